@@ -57,6 +57,23 @@ extension CheckDefinition {
       try run.finish("")
     }
     Check(
+      .f2, "corruption.of-many-found-by-verify",
+      "wherever a file of a store of 1,100 entries is corrupted, verify() throws corrupted, if opening has not done so, or no read "
+        + "does so later", needs: .persistent
+    ) { context in
+      var run = try await CorruptionRun(in: context, history: .many)
+      let count = context.byLevel(quick: 4, standard: 8, exhaustive: 32)
+      for file in run.files(atMost: 4) {
+        let pages = run.size(of: file) / 4_096
+        for page in Set((1...count).map { pages * $0 / (count + 1) }).sorted() where run.violations.isEmpty {
+          context.noteProgress()
+          try await run.check(
+            Corruption(file: file, kind: .zeroed(at: page * 4_096, count: 512)), isVerified: true)
+        }
+      }
+      try run.finish("")
+    }
+    Check(
       .f2, "corruption.at-random",
       "whatever happens to a file of a closed store, opening, reading and writing it neither trap nor hang, they throw "
         + "corrupted or give what is left, which is not nothing, and an engine that detects corruption gives no wrong "

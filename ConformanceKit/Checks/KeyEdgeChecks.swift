@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 // Keys at the edges, in requests for many, and in lists: rules K1 to K4.
 
@@ -38,25 +39,7 @@ extension CheckDefinition {
 
     Check(.k2, "keys.in-every-question", "every question about a key is about that very key, byte for byte") {
       context in
-      let engine = try await context.open()
-      let all = AdversarialKeys.all
-      let present = all.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
-      try await engine.write(entries(present))
-      for key in all {
-        context.noteProgress()
-        let isThere = present.contains(key)
-        let what = isThere ? "of \(key), which was written," : "of \(key), which was never written,"
-        try expect(try await engine.keyExists(key), is: isThere, "keyExists(_:) \(what)")
-        try expect(try await engine.keysExist([key]), is: isThere ? [key] : [], "keysExist(_:) \(what)")
-        try expect(
-          try await engine.createdAt(key: key) != nil, is: isThere,
-          "whether createdAt(key:) \(what) is a date")
-        try expect(
-          try await engine.updatedAt(key: key) != nil, is: isThere,
-          "whether updatedAt(key:) \(what) is a date")
-        let found = try await engine.read(keys: [key])
-        try expect(found, is: isThere ? [value(for: key)] : [], "read(keys:) \(what)")
-      }
+      try await checkQuestions(context)
     }
     Check(
       .k2, "keys.thousands-with-a-long-prefix",
@@ -100,6 +83,39 @@ extension CheckDefinition {
       "no key in a batch, and no question about a key, reaches what is outside the directory"
     ) { try await checkConfinementOfBatches($0) }
   }
+}
+
+/// Asks about each key while one half of them is there, and then while the other is: every other key first, and then some halves by
+/// chance. The key for which an engine takes another may be in the same half otherwise.
+private func checkQuestions(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let all = AdversarialKeys.all
+  var random = SeededRandom(seed: context.budget.seed)
+  for round in 0..<context.byLevel(quick: 1, standard: 3, exhaustive: 8) {
+    let half = Set(all.indices.filter { round == 0 ? $0.isMultiple(of: 2) : Bool.random(using: &random) })
+    for isFirst in [true, false] {
+      let present = all.indices.filter { half.contains($0) == isFirst }.map { all[$0] }
+      try await engine.removeAllData()
+      try await engine.write(entries(present))
+      let written = Set(present)
+      for key in all {
+        context.noteProgress()
+        try await checkQuestions(about: key, isThere: written.contains(key), in: engine)
+      }
+    }
+  }
+}
+
+private func checkQuestions(about key: CacheKey, isThere: Bool, in engine: EngineUnderTest) async throws {
+  let what = "of \(key), which is \(isThere ? "there" : "not there"),"
+  try expect(try await engine.keyExists(key), is: isThere, "keyExists(_:) \(what)")
+  try expect(try await engine.keysExist([key]), is: isThere ? [key] : [], "keysExist(_:) \(what)")
+  try expect(
+    try await engine.createdAt(key: key) != nil, is: isThere, "whether createdAt(key:) \(what) is a date")
+  try expect(
+    try await engine.updatedAt(key: key) != nil, is: isThere, "whether updatedAt(key:) \(what) is a date")
+  try expect(
+    try await engine.read(keys: [key]), is: isThere ? [value(for: key)] : [], "read(keys:) \(what)")
 }
 
 /// Hands the request to every method that takes a request for many.

@@ -83,13 +83,15 @@ private enum LargeChange: String, CaseIterable, Sendable {
 /// Makes the change some times, while readers look at keys from all over it.
 private func checkAtomicity(of change: LargeChange, _ context: CheckContext) async throws {
   let engine = try await context.open()
-  let count = context.budget.level == .quick ? 1_025 : 4_097
+  let count = context.byLevel(quick: 1_025, standard: 12_000, exhaustive: 70_000)
   let way = change == .transaction ? wayOfTransactions : wayOfBatches
   let affordable = max(101, try await context.affordableEntries(by: way).writes / 8)
   if affordable < count { context.noteShortfall("\(affordable) of \(count) entries") }
   let keys = (0..<min(count, affordable)).map(GrowingPlace.key)
-  let samples = Set([0, 24, 25, 26, 99, 100, 101, 499, 500, 501, 999, 1_000, keys.count / 2, keys.count - 1])
-    .filter { $0 < keys.count }.sorted().map { keys[$0] }
+  let samples = Set([
+    0, 24, 25, 26, 99, 100, 101, 499, 500, 501, 999, 1_000, 4_096, 9_999, keys.count / 2, keys.count - 1,
+  ])
+  .filter { $0 < keys.count }.sorted().map { keys[$0] }
   try await engine.write(keys.map { ($0, LargeChange.value(of: 0)) })
   try await whileRunning {
     for version in 1...8 {
@@ -112,7 +114,7 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
 private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(32)
-  let size = context.byLevel(quick: 200 << 10, standard: 600 << 10, exhaustive: 3 << 20)
+  let size = context.byLevel(quick: 200 << 10, standard: 1_100 << 10, exhaustive: 3 << 20)
   @Sendable func batch(_ version: Int) -> [(key: CacheKey, data: Data)] {
     keys.map { ($0, Data(repeating: UInt8(version), count: size)) }
   }

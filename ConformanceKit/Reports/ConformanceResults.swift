@@ -197,7 +197,7 @@ extension ConformanceBudget.Level {
     case .quick:
       "sequences of calls go up to 2,000, stores to 4,097 entries, values of any size to 1 MiB, system faults to 6"
     case .standard:
-      "sequences of calls go up to 70,000, stores to 10,001 entries, values of any size to 16 MiB, system faults to 90"
+      "sequences of calls go up to 70,000, stores to 12,000 entries, values of any size to 16 MiB, system faults to 90"
     case .exhaustive: nil
     }
   }

@@ -93,6 +93,8 @@ enum StoreHistory: String, Codable, Sendable {
   case long
   /// A session of thousands of writes and removals of few keys, and one of some more.
   case lived
+  /// A session of one batch of a thousand entries, more than one page of what lists them.
+  case many
 
   enum Step: Sendable {
     case write(CacheKey, Data)
@@ -124,6 +126,7 @@ enum StoreHistory: String, Codable, Sendable {
     case .short: [Self.first]
     case .long: [Self.first, Self.second, Self.third]
     case .lived: Self.life
+    case .many: [[.batch(keys(1_100).enumerated().map { ($0.element, noise(100, seed: UInt64($0.offset))) })]]
     }
   }
 

@@ -41,6 +41,7 @@ extension FaultyEngineCase {
       claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)
     ) { StartsEmptyWithoutItsMarker(base: $0, directory: $1) },
     .init(persistent: .f2, "verifies nothing") { base, _ in VerifiesNothing(base: base) },
+    .init(persistent: .f2, "verifies the first page") { VerifiesTheFirstPage(base: $0, directory: $1) },
     .init(persistent: .o3, "refuses only writes when closed", fault: .refusesOnlyWrites),
     .init(persistent: .o3, "acknowledges what comes too late", fault: .acknowledgesWhenClosed),
     .init(persistent: .o3, "can be closed once", fault: .closesOnce),
@@ -80,6 +81,38 @@ extension FaultyEngineCase {
 struct VerifiesNothing: FaultyEngine {
   let base: ReferenceEngine
   func verify() async throws {}
+}
+
+/// Has a file for each 500 entries of a batch, and looks at all of them when it reads.
+struct VerifiesTheFirstPage: FaultyEngine {
+  let base: ReferenceEngine
+  let directory: URL
+  private static let content = Data("page".utf8)
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    for page in 0...dataAndKeys.count / 500 {
+      try Self.content.write(to: directory.appending(path: "page-\(page)"))
+    }
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    var page = 0
+    while try look(at: page) { page += 1 }
+    return try await base.read(key: key)
+  }
+
+  func verify() async throws { _ = try look(at: 0) }
+
+  /// - Returns: Whether there is such a page.
+  private func look(at page: Int) throws -> Bool {
+    let file = directory.appending(path: "page-\(page)")
+    guard FileManager.default.fileExists(atPath: file.path) else { return false }
+    if try Data(contentsOf: file) != Self.content {
+      throw StorageError(.corrupted, "Page \(page) is corrupted.")
+    }
+    return true
+  }
 }
 
 /// Takes an error for an entry.

@@ -85,6 +85,7 @@ extension FaultyEngineCase {
       }
     },
     // An index with another collation than the table's.
+    .init(.k2, "looks up times without blanks") { LooksUpTimesWithoutBlanks(base: $0) },
     .init(.k2, "looks up times without case") { LooksUpTimesWithoutCase(base: $0) },
     // Entries in folders, and folders removed with all that is in them.
     .init(.k2, "removes what is below a key") { RemovesWhatIsBelow(base: $0) },
@@ -130,6 +131,16 @@ struct ScansWithAnyBound: FaultyEngine {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     do { try range.validate() } catch { return [] }
     return try await base.scan(range, limit: limit)
+  }
+}
+
+/// Has padded columns, which are compared without blanks at their end.
+struct LooksUpTimesWithoutBlanks: FaultyEngine {
+  let base: ReferenceEngine
+  func createdAt(key: CacheKey) async throws -> Date? {
+    if let date = try await base.createdAt(key: key) { return date }
+    let trimmed = String(key.value.reversed().drop { $0 == " " }.reversed())
+    return if trimmed.isEmpty { nil } else { try await base.createdAt(key: CacheKey(verbatim: trimmed)) }
   }
 }
 

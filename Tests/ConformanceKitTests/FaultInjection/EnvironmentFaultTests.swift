@@ -22,7 +22,7 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
   static let all: [EnvironmentFaultCase] = [
     .init(
       .f2, "traps on corruption", .trapsOnCorruption, by: "corruption.at-random", "corruption.zeroed-header",
-      "corruption.anywhere", "corruption.found-by-verify"
+      "corruption.anywhere", "corruption.found-by-verify", "corruption.of-many-found-by-verify"
     ),
     .init(.f2, "hangs on corruption", .hangsOnCorruption, by: "corruption.replaced-file"),
     .init(

@@ -75,7 +75,7 @@ struct ResultsTests {
         Reproduce: again Bad 7
 
       ○ Good, Bad, disk: No disk.
-      ○ Good, Bad, level standard: sequences of calls go up to 70,000, stores to 10,001 entries, values of any size to 16 MiB, system faults to 90.
+      ○ Good, Bad, level standard: sequences of calls go up to 70,000, stores to 12,000 entries, values of any size to 16 MiB, system faults to 90.
 
       Bad: contract broken. 3 checks passed, 1 failed, 2 skipped.
 

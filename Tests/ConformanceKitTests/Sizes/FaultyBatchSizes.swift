@@ -192,6 +192,9 @@ extension SizeFault {
     .init(.w4, "sizes.removal-appears-at-once", "removes parts of 1,000") {
       PartwiseEngine(base: $0, size: 1_000, calls: [.removal])
     },
+    .init(.w4, "sizes.removal-appears-at-once", "removes parts of 10,000", at: .standard) {
+      PartwiseEngine(base: $0, size: 10_000, calls: [.removal])
+    },
     .init(.w4, "sizes.removal-of-everything-appears-at-once", "removes everything in parts of 256") {
       PartwiseEngine(base: $0, size: 256, calls: [.removalOfEverything])
     },
