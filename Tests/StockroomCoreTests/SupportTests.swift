@@ -192,6 +192,24 @@ private struct Refused: Error {}
   }
 }
 
+@Suite struct SingleFlightTests {
+  private final class Token: Sendable {}
+
+  @Test("What the work has captured is released before its caller goes on")
+  func release() async throws {
+    let flight = SingleFlight<Void>()
+    for _ in 0..<10_000 {
+      weak var probe: Token?
+      do {
+        let token = Token()
+        probe = token
+        try await flight.value { withExtendedLifetime(token) {} }
+      }
+      #expect(probe == nil)
+    }
+  }
+}
+
 @Suite struct TimestampTests {
   @Test("A date becomes a timestamp that has the same date, whatever its nanoseconds are")
   func dates() {

@@ -1,8 +1,10 @@
 /// Work that is shared by all who ask for it while it is under way.
 ///
 /// A cancelled caller throws `CancellationError` at once, and the work goes on for the others. Without another one the work is
-/// cancelled, and its caller waits for its end: when the last call has ended, nothing is under way.
+/// cancelled, and its caller waits for its end: when the last call has ended, nothing is under way, and nothing that the work has captured
+/// is kept.
 package final class SingleFlight<Success: Sendable>: Sendable {
+  package typealias Work = @Sendable () async throws -> Success
   private typealias Caller = CheckedContinuation<Success, any Error>
 
   private struct Run {
@@ -32,7 +34,7 @@ package final class SingleFlight<Success: Sendable>: Sendable {
   /// The work runs with the task-local values of the call that starts it, and with the highest priority of its callers.
   ///
   /// - Throws: what the work throws; `CancellationError`.
-  package func value(of work: @escaping @Sendable () async throws -> Success) async throws -> Success {
+  package func value(of work: @escaping Work) async throws -> Success {
     try Task.checkCancellation()
     let id = state.withLock { $0.newID() }
     return try await withTaskCancellationHandler {
@@ -46,9 +48,7 @@ package final class SingleFlight<Success: Sendable>: Sendable {
     }
   }
 
-  private func join(
-    _ id: Int, _ caller: Caller, _ work: @escaping @Sendable () async throws -> Success
-  ) {
+  private func join(_ id: Int, _ caller: Caller, _ work: @escaping Work) {
     let urgent = state.withLock { state -> Task<Void, Never>? in
       let priority = Task.currentPriority
       if let current = state.current {
@@ -59,17 +59,11 @@ package final class SingleFlight<Success: Sendable>: Sendable {
       }
       let number = state.newID()
       let cancelled = state.runs.values.map(\.task)
+      // The task lives on for a moment after its callers have been resumed, and must not keep what they may let go of.
+      let pending = MutexProtected<Work?>(work)
       let task = Task {
         for task in cancelled { await task.value }
-        let result: Result<Success, any Error>
-        do {
-          // Everybody may have left while it waited.
-          try Task.checkCancellation()
-          result = .success(try await work())
-        } catch {
-          result = .failure(error)
-        }
-        end(number, result)
+        end(number, await Self.result(of: pending))
       }
       state.runs[number] = Run(task: task, priority: priority, callers: [id: caller])
       state.current = number
@@ -77,6 +71,19 @@ package final class SingleFlight<Success: Sendable>: Sendable {
     }
     // The runtime raises the priority of a task that is awaited.
     if let urgent { Task.detached(priority: Task.currentPriority) { await urgent.value } }
+  }
+
+  private static func result(
+    of pending: borrowing MutexProtected<Work?>
+  ) async -> Result<Success, any Error> {
+    let work = pending.withLock { $0.take() }
+    do {
+      // Everybody may have left while it waited.
+      guard let work, !Task.isCancelled else { throw CancellationError() }
+      return .success(try await work())
+    } catch {
+      return .failure(error)
+    }
   }
 
   private func leave(_ id: Int) {
