@@ -38,11 +38,7 @@ struct PostgreSQLBatch {
     hasTimes = !times.isEmpty && written.contains { $0.times != nil }
     portions = Self.portions(of: written)
     isShared =
-      !removesAll
-      && requests.allSatisfy { request in
-        request.count <= 1
-          || request.allSatisfy { if case .write = $0 { true } else { false } }
-      }
+      !removesAll && (requests.allSatisfy { $0.count <= 1 } || requests.joined().allSatisfy(\.isWrite))
   }
 
   /// Whether it is one statement that says by itself if it has been fenced off. Removals are not: such a statement sees what there was before
@@ -54,8 +50,8 @@ struct PostgreSQLBatch {
   /// What is to be sent.
   ///
   /// Writers share a lock, and the rows keep them apart, with which writes of many keys at once are atomic, and removals of single keys.
-  /// Not so batches that remove: a row that another transaction is about to insert cannot be removed, so that half of what it wrote could
-  /// stay. They take the lock alone, as transactions have done that have been begun.
+  /// Not so batches that remove, nor removals beside the batch of somebody else: a row that another transaction is about to insert cannot
+  /// be removed, so that half of what it wrote could stay. They take the lock alone, as transactions have done that have been begun.
   ///
   /// - Parameters:
   ///   - isOpen: Whether the transaction has been begun.
@@ -164,4 +160,8 @@ private struct Portion {
       .writeWithTimes, keys.parameter, values.parameter, created.parameter, updated.parameter,
       keysWithoutTimes.parameter)
   }
+}
+
+extension StorageOperation {
+  fileprivate var isWrite: Bool { if case .write = self { true } else { false } }
 }

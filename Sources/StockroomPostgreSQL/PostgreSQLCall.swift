@@ -136,13 +136,26 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
 
   func fail(_ error: any Error) { end(.failure(error)) }
 
+  /// Fails the call because the outcome of what was sent is unknown. One for which nothing was sent has certainly not happened.
+  func failWithUnknownOutcome(_ error: StorageError) {
+    let isSent = stage.withLock { if case .underWay = $0 { true } else { false } }
+    fail(
+      isSent
+        ? error
+        : StorageError(
+          .unavailable, "The connection was lost before its turn. Nothing has been done.", underlying: error))
+  }
+
   var isWanted: Bool {
     stage.withLock { if case .ended = $0 { false } else { true } }
   }
 
-  func endIfLate() {
+  func endIfLate() { endIfLate(reserving: .zero) }
+
+  /// Ends the call if nothing of it is under way, and no more than `time` is left.
+  func endIfLate(reserving time: Duration) {
     let finish = stage.withLock { stage -> Finish? in
-      guard case .connecting(let finish) = stage, ContinuousClock.now >= deadline else { return nil }
+      guard case .connecting(let finish) = stage, ContinuousClock.now + time >= deadline else { return nil }
       stage = .ended
       return finish
     }

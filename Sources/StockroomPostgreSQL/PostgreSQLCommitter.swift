@@ -106,7 +106,12 @@ final class PostgreSQLCommitter: Sendable {
           try meanwhile()
           if !writes.contains(where: \.call.isWanted) { throw CancellationError() }
         }
-        if isOpen { try begin(on: connection, until: deadline) }
+        if isOpen {
+          try begin(on: connection, until: deadline)
+        } else {
+          // What is begun with hardly any time left would be given up in the middle.
+          for write in writes { write.call.endIfLate(reserving: limit / 8) }
+        }
         guard let (wanted, group) = try prepare(writes, isOpen: isOpen, on: connection) else { return [] }
         rest = writes[(writes.lastIndex { $0.call === wanted.last?.call } ?? writes.endIndex - 1)...]
           .dropFirst()

@@ -89,19 +89,30 @@ extension PostgreSQLConnection {
       return try transform(result, keys[...])
     }
     return try discardingOnFailure {
-      var rows: [Row] = []
       _ = try run([Step(.beginReading)], until: deadline)
-      var start = 0
-      while start < keys.count {
-        let portion = keys[start..<min(start + Self.keysPerStatement, keys.count)]
-        if let result = try run([Step(statement, PostgreSQLArray.keys(portion))], until: deadline).first {
-          rows += try transform(result, portion)
-        }
-        start = portion.endIndex
-      }
+      let rows = try rowsInTransaction(of: statement, keys, until: { deadline }, transform)
       _ = try run([Step(.commit)], until: deadline)
       return rows
     }
+  }
+
+  /// What `transform` makes of the rows that a statement has for portions of the keys, in the transaction that has been begun.
+  ///
+  /// - Parameter deadline: Until when the next answer has to come.
+  func rowsInTransaction<Row>(
+    of statement: PostgreSQLStatement, _ keys: [CacheKey], until deadline: () -> ContinuousClock.Instant,
+    _ transform: (_ result: PostgreSQLResult, _ keys: ArraySlice<CacheKey>) throws -> [Row]
+  ) throws -> [Row] {
+    var rows: [Row] = []
+    var start = 0
+    while start < keys.count {
+      let portion = keys[start..<min(start + Self.keysPerStatement, keys.count)]
+      if let result = try run([Step(statement, PostgreSQLArray.keys(portion))], until: deadline()).first {
+        rows += try transform(result, portion)
+      }
+      start = portion.endIndex
+    }
+    return rows
   }
 
   private static let keysPerStatement = 16_384

@@ -66,6 +66,14 @@ final class PostgreSQLEntryReader: EntryReader {
     }
   }
 
+  func data(of keys: [CacheKey]) throws -> [Data?] {
+    try withConnection { connection, _ in
+      try connection.rowsInTransaction(of: .values, keys, until: { deadline }) { result, keys in
+        try result.positions(in: keys).map { $0.map { result.data($0, 1) } }
+      }
+    }
+  }
+
   /// A scan asks for the value of one key after the other.
   private func readAhead(_ keys: [CacheKey]) throws -> [CacheKey: Data] {
     let result = try withConnection { connection, deadline in
@@ -92,6 +100,14 @@ final class PostgreSQLEntryReader: EntryReader {
     try withConnection { connection, deadline in
       try connection.run([.init(.existing, PostgreSQLArray.keys([key]))], until: deadline).first?.rowCount
         == 1
+    }
+  }
+
+  func count(of keys: [CacheKey]) throws -> Int {
+    try withConnection { connection, _ in
+      try connection.rowsInTransaction(of: .existing, keys, until: { deadline }) { result, _ in
+        [result.rowCount]
+      }.reduce(0, +)
     }
   }
 

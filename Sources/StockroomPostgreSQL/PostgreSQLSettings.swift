@@ -27,6 +27,8 @@ struct PostgreSQLSettings: Sendable {
       ("lock_timeout", String(max(1, milliseconds / 2))),
       // A process that stands still in the middle of a transaction, or has lost its machine, does not hold up the others for ever.
       ("idle_in_transaction_session_timeout", "60000"),
+      // One that waits for changes is idle for as long as there are none.
+      ("idle_session_timeout", "0"),
       ("tcp_keepalives_idle", "20"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "4"),
       ("tcp_user_timeout", "40000"),
       // A session that waits for a lock looks whether anybody is still there: see ``PostgreSQLStatement/settings``.

@@ -56,7 +56,7 @@ struct PostgreSQLStatements: Sendable {
 
     return switch statement {
     case .settings, .localSettings:
-      // Servers before version 14 do not know `client_connection_check_interval`, and some systems refuse it. Whether the server
+      // Servers before version 14 do not know two of them, and some systems refuse `client_connection_check_interval`. Whether the server
       // is the one to write to is asked along with it: what it reports when a session begins is out of date behind a pooler. All names
       // have their schema, as the search path is not set before (an `unnest` of several arrays is the server's own without one).
       """
@@ -65,10 +65,11 @@ struct PostgreSQLStatements: Sendable {
           pg_catalog.convert_from(name, 'UTF8'), pg_catalog.convert_from(value, 'UTF8'), \(statement == .localSettings))),
         pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')::pg_catalog.bool
       FROM unnest($1::pg_catalog.bytea[], $2::pg_catalog.bytea[]) AS setting(name, value)
-      WHERE pg_catalog.convert_from(name, 'UTF8') OPERATOR(pg_catalog.<>) 'client_connection_check_interval'
-        OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>=) CASE
-          WHEN pg_catalog.version() OPERATOR(pg_catalog.~) 'linux' THEN 140000
-          WHEN pg_catalog.version() OPERATOR(pg_catalog.~) 'darwin|freebsd' THEN 150000 END
+      WHERE pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>=) CASE
+        WHEN pg_catalog.convert_from(name, 'UTF8') OPERATOR(pg_catalog.=) 'idle_session_timeout' THEN 140000
+        WHEN pg_catalog.convert_from(name, 'UTF8') OPERATOR(pg_catalog.<>) 'client_connection_check_interval' THEN 0
+        WHEN pg_catalog.version() OPERATOR(pg_catalog.~) 'linux' THEN 140000
+        WHEN pg_catalog.version() OPERATOR(pg_catalog.~) 'darwin|freebsd' THEN 150000 END
       """
     case .allowSequentialScans: "SELECT set_config('enable_seqscan', 'on', true)"
     case .beginWriting: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"

@@ -141,6 +141,10 @@ final class PostgreSQLWriters: Sendable {
     } catch let failure {
       error = failure
     }
+    if let error = error as? StorageError, error.code == .outcomeUnknown {
+      for write in writes { write.call.failWithUnknownOutcome(error) }
+      return
+    }
     guard writes.count > 1, !Self.affectsAll(error) else {
       for write in writes { write.call.fail(error) }
       return

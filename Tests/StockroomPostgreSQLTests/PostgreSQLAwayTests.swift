@@ -58,6 +58,56 @@ struct PostgreSQLAwayTests {
     #expect(try await engine.allKeys() == [key(0), key(2)])
   }
 
+  @Test(
+    "Of writes behind a commit whose outcome is unknown none is said to be perhaps done that has not been sent (rule N2)"
+  )
+  func behindAnUnknownOutcome() async throws {
+    let way = try Way()
+    let engine = try await way.engine(timeLimit: .seconds(8))
+    try await engine.write(value(0), key: key(0))
+    let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
+    let mayGoOn = DispatchSemaphore(value: 0)
+    let first = Task {
+      defer { hasBegun.finish() }
+      try await engine.withTransaction { _ in
+        hasBegun.finish()
+        mayGoOn.wait()
+        // The body may run again.
+        mayGoOn.signal()
+      }
+    }
+    for await _ in beginning {}
+    // These two are committed together, but for what the body's time leaves out.
+    let isOver = DispatchSemaphore(value: 0)
+    let (bodyBeginning, bodyHasBegun) = AsyncStream.makeStream(of: Never.self)
+    let transaction = Task {
+      defer { bodyHasBegun.finish() }
+      try await engine.withTransaction { transaction in
+        try transaction.write(value(1), key: key(1))
+        bodyHasBegun.finish()
+        // More than a quarter of the limit.
+        usleep(2_200_000)
+        isOver.wait()
+        isOver.signal()
+      }
+    }
+    for _ in 0..<200 { await Task.yield() }
+    let write = Task { try await engine.write(value(2), key: key(2)) }
+    for _ in 0..<200 { await Task.yield() }
+    mayGoOn.signal()
+    try await first.value
+    for await _ in bodyBeginning {}
+    try await way.close()
+    isOver.signal()
+    let (outcome, other) = (await transaction.result, await write.result)
+    #expect(throws: StorageError.self) { try outcome.get() }
+    let error = #expect(throws: StorageError.self) { try other.get() }
+    #expect(error?.code == .unavailable)
+    try way.open()
+    try await engine.write(value(3), key: key(3))
+    #expect(try await engine.read(key: key(2)) == nil)
+  }
+
   @Test("A write that is cancelled before it is sent ends at once, and is not done later (rule N1)")
   func cancelledBeforehand() async throws {
     let way = try Way()

@@ -7,6 +7,64 @@ import Testing
 
 @Suite("PostgreSQL: entries")
 struct PostgreSQLEntryTests {
+  @Test(
+    "A removal that is committed with a batch leaves no half of a batch that another machine is committing (rule W4)"
+  )
+  func removalBesideBatches() async throws {
+    let (name, server) = (newNamespace(), PostgreSQLServer.shared)
+    try await server.start()
+    func engine(_ number: Int) async throws -> PostgreSQLStorageEngine {
+      try await PostgreSQLStorageEngine(
+        server.connection + " application_name=\(name)_\(number)", namespace: name, timeLimit: .seconds(300))
+    }
+    let (one, two) = (try await engine(1), try await engine(2))
+    let keys = ["a", "h", "m", "z"].map { CacheKey(verbatim: $0) }
+    let (a, h, m, z) = (keys[0], keys[1], keys[2], keys[3])
+    try await server.execute("CREATE TABLE \"\(name)\".released (key bytea)")
+    // Other programs that are about to insert entries, and give it up once they are told to.
+    func hold(_ key: CacheKey) async throws -> Task<Void, any Error> {
+      let released = PostgreSQLServer.waiting(
+        until: "EXISTS (SELECT FROM \"\(name)\".released WHERE key = '\(key.value)')")
+      let task = Task {
+        try await server.execute(
+          """
+          SET application_name = '\(name)_\(key.value)'; BEGIN;
+          INSERT INTO "\(name)".entries VALUES (0, 0, 0, '\(key.value)', ''); \(released); ROLLBACK
+          """)
+      }
+      try await server.wait(
+        until: """
+          EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '\(name)_\(key.value)' AND wait_event = 'PgSleep')
+          """)
+      return task
+    }
+    func release(_ key: CacheKey) async throws {
+      try await server.execute("INSERT INTO \"\(name)\".released VALUES ('\(key.value)')")
+    }
+    let (holdingM, holdingH) = (try await hold(m), try await hold(h))
+    // Has inserted the first of three, and waits.
+    async let first: Void = one.write([a, m, z].map { ($0, value(1)) })
+    try await server.waitForLock(of: "\(name)_1")
+    async let busy: Void = two.write(value(2), key: h)
+    try await server.waitForLock(of: "\(name)_2")
+    let batch = Task { try await two.write([a, z].map { ($0, value(2)) }) }
+    for _ in 0..<200 { await Task.yield() }
+    let removal = Task { try await two.remove(key: z) }
+    for _ in 0..<200 { await Task.yield() }
+    try await release(h)
+    try await busy
+    // Both, as one transaction.
+    try await server.waitForLock(of: "\(name)_2")
+    try await release(m)
+    try await first
+    try await batch.value
+    try await removal.value
+    let found = (try await one.read(key: a), try await one.read(key: z))
+    #expect(found != (value(2), value(1)))
+    for holding in [holdingM, holdingH] { try await holding.value }
+    for engine in [one, two] { try await engine.close() }
+  }
+
   @Test("Entries are written, read, scanned and removed")
   func entries() async throws {
     let namespace = newNamespace()

@@ -42,6 +42,33 @@ struct PostgreSQLFeedTests {
     try await writer.close()
   }
 
+  @Test("A subscriber hears nothing while nothing changes, though the server ends idle sessions (rule X3)")
+  func idleSessions() async throws {
+    let name = newNamespace()
+    try await server.start()
+    // Asked for in the connection's own options, as an administrator does for a role.
+    let engine = try await PostgreSQLStorageEngine(
+      server.connection + " application_name=\(name) options='-c idle_session_timeout=300'", namespace: name,
+      timeLimit: .seconds(300))
+    let other = try await newEngine(name)
+    let changes = try await engine.changes()
+    let elements = MutexProtected<[StorageChange]>([])
+    let listening = Task { for await change in changes { elements.withLock { $0.append(change) } } }
+    // Sessions that are idle for longer would be ended by then.
+    try await server.execute("SELECT pg_sleep(1.2)")
+    #expect(elements.withLock { $0 } == [])
+    try await other.write(value(1), key: key(1))
+    var found: [StorageChange] = []
+    while found.isEmpty {
+      found = elements.withLock { $0 }
+      await Task.yield()
+    }
+    #expect(found == [.keys([key(1)])])
+    try await engine.close()
+    await listening.value
+    try await other.close()
+  }
+
   @Test(
     "After bytes that are none of the protocol, a subscriber receives everything, and then each change (rule X5)"
   )

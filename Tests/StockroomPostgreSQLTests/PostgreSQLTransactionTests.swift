@@ -41,6 +41,24 @@ struct PostgreSQLTransactionTests {
     return result
   }
 
+  @Test("A body reads and counts 200,000 entries in few round trips")
+  func manyReads() async throws {
+    // A round trip for each of them would take twice as long.
+    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(10))
+    let keys = (0..<200_000).map(key)
+    try await engine.write(keys.map { ($0, Data([1])) })
+    let counts = try await engine.withTransaction { transaction in
+      try transaction.write(Data([2]), key: keys[7])
+      let found = try transaction.read(keys: [key(-1)] + keys)
+      for key in keys { try transaction.write(Data([3]), key: key) }
+      try transaction.remove(key: keys[0])
+      try transaction.write(Data([3]), key: key(-1))
+      return (found.count, found[7], try transaction.keyCount())
+    }
+    #expect(counts == (200_000, Data([2]), 200_000))
+    try await engine.close()
+  }
+
   @Test(
     "A transaction that is cancelled while it waits for another ends at once, and is not done later (rule N1)"
   )

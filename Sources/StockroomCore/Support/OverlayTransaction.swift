@@ -27,7 +27,7 @@ final class OverlayTransaction: StorageTransaction {
 
   func read(keys: [CacheKey]) throws -> [Data] {
     try keys.validate()
-    return try withOverlay { overlay in try keys.compactMap { try overlay.data(of: $0) } }
+    return try withOverlay { try $0.data(of: keys).compactMap(\.self) }
   }
 
   func keyExists(_ key: CacheKey) throws -> Bool {

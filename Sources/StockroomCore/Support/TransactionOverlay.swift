@@ -71,19 +71,32 @@ extension TransactionOverlay {
     return merged.removesAll ? nil : try base.data(of: key)
   }
 
+  /// Asks for all that have not been changed at once.
+  func data(of keys: [CacheKey]) throws -> [Data?] {
+    if merged.changes.isEmpty, !merged.removesAll { return try base.data(of: keys) }
+    var found = keys.map { merged.changes[$0]?.data }
+    if merged.removesAll { return found }
+    let unchanged = keys.indices.filter { merged.changes[keys[$0]] == nil }
+    for (index, data) in zip(unchanged, try base.data(of: unchanged.map { keys[$0] })) { found[index] = data }
+    return found
+  }
+
   func contains(_ key: CacheKey) throws -> Bool {
     if let change = merged.changes[key] { return change.data != nil }
     return try !merged.removesAll && base.contains(key)
   }
 
+  func count(of keys: [CacheKey]) throws -> Int {
+    let written = keys.count { merged.changes[$0]?.data != nil }
+    if merged.removesAll { return written }
+    return try written + base.count(of: keys.filter { merged.changes[$0] == nil })
+  }
+
   /// Costs what counting underneath does, and a look there for each key that has been changed.
   func count() throws -> Int {
-    var count = merged.removesAll ? 0 : try base.count()
-    for (key, change) in merged.changes {
-      let isThere = try !merged.removesAll && base.contains(key)
-      count += (change.data == nil ? 0 : 1) - (isThere ? 1 : 0)
-    }
-    return count
+    let written = merged.changes.values.count { $0.data != nil }
+    if merged.removesAll { return written }
+    return try base.count() - base.count(of: Array(merged.changes.keys)) + written
   }
 
   func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
