@@ -147,9 +147,16 @@ struct SQLiteFile: Sendable {
 
   private func hasLog() throws -> Bool { try status(path + "-wal").map { $0.size > 0 } ?? false }
 
-  /// Throws if what SQLite opens beside the database is anything but files, such as a pipe, which would make it wait.
+  /// Throws if what SQLite opens beside the database is anything but files, such as a pipe, which would make it wait, or is the same as
+  /// a file elsewhere, which would be written over.
   private func refuseWhatIsPlanted() throws {
-    for suffix in ["-wal", "-shm", "-journal"] { _ = try status(path + suffix) }
+    for suffix in ["-wal", "-shm", "-journal"] {
+      guard let status = try status(path + suffix), status.linkCount > 1 else { continue }
+      throw StorageError(
+        .unsupported,
+        "\(path)\(suffix) is the same file as another one, by a hard link, which would be written over. Put a copy in its place."
+      )
+    }
   }
 
   /// What is known of a file, or nil if there is none.

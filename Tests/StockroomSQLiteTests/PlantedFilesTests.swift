@@ -57,6 +57,21 @@ import Testing
         == Set([(place.database as NSString).lastPathComponent, (path as NSString).lastPathComponent]))
   }
 
+  @Test(
+    "A hard link to somebody else's file beside the database is refused by name, and not written over",
+    arguments: ["-wal", "-shm", "-journal"])
+  func hardLink(suffix: String) async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("x"), key: key(0))
+    try await engine.close()
+    let (path, target) = (place.database + suffix, place.parent.appending(path: "target"))
+    try data("somebody else's").write(to: target)
+    try FileManager.default.linkItem(atPath: target.path(percentEncoded: false), toPath: path)
+    await expectError(.unsupported, naming: path) { try SQLiteStorageEngine(directory: place.directory) }
+    #expect(try Data(contentsOf: target) == data("somebody else's"))
+  }
+
   @Test("A directory above the database may be a symbolic link")
   func linkedParent() async throws {
     let place = try TestPlace()
