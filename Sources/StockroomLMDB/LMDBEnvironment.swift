@@ -276,6 +276,12 @@ extension LMDBEnvironment {
     guard case .success(let handle) = handle else { return try reopen() }
     try checkFiles(handle)
     try files.checkWritable()
+    // LMDB looks for a free place in its table of readers first, and would not say that the map is too small if there is none.
+    if handle.unusedMap < 0 {
+      moveMap(of: handle, to: try handle.fileSize())
+      _ = try self.handle.get()
+      return
+    }
     let result = handle.probe()
     switch result {
     case MDB_SUCCESS, MDB_READERS_FULL: return

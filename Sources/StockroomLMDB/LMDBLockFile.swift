@@ -34,6 +34,12 @@ final class LMDBLockFile: Sendable {
     let path = directory + "/lock.mdb"
     if let status = try FileStatus(atPath: path) {
       guard status.isRegularFile else { throw StorageError.notAFile(path) }
+      guard status.linkCount <= 1 else {
+        throw StorageError(
+          .corrupted,
+          "\(path) is the same file as another one, by a hard link, which would be written over. Remove it while nobody has the "
+            + "database open.")
+      }
       isNew = false
       guard claim(status.identity) else {
         throw StorageError(

@@ -31,6 +31,7 @@ extension LMDBSharedEnvironment {
   ///
   /// - Throws: `StorageError` with code `corrupted` or `io`; `CancellationError`.
   func verify(isCancelled: () -> Bool = { false }) throws {
+    var patience = StalePatience()
     while true {
       if isCancelled() { throw CancellationError() }
       switch try environment.begin() {
@@ -38,7 +39,10 @@ extension LMDBSharedEnvironment {
         defer { environment.end(read) }
         if try environment.verify(read, isCancelled: isCancelled) { return }
       case .needsRepair: try repair()
-      case .paused, .isStale: usleep(1_000)
+      case .paused: usleep(1_000)
+      case .isStale:
+        try patience.check(environment)
+        usleep(1_000)
       }
     }
   }

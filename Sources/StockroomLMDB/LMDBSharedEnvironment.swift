@@ -44,21 +44,14 @@ final class LMDBSharedEnvironment: Sendable {
 
   private func repeating<Value>(_ attempt: () throws -> LMDBEnvironment.Attempt<Value>) async throws -> Value
   {
-    var end: ContinuousClock.Instant?
+    var patience = StalePatience()
     while true {
       switch try attempt() {
       case .value(let value): return value
       case .paused: await environment.readers.untilResumed()
       case .needsRepair: try await thread.run { [environment] in try environment.repair() }
       case .isStale:
-        let limit = end ?? .now + .seconds(1)
-        end = limit
-        guard ContinuousClock.now < limit else {
-          throw StorageError(
-            .io,
-            "\(environment.file.path) has been written without its lock file, or written over, since it was opened."
-          )
-        }
+        try patience.check(environment)
         await Task.yield()
       }
     }
@@ -83,5 +76,22 @@ final class LMDBSharedEnvironment: Sendable {
   private func finishClosing(isLocked: Bool) {
     environment.close(isLocked: isLocked)
     LMDBRegistry.forget(self)
+  }
+}
+
+/// For how long a reader tries again that finds another state than the lock file speaks of.
+struct StalePatience {
+  private var end: ContinuousClock.Instant?
+
+  /// - Throws: `StorageError` with code `io` a second after the first call.
+  mutating func check(_ environment: LMDBEnvironment) throws {
+    let limit = end ?? .now + .seconds(1)
+    end = limit
+    guard ContinuousClock.now < limit else {
+      throw StorageError(
+        .io,
+        "\(environment.file.path) has been written without its lock file, or written over, since it was opened."
+      )
+    }
   }
 }

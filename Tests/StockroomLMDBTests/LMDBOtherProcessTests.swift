@@ -7,7 +7,8 @@
   import StockroomLMDB
   import Testing
 
-  @Suite("LMDB while other processes wait, write or hold locks")
+  // One at a time: a thread of the pool waits for each process, and some of these wait for what a test does.
+  @Suite("LMDB while other processes wait, write or hold locks", .serialized)
   struct LMDBOtherProcessTests {
     /// Calls `body` while another process is in the middle of write transactions, which it ends after `body` has returned,
     /// or by itself after ten minutes: a call that waits for it must not wait for ever.
@@ -149,6 +150,68 @@
       #expect(taken.count <= 16)
     }
 
+    /// As many as there are places for in the table of readers.
+    private func readTransactions(of environment: OpaquePointer?) -> [OpaquePointer] {
+      var transactions: [OpaquePointer] = []
+      var next: OpaquePointer?
+      while mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &next) == 0, let transaction = next {
+        transactions.append(transaction)
+      }
+      return transactions
+    }
+
+    @Test(
+      "A read that has a place in the table of readers needs no other, though another process has outgrown the map"
+    )
+    func fullTableAndLargerMap() async throws {
+      let place = try TemporaryDirectory()
+      try await place.engine().close()
+      var environment: OpaquePointer?
+      #expect(mdb_env_create(&environment) == 0)
+      #expect(mdb_env_set_mapsize(environment, 64 << 20) == 0)
+      #expect(mdb_env_open(environment, place.url.path, UInt32(MDB_NOTLS), 0o600) == 0)
+      let (hasRead, isFull) = (place.url.appending(path: "has-read"), place.url.appending(path: "is-full"))
+      async let reading: ExitTest.Result? = #expect(processExitsWith: .success) {
+        [url = place.url as URL, hasRead = hasRead as URL, isFull = isFull as URL] in
+        let engine = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
+        try await engine.write(value(1), key: key(1))
+        // Keeps its place.
+        try #require(try await engine.read(key: key(1)) == value(1))
+        try Data().write(to: hasRead)
+        while access(isFull.path, F_OK) != 0 { usleep(1_000) }
+        try #require(try await engine.read(key: key(1)) == value(1))
+        try await engine.close()
+      }
+      while access(hasRead.path, F_OK) != 0 { await Task.yield() }
+      try put(Data(count: 8 << 20), into: environment)
+      let transactions = readTransactions(of: environment)
+      #expect(!transactions.isEmpty)
+      try Data().write(to: isFull)
+      _ = await reading
+      for transaction in transactions { mdb_txn_abort(transaction) }
+      mdb_env_close(environment)
+    }
+
+    /// Puts a value of another program beside the entries.
+    private func put(_ value: Data, into environment: OpaquePointer?) throws {
+      var transaction: OpaquePointer?
+      try #require(mdb_txn_begin(environment, nil, 0, &transaction) == 0)
+      var database: MDB_dbi = 0
+      try #require(mdb_dbi_open(transaction, nil, 0, &database) == 0)
+      var (key, value) = (Data("other".utf8), value)
+      let result = key.withUnsafeMutableBytes { key in
+        value.withUnsafeMutableBytes { value in
+          var (name, data) = (
+            MDB_val(mv_size: key.count, mv_data: key.baseAddress),
+            MDB_val(mv_size: value.count, mv_data: value.baseAddress)
+          )
+          return mdb_put(transaction, database, &name, &data, 0)
+        }
+      }
+      try #require(result == 0)
+      try #require(mdb_txn_commit(transaction) == 0)
+    }
+
     @Test("No free place in the table of readers makes a read throw locked")
     func fullTable() async throws {
       let place = try TemporaryDirectory()
@@ -158,14 +221,7 @@
       var environment: OpaquePointer?
       #expect(mdb_env_create(&environment) == 0)
       #expect(mdb_env_open(environment, place.url.path, UInt32(MDB_NOTLS), 0o600) == 0)
-      var transactions: [OpaquePointer] = []
-      while true {
-        var transaction: OpaquePointer?
-        guard mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &transaction) == 0, let transaction else {
-          break
-        }
-        transactions.append(transaction)
-      }
+      let transactions = readTransactions(of: environment)
       #expect(await code { _ = try await engine.read(key: key(1)) } == .locked)
       try await engine.write(value(2), key: key(1))
       for transaction in transactions { mdb_txn_abort(transaction) }

@@ -40,6 +40,18 @@ struct LMDBPlantedFileTests {
     try #require(try FileManager.default.attributesOfItem(atPath: url.path)[.posixPermissions] as? Int)
   }
 
+  @Test("A hard link in place of the lock file is refused, and not written over")
+  func hardLink() async throws {
+    for contents in [Data(), Data("precious".utf8)] {
+      let (place, elsewhere) = (try TemporaryDirectory(), try TemporaryDirectory())
+      let target = elsewhere.url.appending(path: "target")
+      try contents.write(to: target)
+      try FileManager.default.linkItem(at: target, to: place.url.appending(path: "lock.mdb"))
+      #expect(await code { _ = try place.engine() } == .corrupted)
+      #expect(try Data(contentsOf: target) == contents)
+    }
+  }
+
   @Test("A symbolic link in place of a file is not followed", arguments: ["data.mdb", "lock.mdb"])
   func symbolicLink(name: String) async throws {
     for isThere in [true, false] {

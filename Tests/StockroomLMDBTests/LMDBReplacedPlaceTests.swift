@@ -142,6 +142,8 @@ struct LMDBReplacedPlaceTests {
         try file.truncate(atOffset: UInt64(backup.count))
         let reading = await code { _ = try await other.readAllData() }
         try #require(reading == .corrupted || reading == .io)
+        let verifying = await code { try await other.verify() }
+        try #require(verifying == .corrupted || verifying == .io)
         let writing = await code { try await other.write(value(1), key: key(1)) }
         try #require(writing == .corrupted || writing == .io)
         try await other.close()
