@@ -33,7 +33,7 @@ extension DiskConnection {
         .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.",
         underlying: failure)
     }
-    try state.lock(timeout: lockTimeout)
+    try state.lock(turn: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
     try checkPlace()
     try recover()

@@ -119,7 +119,8 @@ extension DiskConnection {
       let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
       names.append(name)
       if try isReplay && !staging.contains(staged) { continue }
-      try moveOut(name)
+      // Metadata that have been moved in already are the new ones.
+      try moveOut(name, withMetadata: !isReplay || staging.contains(staged.metadata))
       try moveIn(staged, to: name)
     }
     for case .remove(let key) in transaction.steps {
@@ -143,9 +144,9 @@ extension DiskConnection {
   }
 
   /// Moves the entry to where ``undo`` keeps it. Does nothing if it is absent.
-  private func moveOut(_ name: FileName) throws {
+  private func moveOut(_ name: FileName, withMetadata: Bool = true) throws {
     try entries.move(name, to: undo)
-    if let undoSidecars { try sidecars?.move(name, to: undoSidecars) }
+    if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars) }
   }
 
   /// On a full disk there may be no room for another name. Removing must work all the same, as it makes room.

@@ -119,7 +119,7 @@ final class DiskConnection: Sendable {
   }
 
   private func create() throws {
-    try state.lock(timeout: lockTimeout)
+    try state.lock(turn: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
     if try state.validate() == nil {
       // Not zero if another program removed the file, or put entries into a directory of their own.
@@ -146,7 +146,7 @@ final class DiskConnection: Sendable {
 
   /// Waits for an engine that is making the place, and has the lock meanwhile.
   private func waitUntilCreated() throws {
-    try state.lock(timeout: lockTimeout)
+    try state.lock(turn: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
     guard try state.validate() != nil else { throw Self.incomplete(entries.root.path) }
     try recover()

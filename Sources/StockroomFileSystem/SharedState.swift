@@ -133,9 +133,14 @@ struct SharedState: Sendable {
   /// Waits until no other engine, here or in another process, has the lock. The system releases the lock of a
   /// process that dies.
   ///
+  /// - Parameter turn: A file that is locked while this one is waited for, by one engine at a time: so an engine that gives the lock back and
+  ///   wants it again at once does not overtake who waits for it.
   /// - Throws: `StorageError` with code `locked` if that takes longer than `timeout`.
-  func lock(timeout: Duration) throws {
-    try FileLock.acquire(file.number, path: file.path, timeout: timeout)
+  func lock(turn: FileDescriptor, timeout: Duration) throws {
+    let end = ContinuousClock.now + timeout
+    try FileLock.acquire(turn.number, path: file.path, timeout: timeout, until: end)
+    defer { FileLock.release(turn.number) }
+    try FileLock.acquire(file.number, path: file.path, timeout: timeout, until: end)
   }
 
   /// Takes the lock if it is free.

@@ -10,6 +10,29 @@ struct ConcurrencyTests {
 
   init() throws { place = try TemporaryDirectory() }
 
+  @Test("An engine whose transactions follow one another without a pause lets another one write")
+  func turns() async throws {
+    let busy = try place.open()
+    let other = try DiskStorageEngine.disk(directory: place.directory, lockTimeout: .seconds(20))
+    let isDone = Flag()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask {
+        while !isDone.isSet {
+          try await busy.withTransaction { transaction in
+            usleep(300_000)
+            try transaction.write(data("busy"), key: "busy")
+          }
+        }
+      }
+      group.addTask {
+        defer { isDone.set() }
+        for number in 0..<6 { try await other.write(data("\(number)"), key: "other") }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await busy.read(key: "other") == data("5"))
+  }
+
   @Test("Readers on two engines never see half a batch", arguments: Durability.allCases)
   func wholeBatches(_ durability: Durability) async throws {
     let engines = [try place.open(durability), try place.open(durability)]

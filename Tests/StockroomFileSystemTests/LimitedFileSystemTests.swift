@@ -2,8 +2,9 @@
   import Foundation
   import StockroomCore
   import TestFixtures
-  import StockroomFileSystem
   import Testing
+
+  @testable import StockroomFileSystem
 
   @Suite(
     "Other file systems", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
@@ -30,6 +31,46 @@
       try await again.removeAllData()
       let sidecars = system.url.appending(path: "store/.stockroom/created")
       #expect(try FileManager.default.contentsOfDirectory(atPath: sidecars.path) == [])
+    }
+
+    @Test(
+      "Without extended attributes, an overwrite that is completed keeps creation and order, however far it had come",
+      arguments: 0...4)
+    func completedOverwrite(_ steps: Int) async throws {
+      let system = try SmallDisk(type: "ramfs")
+      let engine = try system.open()
+      for key in ["a", "b", "c"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+      let created = try #require(try await engine.createdAt(key: "b"))
+      try await engine.close()
+      let path = system.url.appending(path: "store").path
+      let connection = try DiskConnection(directory: path, durability: .full)
+      try connection.withLock {
+        let name = FileName("b")
+        let (sidecars, undoSidecars) = (
+          try #require(connection.sidecars), try #require(connection.undoSidecars)
+        )
+        let old = try #require(try connection.metadata(of: name))
+        let boundary = try connection.moveClock(to: .now(), by: 1)
+        let staged = StagedName(boundary: boundary, number: 0)
+        let header = EntryHeader(createdAt: old.header.createdAt, sequence: old.header.sequence)
+        try connection.stage(
+          data("new"), EntryMetadata(header: header, size: 3), as: staged, synchronized: true)
+        try connection.journal.begin(
+          Transaction(boundary: boundary, steps: [.replace("b", staged: 0)]))
+        if steps > 0 { try connection.entries.move(name, to: connection.undo) }
+        if steps > 1 { try sidecars.move(name, to: undoSidecars) }
+        if steps > 2 {
+          try sidecars.moveIn(staged.metadata, from: connection.staging.directory, to: name)
+        }
+        if steps > 3 {
+          _ = try connection.entries.moveIn(staged, from: connection.staging.directory, to: name)
+        }
+      }
+      connection.release()
+      let again = try system.open()
+      #expect(try await again.read(key: "b") == data("new"))
+      #expect(try await again.createdAt(key: "b") == created)
+      #expect(try await again.readAllEntries().map(\.key) == ["a", "b", "c"])
     }
 
     @Test(

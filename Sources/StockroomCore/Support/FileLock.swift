@@ -14,10 +14,13 @@ package enum FileLock {
   /// Takes the exclusive lock, and waits for it on this thread for as long as `timeout`. Every process that
   /// may read a file can lock it, so the wait has an end (rule O5).
   ///
+  /// - Parameter end: When the wait is over, if it has begun before.
   /// - Throws: ``StorageError`` with code `locked` if another process has the lock all that time, `io` if the file
   ///   system has no locks.
-  package static func acquire(_ descriptor: Int32, path: String, timeout: Duration) throws {
-    let end = ContinuousClock.now + timeout
+  package static func acquire(
+    _ descriptor: Int32, path: String, timeout: Duration, until end: ContinuousClock.Instant? = nil
+  ) throws {
+    let end = end ?? .now + timeout
     var pause: UInt32 = 50
     while !(try tryAcquire(descriptor, path: path)) {
       guard ContinuousClock.now < end else {
