@@ -57,6 +57,22 @@ struct ExpiringEngineTests {
     return found
   }
 
+  @Test("An entry that is renewed in time while it is read is there, in every way of reading")
+  func renewedMeanwhile() async throws {
+    let (key, value, clock) = (key, value, clock)
+    let renewing = engine(after: .seconds(10))
+    let renewed = AnswersLate(base: base) {
+      clock.advance(4)
+      try await renewing.write(value, key: key)
+      clock.advance(4)
+    }.expiring(after: .seconds(10), clock: clock.clock)
+    try await renewing.write(value, key: key)
+    clock.advance(4)
+    #expect(try await visible(renewed) == [true])
+    #expect(try await renewed.expiration(of: key) != nil)
+    #expect(try await renewed.createdAt(key: key) != nil)
+  }
+
   @Test("A clock that is set back brings nothing back, and prolongs nothing")
   func setBack() async throws {
     let engine = engine()

@@ -254,6 +254,20 @@ struct NamespacedEngineTests {
     #expect(try await engine.allKeys().count == 3)
   }
 
+  @Test(
+    "What another program has written, with a key or in a form that is not known here, makes only its own namespace unreadable",
+    arguments: [StorageError.Code.permissionDenied, .unsupported])
+  func unreadableNeighbours(_ code: StorageError.Code) async throws {
+    let below = Refuses(base: place, value: Data([2]), code: code)
+    let (engine, neighbour) = (try below.namespaced("a"), try below.namespaced("b"))
+    let key = CacheKey(verbatim: "k")
+    try await engine.write(Data([1]), key: key)
+    try await neighbour.write(Data([2]), key: key)
+    await expect(code) { _ = try await neighbour.readAllEntries() }
+    #expect(try await engine.readAllEntries().map(\.data) == [Data([1])])
+    #expect(try await engine.readAllData() == [Data([1])])
+  }
+
   @Test("Stores of different items share one database, also when it is opened again")
   func stores() async throws {
     struct Note: Codable, Sendable, Identifiable, Equatable { let id: Int }
@@ -309,4 +323,19 @@ private final class RecordingTransaction: StorageTransaction {
   func write(_ data: Data, key: CacheKey) throws { try base.write(data, key: key) }
   func remove(key: CacheKey) throws { try base.remove(key: key) }
   func removeAll() throws { try base.removeAll() }
+}
+
+/// Cannot read one value.
+private struct Refuses<Base: StorageEngine>: ValueLayer {
+  let base: Base
+  let value: Data
+  let code: StorageError.Code
+  var capabilities: EngineCapabilities { base.capabilities }
+
+  func encode(_ value: Data, key: CacheKey) throws -> Data { value }
+
+  func decode(_ stored: Data, key: CacheKey) throws -> Data {
+    if stored == value { throw StorageError(code, "The value of \(key) cannot be read here.") }
+    return stored
+  }
 }

@@ -58,8 +58,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// When the entry expires; nil if it never does, or there is none. Reads the value.
   public func expiration(of key: CacheKey) async throws -> Date? {
-    guard let stored = try await base.read(key: key) else { return nil }
     var look = lifetimes.look()
+    guard let stored = try await base.read(key: key) else { return nil }
     let times = try lifetimes.times(of: stored, key: key)
     return look.isExpired(times) ? nil : times?.expires.date
   }
@@ -207,7 +207,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// Reads a value whose time is not over.
   public func read(key: CacheKey) async throws -> Data? {
-    try await base.read(key: key).flatMap { try lifetimes.value($0, key: key) }
+    var look = lifetimes.look()
+    return try await base.read(key: key).flatMap { try look.value($0, key: key) }
   }
 
   /// Reads the values whose time is not over.
@@ -217,7 +218,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// Reads the values whose time is not over.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    try await present(base.readDataAndKeys(keys: keys))
+    try await present { try await base.readDataAndKeys(keys: keys) }
   }
 
   /// Reads every value whose time is not over.
@@ -225,17 +226,17 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// Reads every value whose time is not over.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try await present(base.readAllDataAndKeys())
+    try await present { try await base.readAllDataAndKeys() }
   }
 
   /// Reads every entry whose time is not over.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
-    try await present(base.readAllEntries())
+    try await present { try await base.readAllEntries() }
   }
 
   /// Reads the entries whose time is not over.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-    try await present(base.readEntries(keys: keys))
+    try await present { try await base.readEntries(keys: keys) }
   }
 
   /// Reads the value.
@@ -264,12 +265,16 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// The entries of a range whose time is not over.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
-    guard let limit, limit > 0 else { return try await present(base.scan(range, limit: limit)) }
+    guard let limit, limit > 0 else { return try await present { try await base.scan(range, limit: limit) } }
     var size = limit
     while true {
-      let page = try await base.scan(range, limit: size)
-      let present = try await present(page)
-      if present.count >= limit || page.count < size { return Array(present.prefix(limit)) }
+      var stored = 0
+      let present = try await present {
+        let page = try await base.scan(range, limit: size)
+        stored = page.count
+        return page
+      }
+      if present.count >= limit || stored < size { return Array(present.prefix(limit)) }
       size = size > .max / 2 ? .max : max(2 * size, 64)
     }
   }
@@ -283,18 +288,19 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
+  /// What is read and not over at the moment before. By the moment after it, an entry might be over that has been renewed meanwhile.
   private func present(
-    _ stored: [(key: CacheKey, data: Data)]
+    _ read: () async throws -> [(key: CacheKey, data: Data)]
   ) async throws -> [(key: CacheKey, data: Data)] {
     var look = lifetimes.look()
-    return try await mapping(stored) { entry in
+    return try await mapping(read()) { entry in
       try look.value(entry.data, key: entry.key).map { (key: entry.key, data: $0) }
     }.compactMap(\.self)
   }
 
-  private func present(_ stored: [StorageEntry]) async throws -> [StorageEntry] {
+  private func present(_ read: () async throws -> [StorageEntry]) async throws -> [StorageEntry] {
     var look = lifetimes.look()
-    return try await mapping(stored) { stored -> StorageEntry? in
+    return try await mapping(read()) { stored -> StorageEntry? in
       guard let data = try look.value(stored.data, key: stored.key) else { return nil }
       var entry = stored
       entry.data = data

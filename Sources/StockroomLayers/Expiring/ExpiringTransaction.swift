@@ -77,7 +77,7 @@ final class ExpiringTransaction: StorageTransaction {
   }
 
   private func removeIfExpired(_ key: CacheKey) throws {
-    if let old = try base.read(key: key), try lifetimes.isExpired(old, key: key) {
+    if let old = try base.read(key: key), lifetimes.isExpired(try lifetimes.times(of: old, key: key)) {
       try base.remove(key: key)
       replacedExpired.append(key)
     }

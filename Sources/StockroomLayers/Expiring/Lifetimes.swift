@@ -43,11 +43,6 @@ struct Lifetimes: Sendable {
   /// A look at several entries at one moment.
   func look() -> Look { Look(lifetimes: self, now: time.now()) }
 
-  /// Whether the value is there no longer.
-  func isExpired(_ stored: Data, key: CacheKey) throws -> Bool {
-    try isExpired(times(of: stored, key: key))
-  }
-
   /// Whether a value with these times is there no longer.
   func isExpired(_ times: ExpiringValue.Times?) -> Bool {
     var look = look()
@@ -58,12 +53,6 @@ struct Lifetimes: Sendable {
   func isOver(_ stored: Data, key: CacheKey) throws -> Bool {
     guard let times = try times(of: stored, key: key) else { return false }
     return times.expires <= time.measured()
-  }
-
-  /// The value; nil if it is there no longer.
-  func value(_ stored: Data, key: CacheKey) throws -> Data? {
-    var look = look()
-    return try look.value(stored, key: key)
   }
 
   struct Look {

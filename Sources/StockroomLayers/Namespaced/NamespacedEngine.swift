@@ -200,14 +200,14 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await mapping(keys) { try self.keys.stored($0) }
   }
 
-  /// Reads the whole place or, if something in it is corrupted, what is stored under the name: an entry of another namespace must
-  /// not make this one unreadable.
+  /// Reads the whole place or, if something in it is corrupted or of another key or version, what is stored under the name: an entry of
+  /// another namespace must not make this one unreadable.
   @concurrent private func readingOwn<Element: Sendable>(
     _ readAll: () async throws -> [Element], _ read: ([CacheKey]) async throws -> [Element]
   ) async throws -> [Element] {
     do {
       return try await readAll()
-    } catch let error as StorageError where error.code == .corrupted {
+    } catch let error as StorageError where error.isOfOneEntry || error.code == .unsupported {
       var stored = try await base.allKeys().filter(keys.contains)
       // What was read is all that there was if no key has come meanwhile.
       for _ in 0..<16 {

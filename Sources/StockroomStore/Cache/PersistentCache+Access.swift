@@ -15,7 +15,9 @@ extension PersistentCache {
   ///   expired and cannot be decoded as this type; `unsupported` if it is of a newer version; `encodingFailed` if the key cannot be encoded.
   public subscript(key: Key) -> Value? {
     get async throws {
-      guard let item = try await find(EncodedKey(key), .unexpired), !item.isExpired(at: now()) else {
+      // By the moment after it, a value might have expired that has been renewed meanwhile.
+      let now = now()
+      guard let item = try await find(EncodedKey(key), .unexpired), !item.isExpired(at: now) else {
         return nil
       }
       return item.value

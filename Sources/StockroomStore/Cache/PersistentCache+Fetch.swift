@@ -90,7 +90,8 @@ extension PersistentCache {
     do {
       var isKept = true
       do {
-        if let item = try await find(key, .none), !item.isExpired(at: now()) {
+        let now = now()
+        if let item = try await find(key, .none), !item.isExpired(at: now) {
           return end(load, .success(item.value)) { _ in }
         }
       } catch let error as StorageError where error.isOfNewerVersion {

@@ -99,8 +99,20 @@ extension Store {
     case .everything: return try await reload()
     }
     // Others may have inserted more since.
-    if case .everything = table.need(for: state) { return try await reload() }
+    if case .everything = await need(for: state) { return try await reload() }
     await applyFollowed(state)
+  }
+
+  /// What is missing in a state that may have the sequence numbers of all items.
+  private func need(for state: EngineState<Item>) async -> ItemTable<Item>.Need {
+    state.sequences.count <= 1_000 ? table.need(for: state) : await Self.need(for: state, in: table)
+  }
+
+  @concurrent
+  nonisolated private static func need(
+    for state: EngineState<Item>, in table: ItemTable<Item>
+  ) async -> ItemTable<Item>.Need {
+    table.need(for: state)
   }
 
   private func applyFollowed(_ state: EngineState<Item>) async {
