@@ -16,6 +16,7 @@ struct CompareCommand: AsyncParsableCommand {
 
   @OptionGroup var engineOptions: EngineOptions
   @OptionGroup var benchmarkOptions: BenchmarkOptions
+  @OptionGroup var checkOptions: CheckOptions
 
   @Option(
     help: ArgumentHelp(
@@ -31,12 +32,23 @@ struct CompareCommand: AsyncParsableCommand {
     let benchmark: BenchmarkReport?
   }
 
+  private var budgetOptions: BudgetOptions {
+    get throws { try BudgetOptions.parse(["--level", "\(level)"]) }
+  }
+
+  func validate() throws {
+    // Which checks there are does not depend on where they are made.
+    let anywhere = FileManager.default.temporaryDirectory
+    try checkOptions.validate(
+      for: engineOptions.suites(of: try engineOptions.engines, budget: budgetOptions.budget, in: anywhere),
+      at: level)
+  }
+
   func run() async throws {
-    let format = format
-    let budgetOptions = try BudgetOptions.parse(["--level", "\(level)"])
+    let (format, budgetOptions) = (format, try budgetOptions)
     let conformance = try await engineOptions.withScratchDirectory { directory in
-      let conformance = try await ConformanceRun(
-        engineOptions.suites(
+      let conformance = try await checkOptions.nonemptyRun(
+        of: engineOptions.suites(
           of: try engineOptions.usableEngines, budget: budgetOptions.budget, in: directory)
       )
       .results(reproduction: engineOptions.reproduction(budgetOptions))

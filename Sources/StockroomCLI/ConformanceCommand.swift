@@ -21,16 +21,7 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   @OptionGroup var engineOptions: EngineOptions
 
-  @Option(
-    name: .customLong("check"),
-    help: ArgumentHelp("A check to make; give it again for another one. (default: all)", valueName: "id"))
-  var checks: [String] = []
-
-  @Option(
-    name: .customLong("rule"),
-    help: ArgumentHelp(
-      "A rule to check, such as W2; give it again for another one. (default: all)", valueName: "rule"))
-  var rules: [String] = []
+  @OptionGroup var checkOptions: CheckOptions
 
   @OptionGroup(title: "How hard to search") var budgetOptions: BudgetOptions
 
@@ -62,23 +53,10 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   func validate() throws {
     try validateCombination()
-    for rule in rules where ContractRule(rawValue: rule.uppercased()) == nil {
-      let known = ContractRule.allCases.map(\.rawValue).joined(separator: ", ")
-      throw ValidationError("There is no rule called \(rule). Rules: \(known).")
-    }
     // Which checks there are does not depend on where they are made.
     let anywhere = FileManager.default.temporaryDirectory
-    let suites = suites(of: try engineOptions.engines, in: anywhere)
-    for check in checks where !suites.contains(where: { $0.checks.contains { $0.id == check } }) {
-      let isLater = suites.contains { $0.checksLeftOut.contains { $0.id == check } }
-      throw ValidationError(
-        isLater
-          ? "The check \(check) is not made at the level \(budgetOptions.level), but at a higher one."
-          : "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
-    }
-    if run(of: suites).listedChecks.isEmpty {
-      throw ValidationError("No check of these rules applies to these engines.")
-    }
+    try checkOptions.validate(
+      for: suites(of: try engineOptions.engines, in: anywhere), at: budgetOptions.level)
   }
 
   private func validateCombination() throws {
@@ -90,7 +68,7 @@ struct ConformanceCommand: AsyncParsableCommand {
     if list, writeMatrix != nil { throw ValidationError("--list and --write-matrix exclude each other.") }
     guard let writeMatrix else { return }
     if writeMatrix.isEmpty { throw ValidationError("The path for --write-matrix is empty.") }
-    if !checks.isEmpty || !rules.isEmpty || format != .text {
+    if !checkOptions.isAll || format != .text {
       throw ValidationError("--write-matrix is about all rules and checks, and always writes Markdown.")
     }
   }
@@ -103,27 +81,25 @@ struct ConformanceCommand: AsyncParsableCommand {
         to: OutputFile(writeMatrix))
     }
     if list {
-      let list = CheckList(run(of: suites(of: try engineOptions.engines, in: anywhere)).listedChecks)
+      let list = CheckList(
+        checkOptions.run(of: suites(of: try engineOptions.engines, in: anywhere)).listedChecks)
       return try writeToStandardOutput(
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
-      let run = run(of: suites(of: try engineOptions.usableEngines, in: directory))
-      if run.listedChecks.isEmpty {
-        throw StorageError(.unsupported, "No check of these rules can be made on this machine.")
-      }
-      return try await run.results(
-        reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
-        // What a process leaves behind that is ended in the middle of a check is removed with this directory.
-        processes: jobs == nil
-          ? nil
-          : ConformanceProcesses(
-            arguments: settings + ["--directory", directory.path(percentEncoded: false)],
-            server: try engineOptions.ownServer?.connection),
-        resume: resume.map {
-          try ResumeFile(
-            OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
-        })
+      try await checkOptions.nonemptyRun(of: suites(of: try engineOptions.usableEngines, in: directory))
+        .results(
+          reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
+          // What a process leaves behind that is ended in the middle of a check is removed with this directory.
+          processes: jobs == nil
+            ? nil
+            : ConformanceProcesses(
+              arguments: settings + ["--directory", directory.path(percentEncoded: false)],
+              server: try engineOptions.ownServer?.connection),
+          resume: resume.map {
+            try ResumeFile(
+              OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
+          })
     }
     try writeToStandardOutput(try results.rendered(as: format))
     if !results.isConforming { throw ExitCode.failure }
@@ -132,11 +108,6 @@ struct ConformanceCommand: AsyncParsableCommand {
   /// The options that the result of a check depends on. A password may be among them.
   private var settings: [String] {
     budgetOptions.arguments(seed: budgetOptions.seed) + engineOptions.surroundings
-  }
-
-  private func run(of suites: [ConformanceSuite]) -> ConformanceRun {
-    ConformanceRun(
-      suites, checks: checks, rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) })
   }
 
   private func suites(of engines: [EngineCatalogue.Entry], in directory: URL) -> [ConformanceSuite] {

@@ -41,7 +41,8 @@ import Testing
       let file = directory.appending(path: "out")
       let process = try terminal.start(
         [
-          "compare", "--engine", "memory", "--level", "quick", "--format", "json", "--entries", "100",
+          "compare", "--engine", "memory", "--level", "quick", "--rule", "K1", "--format", "json",
+          "--entries", "100",
           "--repetitions", "1000",
           "--directory", directory.path(),
         ], output: file.path)

@@ -22,6 +22,7 @@ import Testing
     (["bench", "--durability", "none"], "'none' is invalid"),
     (["bench", "--directory", ""], "The path for --directory is empty."),
     (["conformance", "--check", "nope"], "There is no check called nope"),
+    (["compare", "--check", "nope"], "There is no check called nope"),
     (["conformance", "--rule", "Z9"], "There is no rule called Z9."),
     (["conformance", "--engine", "memory", "--rule", "W6"], "No check of these rules applies"),
     (

@@ -1,0 +1,54 @@
+import ArgumentParser
+import ConformanceKit
+import StockroomCore
+
+/// Which checks are made.
+struct CheckOptions: ParsableArguments {
+  @Option(
+    name: .customLong("check"),
+    help: ArgumentHelp("A check to make; give it again for another one. (default: all)", valueName: "id"))
+  var checks: [String] = []
+
+  @Option(
+    name: .customLong("rule"),
+    help: ArgumentHelp(
+      "A rule to check, such as W2; give it again for another one. (default: all)", valueName: "rule"))
+  var rules: [String] = []
+
+  var isAll: Bool { checks.isEmpty && rules.isEmpty }
+
+  func validate() throws {
+    for rule in rules where ContractRule(rawValue: rule.uppercased()) == nil {
+      let known = ContractRule.allCases.map(\.rawValue).joined(separator: ", ")
+      throw ValidationError("There is no rule called \(rule). Rules: \(known).")
+    }
+  }
+
+  /// Fails unless there are such checks in the suites, which are those of a level.
+  func validate(for suites: [ConformanceSuite], at level: ConformanceBudget.Level) throws {
+    for check in checks where !suites.contains(where: { $0.checks.contains { $0.id == check } }) {
+      let isLater = suites.contains { $0.checksLeftOut.contains { $0.id == check } }
+      throw ValidationError(
+        isLater
+          ? "The check \(check) is not made at the level \(level), but at a higher one."
+          : "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
+    }
+    if run(of: suites).listedChecks.isEmpty {
+      throw ValidationError("No check of these rules applies to these engines.")
+    }
+  }
+
+  /// - Throws: ``StorageError`` if there is none of the checks in the suites, which are those of engines that can be had here.
+  func nonemptyRun(of suites: [ConformanceSuite]) throws -> ConformanceRun {
+    let run = run(of: suites)
+    if run.listedChecks.isEmpty {
+      throw StorageError(.unsupported, "No check of these rules can be made on this machine.")
+    }
+    return run
+  }
+
+  func run(of suites: [ConformanceSuite]) -> ConformanceRun {
+    ConformanceRun(
+      suites, checks: checks, rules: rules.compactMap { ContractRule(rawValue: $0.uppercased()) })
+  }
+}
