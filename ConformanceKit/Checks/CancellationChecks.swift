@@ -80,6 +80,11 @@ extension CheckDefinition {
       }
     }
     Check(
+      .c4, "cancellation.of-opening",
+      "a cancelled opening gives an engine, or throws CancellationError and leaves nothing open that keeps others out",
+      needs: .persistent
+    ) { try await checkCancellationOfOpening($0) }
+    Check(
       .c4, "cancellation.leaves-a-working-engine", "after many cancelled calls the engine works as before"
     ) {
       context in
@@ -120,6 +125,34 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
       }
     }
   }
+  let end = try await turns { try await engine.verify() }
+  for delay in [nil, 0, end / 4, end / 2, end / 4 * 3] {
+    context.noteProgress()
+    if case .failure(let error) = await cancelled(after: delay, { try await engine.verify() }) {
+      try expectCancellation(error, "verify()")
+    }
+  }
+}
+
+private func checkCancellationOfOpening(_ context: CheckContext) async throws {
+  let other = context.root.appending(path: "other", directoryHint: .isDirectory)
+  let end = try await turns { try await context.openUnkept(other).close() }
+  let place = context.place
+  for delay in [nil, 0, 1, 2, end / 4, end / 2, end / 4 * 3] {
+    context.noteProgress()
+    switch await cancelled(after: delay, { try await context.openUnkept(place) }) {
+    case .success(let engine):
+      try await engine.write(data("v"), key: key("k"))
+      try await engine.close()
+      engine.release()
+    case .failure(let error): try expectCancellation(error, "opening")
+    }
+    let engine = try await context.openUnkept(place)
+    try await engine.write(data("v"), key: key("k"))
+    try await engine.close()
+    engine.release()
+    try await expectNoOpenFiles(context, after: "a cancelled opening, and another one that was closed")
+  }
 }
 
 /// Cancels the change before the call, at once after, and later and later; several times each.
@@ -140,9 +173,12 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
     }
   }
   for cycle in 0..<6 {
-    try await engine.write(old)
-    // On a busy machine it has moments that no small number of turns reaches.
-    let end = cycle.isMultiple(of: 2) ? 7 : try await turns(of: call)
+    var end = 7
+    if !cycle.isMultiple(of: 2) {
+      // On a busy machine the call has moments that no small number of turns reaches.
+      try await engine.write(old)
+      end = try await turns(of: call)
+    }
     for delay in [nil] + (0..<7).map({ end * $0 / 7 }) {
       try await engine.write(old)
       let outcome = await cancelled(after: delay, call)

@@ -166,7 +166,7 @@ private func withSubscriber(of engine: EngineUnderTest, _ body: () async throws 
 }
 
 /// A thread of the engine may need a moment to end. A thousand turns of all threads are more than that.
-private func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
+func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
   var files = System.openFiles(in: context.root)
   // An engine may close files on a thread of its own, soon but not at once.
   for attempt in 0..<60 where !files.isEmpty {

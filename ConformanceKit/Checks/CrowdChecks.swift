@@ -239,6 +239,10 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
           try await change.method.perform(change.entries, in: engine)
           return true
         }
+        if number % 20 == 0 {
+          try await engine.verify()
+          return true
+        }
         let read = reads[(number / 2 + round) % reads.count]
         let found = try await read.found(of: old.map(\.key), in: engine)
         let isWhole =

@@ -17,9 +17,13 @@ extension CheckDefinition {
     ) { try await checkSteps($0, .batches) }
     Check(
       .w4, "killed.while-writing-large-batches",
-      "after the death of a process that was writing batches of more than a thousand entries, all or nothing of the last is "
-        + "there, and what was acknowledged", needs: [.persistent, .atomicBatches], needsWorker: true
-    ) { try await checkSteps($0, .largeBatches, kills: max(2, $0.budget.kills / 2), after: 2) }
+      "after the death of a process that was writing or removing thousands of entries at once, all or nothing of that has "
+        + "happened, and what was acknowledged", needs: [.persistent, .atomicBatches], needsWorker: true
+    ) { context in
+      let count = context.byLevel(quick: 1_200, standard: 6_000, exhaustive: 30_000)
+      try await checkSteps(
+        context, .largeBatches(of: count), kills: max(3, context.budget.kills / 2), after: 2)
+    }
     Check(
       .w6, "killed.while-importing",
       "after the death of a process that was writing entries of another engine, what was acknowledged is there with its "

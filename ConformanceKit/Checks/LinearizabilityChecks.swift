@@ -56,10 +56,15 @@ extension CheckDefinition {
     }
     Check(
       .c3, "linearizability.processes",
-      "transactions, batches and single calls of several processes have happened in some order, in which each process has "
-        + "seen what the others had been acknowledged",
-      needs: [.persistent, .multiProcess, .transactions], needsWorker: true
+      "batches, single calls, and transactions if there are any, of several processes have happened in some order, in which each "
+        + "process has seen what the others had been acknowledged",
+      needs: [.persistent, .multiProcess], needsWorker: true
     ) { try await checkProcesses($0) }
+    Check(
+      .c2, "linearizability.two-engines",
+      "the same of two engines of one process on one place, unless the second opening throws locked",
+      needs: .persistent
+    ) { try await checkTwoEngines($0) }
   }
 }
 
@@ -93,7 +98,22 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   let engine = try await context.open()
   let budget = context.budget
   try await checkHistories(of: workload, in: context) { round, calls, deadline in
-    await workload.round(round, on: engine, calls: calls, seed: budget.seed, until: deadline)
+    await workload.round(round, on: [engine], calls: calls, seed: budget.seed, until: deadline)
+  }
+}
+
+/// Records round after round on two engines that have one place open.
+private func checkTwoEngines(_ context: CheckContext) async throws {
+  let first = try await context.open()
+  guard let second = try await context.openUnlessLocked(context.place) else { return }
+  let workload = HistoryShare.workload(hasTransactions: context.capabilities.contains(.transactions))
+  do {
+    try await checkHistories(of: workload, in: context) { round, calls, deadline in
+      await workload.round(
+        round, on: [first, second], calls: calls, seed: context.budget.seed, until: deadline)
+    }
+  } catch let violation as Violation where violation.rule != .t1 && violation.rule != .c4 {
+    throw Violation(violation.description, rule: .c2, evidence: violation.evidence, seed: violation.seed)
   }
 }
 
@@ -102,21 +122,23 @@ private func checkProcesses(_ context: CheckContext) async throws {
   let count = context.byLevel(quick: 2, standard: 3, exhaustive: 4)
   let workers = try (0..<count).map { _ in try context.startWorker() }
   let engine = try await context.open()
+  let hasTransactions = context.capabilities.contains(.transactions)
+  let workload = HistoryShare.workload(hasTransactions: hasTransactions)
   try await translatingWorkerErrors {
     for worker in workers { try await worker.perform(CallEngine(.open, at: context.place)) }
     do {
-      try await checkHistories(of: HistoryShare.workload, in: context) { round, calls, deadline in
+      try await checkHistories(of: workload, in: context) { round, calls, deadline in
         let seconds = deadline.map { max(0.1, ContinuousClock.now.duration(to: $0).inSeconds) }
         // As long as it takes to tell the last of them.
         let start = MonotonicClock.nanoseconds + 5_000_000
         let shares = try await gather(0..<count) { process in
           let share = HistoryShare(
             place: context.place, round: round, process: process, processCount: count, calls: calls,
-            seed: context.budget.seed, start: start, seconds: seconds)
+            seed: context.budget.seed, start: start, seconds: seconds, hasTransactions: hasTransactions)
           return try await workers[process].perform(share).flatMap { $0 }
         }
         let history = shares.flatMap { $0 }
-        return await history + HistoryShare.workload.audit(engine, MonotonicClock(), after: history)
+        return await history + workload.audit(engine, MonotonicClock(), after: history)
       }
     } catch let violation as Violation where violation.rule != .t1 && violation.rule != .c4 {
       throw Violation(violation.description, rule: .c3, evidence: violation.evidence, seed: violation.seed)

@@ -57,6 +57,15 @@ private func checkSecondOpening(_ context: CheckContext) async throws {
     try await engine.write(data("1"), key: key("by the parent"))
     if !isShared {
       try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
+      // A lock may be on a file that another one replaces, or go with the descriptor of somebody who reads it.
+      for method in ReadMethod.allCases { _ = try await method.found(of: [key("by the parent")], in: engine) }
+      try await engine.verify()
+      try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
+      try await overwriteMuch(engine, context)
+      try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
+      try await engine.removeAllData()
+      try await engine.write(data("1"), key: key("by the parent"))
+      try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
       try await context.close(engine)
     }
     try await worker.perform(CallEngine(.open, at: place))

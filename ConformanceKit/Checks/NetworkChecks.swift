@@ -42,11 +42,17 @@ extension CheckDefinition {
         try await context.throughProxy { try await $0.checkFault(.stalling(after: 1), call) }
       }
     }
-    Check(
-      .n1, "network.away-any-read",
-      "every method that reads throws unavailable while the server is away", needs: .networked
-    ) { context in
-      try await context.throughProxy { try await $0.checkReadsOfNobody() }
+    for (name, mode, what) in [
+      ("away", NetworkProxy.Mode.away, "away"), ("silent", .silent, "silent"),
+      ("stalled", .stalling(after: 1), "silent in the middle of its answers"),
+    ] {
+      Check(
+        .n1, "network.\(name)-any-call",
+        "every read, every removal, verify() and changes() end within the time limit while the server is \(what)",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkAnyCall(mode) }
+      }
     }
     Check(
       .n1, "network.silent-opening",

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Who may use the files, and what others have put in the way: rule O5.
+// Who may use the files, and hold them up: rule O5.
 
 extension CheckDefinition {
   @CheckList static var privacyChecks: [CheckDefinition] {
@@ -17,18 +17,6 @@ extension CheckDefinition {
       .o5, "privacy.of-directories", "the directories that an engine makes can be used by their owner alone",
       needs: .persistent
     ) { try await checkModes($0, ofDirectories: true) }
-    for kind in PlantedFile.Kind.allCases {
-      Check(
-        .o5, "planted.\(kind.rawValue)",
-        "with \(kind.what) where a file of the engine would be, it works or throws a StorageError; it changes nothing "
-          + "elsewhere, and does not hang", needs: .persistent
-      ) { try await checkPlanted($0, kind) }
-    }
-    Check(
-      .o5, "planted.link-to-another-copy",
-      "with a symbolic link in the place of a file, to a copy of that elsewhere, a closed store leaves the copy alone",
-      needs: .persistent
-    ) { try await checkLinkedStore($0) }
     Check(
       .o5, "locks.of-a-mere-reader",
       "whatever locks a process has that may only read the files, every call returns or throws locked after a minute, and "
@@ -53,167 +41,14 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   try await engine.write(noise(10_000), key: key("k"))
   try await engine.write(entries(keys(20)))
   try look("after writing")
+  try await overwriteMuch(engine, context)
+  try look("after many overwrites")
   try await engine.remove(keys: keys(20))
   try await context.close(engine)
   try look("after close()")
   let reopened = try await context.open(top.appending(path: "place", directoryHint: .isDirectory))
   try await reopened.write(entries(keys(20)))
   try look("after reopening")
-}
-
-// MARK: - What was planted
-
-/// Something that somebody else has put where the engine would make a file.
-struct PlantedFile {
-  enum Kind: String, CaseIterable, Sendable {
-    case link, danglingLink = "dangling-link", fifo, directory
-
-    var what: String {
-      switch self {
-      case .link: "a symbolic link"
-      case .danglingLink: "a symbolic link to nowhere"
-      case .fifo: "a FIFO"
-      case .directory: "a directory"
-      }
-    }
-  }
-
-  let kind: Kind
-  let path: URL
-  /// What a link leads to, outside the place.
-  let target: URL
-
-  func plant() throws {
-    try FileManager.default.createDirectory(
-      at: path.deletingLastPathComponent(), withIntermediateDirectories: true)
-    switch kind {
-    case .link:
-      try Self.precious.write(to: target)
-      try System.makeLink(at: path, to: target)
-    case .danglingLink: try System.makeLink(at: path, to: target)
-    case .fifo: try System.makeFIFO(path)
-    case .directory:
-      try FileManager.default.createDirectory(at: path, withIntermediateDirectories: true)
-      try Self.precious.write(to: path.appending(path: "precious"))
-    }
-  }
-
-  func expectUntouched(_ what: String) throws {
-    switch kind {
-    case .link:
-      try expect(
-        (try? Data(contentsOf: target)) == Self.precious, "\(what), the file that it leads to was changed")
-    case .danglingLink:
-      try expect(
-        !FileManager.default.fileExists(atPath: target.systemPath),
-        "\(what), a file was made where it leads to")
-    case .directory:
-      try expect(
-        (try? Data(contentsOf: path.appending(path: "precious"))) == Self.precious,
-        "\(what), a file in it was changed or removed")
-    case .fifo: break
-    }
-  }
-
-  private static let precious = data("Somebody else's text.\n")
-}
-
-private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) async throws {
-  let outside = context.root.appending(path: "outside", directoryHint: .isDirectory)
-  try FileManager.default.createDirectory(at: outside, withIntermediateDirectories: true)
-  let names = try await namesOfFiles(context)
-  for (number, name) in names.enumerated() {
-    let place = context.root.appending(path: "planted-\(number)", directoryHint: .isDirectory)
-    let planted = PlantedFile(
-      kind: kind, path: place.appending(path: name), target: outside.appending(path: "\(number)"))
-    try planted.plant()
-    let what = "with \(kind.what) called \(name)"
-    // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
-    let patience = context.patience(atMost: patienceWithPlanted)
-    let result = await withStallTimeout(patience, on: CheckExecutor()) {
-      await Result { try await useBriefly(context, place) }
-    }
-    switch result {
-    case .success(.success): break
-    case .success(.failure(let error)):
-      guard (error as? CallFailure)?.error is StorageError else { throw error }
-    case .failure:
-      System.release(planted.path)
-      throw Violation("\(what), the engine had not been opened and used after \(patience)")
-    }
-    try planted.expectUntouched(what)
-    try? FileManager.default.removeItem(at: place)
-  }
-}
-
-/// Far more than it takes to open an engine and make four calls.
-private let patienceWithPlanted = Duration.seconds(20)
-
-/// Opens, writes, reads and closes; what it throws says nothing, but that it is a `StorageError`.
-private func useBriefly(_ context: CheckContext, _ place: URL) async throws {
-  let engine = try await context.openUnkept(place)
-  do {
-    try await engine.write(data("v"), key: key("k"))
-    try await engine.write(entries(keys(12)))
-    for key in keys(12) { _ = try await engine.read(key: key) }
-    _ = try await engine.readAllDataAndKeys()
-  } catch {
-    try? await engine.close()
-    throw error
-  }
-  try await engine.close()
-}
-
-/// The names of files that the engine makes, relative to its directory: while it is open, and closed, and once more open.
-private func namesOfFiles(_ context: CheckContext) async throws -> [String] {
-  let place = context.root.appending(path: "names", directoryHint: .isDirectory)
-  var names: Set<String> = []
-  func look() throws {
-    guard FileManager.default.fileExists(atPath: place.systemPath) else { return }
-    names.formUnion(try DirectoryContents(of: place).files.filter { $0.value != nil }.keys)
-  }
-  for _ in 0..<2 {
-    let engine = try await context.open(place)
-    try await engine.write(data("v"), key: key("k"))
-    try await engine.write(entries(keys(12)))
-    try look()
-    try await context.close(engine)
-    try look()
-  }
-  if names.isEmpty { throw Skip.noFiles }
-  let sorted = names.sorted()
-  let count = min(sorted.count, 10)
-  return (0..<count).map { sorted[$0 * sorted.count / count] }
-}
-
-private func checkLinkedStore(_ context: CheckContext) async throws {
-  let store = try await ClosedStore(in: context)
-  let count = min(store.files.count, 10)
-  for number in 0..<count {
-    let file = store.files[number * store.files.count / count]
-    let target = context.root.appending(path: "copy-\(number)")
-    let copy = try store.copy {
-      try FileManager.default.moveItem(at: $0.appending(path: file), to: target)
-      try System.makeLink(at: $0.appending(path: file), to: target)
-    }
-    let before = try Data(contentsOf: target)
-    do {
-      let engine = try await context.openUnkept(copy)
-      try await engine.write(store.entries.map { ($0.key, data("changed")) })
-      try await engine.close()
-      engine.release()
-    } catch let failure as CallFailure where failure.error is StorageError {}
-    try expect(
-      (try? Data(contentsOf: target)) == before,
-      "a link called \(file) had the engine change what it leads to")
-  }
-}
-
-extension Result where Failure == any Error {
-  /// What the work gives or throws.
-  fileprivate init(_ work: () async throws -> Success) async {
-    do { self = .success(try await work()) } catch { self = .failure(error) }
-  }
 }
 
 // MARK: - A process that may only read
@@ -285,5 +120,12 @@ private struct ReaderLocks {
   mutating func release() {
     for file in files { System.closeFile(file) }
     files = []
+  }
+}
+
+extension Result where Failure == any Error {
+  /// What the work gives or throws.
+  init(_ work: () async throws -> Success) async {
+    do { self = .success(try await work()) } catch { self = .failure(error) }
   }
 }

@@ -175,14 +175,12 @@ private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async 
   let keys = keys(12)
   let order = keys.indices.map { $0 * 5 % 12 }
   for (index, key) in keys.enumerated() { try await engine.write(data("\(index) 0"), key: key) }
-  try await whileRunning {
-    for round in 0..<rounds {
-      for index in order {
-        try await engine.write(data("\(index) \(round + 1)"), key: keys[index])
-        await Task.yield()
-      }
+  try await whileRunning(rounds: rounds) { round in
+    for index in order {
+      try await engine.write(data("\(index) \(round + 1)"), key: keys[index])
+      await Task.yield()
     }
-  } readers: { _ in
+  } readers: {
     // -1 for a key that is not there.
     var versions = [Int](repeating: -1, count: keys.count)
     for value in try await method.found(of: keys, in: engine).compactMap({ $0 }) {
@@ -204,13 +202,11 @@ private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = context.byLevel(quick: 60, standard: 300, exhaustive: 3_000)
   for number in 0..<5 { try await engine.write(data("v"), key: key("\(number)")) }
-  try await whileRunning {
-    for number in 5..<count {
-      try await engine.write(data("v"), key: key("\(number)"))
-      await Task.yield()
-      try await engine.remove(key: key("\(number - 5)"))
-    }
-  } readers: { _ in
+  try await whileRunning(rounds: count) { round in
+    try await engine.write(data("v"), key: key("\(round + 5)"))
+    await Task.yield()
+    try await engine.remove(key: key("\(round)"))
+  } readers: {
     let numbers = try await engine.allKeys().compactMap { Int($0.value) }.sorted()
     let isOneMoment =
       (5...6).contains(numbers.count) && (numbers.last ?? 0) - (numbers.first ?? 0) == numbers.count - 1

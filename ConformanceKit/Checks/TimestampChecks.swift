@@ -177,12 +177,15 @@ extension CheckDefinition {
       try await letClockAdvance()
       try await engine.write(data("v"), key: keys(5)[2])
       for entry in try await engine.readAllEntries() {
-        let created = try await engine.createdAt(key: entry.key)
-        let updated = try await engine.updatedAt(key: entry.key)
-        try expect(
-          entry.createdAt, is: created ?? .distantPast, "createdAt of \(entry.key) in readAllEntries()")
-        try expect(
-          entry.updatedAt, is: updated ?? .distantPast, "updatedAt of \(entry.key) in readAllEntries()")
+        let times = [
+          ("createdAt", entry.createdAt, try await engine.createdAt(key: entry.key)),
+          ("updatedAt", entry.updatedAt, try await engine.updatedAt(key: entry.key)),
+        ]
+        for (name, listed, time) in times where !(time.map { isSame($0, listed) } ?? false) {
+          throw Violation(
+            "\(name)(key:) of \(entry.key) was \(describe(time as Any)), and in readAllEntries() \(describe(listed))"
+          )
+        }
       }
     }
   }

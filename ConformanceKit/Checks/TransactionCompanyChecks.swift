@@ -21,6 +21,13 @@ extension CheckDefinition {
       "while the bodies of as many engines as there are processors take their time, all other tasks run",
       needs: .transactions
     ) { try await checkThreads($0) }
+    for (name, call) in callsBehindBody {
+      Check(
+        .t5, "transactions.\(name)-block-no-thread",
+        "while more calls of \(name) than there are processors wait for the body of a transaction, all other tasks run",
+        needs: .transactions
+      ) { try await checkThreadsOfWaiting($0, call) }
+    }
     Check(
       .t5, "transactions.let-writers-in",
       "what has waited for a long body is done after it, and while others run transactions in a loop",
@@ -111,6 +118,47 @@ private func checkThreads(_ context: CheckContext) async throws {
         + "\(body.patience)")
   }
   await other.value
+}
+
+/// Calls that may wait for a body which is under way. What close() has them throw is for other checks.
+private let callsBehindBody: [(String, @Sendable (EngineUnderTest, Int) async throws -> Void)] = [
+  ("writes", { engine, number in try await engine.write(data("v"), key: key("behind \(number)")) }),
+  ("batches", { engine, number in try await engine.apply([.remove(key: key("behind \(number)"))]) }),
+  (
+    "transactions",
+    { engine, number in
+      try await engine.withTransaction { try $0.write(data("v"), key: key("behind \(number)")) }
+    }
+  ),
+  ("closings", { engine, _ in try await engine.close() }),
+]
+
+private func checkThreadsOfWaiting(
+  _ context: CheckContext, _ call: @escaping @Sendable (EngineUnderTest, Int) async throws -> Void
+) async throws {
+  let engine = try await context.open()
+  let body = LongBody(patience: patience(context))
+  async let wasReleased = engine.withTransaction { try body.run($0) }
+  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
+    throw Violation("the body of a transaction had not begun after \(body.patience)")
+  }
+  let threads = CheckExecutor(count: CheckExecutor.usualCount)
+  defer { threads.stop() }
+  let waiting = (0..<2 * CheckExecutor.usualCount).map { number in
+    Task(executorPreference: threads) { @concurrent in try await call(engine, number) }
+  }
+  // A task that runs where the calls were made, behind them, and one on the cooperative pool.
+  let other = Task(executorPreference: threads) { @concurrent in
+    await Task.yield()
+    await Task.detached {}.value
+    body.mayEnd.signal()
+  }
+  try expect(
+    try await wasReleased,
+    "while \(waiting.count) calls waited for the body of a transaction, tasks that had nothing to do with them did not run for "
+      + "\(body.patience)")
+  await other.value
+  for task in waiting { try await task.value }
 }
 
 private func checkWriters(_ context: CheckContext) async throws {

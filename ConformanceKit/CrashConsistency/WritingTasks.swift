@@ -48,11 +48,11 @@ struct ReadEverything: WorkerTask {
 
 /// Calls to an engine, numbered from 1, that follow from a seed and their number.
 struct NumberedSteps: Codable, Sendable {
-  enum Kind: Codable, Sendable {
+  enum Kind: Codable, Sendable, Equatable {
     /// Batches through every method that takes one, and single calls between them.
     case batches
-    /// Batches of more small writes than an engine is likely to write as one.
-    case largeBatches
+    /// Batches of more small writes and removals than an engine is likely to make as one.
+    case largeBatches(of: Int)
     /// Single writes and removals.
     case single
     /// Transactions, each of the operations of a batch, that read back what they have written.
@@ -71,7 +71,7 @@ struct NumberedSteps: Codable, Sendable {
     switch (kind, number % 8) {
     case (.life, _): LongLife.operations(of: number, seed: batches.seed)
     case (.single, _): [singleOperation(number)]
-    case (.largeBatches, _): manyWrites(number)
+    case (.largeBatches(let count), _): manyOperations(number, count)
     case (.transactions, _): batches.operations(of: number)
     case (.imports, _): importedEntries(number)
     case (.batches, 3): someRemovals(number)
@@ -130,11 +130,14 @@ struct NumberedSteps: Codable, Sendable {
     }
   }
 
-  private func manyWrites(_ number: Int) -> [StorageOperation] {
-    keys(Self.largeBatchSize).map { .write(data("large \(number), \($0.value)"), key: $0) }
+  /// Writes many entries, overwrites them, removes them by their keys, and removes everything.
+  private func manyOperations(_ number: Int, _ count: Int) -> [StorageOperation] {
+    switch number % 6 {
+    case 3: keys(count).map { .remove(key: $0) }
+    case 0: [.removeAll]
+    default: keys(count).map { .write(data("large \(number), \($0.value)"), key: $0) }
+    }
   }
-
-  private static let largeBatchSize = 1_200
 
   /// A write or a removal of one of a few keys, so that what is removed is there as a rule.
   private func singleOperation(_ number: Int) -> StorageOperation {

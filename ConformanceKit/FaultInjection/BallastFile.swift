@@ -6,11 +6,12 @@ struct BallastFile {
 
   init(on disk: URL) { file = disk.appending(path: "ballast") }
 
-  /// Takes up all room there is but for some blocks.
+  /// Takes up all room there is but for some blocks, or gives up what it has until they are left.
   func fill(leavingBlocks count: Int) throws {
-    try Data().write(to: file)
+    if System.fileType(of: file) == nil { try Data().write(to: file) }
     let handle = try FileHandle(forWritingTo: file)
     defer { try? handle.close() }
+    try handle.seekToEnd()
     for size in [1 << 20, 1 << 16, 1 << 12] {
       // An error is the end of the room, which is what is looked for.
       while (try? handle.write(contentsOf: Data(count: size))) != nil {}

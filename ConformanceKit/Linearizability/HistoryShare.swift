@@ -18,14 +18,14 @@ struct HistoryShare: WorkerTask {
   let start: Int
   /// How many seconds after that they end at the latest.
   let seconds: Double?
+  let hasTransactions: Bool
 
   /// What the tasks of all processes do.
-  static var workload: HistoryWorkload {
+  static func workload(hasTransactions: Bool) -> HistoryWorkload {
     HistoryWorkload(
-      methods: [
-        (.transaction, 12), (.read, 10), (.exists, 2), (.write, 5), (.remove, 1), (.writeMany, 3),
-        (.apply, 2),
-        (.removeAll, 1), (.readMany, 2), (.readAll, 1),
+      methods: (hasTransactions ? [(.transaction, 12)] : []) + [
+        (.read, 10), (.exists, 2), (.write, 5), (.remove, 1), (.writeMany, 3), (.apply, 2), (.removeAll, 1),
+        (.readMany, 2), (.readAll, 1),
       ], keyCount: 5, tasks: 12, writers: 6)
   }
 
@@ -34,13 +34,13 @@ struct HistoryShare: WorkerTask {
     makeEngine: @Sendable (URL) async throws -> any StorageEngine,
     send: @Sendable ([HistoryCall]) throws -> Void
   ) async throws {
-    let workload = Self.workload
+    let workload = Self.workload(hasTransactions: hasTransactions)
     let players = (1...workload.tasks).filter { ($0 - 1) % processCount == process }
     let engine = try KeptEngines.engine(at: place)
     // All begin together, or the first would be done before the last begins.
     while MonotonicClock.nanoseconds < start { await Task.yield() }
     let history = await workload.record(
-      round, on: engine, by: players, calls: calls, seed: seed, MonotonicClock(),
+      round, on: [engine], by: players, calls: calls, seed: seed, MonotonicClock(),
       until: seconds.map { .now + .seconds($0) })
     for start in stride(from: 0, to: history.count, by: 100) {
       try send(Array(history[start..<min(start + 100, history.count)]))

@@ -25,21 +25,22 @@ struct HistoryWorkload: Sendable {
   ///
   /// - Parameters:
   ///   - number: The number of the round, as every value is new.
+  ///   - engines: One place's, among which the tasks are shared out. The last look is at the first.
   ///   - deadline: When the tasks stop, if they have not made all of their calls.
   /// - Returns: The calls in no particular order.
   func round(
-    _ number: Int, on engine: EngineUnderTest, calls: Int, seed: UInt64,
+    _ number: Int, on engines: [EngineUnderTest], calls: Int, seed: UInt64,
     until deadline: ContinuousClock.Instant? = nil
   ) async -> [HistoryCall] {
     let clock = StepClock()
     let history = await record(
-      number, on: engine, by: Array(1...tasks), calls: calls, seed: seed, clock, until: deadline)
-    return await history + audit(engine, clock, after: history)
+      number, on: engines, by: Array(1...tasks), calls: calls, seed: seed, clock, until: deadline)
+    return await history + audit(engines[0], clock, after: history)
   }
 
   /// Makes the calls of some of the tasks of a round.
   func record(
-    _ number: Int, on engine: EngineUnderTest, by players: [Int], calls: Int, seed: UInt64,
+    _ number: Int, on engines: [EngineUnderTest], by players: [Int], calls: Int, seed: UInt64,
     _ clock: any HistoryClock, until deadline: ContinuousClock.Instant? = nil
   ) async -> [HistoryCall] {
     let arrivals = StepClock()
@@ -49,7 +50,8 @@ struct HistoryWorkload: Sendable {
       for task in players {
         group.addTask { @concurrent in
           var player = HistoryPlayer(
-            self, task: task, round: number, share: share, seed: seed, clock, engine, entries)
+            self, task: task, round: number, share: share, seed: seed, clock, engines[task % engines.count],
+            entries)
           // All begin together, or the first would be done before the last begins.
           _ = arrivals.step()
           while arrivals.now < players.count { await Task.yield() }

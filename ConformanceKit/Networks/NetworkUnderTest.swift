@@ -195,23 +195,83 @@ struct NetworkUnderTest: Sendable {
     while !proxy.isHoldingBack, ContinuousClock.now < end { await Task.yield() }
   }
 
-  /// Calls every method that reads while the server is away.
-  func checkReadsOfNobody() async throws {
+  /// Makes every call that has no check of its own while the network does not work, all at the same time, each on an engine of its own, so
+  /// that none waits for another's connection. Each that took too long is looked at again: see ``attempts``.
+  func checkAnyCall(_ mode: NetworkProxy.Mode) async throws {
     let present = key("old")
-    try await untilAvailable { try await $0.write(data("old"), key: present) }
-    proxy.set(.away)
-    let methods = ReadMethod.allCases
-    try await gather(methods.indices) { number in
-      let method = methods[number]
-      do {
-        _ = try await method.found(of: [present], in: engine)
-        throw Violation("\(method.call) returned although the server could not be reached")
-      } catch let failure as CallFailure {
-        let error = failure.error as? StorageError
-        try expect(error?.code == .unavailable, "\(method.call) threw \(failure.error)")
+    let calls = anyCalls(present)
+    var slow: [String: [Duration]] = [:]
+    for attempt in 0..<Self.attempts {
+      context.noteProgress()
+      try await untilAvailable { try await $0.write(data("old"), key: present) }
+      var engines: [EngineUnderTest] = []
+      for _ in calls {
+        let other = try await untilAvailable { _ in try await openAnother() }
+        // Some connect when they are first needed.
+        _ = try await untilAvailable { _ in try await other.read(key: present) }
+        engines.append(other)
       }
+      proxy.set(mode)
+      let ends = try await gather(calls.indices) { [engines] number in
+        let call = calls[number]
+        let start = ContinuousClock.now
+        let isUnknown = try await isUnknown(call, on: engines[number])
+        return (call.name, start.duration(to: .now), isUnknown)
+      }
+      let found = try await contents()
+      for other in engines { try await other.close() }
+      let mayBeGone = ends.contains { $0.2 }
+      try expect(
+        found == [present: data("old")] || mayBeGone && found.isEmpty, "an earlier entry was lost, or changed"
+      )
+      for (name, duration, _) in ends {
+        if duration >= server.timeLimit * Self.timesOfTheLimit {
+          slow[name, default: []].append(duration)
+        } else {
+          slow[name] = nil
+        }
+      }
+      slow = slow.filter { $0.value.count == attempt + 1 }
+      if slow.isEmpty { return }
     }
-    try expect(try await contents() == [present: data("old")], "an earlier entry was lost")
+    for (name, durations) in slow.sorted(by: { $0.key < $1.key }) {
+      throw Violation("\(name), with a time limit of \(server.timeLimit), ended after \(durations)")
+    }
+  }
+
+  private struct AnyCall: Sendable {
+    let name: String
+    var isChange = false
+    /// Whether it may be done without the server.
+    var mayReturn = false
+    let perform: @Sendable (EngineUnderTest) async throws -> Void
+  }
+
+  private func anyCalls(_ present: CacheKey) -> [AnyCall] {
+    ReadMethod.allCases.map { method in
+      AnyCall(name: method.call) { _ = try await method.found(of: [present], in: $0) }
+    } + [
+      AnyCall(name: "remove(key:)", isChange: true) { try await $0.remove(key: present) },
+      AnyCall(name: "remove(keys:)", isChange: true) { try await $0.remove(keys: [present]) },
+      AnyCall(name: "removeAllData()", isChange: true) { try await $0.removeAllData() },
+      AnyCall(name: "verify()", mayReturn: true) { try await $0.verify() },
+    ]
+      + (context.capabilities.contains(.changeFeed)
+        ? [AnyCall(name: "changes()", mayReturn: true) { _ = try await $0.changes() }] : [])
+  }
+
+  /// Whether a call threw outcomeUnknown. Fails if it returned, or threw anything else than it may.
+  private func isUnknown(_ call: AnyCall, on engine: EngineUnderTest) async throws -> Bool {
+    do {
+      try await call.perform(engine)
+    } catch let failure as CallFailure {
+      let code = (failure.error as? StorageError)?.code
+      let isUnknown = call.isChange && code == .outcomeUnknown
+      try expect(isUnknown || code == .unavailable, "\(call.name) threw \(failure.error)")
+      return isUnknown
+    }
+    try expect(call.mayReturn, "\(call.name) returned although the server had not answered")
+    return false
   }
 
   /// Opens an engine on a silent server, and closes one that is open. Each that took too long is looked at again: see ``attempts``.

@@ -59,7 +59,8 @@ struct CheckDefinition: Sendable {
         transactionChecks, transactionAnomalyChecks, longBodyChecks, transactionReadChecks,
         transactionTimeChecks, transactionBodyChecks, transactionCompanyChecks,
         changeFeedChecks, changeReadingChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
-        cooperationChecks, verificationChecks, closingChecks, callsAtCloseChecks, openingCostChecks,
+        listingChecks, cooperationChecks, verificationChecks, closingChecks, callsAtCloseChecks,
+        openingCostChecks,
         storeConcurrencyChecks, storeFailureChecks,
         storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
         storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,
@@ -79,7 +80,8 @@ typealias Check = CheckDefinition
 extension CheckDefinition {
   private static var checksOfFiles: [CheckDefinition] {
     [
-      clockChecks, placeChecks, placeReturnChecks, openingChecks, privacyChecks, faultChecks, refusalChecks,
+      clockChecks, placeChecks, placeReturnChecks, openingChecks, privacyChecks, plantedFileChecks,
+      fullDiskChecks, faultChecks, refusalChecks,
       corruptionChecks, powerCutChecks, systemFaultChecks, pathChecks,
     ].flatMap { $0 }.map { check in
       var check = check

@@ -26,6 +26,26 @@ func whileRunning(
   }
 }
 
+/// Runs the rounds of a writer one after the other, and a few readers again and again meanwhile. Adds rounds, up to ten times
+/// as many, until the readers have looked 200 times: a writer may be through before they have looked at all.
+func whileRunning(
+  rounds: Int, of writer: @escaping @Sendable (_ round: Int) async throws -> Void,
+  readers look: @escaping @Sendable () async throws -> Void
+) async throws {
+  let looks = AtomicCounter()
+  try await whileRunning {
+    var round = 0
+    while round < rounds || (looks.value < 200 && round < 10 * rounds) {
+      try await writer(round)
+      round += 1
+      await Task.yield()
+    }
+  } readers: { _ in
+    try await look()
+    looks.increment()
+  }
+}
+
 /// Something that has happened, or not yet.
 final class Flag: Sendable {
   private let state = Atomic(false)

@@ -50,3 +50,14 @@ struct SmallFileSystem: Sendable {
     #endif
   }
 }
+
+extension CheckContext {
+  /// A file system of its own for the check, which is taken away when the check is over.
+  func smallDisk(mebibytes: Int = SmallFileSystem.usualSize) throws -> SmallFileSystem {
+    let directory = root.appending(path: "disk", directoryHint: .isDirectory)
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    let disk = try SmallFileSystem(on: directory, mebibytes: mebibytes)
+    addTeardown { disk.unmount() }
+    return disk
+  }
+}

@@ -7,12 +7,13 @@ package final class CrashFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // When the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
-    case logsLargeBatchesInParts, acknowledgesImportsEarly, acknowledgesImportsOfBodiesEarly
+    case logsLargeBatchesInParts, logsLargeRemovalsInParts, acknowledgesImportsEarly,
+      acknowledgesImportsOfBodiesEarly
     case makesUpTimes, datesWhatItReplays, rewritesInPlace, refusesTornLines, trapsOnTornLines,
       keepsLongKeysUntilClosed
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
-    case looksOnlyWhenOpening, runsBodiesUnlocked
+    case looksOnlyWhenOpening, runsBodiesUnlocked, unlocksWhenVerifying, unlocksWhenEmptied
     // No fault, and one that has nothing to do with storage
     case prints, trapsWhenOpened
   }
@@ -95,7 +96,16 @@ package final class CrashFaultEngine: ApplyingEngine {
     try perform { state in
       for record in records(of: operations, &state) { try state.log?.append(record) }
       if fault == .overwritesOthers { state.apply(CrashFaultLog.Record(operations), at: Date()) }
+      if fault == .unlocksWhenEmptied,
+        operations.contains(where: { if case .removeAll = $0 { true } else { false } })
+      {
+        state.log?.loseTheLock()
+      }
     }
+  }
+
+  package func verify() async throws {
+    try perform { state in if fault == .unlocksWhenVerifying { state.log?.loseTheLock() } }
   }
 
   package func writeEntries(_ entries: [StorageEntry]) async throws {
@@ -145,6 +155,11 @@ package final class CrashFaultEngine: ApplyingEngine {
     case .logsLargeBatchesInParts:
       return stride(from: 0, to: operations.count, by: 64).map {
         CrashFaultLog.Record(Array(operations[$0..<min($0 + 64, operations.count)]))
+      }
+    case .logsLargeRemovalsInParts
+    where operations.count > 1_000 && record.changes.allSatisfy { $0.data == nil }:
+      return stride(from: 0, to: operations.count, by: 999).map {
+        CrashFaultLog.Record(Array(operations[$0..<min($0 + 999, operations.count)]))
       }
     case .acknowledgesEarly:
       defer { state.unwritten = [record] }
@@ -209,7 +224,8 @@ package final class CrashFaultEngine: ApplyingEngine {
 
   package func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try keys.validate()
-    let found = try perform { $0.visible.filter { keys.contains($0.key) }.mapValues(\.data) }
+    let wanted = Set(keys)
+    let found = try perform { $0.visible.filter { wanted.contains($0.key) }.mapValues(\.data) }
     return keys.compactMap { key in found[key].map { (key, $0) } }
   }
 

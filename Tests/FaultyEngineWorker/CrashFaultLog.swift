@@ -76,6 +76,9 @@ final class CrashFaultLog {
     systemClose(lockFile)
   }
 
+  /// As if it were a lock that goes with the first descriptor that is closed, or with a file that another one replaces.
+  func loseTheLock() { flock(lockFile, LOCK_UN) }
+
   /// Waits until no other process does anything.
   func lock() throws {
     guard isShared, fault != .overwritesOthers else { return }

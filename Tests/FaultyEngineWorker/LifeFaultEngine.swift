@@ -9,6 +9,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     // Compaction
     case compactionDropsTheNewest, compactionRevives, compactionRedates, compactionReorders, compactsInPlace
     case compactionDropsLargeValues, compactionIsUnchecked, neverCompacts, keepsOldLogs, readsOldLogs
+    case compactionIgnoresAFullDisk, compactionIsReadableByAll, compactionFollowsLinks
     // Counters and structures that grow
     case wrapsSequences, wrapsVersions, losesAtSplits, countsRemovalsTwice, forgetsTheTail, mergesRevive
     // What is left behind
@@ -104,6 +105,12 @@ package final class LifeFaultEngine: ApplyingEngine {
       let newest = state.entries.values.map(\.updatedAt).max() ?? .distantPast
       if fault == .refusesOlder, now < newest - 1 { throw StorageError(.io, "The clock has gone back.") }
       var changes: [LifeFaultLog.Change] = []
+      let before = operations.reduce(into: [CacheKey: Entry?]()) { before, operation in
+        switch operation {
+        case .write(_, let key), .remove(let key): before.updateValue(state.entries[key], forKey: key)
+        case .removeAll: before.merge(state.entries.mapValues(Optional.some)) { old, _ in old }
+        }
+      }
       for operation in operations {
         if fault == .leaksFilesPerRemovalOfAll, case .removeAll = operation { try leaveFile() }
         state.changes += 1
@@ -116,7 +123,12 @@ package final class LifeFaultEngine: ApplyingEngine {
           }
         }
       }
-      try state.log?.append(changes, clock)
+      do {
+        try state.log?.append(changes, clock)
+      } catch {
+        for (key, entry) in before { state.entries[key] = entry }
+        throw error
+      }
       if state.log?.mustBeCompacted == true { try state.compact(fault, clock) }
     }
   }

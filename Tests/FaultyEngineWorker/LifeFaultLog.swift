@@ -41,8 +41,8 @@ final class LifeFaultLog {
 
   deinit { close(file) }
 
-  private static func opened(_ url: URL) throws -> Int32 {
-    let file = open(url.path(percentEncoded: false), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0o600)
+  private static func opened(_ url: URL, flags: Int32 = O_NOFOLLOW) throws -> Int32 {
+    let file = open(url.path(percentEncoded: false), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | flags, 0o600)
     guard file >= 0 else { throw StorageError.posix(errno, "Opening \(url.path) failed") }
     return file
   }
@@ -107,7 +107,12 @@ final class LifeFaultLog {
 
   func append(_ changes: [Change], _ clock: LifeFaultClock) throws {
     lastLength = lseek(file, 0, SEEK_END)
-    try write(changes.map { text($0, clock) }.joined(separator: "|") + "\n", to: file)
+    do {
+      try write(changes.map { text($0, clock) }.joined(separator: "|") + "\n", to: file)
+    } catch {
+      ftruncate(file, lastLength)
+      throw error
+    }
     recordCount += 1
   }
 
@@ -145,9 +150,18 @@ final class LifeFaultLog {
       return
     }
     let new = directory.appending(path: "log.new").path(percentEncoded: false)
-    unlink(new)
-    let replacement = try Self.opened(URL(filePath: new))
-    try write(changes.map { text($0, clock) + "\n" }.joined(), to: replacement)
+    if fault != .compactionFollowsLinks { unlink(new) }
+    let replacement = try Self.opened(
+      URL(filePath: new), flags: fault == .compactionFollowsLinks ? 0 : O_NOFOLLOW)
+    if fault == .compactionIsReadableByAll { fchmod(replacement, 0o644) }
+    do {
+      try write(changes.map { text($0, clock) + "\n" }.joined(), to: replacement)
+    } catch  where fault != .compactionIgnoresAFullDisk {
+      // The log goes on as it is until there is room.
+      close(replacement)
+      unlink(new)
+      return
+    } catch {}
     if fault == .keepsTwoCopies {
       unlink(path + ".copy")
       link(new, path + ".copy")

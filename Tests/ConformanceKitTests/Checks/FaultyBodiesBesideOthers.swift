@@ -7,10 +7,16 @@ import TestFixtures
 // Engines whose bodies are right when nobody is beside them, and for a short time.
 
 extension FaultyEngineCase {
+  /// Breaks beside another engine on its place.
+  static let cachesByGeneration = FaultyEngineCase(
+    persistent: .c2, "caches what it has read under the generation of later", also: [.c1, .w1, .r2, .t1]
+  ) { base, place in CachesByGeneration(base: base, place: place) }
+
   static let ofCompany: [FaultyEngineCase] = [
     inMemory(.t1, "looks again at the last 256 keys that a body has read") {
       LooksAgainAtTheLast(base: $0, count: 256)
     },
+    cachesByGeneration,
     inMemory(.t1, "lets others in after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
     inMemory(.t1, "says that there is what a body has written and not committed") {
       ShowsKeysEarly(base: $0)
@@ -38,6 +44,42 @@ extension FaultyEngineCase {
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, place in RollsBack(base: base, place: place, when: .closed) },
   ]
+}
+
+/// Has a cache that is out of date when any engine on the place has written since, which it looks at when it has read.
+final class CachesByGeneration: FaultyEngine {
+  private static let generations = MutexProtected<[String: Int]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  private let cache = MutexProtected<[CacheKey: (data: Data?, generation: Int)]>([:])
+  init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
+
+  private var generation: Int { Self.generations.withLock { $0[place] ?? 0 } }
+  private func changing(_ change: () async throws -> Void) async throws {
+    try await change()
+    Self.generations.withLock { $0[place, default: 0] += 1 }
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    let current = generation
+    if let cached = cache.withLock({ $0[key] }), cached.generation == current { return cached.data }
+    let data = try await base.read(key: key)
+    await Task.yield()
+    cache.withLock { $0[key] = (data, generation) }
+    return data
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await changing { try await base.write(data, key: key) }
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await changing { try await base.write(dataAndKeys) }
+  }
+  func remove(key: CacheKey) async throws { try await changing { try await base.remove(key: key) } }
+  func remove(keys: [CacheKey]) async throws { try await changing { try await base.remove(keys: keys) } }
+  func removeAllData() async throws { try await changing { try await base.removeAllData() } }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await changing { try await base.apply(operations) }
+  }
 }
 
 /// Lets its own calls in one by one, and reads the clock when they are, though another engine may have the place then.

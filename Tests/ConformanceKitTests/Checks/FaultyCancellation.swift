@@ -18,11 +18,60 @@ extension FaultyEngineCase {
     .init(.c4, "calls a cancellation an input/output error") { CallsCancellationIO(base: $0) },
     .init(.c4, "does not recover from a cancellation") { DoesNotRecover(base: $0) },
     .init(.c4, "closes half when it is cancelled") { ClosesHalf(base: $0) },
+    .init(.c4, "calls a verification that is cancelled corruption") { CallsCancellationCorruption(base: $0) },
+    .init(.c4, "keeps the place locked when its opening is cancelled") { place in
+      try await PlaceRegister.opening(place) {
+        RegistersItsPlace(base: try ReferenceEngine(directory: place))
+      }
+    },
     .init(
       .c4, "subscribes nowhere when it is cancelled",
       claiming: [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed], stallTimeout: .seconds(5)
     ) { SubscribesNowhere(base: $0) },
   ]
+}
+
+/// Reads its files in a task that is cancelled too.
+final class CallsCancellationCorruption: FaultyEngine {
+  let base: ReferenceEngine
+  init(base: ReferenceEngine) { self.base = base }
+  func verify() async throws {
+    for _ in 0..<20 {
+      await Task.yield()
+      if Task.isCancelled { throw StorageError(.corrupted, "A file could not be read to its end.") }
+    }
+    try await base.verify()
+  }
+}
+
+/// The places that are open.
+private enum PlaceRegister {
+  private static let places = MutexProtected<Set<String>>([])
+
+  /// Takes note of a place before it is opened, and forgets it when the engine is closed.
+  static func opening(_ place: URL, _ open: () throws -> RegistersItsPlace) async throws -> RegistersItsPlace
+  {
+    guard places.withLock({ $0.insert(place.path).inserted }) else {
+      throw StorageError(.locked, "\(place.path) is open.")
+    }
+    for _ in 0..<20 { await Task.yield() }
+    try Task.checkCancellation()
+    let engine = try open()
+    engine.forget = { places.withLock { _ = $0.remove(place.path) } }
+    return engine
+  }
+}
+
+private final class RegistersItsPlace: FaultyEngine, @unchecked Sendable {
+  let base: ReferenceEngine
+  // Safe to share: set once, before anybody else has the engine.
+  var forget: () -> Void = {}
+  init(base: ReferenceEngine) { self.base = base }
+  deinit { forget() }
+  func close() async throws {
+    try await base.close()
+    forget()
+  }
 }
 
 /// Notices that it was cancelled when the work is done.

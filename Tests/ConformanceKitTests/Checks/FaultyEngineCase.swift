@@ -44,10 +44,19 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     }
   }
 
+  /// An engine that keeps its entries in a file, and is opened in a way of its own.
+  init(
+    _ rule: ContractRule, _ name: String, opening: @escaping @Sendable (URL) async throws -> any StorageEngine
+  ) {
+    (self.name, self.rule, also, capabilities) = (name, rule, [], ReferenceEngine.promises)
+    stallTimeout = .seconds(60)
+    makeEngine = opening
+  }
+
   /// Every engine there is.
   static let all: [FaultyEngineCase] =
     ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofSnapshots + ofScans + ofRemovals
     + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofBodies + ofCompany
     + ofIsolation
-    + ofMoments + ofClosings
+    + ofMoments + ofClosings + ofWaiting
 }

@@ -1,5 +1,5 @@
+@testable import ConformanceKit
 import FaultyEngineWorker
-import ConformanceKit
 import Foundation
 import StockroomCore
 
@@ -15,6 +15,11 @@ extension FaultyEngineCase {
     isolation("notices changes of the keys that a body writes", .keysWritten),
     isolation("notices changes of the keys that a body has read one by one", .keysRead),
     isolation("notices changes of all that a body has read but of what exists", .allButExistence),
+    isolation("notices changes up to the last entry that a scan has found", .upToTheLastFound),
+    .init(
+      .t1, "counts the versions of a key anew after its removal", also: [.t3, .t4, .t5],
+      claiming: claimsOfTransactions
+    ) { CountsVersionsAnew(base: $0) },
     isolation("notices changes only if the body writes", .readsIfItWrites),
     isolation("writes at once, and takes it back if the body throws", .writesAtOnce, also: [.t3]),
   ]
@@ -25,6 +30,54 @@ extension FaultyEngineCase {
     FaultyEngineCase(.t1, name, also: also.union([.t3, .t4, .t5]), claiming: claimsOfTransactions) {
       LooseTransactions(base: $0, level: level)
     }
+  }
+}
+
+/// Runs bodies on a copy, and again if an entry that there was has another version by then. A key that comes back begins at version 1.
+final class CountsVersionsAnew: FaultyBatchEngine {
+  let base: ReferenceEngine
+  private let versions = MutexProtected<[CacheKey: Int]>([:])
+  private let turns = AsyncSemaphore(width: 1)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func apply(_ operations: [StorageOperation]) async throws {
+    await turns.enter()
+    defer { turns.leave() }
+    try await perform(operations)
+  }
+
+  private func perform(_ operations: [StorageOperation]) async throws {
+    try await base.apply(operations)
+    versions.withLock { versions in
+      for operation in operations {
+        switch operation {
+        case .write(_, let key): versions[key, default: 0] += 1
+        case .remove(let key): versions[key] = nil
+        case .removeAll: versions = [:]
+        }
+      }
+    }
+  }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    while true {
+      let before = await alone { versions.withLock { $0 } }
+      let (result, operations) = try await runOnCopy(body)
+      let isDone = try await alone {
+        guard versions.withLock({ $0 }) == before else { return false }
+        try await perform(operations)
+        return true
+      }
+      if isDone { return result }
+    }
+  }
+
+  private func alone<Result>(_ work: () async throws -> Result) async rethrows -> Result {
+    await turns.enter()
+    defer { turns.leave() }
+    return try await work()
   }
 }
 
@@ -63,6 +116,7 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
   // Safe to share: one body uses it, on one thread.
   enum Level: Sendable {
     case none, otherTransactions, keysWritten, keysRead, allButExistence
+    case upToTheLastFound
     case readsIfItWrites, writesAtOnce
   }
 
@@ -77,6 +131,8 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
   /// Whether everything has been looked at.
   private var looksAtAll = false
   private var before: [CacheKey: Data] = [:]
+  /// What scans have found.
+  private var scans: [(range: KeyRange, found: [CacheKey: Data])] = []
 
   init(_ engine: ReferenceEngine, _ level: Level) { (self.engine, self.level) = (engine, level) }
 
@@ -122,6 +178,7 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
   func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     let found = try everything().filter { range.contains($0.key) }.sorted { $0.key < $1.key }
+    if operations.isEmpty { scans.append((range, try stored().filter { range.contains($0.key) })) }
     return found.prefix(max(0, limit ?? .max)).map { (key: $0.key, data: $0.value) }
   }
 
@@ -171,6 +228,14 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     let seen = level == .keysWritten ? reads.filter { changes[$0.key] != nil } : reads
     guard seen.allSatisfy({ now[$0.key] == $0.value }) else { return false }
     if level == .allButExistence, looksAtAll, now != before { return false }
+    if level == .upToTheLastFound {
+      for (range, found) in scans {
+        let last = found.keys.max()
+        let current = now.filter { entry in range.contains(entry.key) && last.map { entry.key <= $0 } ?? true
+        }
+        if current != found { return false }
+      }
+    }
     try engine.commit(operations)
     return true
   }

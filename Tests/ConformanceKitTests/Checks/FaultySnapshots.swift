@@ -11,24 +11,62 @@ extension FaultyEngineCase {
     .atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps,
   ]
 
-  static let ofSnapshots: [FaultyEngineCase] = [
-    .init(.r3, "reads everything in parts") { ReadsEverythingInParts(base: $0) },
-    .init(.r3, "reads all values in parts") { ReadsAllValuesInParts(base: $0) },
-    .init(.r3, "reads all entries in parts") { ReadsAllEntriesInParts(base: $0) },
-    .init(.r3, "scans in parts") { ScansInParts(base: $0) },
-    .init(.r3, "lists keys in parts") { ListsKeysInParts(base: $0) },
-    .init(.r3, "reads many values one by one") { ReadsOneByOne(base: $0, .readMany) },
-    .init(.r3, "reads many entries one by one") { ReadsOneByOne(base: $0, .readDataAndKeys) },
-    .init(.r3, "reads some entries one by one", claiming: claimsOfTimes) {
-      ReadsOneByOne(base: $0, .readEntries)
-    },
-    .init(.r3, "reads the times of all entries after their values", claiming: claimsOfTimes) { _ in
-      ReadsTimesLater(base: MemoryStorageEngine())
-    },
-    .init(.r3, "reads the values of some entries after their times", claiming: claimsOfTimes) { _ in
-      ReadsValuesLater(base: MemoryStorageEngine())
-    },
-  ]
+  static let ofSnapshots: [FaultyEngineCase] =
+    [
+      .init(.r3, "reads everything in parts") { ReadsEverythingInParts(base: $0) },
+      .init(.r3, "reads all values in parts") { ReadsAllValuesInParts(base: $0) },
+      .init(.r3, "reads all entries in parts") { ReadsAllEntriesInParts(base: $0) },
+      .init(.r3, "scans in parts") { ScansInParts(base: $0) },
+      .init(.r3, "lists keys in parts") { ListsKeysInParts(base: $0) },
+      .init(.r3, "reads many values one by one") { ReadsOneByOne(base: $0, .readMany) },
+      .init(.r3, "reads many entries one by one") { ReadsOneByOne(base: $0, .readDataAndKeys) },
+      .init(.r3, "reads some entries one by one", claiming: claimsOfTimes) {
+        ReadsOneByOne(base: $0, .readEntries)
+      },
+      .init(.r3, "reads the times of all entries after their values", claiming: claimsOfTimes) { _ in
+        ReadsTimesLater(base: MemoryStorageEngine())
+      },
+      .init(.r3, "reads the values of some entries after their times", claiming: claimsOfTimes) { _ in
+        ReadsValuesLater(base: MemoryStorageEngine())
+      },
+    ]
+    + PagesByNumber.Method.allCases.map { method in
+      .init(.r3, "reads \(method) by the numbers of pages", claiming: [.atomicBatches, .orderedScans]) {
+        PagesByNumber(base: $0, method)
+      }
+    }
+}
+
+/// Skips as many entries as it has read, whatever has been removed meanwhile.
+struct PagesByNumber: FaultyEngine {
+  enum Method: CaseIterable { case keys, values, valuesAndKeys, entries, scans }
+  let base: ReferenceEngine
+  private let method: Method
+  init(base: ReferenceEngine, _ method: Method) { (self.base, self.method) = (base, method) }
+
+  private func read<Element>(_ method: Method, _ all: () async throws -> [Element]) async throws -> [Element]
+  {
+    guard method == self.method else { return try await all() }
+    var read: [Element] = []
+    while true {
+      let page = try await all().dropFirst(read.count).prefix(100)
+      read += page
+      if page.count < 100 { return read }
+      await Task.yield()
+    }
+  }
+
+  func allKeys() async throws -> [CacheKey] { try await read(.keys) { try await base.allKeys() } }
+  func readAllData() async throws -> [Data] { try await read(.values) { try await base.readAllData() } }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await read(.valuesAndKeys) { try await base.readAllDataAndKeys() }
+  }
+  func readAllEntries() async throws -> [StorageEntry] {
+    try await read(.entries) { try await base.readAllEntries() }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try await read(.scans) { try await base.scan(range, limit: limit) }
+  }
 }
 
 /// Claims snapshots and reads key by key.

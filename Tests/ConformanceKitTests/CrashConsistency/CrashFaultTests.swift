@@ -58,6 +58,9 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.w4], "logs large batches in parts", .logsLargeBatchesInParts,
       by: ["killed.while-writing-large-batches"]),
+    .init(
+      [.w4], "logs removals of thousands in parts", .logsLargeRemovalsInParts,
+      by: ["killed.while-writing-large-batches"]),
     .init([.r6, .s4], "recovers in the order of keys", .losesTheOrder, by: ["killed.while-writing-batches"]),
     .init(
       [.w2], "recovers with the time of the recovery", .makesUpTimes, by: ["killed.while-writing-one-by-one"]),
@@ -81,6 +84,12 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
   /// Those that break beside another process.
   static let ofTwoProcesses: [CrashFaultCase] = [
     .init([.c3], "has no lock", .hasNoLock, by: ["processes.second-opening"]),
+    .init(
+      [.c3], "has no lock any more when it has verified its files", .unlocksWhenVerifying,
+      by: ["processes.second-opening"]),
+    .init(
+      [.c3], "has no lock any more when everything has been removed", .unlocksWhenEmptied,
+      by: ["processes.second-opening"]),
     .init([.o2], "does not say what is locked", .locksWithoutName, by: ["processes.second-opening"]),
     .init([.c3, .w6], "keeps its lock when it is closed", .keepsItsLock, by: ["processes.second-opening"]),
     .init(

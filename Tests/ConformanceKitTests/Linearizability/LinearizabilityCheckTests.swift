@@ -37,8 +37,8 @@ struct LinearizabilityCheckTests {
 
   @Test("An engine that cancels calls by itself, even if rarely, breaks rule C4")
   func cancelsByItself() async {
-    let outcomes = await outcomes(ReferenceEngine.promises) { _ in
-      CancelsNowAndThen(base: try ReferenceEngine())
+    let outcomes = await outcomes(ReferenceEngine.promises) {
+      CancelsNowAndThen(base: try ReferenceEngine(directory: $0))
     }
     let failures = outcomes.compactMap(\.outcome.failure)
     #expect(!failures.isEmpty)
@@ -97,7 +97,7 @@ struct LinearizabilityCheckTests {
       (WaitsAWhile(base: try ReferenceEngine()), 0.5),
     ] {
       let workload = HistoryWorkload(methods: [(.read, 3), (.write, 3), (.remove, 1)])
-      let history = await workload.round(0, on: EngineUnderTest(engine), calls: 2_000, seed: 1)
+      let history = await workload.round(0, on: [EngineUnderTest(engine)], calls: 2_000, seed: 1)
       let calls = history.sorted { $0.begin < $1.begin }
       let share = Double(zip(calls, calls.dropFirst()).count { $0.overlaps($1) }) / Double(calls.count)
       #expect(history.count == 16 * 125 + 6)
@@ -110,7 +110,7 @@ struct LinearizabilityCheckTests {
     let workload = HistoryWorkload(methods: [(.read, 2), (.write, 2), (.writeMany, 1), (.apply, 1)])
     func changes(_ round: Int, seed: UInt64) async throws -> [Int: [[HistoryCall.Change]]] {
       let history = await workload.round(
-        round, on: EngineUnderTest(try ReferenceEngine()), calls: 800, seed: seed)
+        round, on: [EngineUnderTest(try ReferenceEngine())], calls: 800, seed: seed)
       return Dictionary(grouping: history.sorted { $0.begin < $1.begin }, by: \.task).mapValues {
         $0.map(\.changes)
       }

@@ -313,6 +313,7 @@ struct RacyEngine: Sendable, CustomTestStringConvertible {
     .init(
       "batches",
       .init(.l1, "finds keys in a late index", also: [.c1, .r1]) { ExistsInALateIndex(base: $0) }),
+    .init("two-engines", .cachesByGeneration),
     transactions(.t1, "does not notice what others change") { LooseTransactions(base: $0, level: .none) },
     transactions(.t1, "keeps out other transactions, and no other call") {
       LooseTransactions(base: $0, level: .otherTransactions)

@@ -260,3 +260,20 @@ final class TakesItsTimeAndTheLast: InterceptingEngine {
     return try await work()
   }
 }
+
+/// Verifies its files one after the other, which are closed meanwhile.
+final class LosesItsFilesWhenClosed: FaultyEngine {
+  let base: ReferenceEngine
+  private let isClosed = MutexProtected(false)
+  init(base: ReferenceEngine) { self.base = base }
+  func verify() async throws {
+    if isClosed.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
+    for _ in 0..<12 { await Task.yield() }
+    if isClosed.withLock({ $0 }) { throw StorageError(.corrupted, "A file could not be read.") }
+    try await base.verify()
+  }
+  func close() async throws {
+    isClosed.withLock { $0 = true }
+    try await base.close()
+  }
+}

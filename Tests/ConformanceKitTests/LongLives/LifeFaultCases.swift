@@ -60,6 +60,16 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.f2], "traps when what was compacted is corrupted", .compactionIsUnchecked, by: "life.corrupted-late",
       at: .standard),
+    .init(
+      [.f1], "a compaction ignores that the disk is full", .compactionIgnoresAFullDisk,
+      by: "life.on-a-full-disk", at: .standard),
+    .init(
+      [.o5], "a compacted log can be read by all", .compactionIsReadableByAll, by: "privacy.of-files",
+      at: .standard),
+    .init(
+      [.o5], "a compaction follows links", .compactionFollowsLinks, by: "planted.link",
+      "planted.dangling-link",
+      at: .standard),
     .init([.o4], "never compacts its log", .neverCompacts, by: "life.gives-room-back", at: .standard),
     .init(
       [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.gives-room-back", at: .standard),
@@ -336,6 +346,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o3], memory: "transactions under way at close() use what is gone", by: "crowd.when-it-is-closed",
       claiming: .transactions
     ) { ForgetsWhoWaits(base: $0, .usesWhatIsGone) },
+    .init([.o3], memory: "verifies files that are closed meanwhile", by: "crowd.when-it-is-closed") {
+      LosesItsFilesWhenClosed(base: $0)
+    },
     .init([.o3], memory: "reads under way at close() find nothing", by: "crowd.when-it-is-closed") {
       ForgetsWhoWaits(base: $0, .returnsNothing)
     },

@@ -100,6 +100,16 @@ struct LifeFaultTests {
     #expect(!one.hasStopped)
   }
 
+  @Test("A log that is compacted where others have put links, or on a full disk, is not accused")
+  func compactionAmongOthers() async throws {
+    let suite = ConformanceSuite.lifeFault("Log", nil, .standard)
+    for id in [
+      "life.on-a-full-disk", "privacy.of-files", "planted.link", "planted.dangling-link",
+    ] {
+      try await #require(suite.checks.first { $0.id == id }).run()
+    }
+  }
+
   @Test(
     "A correct engine with a log passes",
     arguments: [nil, LifeFaultEngine.Fault.compactsEagerly, .keepsTwoCopies, .countsTicks])

@@ -124,7 +124,12 @@ final class WireEngine: StorageEngine {
     state.withLock { $0.feeds.append(feed) }
     continuation.onTermination { [weak feed] in feed?.stop() }
     try await ThreadResult<Void>.wait { finish in
-      Thread.detachNewThread { feed.run { finish(.success(())) } }
+      Thread.detachNewThread {
+        feed.run(until: .now + Self.timeLimit) { hasBegun in
+          finish(
+            hasBegun ? .success(()) : .failure(StorageError(.unavailable, "The server has not answered.")))
+        }
+      }
     }
     return changes
   }

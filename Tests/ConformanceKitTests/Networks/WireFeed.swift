@@ -35,18 +35,21 @@ final class WireFeed: Sendable {
 
   /// Listens until it is stopped. On a thread of its own.
   ///
-  /// - Parameter begun: Called once: when the server tells of whatever comes, or nothing will come.
-  func run(_ begun: () -> Void) {
+  /// - Parameters:
+  ///   - deadline: When it is given up if it has not begun.
+  ///   - begun: Called once: when the server tells of whatever comes, or with false when nothing will come.
+  func run(until deadline: ContinuousClock.Instant, _ begun: (Bool) -> Void) {
     var hasBegun = false
-    while !isStopped, !(hasBegun && fault == .staysDeaf) {
+    while !isStopped, !(hasBegun && fault == .staysDeaf), hasBegun || ContinuousClock.now < deadline {
       guard var reader = connect() else {
         usleep(1_000)
         continue
       }
-      if ask(hasBegun && fault == .listensOnce ? .read : .listen, &reader) {
+      let kind: WireServer.Request.Kind = hasBegun && fault == .listensOnce ? .read : .listen
+      if ask(kind, &reader, until: hasBegun ? nil : deadline) {
         // What was told while there was no connection is lost.
         if hasBegun, fault != .listensAgainSilently { continuation.send(.everything) }
-        if !hasBegun { begun() }
+        if !hasBegun { begun(true) }
         hasBegun = true
         while let line = reader.next(until: nil) { pass(line) }
       }
@@ -54,7 +57,7 @@ final class WireFeed: Sendable {
       NetworkSocket.close(reader.socket)
       usleep(1_000)
     }
-    if !hasBegun { begun() }
+    if !hasBegun { begun(false) }
   }
 
   private func connect() -> LineReader? {
@@ -69,12 +72,14 @@ final class WireFeed: Sendable {
   }
 
   /// Asks to be told of changes, or for nothing of the kind. Returns whether the server has answered.
-  private func ask(_ kind: WireServer.Request.Kind, _ reader: inout LineReader) -> Bool {
+  private func ask(
+    _ kind: WireServer.Request.Kind, _ reader: inout LineReader, until deadline: ContinuousClock.Instant?
+  ) -> Bool {
     guard var line = try? JSONEncoder().encode(WireServer.Request(kind: kind, key: place)) else {
       return false
     }
     line.append(UInt8(ascii: "\n"))
-    guard NetworkSocket.send(ArraySlice(line), to: reader.socket), let answer = reader.next(until: nil) else {
+    guard NetworkSocket.send(ArraySlice(line), to: reader.socket), let answer = reader.next(until: deadline) else {
       return false
     }
     // The first change may come before the answer.

@@ -1,0 +1,198 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What others have put where an engine makes its files: rule O5.
+
+extension CheckDefinition {
+  @CheckList static var plantedFileChecks: [CheckDefinition] {
+    for kind in PlantedFile.Kind.allCases {
+      Check(
+        .o5, "planted.\(kind.rawValue)",
+        "with \(kind.what) where a file of the engine would be, it works or throws a StorageError; it changes nothing "
+          + "elsewhere, and does not hang", needs: .persistent
+      ) { try await checkPlanted($0, kind) }
+    }
+    Check(
+      .o5, "planted.link-to-another-copy",
+      "with a symbolic link in the place of a file, to a copy of that elsewhere, a closed store leaves the copy alone",
+      needs: .persistent
+    ) { try await checkLinkedStore($0) }
+  }
+}
+
+/// Something that somebody else has put where the engine would make a file.
+struct PlantedFile {
+  enum Kind: String, CaseIterable, Sendable {
+    case link, danglingLink = "dangling-link", fifo, directory
+
+    var what: String {
+      switch self {
+      case .link: "a symbolic link"
+      case .danglingLink: "a symbolic link to nowhere"
+      case .fifo: "a FIFO"
+      case .directory: "a directory"
+      }
+    }
+  }
+
+  let kind: Kind
+  let path: URL
+  /// What a link leads to, outside the place.
+  let target: URL
+
+  func plant() throws {
+    try FileManager.default.createDirectory(
+      at: path.deletingLastPathComponent(), withIntermediateDirectories: true)
+    switch kind {
+    case .link:
+      try Self.precious.write(to: target)
+      try System.makeLink(at: path, to: target)
+    case .danglingLink: try System.makeLink(at: path, to: target)
+    case .fifo: try System.makeFIFO(path)
+    case .directory:
+      try FileManager.default.createDirectory(at: path, withIntermediateDirectories: true)
+      try Self.precious.write(to: path.appending(path: "precious"))
+    }
+  }
+
+  func expectUntouched(_ what: String) throws {
+    switch kind {
+    case .link:
+      try expect(
+        (try? Data(contentsOf: target)) == Self.precious, "\(what), the file that it leads to was changed")
+    case .danglingLink:
+      try expect(
+        !FileManager.default.fileExists(atPath: target.systemPath),
+        "\(what), a file was made where it leads to")
+    case .directory:
+      try expect(
+        (try? Data(contentsOf: path.appending(path: "precious"))) == Self.precious,
+        "\(what), a file in it was changed or removed")
+    case .fifo: break
+    }
+  }
+
+  private static let precious = data("Somebody else's text.\n")
+}
+
+private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) async throws {
+  let outside = context.root.appending(path: "outside", directoryHint: .isDirectory)
+  try FileManager.default.createDirectory(at: outside, withIntermediateDirectories: true)
+  let files = try await filesOfEngine(context)
+  for (number, file) in files.enumerated() {
+    context.noteProgress()
+    let place = context.root.appending(path: "planted-\(number)", directoryHint: .isDirectory)
+    let planted = PlantedFile(
+      kind: kind, path: place.appending(path: file.path), target: outside.appending(path: "\(number)"))
+    try planted.plant()
+    let what = "with \(kind.what) called \(file.path)"
+    // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
+    let patience = context.patience(atMost: patienceWithPlanted)
+    let result = await withStallTimeout(patience, on: CheckExecutor()) {
+      await Result { try await use(context, place, isLong: file.isTemporary) }
+    }
+    switch result {
+    case .success(.success): break
+    case .success(.failure(let error)):
+      guard (error as? CallFailure)?.error is StorageError else { throw error }
+    case .failure:
+      System.release(planted.path)
+      throw Violation("\(what), the engine had not been opened and used after \(patience)")
+    }
+    try planted.expectUntouched(what)
+    try? FileManager.default.removeItem(at: place)
+  }
+}
+
+/// Far more than it takes to open an engine and make four calls.
+private let patienceWithPlanted = Duration.seconds(20)
+
+/// Opens, writes, reads and closes; what it throws says nothing, but that it is a `StorageError`.
+private func use(_ context: CheckContext, _ place: URL, isLong: Bool) async throws {
+  let engine = try await context.openUnkept(place)
+  do {
+    try await engine.write(data("v"), key: key("k"))
+    try await engine.write(entries(keys(12)))
+    for key in keys(12) { _ = try await engine.read(key: key) }
+    _ = try await engine.readAllDataAndKeys()
+    if isLong { try await overwriteMuch(engine, context) }
+  } catch {
+    try? await engine.close()
+    throw error
+  }
+  try await engine.close()
+}
+
+/// A file that the engine makes.
+private struct EngineFile {
+  /// Relative to its directory.
+  let path: String
+  /// Whether it has only been seen while entries were overwritten.
+  let isTemporary: Bool
+}
+
+/// The files that the engine makes: while it is open, and closed, and once more open, and while entries are overwritten.
+private func filesOfEngine(_ context: CheckContext) async throws -> [EngineFile] {
+  let place = context.root.appending(path: "names", directoryHint: .isDirectory)
+  var names: Set<String> = []
+  func look() { names.formUnion(System.sizesOfFiles(in: place).keys) }
+  for _ in 0..<2 {
+    let engine = try await context.open(place)
+    try await engine.write(data("v"), key: key("k"))
+    try await engine.write(entries(keys(12)))
+    look()
+    try await context.close(engine)
+    look()
+  }
+  if names.isEmpty { throw Skip.noFiles }
+  let engine = try await context.open(place)
+  let seen = MutexProtected<Set<String>>([])
+  // The names of files that are gone a moment later. On Apple's systems, which do not tell names, there are none.
+  let watch = try FileWatch(path: place.systemPath, .names) { event in
+    guard case .change(let name?) = event else { return }
+    _ = seen.withLock { $0.insert(String(decoding: name, as: UTF8.self)) }
+  }
+  try await overwriteMuch(engine, context)
+  #if !canImport(Darwin)
+    FileWatch.deliverPending()
+  #endif
+  withExtendedLifetime(watch) {}
+  try await context.close(engine)
+  let temporary = seen.withLock { $0.subtracting(names) }
+  return some(names, atMost: 10).map { EngineFile(path: $0, isTemporary: false) }
+    + some(temporary, atMost: 4).map { EngineFile(path: $0, isTemporary: true) }
+}
+
+/// Some of the names, from all over their order.
+private func some(_ names: Set<String>, atMost most: Int) -> [String] {
+  let sorted = names.sorted()
+  let count = min(sorted.count, most)
+  return (0..<count).map { sorted[$0 * sorted.count / count] }
+}
+
+private func checkLinkedStore(_ context: CheckContext) async throws {
+  let store = try await ClosedStore(in: context)
+  let count = min(store.files.count, 10)
+  for number in 0..<count {
+    let file = store.files[number * store.files.count / count]
+    let target = context.root.appending(path: "copy-\(number)")
+    let copy = try store.copy {
+      try FileManager.default.moveItem(at: $0.appending(path: file), to: target)
+      try System.makeLink(at: $0.appending(path: file), to: target)
+    }
+    let before = try Data(contentsOf: target)
+    do {
+      let engine = try await context.openUnkept(copy)
+      try await engine.write(store.entries.map { ($0.key, data("changed")) })
+      try await engine.close()
+      engine.release()
+    } catch let failure as CallFailure where failure.error is StorageError {}
+    try expect(
+      (try? Data(contentsOf: target)) == before,
+      "a link called \(file) had the engine change what it leads to")
+  }
+}
