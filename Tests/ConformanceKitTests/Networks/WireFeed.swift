@@ -79,7 +79,8 @@ final class WireFeed: Sendable {
       return false
     }
     line.append(UInt8(ascii: "\n"))
-    guard NetworkSocket.send(ArraySlice(line), to: reader.socket), let answer = reader.next(until: deadline) else {
+    guard NetworkSocket.send(ArraySlice(line), to: reader.socket), let answer = reader.next(until: deadline)
+    else {
       return false
     }
     // The first change may come before the answer.
