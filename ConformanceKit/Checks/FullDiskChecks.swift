@@ -179,7 +179,7 @@ private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnder
 }
 
 extension CheckContext {
-  /// Opens the engine on a disk half of which is free, and writes a little.
+  /// Opens the engine on a disk of which 8 MiB are free, and writes a little.
   ///
   /// - Throws: ``Skip`` if that is too small for an engine that takes its room in advance.
   fileprivate func openWhereThereIsRoom(

@@ -41,7 +41,7 @@ private func checkSteadyEntries(_ context: CheckContext, _ method: ReadMethod) a
   let engine = try await context.open()
   let wanted = context.byLevel(quick: 601, standard: 2_501, exhaustive: 10_001)
   let affordable = try await context.affordableEntries()
-  let count = min(wanted, max(101, min(affordable.writes / 2, affordable.reads / 40)))
+  let count = min(wanted, max(101, min(affordable.writes / 2, affordable.reads / 100)))
   if count < wanted { context.noteShortfall("\(count) of \(wanted) entries") }
   let steady = keys(count, prefix: "k-")
   // Before and between the others, in the order of bytes and in that of their first writes.

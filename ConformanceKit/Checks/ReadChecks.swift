@@ -176,6 +176,7 @@ private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async 
   let order = keys.indices.map { $0 * 5 % 12 }
   for (index, key) in keys.enumerated() { try await engine.write(data("\(index) 0"), key: key) }
   try await whileRunning(rounds: rounds) { round in
+    context.noteProgress()
     for index in order {
       try await engine.write(data("\(index) \(round + 1)"), key: keys[index])
       await Task.yield()
@@ -203,6 +204,7 @@ private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
   let count = context.byLevel(quick: 60, standard: 300, exhaustive: 3_000)
   for number in 0..<5 { try await engine.write(data("v"), key: key("\(number)")) }
   try await whileRunning(rounds: count) { round in
+    context.noteProgress()
     try await engine.write(data("v"), key: key("\(round + 5)"))
     await Task.yield()
     try await engine.remove(key: key("\(round)"))

@@ -138,7 +138,7 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   }
   let meetings = 12
   for round in 0..<meetings {
-    // What is written once after a removal, before the body reads and after, is of the same number where versions are counted anew.
+    // An engine that counts the versions of a key anew after a removal gives both writes version 1.
     let isNewEachTime = round >= 6
     if isNewEachTime {
       try await engine.remove(key: counter)

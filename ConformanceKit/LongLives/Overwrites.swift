@@ -103,8 +103,11 @@ struct GrowthSeries {
 }
 
 /// Overwrites a few entries until an engine has reason to write what is left elsewhere, as when a log is compacted.
-func overwriteMuch(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
+func overwriteMuch(
+  _ engine: EngineUnderTest, _ context: CheckContext, until end: ContinuousClock.Instant? = nil
+) async throws {
   for round in context.rounds(quick: 20, standard: 150, exhaustive: 1_500, of: "batches of overwrites") {
+    if let end, ContinuousClock.now > end { return }
     try await engine.write(keys(12).map { ($0, noise(2_000, seed: UInt64(round))) })
   }
 }

@@ -27,21 +27,31 @@ func whileRunning(
 }
 
 /// Runs the rounds of a writer one after the other, and a few readers again and again meanwhile. Adds rounds, up to ten times
-/// as many, until the readers have looked 200 times: a writer may be through before they have looked at all.
+/// as many, until the readers have looked 200 times: a writer may be through before they have looked at all. Ends once a reader
+/// throws.
 func whileRunning(
   rounds: Int, of writer: @escaping @Sendable (_ round: Int) async throws -> Void,
   readers look: @escaping @Sendable () async throws -> Void
 ) async throws {
-  let looks = AtomicCounter()
+  let (looks, hasFailed) = (AtomicCounter(), Flag())
+  // Readers of an engine whose calls take long have looked long before they have done so as often.
+  let end = ContinuousClock.now + .seconds(5)
   try await whileRunning {
     var round = 0
-    while round < rounds || (looks.value < 200 && round < 10 * rounds) {
+    while !hasFailed.isSet,
+      round < rounds || (looks.value < 200 && round < 10 * rounds && ContinuousClock.now < end)
+    {
       try await writer(round)
       round += 1
       await Task.yield()
     }
   } readers: { _ in
-    try await look()
+    do {
+      try await look()
+    } catch {
+      hasFailed.set()
+      throw error
+    }
     looks.increment()
   }
 }

@@ -38,7 +38,10 @@ extension LMDBSharedEnvironment {
       case .value(let read):
         defer { environment.end(read) }
         if try environment.verify(read, isCancelled: isCancelled) { return }
-      case .needsRepair: try repair()
+        patience = StalePatience()
+      case .needsRepair:
+        try repair()
+        patience = StalePatience()
       case .paused: usleep(1_000)
       case .isStale:
         try patience.check(environment)

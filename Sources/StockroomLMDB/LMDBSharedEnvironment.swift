@@ -49,7 +49,9 @@ final class LMDBSharedEnvironment: Sendable {
       switch try attempt() {
       case .value(let value): return value
       case .paused: await environment.readers.untilResumed()
-      case .needsRepair: try await thread.run { [environment] in try environment.repair() }
+      case .needsRepair:
+        try await thread.run { [environment] in try environment.repair() }
+        patience = StalePatience()
       case .isStale:
         try patience.check(environment)
         await Task.yield()

@@ -143,7 +143,8 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
       isSent
         ? error
         : StorageError(
-          .unavailable, "The connection was lost before its turn. Nothing has been done.", underlying: error))
+          .unavailable, "The outcome of what was sent before it is unknown. Nothing has been done.",
+          underlying: error))
   }
 
   var isWanted: Bool {

@@ -96,9 +96,7 @@ final class PostgreSQLCommitter: Sendable {
         write.call.retract()
         write.call.endIfLate()
       }
-      guard let deadline = writes.filter(\.call.isWanted).map(\.call.deadline).min() else {
-        throw CancellationError()
-      }
+      guard var deadline = firstDeadline(of: writes) else { throw CancellationError() }
       var answer = deadline
       var rest: ArraySlice<PostgreSQLWrite> = []
       do {
@@ -111,6 +109,8 @@ final class PostgreSQLCommitter: Sendable {
         } else {
           // What is begun with hardly any time left would be given up in the middle.
           for write in writes { write.call.endIfLate(reserving: limit / 8) }
+          guard let first = firstDeadline(of: writes) else { throw CancellationError() }
+          (deadline, answer) = (first, first)
         }
         guard let (wanted, group) = try prepare(writes, isOpen: isOpen, on: connection) else { return [] }
         rest = writes[(writes.lastIndex { $0.call === wanted.last?.call } ?? writes.endIndex - 1)...]
@@ -163,6 +163,11 @@ final class PostgreSQLCommitter: Sendable {
   }
 
   private var limit: Duration { connector.settings.timeLimit }
+
+  /// When the first of those ends that somebody waits for; nil if there are none.
+  private func firstDeadline(of writes: [PostgreSQLWrite]) -> ContinuousClock.Instant? {
+    writes.filter(\.call.isWanted).map(\.call.deadline).min()
+  }
 
   /// Begins a transaction while which nobody else writes.
   private func begin(on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant) throws {

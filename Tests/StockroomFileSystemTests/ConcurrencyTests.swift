@@ -13,25 +13,33 @@ struct ConcurrencyTests {
   @Test("An engine whose transactions follow one another without a pause lets another one write")
   func turns() async throws {
     let busy = try place.open()
-    let other = try DiskStorageEngine.disk(directory: place.directory, lockTimeout: .seconds(20))
+    let other = try place.open()
     let isDone = Flag()
     try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask {
-        while !isDone.isSet {
-          try await busy.withTransaction { transaction in
-            usleep(300_000)
-            try transaction.write(data("busy"), key: "busy")
+      // One waits while another's body runs, so that the lock is wanted again as soon as it is given back.
+      for _ in 0..<4 {
+        group.addTask {
+          while !isDone.isSet {
+            try await busy.withTransaction { transaction in
+              usleep(50_000)
+              let bodies = try transaction.read(key: "bodies").map(number) ?? 0
+              try transaction.write(data("\(bodies + 1)"), key: "bodies")
+            }
           }
         }
       }
       group.addTask {
         defer { isDone.set() }
-        for number in 0..<6 { try await other.write(data("\(number)"), key: "other") }
+        for number in 0..<30 { try await other.write(data("\(number)"), key: "other") }
       }
       try await group.waitForAll()
     }
-    #expect(try await busy.read(key: "other") == data("5"))
+    #expect(try await busy.read(key: "other") == data("29"))
+    // Two while each write waits, as a rule, and five or more where it is left to chance who comes next.
+    #expect(try await busy.read(key: "bodies").map(number) ?? 0 < 100)
   }
+
+  private func number(_ data: Data) -> Int { Int(String(decoding: data, as: UTF8.self)) ?? 0 }
 
   @Test("Readers on two engines never see half a batch", arguments: Durability.allCases)
   func wholeBatches(_ durability: Durability) async throws {

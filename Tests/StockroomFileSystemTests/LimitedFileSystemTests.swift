@@ -52,7 +52,8 @@
         let old = try #require(try connection.metadata(of: name))
         let boundary = try connection.moveClock(to: .now(), by: 1)
         let staged = StagedName(boundary: boundary, number: 0)
-        let header = EntryHeader(createdAt: old.header.createdAt, sequence: old.header.sequence)
+        let header = EntryHeader(
+          createdAt: old.header.createdAt, updatedAt: .now(), sequence: old.header.sequence)
         try connection.stage(
           data("new"), EntryMetadata(header: header, size: 3), as: staged, synchronized: true)
         try connection.journal.begin(

@@ -178,11 +178,12 @@
         // Keeps its place.
         try #require(try await engine.read(key: key(1)) == value(1))
         try Data().write(to: hasRead)
-        while access(isFull.path, F_OK) != 0 { usleep(1_000) }
+        try await waitForFile(isFull)
         try #require(try await engine.read(key: key(1)) == value(1))
         try await engine.close()
       }
-      while access(hasRead.path, F_OK) != 0 { await Task.yield() }
+      defer { try? Data().write(to: isFull) }
+      try await waitForFile(hasRead)
       try put(Data(count: 8 << 20), into: environment)
       let transactions = readTransactions(of: environment)
       #expect(!transactions.isEmpty)
@@ -227,5 +228,14 @@
       for transaction in transactions { mdb_txn_abort(transaction) }
       #expect(try await engine.read(key: key(1)) == value(2))
     }
+  }
+
+  /// Waits for what another process is about to make, for two minutes at most.
+  private func waitForFile(_ url: URL) async throws {
+    let end = ContinuousClock.now + .seconds(120)
+    while access(url.path, F_OK) != 0, ContinuousClock.now < end {
+      try await Task.sleep(for: .milliseconds(1))
+    }
+    try #require(access(url.path, F_OK) == 0)
   }
 #endif

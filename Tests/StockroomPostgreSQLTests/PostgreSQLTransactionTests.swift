@@ -44,7 +44,7 @@ struct PostgreSQLTransactionTests {
   @Test("A body reads and counts 200,000 entries in few round trips")
   func manyReads() async throws {
     // A round trip for each of them would take twice as long.
-    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(10))
+    let engine = try await newEngine(newNamespace(), timeLimit: .seconds(20))
     let keys = (0..<200_000).map(key)
     try await engine.write(keys.map { ($0, Data([1])) })
     let counts = try await engine.withTransaction { transaction in

@@ -52,6 +52,27 @@ import Testing
     }
   #endif
 
+  #if !canImport(Darwin)
+    @Test("Many tasks that count many entries have few connections among them")
+    func manyCounts() async throws {
+      await #expect(processExitsWith: .success) {
+        let place = try TestPlace()
+        let engine = try SQLiteStorageEngine(directory: place.directory)
+        // More than are counted without a pause.
+        try await engine.write((0..<300_000).map { (key($0), Data(count: 120)) })
+        var limit = rlimit()
+        try #require(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+        limit.rlim_cur = 160
+        try #require(setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+        try await withThrowingTaskGroup(of: Int.self) { group in
+          for _ in 0..<150 { group.addTask { try await engine.keyCount() } }
+          for try await count in group { try #require(count == 300_000) }
+        }
+        try await engine.close()
+      }
+    }
+  #endif
+
   /// A bulk read, by name.
   struct BulkRead: Sendable, CustomTestStringConvertible {
     let testDescription: String

@@ -288,7 +288,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// What is read and not over at the moment before. By the moment after it, an entry might be over that has been renewed meanwhile.
+  /// What is read and not over at the moment before. By the moment after it, an entry might be over that has been renewed meanwhile. What
+  /// expires in between is still there, also beside what others have written since.
   private func present(
     _ read: () async throws -> [(key: CacheKey, data: Data)]
   ) async throws -> [(key: CacheKey, data: Data)] {
