@@ -63,7 +63,7 @@ struct PostgreSQLAwayTests {
   )
   func behindAnUnknownOutcome() async throws {
     let way = try Way()
-    let engine = try await way.engine(timeLimit: .seconds(8))
+    let engine = try await way.engine(timeLimit: .seconds(20))
     try await engine.write(value(0), key: key(0))
     let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
     let mayGoOn = DispatchSemaphore(value: 0)
@@ -86,7 +86,7 @@ struct PostgreSQLAwayTests {
         try transaction.write(value(1), key: key(1))
         bodyHasBegun.finish()
         // More than a quarter of the limit.
-        usleep(2_200_000)
+        usleep(5_200_000)
         isOver.wait()
         isOver.signal()
       }
