@@ -39,9 +39,7 @@ extension LMDBSharedEnvironment {
         defer { environment.end(read) }
         if try environment.verify(read, isCancelled: isCancelled) { return }
         patience = StalePatience()
-      case .needsRepair:
-        try repair()
-        patience = StalePatience()
+      case .needsRepair: try repair()
       case .paused: usleep(1_000)
       case .isStale:
         try patience.check(environment)

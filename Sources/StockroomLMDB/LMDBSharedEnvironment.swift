@@ -49,9 +49,7 @@ final class LMDBSharedEnvironment: Sendable {
       switch try attempt() {
       case .value(let value): return value
       case .paused: await environment.readers.untilResumed()
-      case .needsRepair:
-        try await thread.run { [environment] in try environment.repair() }
-        patience = StalePatience()
+      case .needsRepair: try await thread.run { [environment] in try environment.repair() }
       case .isStale:
         try patience.check(environment)
         await Task.yield()
