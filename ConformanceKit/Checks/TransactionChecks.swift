@@ -138,7 +138,7 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   }
   let meetings = 12
   for round in 0..<meetings {
-    // An engine that counts the versions of a key anew after a removal gives both writes version 1.
+    // An engine whose version numbers begin at 1 when a key comes back gives both writes the same.
     let isNewEachTime = round >= 6
     if isNewEachTime {
       try await engine.remove(key: counter)

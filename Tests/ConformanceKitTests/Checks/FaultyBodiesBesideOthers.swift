@@ -47,7 +47,7 @@ extension FaultyEngineCase {
 }
 
 /// Has a cache that is out of date when any engine on the place has written since, which it looks at when it has read.
-final class CachesByGeneration: FaultyEngine {
+final class CachesByGeneration: FaultyBatchEngine {
   private static let generations = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
   private let place: String
@@ -55,10 +55,6 @@ final class CachesByGeneration: FaultyEngine {
   init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
 
   private var generation: Int { Self.generations.withLock { $0[place] ?? 0 } }
-  private func changing(_ change: () async throws -> Void) async throws {
-    try await change()
-    Self.generations.withLock { $0[place, default: 0] += 1 }
-  }
 
   func read(key: CacheKey) async throws -> Data? {
     let current = generation
@@ -68,18 +64,13 @@ final class CachesByGeneration: FaultyEngine {
     cache.withLock { $0[key] = (data, generation) }
     return data
   }
-  func write(_ data: Data, key: CacheKey) async throws {
-    try await changing { try await base.write(data, key: key) }
-  }
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    try await changing { try await base.write(dataAndKeys) }
-  }
-  func remove(key: CacheKey) async throws { try await changing { try await base.remove(key: key) } }
-  func remove(keys: [CacheKey]) async throws { try await changing { try await base.remove(keys: keys) } }
-  func removeAllData() async throws { try await changing { try await base.removeAllData() } }
+
   func apply(_ operations: [StorageOperation]) async throws {
-    try await changing { try await base.apply(operations) }
+    try await base.apply(operations)
+    Self.generations.withLock { $0[place, default: 0] += 1 }
   }
+
+  func removeAllData() async throws { try await apply([.removeAll]) }
 }
 
 /// Lets its own calls in one by one, and reads the clock when they are, though another engine may have the place then.

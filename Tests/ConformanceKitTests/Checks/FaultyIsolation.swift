@@ -17,9 +17,9 @@ extension FaultyEngineCase {
     isolation("notices changes of all that a body has read but of what exists", .allButExistence),
     isolation("notices changes up to the last entry that a scan has found", .upToTheLastFound),
     .init(
-      .t1, "counts the versions of a key anew after its removal", also: [.t3, .t4, .t5],
+      .t1, "begins at version 1 when a key comes back", also: [.t3, .t4, .t5],
       claiming: claimsOfTransactions
-    ) { CountsVersionsAnew(base: $0) },
+    ) { RestartsVersions(base: $0) },
     isolation("notices changes only if the body writes", .readsIfItWrites),
     isolation("writes at once, and takes it back if the body throws", .writesAtOnce, also: [.t3]),
   ]
@@ -34,7 +34,7 @@ extension FaultyEngineCase {
 }
 
 /// Runs bodies on a copy, and again if an entry that there was has another version by then. A key that comes back begins at version 1.
-final class CountsVersionsAnew: FaultyBatchEngine {
+final class RestartsVersions: FaultyBatchEngine {
   let base: ReferenceEngine
   private let versions = MutexProtected<[CacheKey: Int]>([:])
   private let turns = AsyncSemaphore(width: 1)
@@ -45,6 +45,8 @@ final class CountsVersionsAnew: FaultyBatchEngine {
     defer { turns.leave() }
     try await perform(operations)
   }
+
+  func removeAllData() async throws { try await apply([.removeAll]) }
 
   private func perform(_ operations: [StorageOperation]) async throws {
     try await base.apply(operations)
