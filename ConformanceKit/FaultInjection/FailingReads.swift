@@ -23,7 +23,11 @@ struct FailingReads: CheckTask {
       try note("\(name(of: method)) with nothing failing")
       counts.append((method, try await calls(of: method, answers, interceptor, makeEngine)))
     }
-    let trials = faults(in: counts, seed: seed, limit: limit)
+    let trials = faults(in: counts, seed: seed, limit: limit).flatMap { method, fault in
+      // A sector that cannot be read stays like that: who tries again is told so again.
+      fault.call.isRead && fault.failure == .inputOutput
+        ? [(method, fault), (method, fault.persisting)] : [(method, fault)]
+    }
     if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to read.") }
     for (method, fault) in trials {
       try note("\(name(of: method)) while \(fault)")

@@ -73,6 +73,9 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
       || [.write, .pwrite64, .writev, .pwritev, .truncate, .ftruncate, .fallocate].contains(self)
   }
 
+  /// Whether it gives what is in a file.
+  var isRead: Bool { [.read, .pread64, .readv, .preadv].contains(self) }
+
   /// The commands of `fcntl` that take locks, of a process or of an open file.
   static let lockCommands: [UInt32] = [6, 7, 37, 38]
 
@@ -134,8 +137,8 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
   /// Which of these calls, counted from 1 over all files of the engine.
   let number: Int
   let failure: Failure
-  /// Whether every later write, truncation and sync fails with EIO, until a call of the engine has thrown: what it has
-  /// written it cannot take back then.
+  /// Whether the disk stays as it is, until a call of the engine has thrown: after a write that failed, every later write, truncation
+  /// and sync fails with EIO, so that what has been written cannot be taken back; after a read, every later one of the same file.
   var persists = false
 
   /// Whether the store is opened again once a change has thrown, or written to before that: for each call, one after
@@ -145,13 +148,22 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
     return !persists && (number + position).isMultiple(of: 2)
   }
 
+  var persisting: SystemFault {
+    var fault = self
+    fault.persists = true
+    return fault
+  }
+
   /// A clause such as "the 7th fdatasync failed with EIO".
   var description: String {
     let which = "the \(number)\(ordinalSuffix) \(call.rawValue)"
     let first =
       failure == .short
       ? "\(which) did half of what it should" : "\(which) failed with \(failure.rawValue)"
-    return persists ? "\(first), and every later write, truncation and sync failed" : first
+    if !persists { return first }
+    return call.isRead
+      ? "\(first), and so did every later one of that file"
+      : "\(first), and every later write, truncation and sync failed"
   }
 
   private var ordinalSuffix: String {

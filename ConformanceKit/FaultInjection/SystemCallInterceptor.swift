@@ -26,14 +26,18 @@ final class SystemCallInterceptor: Sendable {
     var marker: [UInt8]?
     var fault: SystemFault?
     var observation = Observation()
+    /// The path of the file that the first call was about that failed.
+    var failedPath: [UInt8] = []
     /// Nil if what a failed sync loses is of no interest.
     var unsynced: UnsyncedPages?
 
-    /// What becomes of a call with a number. Nil if it is made as it should.
-    func failure(of call: SystemCall, _ number: Int) -> SystemFault.Failure? {
+    /// What becomes of a call with a number, about the file at a path. Nil if it is made as it should.
+    func failure(of call: SystemCall, _ number: Int, _ path: [UInt8]) -> SystemFault.Failure? {
       guard let fault else { return nil }
       if fault.call == call, fault.number == number { return fault.failure }
-      return fault.persists && observation.failedFile != nil && call.isWrite ? .inputOutput : nil
+      guard fault.persists, observation.failedFile != nil else { return nil }
+      let goesOn = fault.call.isRead ? call.isRead && path == failedPath : call.isWrite
+      return goesOn ? .inputOutput : nil
     }
   }
 
@@ -115,13 +119,15 @@ final class SystemCallInterceptor: Sendable {
         else { return .proceed }
         let number = state.observation.counts[call, default: 0] + 1
         state.observation.counts[call] = number
-        let failure = state.failure(of: call, number)
+        let failure = state.failure(of: call, number, file)
         let access = FileAccess(call: call, arguments: request.arguments, filter: filter)
         state.unsynced?.note(access, path: file, failure: failure)
         guard let failure else { return .proceed }
         if failure != .short {
           // The first, if it is not the only one.
-          if state.observation.failedFile == nil { state.observation.failedFile = Self.name(file) }
+          if state.observation.failedFile == nil {
+            (state.observation.failedFile, state.failedPath) = (Self.name(file), file)
+          }
           return .failure(failure.errorNumber)
         }
         guard let result = access.doHalf() else { return .proceed }

@@ -72,10 +72,13 @@ struct SystemFaultSearch {
       call.failures.filter { fails(call, $0) }.map { kind(call, $0) }
     }
     let persistent = calls.filter { $0.isWrite && fails($0, .short) }.map { kind($0, .short, persists: true) }
-    guard let limit else { return (single + persistent).flatMap { $0 } }
+    let unreadable = calls.filter { $0.isRead && fails($0, .inputOutput) }
+      .map { kind($0, .inputOutput, persists: true) }
+    guard let limit else { return (single + persistent + unreadable).flatMap { $0 } }
     var random = SeededRandom(seed: context.budget.seed)
     let some = choice(limit, of: single, whenReopened, &random)
     return some + choice(limit / 8, of: persistent, whenReopened, &random)
+      + choice(limit / 8, of: unreadable, whenReopened, &random)
   }
 
   /// Some of every kind: the first when a store is opened that is there, where most can be taken for nothing, and others

@@ -17,8 +17,8 @@ package final class SystemFaultEngine: ApplyingEngine {
     // Reads
     case endsAtShortReads, returnsShortValues, emptyAfterReadErrors, emptyAfterOpenErrors, emptyAfterMapErrors
     case emptyAfterAccessErrors
-    case nilAfterReadErrors, dropsUnreadable, setsAsideUnreadable
-    case forgetsUnreadable, skipsUnreadable, skipsUnreadableInBodies
+    case nilAfterReadErrors, dropsUnreadable, setsAsideUnreadable, emptyAfterRepeatedReadErrors
+    case forgetsUnreadable, skipsUnreadable, skipsUnreadableInBodies, skipsUnreadableAtSecondAttempt
     case absentAfterAccessErrors, undatedAfterAccessErrors, uncountedAfterAccessErrors
     // Names
     case rewritesCarelessly, unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors,
@@ -200,7 +200,8 @@ package final class SystemFaultEngine: ApplyingEngine {
 
   package func readAllEntries() async throws -> [StorageEntry] {
     try perform { state in
-      let values = try state.values(skipping: fault == .skipsUnreadable)
+      let skips = fault == .skipsUnreadable || fault == .skipsUnreadableAtSecondAttempt
+      let values = try state.values(skipping: skips, attempts: fault == .skipsUnreadable ? 1 : 2)
       return state.entries.sorted { $0.value.sequence < $1.value.sequence }.compactMap { name, entry in
         let key = CacheKey(verbatim: name)
         return values[key].map {
@@ -299,11 +300,13 @@ extension SystemFaultEngine.State {
     }
   }
 
-  /// - Parameter skipping: Whether what cannot be read is left out.
-  func values(skipping: Bool = false) throws -> [CacheKey: Data] {
+  /// - Parameter skipping: Whether what cannot be read in some attempts is left out.
+  func values(skipping: Bool = false, attempts: Int = 1) throws -> [CacheKey: Data] {
     var values: [CacheKey: Data] = [:]
     for key in entries.keys {
-      do { values[CacheKey(verbatim: key)] = try value(of: key) } catch  where skipping {}
+      for _ in 0..<attempts where values[CacheKey(verbatim: key)] == nil {
+        do { values[CacheKey(verbatim: key)] = try value(of: key) } catch  where skipping {}
+      }
     }
     return values
   }

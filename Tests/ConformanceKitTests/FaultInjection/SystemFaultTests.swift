@@ -58,6 +58,9 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     ),
     .init([.r4], "leaves out of all entries what it cannot read", .skipsUnreadable, by: "faults.every-read"),
     .init(
+      [.r4], "leaves out of all entries what it cannot read twice", .skipsUnreadableAtSecondAttempt,
+      by: "faults.every-read"),
+    .init(
       [.r4], "leaves out of transactions what it cannot read", .skipsUnreadableInBodies,
       by: "faults.every-read"),
     .init(
@@ -78,6 +81,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w4, .f4], "removes several keys one by one", .removesKeyByKey, by: "faults.every-change"),
     .init(
       [.w4, .f4], "writes entries of others one by one", .importsEntryByEntry, by: "faults.every-change"),
+    .init([.f4, .r4, .w6], "is empty when it cannot read twice", .emptyAfterRepeatedReadErrors),
     .init([.f4, .w6], "puts a file away that it could not read", .setsAsideUnreadable),
     .init(
       [.w6, .f4, .r4], "removes the old file before it renames the new", .unlinksBeforeRenaming,
