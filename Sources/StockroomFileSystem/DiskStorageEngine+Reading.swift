@@ -24,8 +24,10 @@ extension DiskStorageEngine {
 
   /// Reads one file for each key. Costs O(keys). Never shows half a batch.
   public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    try keys.validate()
-    return try await readingMany(keys.count) { try $0.entries(of: keys, $1) }
+    return try await readingMany(keys.count) { connection, cancellation in
+      try keys.validate()
+      return try connection.entries(of: keys, cancellation)
+    }
   }
 
   /// Lists the directory, then reads every file. Costs O(N). Never shows half a batch.
@@ -44,7 +46,7 @@ extension DiskStorageEngine {
   }
 
   /// Reads one file with its metadata for each key. Costs O(keys). Never shows half a batch.
-  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try keys.validate()
     let keys = Array(Set(keys))
     return try await readingMany(keys.count) { try $0.wholeEntries(of: keys, $1) }
@@ -70,8 +72,8 @@ extension DiskStorageEngine {
 
   /// Looks for one file for each key. Costs O(keys).
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
-    try keys.validate()
     return try await readingMany(keys.count) { connection, cancellation in
+      try keys.validate()
       var existing: [CacheKey] = []
       try keys.forEach(unless: cancellation) { key in
         if try connection.entries.status(of: FileName(key)) != nil { existing.append(key) }

@@ -76,7 +76,7 @@ extension LMDBStorageEngine {
   }
 
   /// The entries of the keys that exist, at one moment. O(n log N) for n keys.
-  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await readMany(Array(Set(keys))) { key, entry in
       StorageEntry(key: key, data: entry.data, header: try entry.header())
     }.sortedByCreation()
@@ -136,8 +136,8 @@ extension LMDBStorageEngine {
   private func readMany<Element: Sendable>(
     _ keys: [CacheKey], _ element: @Sendable (CacheKey, LMDBEntry) throws -> Element
   ) async throws -> [Element] {
-    try keys.validate()
     guard keys.count <= Self.fewKeys else { return try await readEach(of: keys, element) }
+    try keys.validate()
     return try await reading { snapshot in
       try keys.compactMap { key in try snapshot.entry(of: key).map { try element(key, $0) } }
     }
@@ -146,7 +146,8 @@ extension LMDBStorageEngine {
   @concurrent private func readEach<Element: Sendable>(
     of keys: [CacheKey], _ element: @Sendable (CacheKey, LMDBEntry) throws -> Element
   ) async throws -> [Element] {
-    try await readingLong { snapshot, timer in
+    try keys.validate()
+    return try await readingLong { snapshot, timer in
       var elements: [Element] = []
       elements.reserveCapacity(keys.count)
       var portion = LMDBPortion()

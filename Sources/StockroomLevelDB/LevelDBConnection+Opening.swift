@@ -12,11 +12,17 @@ extension LevelDBConnection {
   static let greatestLogAtOpening = 64 << 10
 
   /// Opens the database, and makes sure that it has what its logs have.
+  ///
+  /// - Parameter mayCreate: Whether to make a database if there is none.
   static func open(
-    _ files: LevelDBFiles, _ paths: LevelDBPaths, _ writeBufferSize: Int, _ durability: Durability
+    _ files: LevelDBFiles, _ paths: LevelDBPaths, _ writeBufferSize: Int, _ durability: Durability,
+    mayCreate: Bool
   ) throws -> LevelDBHandle {
-    // Not left to LevelDB, which begins an empty database if it cannot look for CURRENT.
+    // Not left to LevelDB, which begins an empty database if it cannot look for CURRENT, and removes the tables that were there.
     let isNew = try !files.exists("CURRENT")
+    guard mayCreate || !isNew else {
+      throw StorageError(.io, "\(files.path)/CURRENT has been removed while the database was open.")
+    }
     func open() throws -> LevelDBHandle {
       try LevelDBHandle(paths, isNew: isNew, writeBufferSize: writeBufferSize, durability: durability)
     }

@@ -39,7 +39,7 @@ final class LevelDBConnection: Sendable {
     self.durability = durability
     writeBufferSize = Self.writeBufferSize(at: place.path)
     let isNew = try LevelDBRecovery.prepare(files, for: durability)
-    let handle = try Self.open(files, paths, writeBufferSize, durability)
+    let handle = try Self.open(files, paths, writeBufferSize, durability, mayCreate: isNew)
     let metadata = try Self.readMetadata(handle, isNew: isNew)
     let directorySync = try LevelDBDirectorySync(syncing: files)
     // What was in the logs is in tables now.
@@ -274,11 +274,13 @@ extension LevelDBConnection {
   private func mend(_ state: inout State) throws {
     try dropUnacknowledged(state.metadata)
     let list = try LevelDBFileList(in: files)
-    try files.reserve(256 << 10 + files.size(of: list.logs + list.manifests))
+    // Each log goes to a table; and where there are several, once more to the new one.
+    let copies = list.logs.count > 1 ? 2 : 1
+    try files.reserve(256 << 10 + copies * files.size(of: list.logs) + files.size(of: list.manifests))
     let expected = state.metadata
     try handleLock.exchange {
       monitor.expectNewManifest()
-      let handle = try Self.open(files, paths, writeBufferSize, durability)
+      let handle = try Self.open(files, paths, writeBufferSize, durability, mayCreate: false)
       try monitor.begin()
       // Before anybody reads from it: what has lost batches is closed again (rule F2).
       guard try Self.readMetadata(handle, isNew: expected == LevelDBMetadata()) == expected else {

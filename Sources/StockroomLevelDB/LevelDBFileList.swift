@@ -15,11 +15,14 @@ struct LevelDBFileList {
         current = name
       } else if name.hasPrefix("MANIFEST-") {
         manifests.append(name)
-      } else if name.hasSuffix(".log") {
+      } else if Self.number(ofLog: name) != nil {
         logs.append(name)
       } else if name.hasSuffix(".ldb") || name.hasSuffix(".sst") {
         tables.append(name)
-      } else if !name.hasPrefix("LO"), !name.hasPrefix("STOCKROOM"), !name.hasSuffix(".dbtmp") {
+      } else if !["LOCK", "LOG", "LOG.old"].contains(name), !name.hasPrefix("STOCKROOM"),
+        !name.hasSuffix(".dbtmp")
+      {
+        // It is nobody's here: LevelDB does not know it either.
         continue
       }
       all.append(name)
@@ -33,8 +36,12 @@ struct LevelDBFileList {
     (first.utf8.count, first) < (second.utf8.count, second)
   }
 
-  /// The number in a name such as `000005.log`.
-  static func number(ofLog name: String) -> UInt64? { UInt64(name.dropLast(".log".count)) }
+  /// The number in a name such as `000005.log`. Nil if it is no name of a log.
+  static func number(ofLog name: String) -> UInt64? {
+    let digits = name.dropLast(".log".count)
+    guard name.hasSuffix(".log"), digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+    return UInt64(digits)
+  }
 
   static func manifestName(_ number: UInt64) -> String { "MANIFEST-" + padded(number) }
   static func logName(_ number: UInt64) -> String { padded(number) + ".log" }

@@ -112,9 +112,11 @@ final class LevelDBHandle: @unchecked Sendable {
   }
 
   /// Does everything in the batch, or, if it throws, nothing that a reader of this handle sees.
-  func write(_ batch: LevelDBBatch) throws {
+  ///
+  /// - Parameter isSyncing: Whether it is on the disk when this returns, whatever durability the database was opened with.
+  func write(_ batch: LevelDBBatch, syncing isSyncing: Bool = false) throws {
     try paths.check("Writing to") {
-      leveldb_write(database, resources.writing, batch.batch, $0)
+      leveldb_write(database, isSyncing ? resources.syncing : resources.writing, batch.batch, $0)
     }
   }
 }
@@ -145,6 +147,7 @@ private final class LevelDBResources {
   /// For reading everything: leaves the cache to what is read again.
   let scanning = leveldb_readoptions_create()
   let writing = leveldb_writeoptions_create()
+  let syncing = leveldb_writeoptions_create()
   private let cache = leveldb_cache_create_lru(32 << 20)
   /// Ten bits for each key: of a hundred keys that a table does not hold, about one is looked for in it.
   private let filter = leveldb_filterpolicy_create_bloom(10)
@@ -160,10 +163,12 @@ private final class LevelDBResources {
     leveldb_readoptions_set_verify_checksums(scanning, 1)
     leveldb_readoptions_set_fill_cache(scanning, 0)
     leveldb_writeoptions_set_sync(writing, durability == .full ? 1 : 0)
+    leveldb_writeoptions_set_sync(syncing, 1)
   }
 
   deinit {
     leveldb_writeoptions_destroy(writing)
+    leveldb_writeoptions_destroy(syncing)
     leveldb_readoptions_destroy(scanning)
     leveldb_readoptions_destroy(reading)
     leveldb_options_destroy(options)
@@ -235,6 +240,10 @@ final class LevelDBBatch {
 
   func put(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) {
     leveldb_writebatch_put(batch, key.characters, key.count, value.characters, value.count)
+  }
+
+  func put(_ metadata: LevelDBMetadata) {
+    LevelDBMetadata.key.withUnsafeBytes { key in metadata.encoded.withUnsafeBytes { put(key, $0) } }
   }
 
   func delete(_ key: UnsafeRawBufferPointer) {

@@ -32,7 +32,8 @@ struct LevelDBKeptLogs {
     names = try files.names().filter { $0.hasPrefix(Self.prefix) }.sorted(by: LevelDBFileList.isBefore)
   }
 
-  /// Writes the batches that LevelDB has not found. Costs reading the logs.
+  /// Writes the batches that LevelDB has not found, as one, which is synced: of what is written here all is found again, or nothing.
+  /// Costs reading the logs.
   ///
   /// - Throws: `StorageError` with code `corrupted` if others are missing in front of them.
   func restore(to handle: LevelDBHandle) throws {
@@ -44,18 +45,22 @@ struct LevelDBKeptLogs {
     guard first <= present + 1 else {
       throw StorageError(.corrupted, "The LevelDB database in \(files.path) has lost batches.")
     }
+    let missing = LevelDBBatch()
+    var metadata: LevelDBMetadata?
     for log in logs {
-      try forEachBatch(in: log.name) { generation, content in
+      try forEachBatch(in: log.name) { found, content in
         // What is missing of a log that is not the last one cannot be told. Written again in order, batches leave what they left
         // the first time.
-        if logs.count == 1, generation ?? 0 <= present { return }
-        let batch = LevelDBBatch()
-        guard batch.add(logged: content) else {
+        if logs.count == 1, found?.generation ?? 0 <= present { return }
+        metadata = found
+        guard missing.add(logged: content) else {
           throw StorageError(.corrupted, "A batch of the LevelDB database in \(files.path) is corrupted.")
         }
-        try handle.write(batch)
       }
     }
+    // Behind all, as in every batch of the engine's: another program may have written the last one.
+    if let metadata { missing.put(metadata) }
+    try handle.write(missing, syncing: true)
   }
 
   /// Removes the second names.
@@ -66,8 +71,10 @@ struct LevelDBKeptLogs {
     var newest: [Log] = []
     for name in names.reversed() {
       var numbers: ClosedRange<UInt64>?
-      try forEachBatch(in: name, keeping: LevelDBLog.metadataSize) { generation, _ in
-        if let generation { numbers = min(numbers?.lowerBound ?? generation, generation)...generation }
+      try forEachBatch(in: name, keeping: LevelDBLog.metadataSize) { metadata, _ in
+        if let generation = metadata?.generation {
+          numbers = min(numbers?.lowerBound ?? generation, generation)...generation
+        }
       }
       guard let numbers else { continue }
       if let next = newest.first, numbers.upperBound + 1 != next.batches.lowerBound { break }
@@ -76,19 +83,18 @@ struct LevelDBKeptLogs {
     return newest
   }
 
-  /// Calls `body` with the number of each batch, which is that of the one before for those that other programs have written.
+  /// Calls `body` with each batch and its metadata, which are those of the one before for those that other programs have written.
   private func forEachBatch(
     in name: String, keeping count: Int = .max,
-    _ body: (_ generation: UInt64?, _ content: [UInt8]) throws -> Void
+    _ body: (_ metadata: LevelDBMetadata?, _ content: [UInt8]) throws -> Void
   ) throws {
     let log = try files.read(name).withUnsafeBytes {
-      LevelDBLog($0, keeping: count, lookingBehindCorruption: false)
+      LevelDBLog($0, keeping: count, searchingBehindCorruption: .nothing)
     }
-    var generation: UInt64?
+    var metadata: LevelDBMetadata?
     for record in log.records {
-      generation =
-        try LevelDBLog.metadata(in: record.content, path: "\(files.path)/\(name)")?.generation ?? generation
-      try body(generation, record.content)
+      metadata = try LevelDBLog.metadata(in: record.content, path: "\(files.path)/\(name)") ?? metadata
+      try body(metadata, record.content)
     }
   }
 }
@@ -106,9 +112,8 @@ extension LevelDBBatch {
   ///
   /// The format: <https://github.com/google/leveldb/blob/1.23/db/write_batch.cc>
   fileprivate func add(logged content: [UInt8]) -> Bool {
-    // The sequence of the first operation, which LevelDB gives out itself, and how many there are.
-    guard content.count >= 12 else { return false }
-    var reader = LevelDBReader(content[12...])
+    guard content.count >= LevelDBLog.batchHeadSize else { return false }
+    var reader = LevelDBReader(content[LevelDBLog.batchHeadSize...])
     while !reader.isAtEnd {
       guard let kind = reader.number(), let key = reader.string() else { return false }
       switch kind {

@@ -13,6 +13,8 @@ struct LevelDBLog {
     let end: Int
     /// The last bytes of the record.
     let content: [UInt8]
+    /// The sequence number that LevelDB gives out behind a batch.
+    let nextSequence: UInt64?
   }
 
   enum Ending {
@@ -22,6 +24,16 @@ struct LevelDBLog {
     case torn
     /// What follows the last record is not readable, and other records come after it.
     case corrupted
+  }
+
+  /// Which records are looked for behind what cannot be read.
+  enum Search {
+    case nothing
+    case anyRecord
+    /// Batches. One that lies in a value, such as the log of another database, is none: its sequence number is another one.
+    ///
+    /// - Parameter sequence: About what number LevelDB gave the first batch of the log.
+    case batches(near: UInt64)
   }
 
   private(set) var records: [Record] = []
@@ -40,15 +52,12 @@ struct LevelDBLog {
 
   /// - Parameters:
   ///   - count: How many bytes to keep of each record, from its end.
-  ///   - isLookingBehindCorruption: Whether it matters if records come behind what cannot be read. If not, it is taken to be
-  ///     torn.
-  init(
-    _ bytes: UnsafeRawBufferPointer, keeping count: Int = .max,
-    lookingBehindCorruption isLookingBehindCorruption: Bool = true
-  ) {
+  ///   - search: What corruption is known by. What nothing follows is taken to be torn.
+  init(_ bytes: UnsafeRawBufferPointer, keeping count: Int = .max, searchingBehindCorruption search: Search) {
     var offset = 0
-    // What is kept of a record that is spread over several blocks.
+    // What is kept of a record that is spread over several blocks, and how it begins.
     var unfinished: [UInt8]?
+    var head: [UInt8] = []
     while true {
       let left = Self.blockSize - offset % Self.blockSize
       if left < Self.headerSize { offset += left }
@@ -56,7 +65,13 @@ struct LevelDBLog {
       guard let (kind, piece) = Self.piece(of: bytes, at: offset),
         (unfinished == nil) == (kind == .full || kind == .first)
       else {
-        let isFollowed = isLookingBehindCorruption && Self.recordBegins(in: bytes, behind: offset)
+        let isFollowed =
+          switch search {
+          case .nothing: false
+          case .anyRecord: Self.recordBegins(in: bytes, behind: offset) { _, _ in true }
+          case .batches(let first):
+            Self.batchBegins(in: bytes, behind: offset, after: records.last?.nextSequence, near: first)
+          }
         ending = isFollowed ? .corrupted : .torn
         return
       }
@@ -64,9 +79,12 @@ struct LevelDBLog {
       var content = unfinished ?? []
       content.append(contentsOf: piece.suffix(count))
       if content.count > count { content.removeFirst(content.count - count) }
+      head.append(contentsOf: piece.prefix(Self.batchHeadSize - head.count))
       if kind == .full || kind == .last {
-        records.append(Record(end: offset, content: content))
+        let next = head.withUnsafeBytes(Self.sequences).map { $0.first &+ $0.count }
+        records.append(Record(end: offset, content: content, nextSequence: next))
         unfinished = nil
+        head.removeAll(keepingCapacity: true)
       } else {
         unfinished = content
       }
@@ -117,14 +135,49 @@ struct LevelDBLog {
 
   /// Whether a record begins anywhere behind the offset. Pieces without a beginning do not count: they belong to
   /// the record whose writing was interrupted, since a disk need not keep the order.
-  private static func recordBegins(in bytes: UnsafeRawBufferPointer, behind offset: Int) -> Bool {
+  ///
+  /// - Parameter isRecord: Whether what looks like the first piece of a record, at an offset, is one.
+  private static func recordBegins(
+    in bytes: UnsafeRawBufferPointer, behind offset: Int,
+    where isRecord: (_ piece: UnsafeRawBufferPointer, _ start: Int) -> Bool
+  ) -> Bool {
     for start in (offset + 1)..<max(offset + 1, bytes.count - headerSize) {
       guard bytes[start + 6] == Kind.full.rawValue || bytes[start + 6] == Kind.first.rawValue else {
         continue
       }
-      if let (_, piece) = piece(of: bytes, at: start), !piece.isEmpty { return true }
+      if let (_, piece) = piece(of: bytes, at: start), !piece.isEmpty, isRecord(piece, start) { return true }
     }
     return false
+  }
+
+  /// Whether a batch begins anywhere behind the offset.
+  ///
+  /// - Parameters:
+  ///   - sequence: The number that LevelDB gave what begins at the offset. Nil if nothing before it could be read.
+  ///   - first: About what number it gave the first batch of the log.
+  private static func batchBegins(
+    in bytes: UnsafeRawBufferPointer, behind offset: Int, after sequence: UInt64?, near first: UInt64
+  ) -> Bool {
+    recordBegins(in: bytes, behind: offset) { piece, start in
+      // No value lies where a block begins.
+      if start % blockSize == 0 { return true }
+      guard let found = sequences(of: piece)?.first else { return false }
+      // An operation takes more than a byte.
+      if let sequence { return found >= sequence && found - sequence <= UInt64(start - offset) }
+      return max(found, first) - min(found, first) <= UInt64(bytes.count)
+    }
+  }
+
+  /// How many bytes of a batch come before what it does.
+  static let batchHeadSize = 12
+
+  /// The sequence number of the first operation of a batch, and how many there are.
+  private static func sequences(of batch: UnsafeRawBufferPointer) -> (first: UInt64, count: UInt64)? {
+    guard batch.count >= batchHeadSize else { return nil }
+    return (
+      UInt64(littleEndian: batch.loadUnaligned(as: UInt64.self)),
+      UInt64(UInt32(littleEndian: batch.loadUnaligned(fromByteOffset: 8, as: UInt32.self)))
+    )
   }
 }
 
@@ -145,10 +198,13 @@ extension LevelDBLog {
   /// Batches are numbered, so that those behind a gap between two logs are found as well. LevelDB begins a new log only
   /// when there are batches in the one before.
   ///
-  /// - Parameter first: The oldest log that counts, from the manifest.
   /// - Throws: `StorageError` with code `corrupted` if something is missing that must be there.
-  static func recover(in files: LevelDBFiles, since first: UInt64, tolerating tolerance: Tolerance) throws {
+  static func recover(
+    in files: LevelDBFiles, of manifest: LevelDBManifest, tolerating tolerance: Tolerance
+  ) throws {
+    let first = manifest.logNumber
     var generation: UInt64?
+    var sequence = manifest.lastSequence
     var isComplete = true
     var expected = first
     for name in try LevelDBFileList(in: files).logs {
@@ -158,8 +214,11 @@ extension LevelDBLog {
 
       let bytes = try files.read(name)
       let log = bytes.withUnsafeBytes {
-        LevelDBLog($0, keeping: metadataSize, lookingBehindCorruption: tolerance != .unsynced)
+        LevelDBLog(
+          $0, keeping: metadataSize,
+          searchingBehindCorruption: tolerance == .unsynced ? .nothing : .batches(near: sequence))
       }
+      sequence = log.records.last?.nextSequence ?? sequence
       let kept = try log.records.prefix { record in
         guard isComplete else { return false }
         let next = try metadata(in: record.content, path: "\(files.path)/\(name)")?.generation
@@ -189,7 +248,9 @@ extension LevelDBLog {
   /// LevelDB has put all of it into a table.
   static func removeBatches(after generation: UInt64, from name: String, in files: LevelDBFiles) throws {
     guard let bytes = try files.readIfPresent(name) else { return }
-    let log = bytes.withUnsafeBytes { LevelDBLog($0, keeping: metadataSize) }
+    let log = bytes.withUnsafeBytes {
+      LevelDBLog($0, keeping: metadataSize, searchingBehindCorruption: .nothing)
+    }
     let kept = try log.records.prefix { record in
       guard let metadata = try Self.metadata(in: record.content, path: files.path) else { return true }
       return metadata.generation <= generation

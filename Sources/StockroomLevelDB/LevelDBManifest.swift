@@ -17,6 +17,8 @@ struct LevelDBManifest {
 
   /// The oldest log that holds batches which are in no table.
   var logNumber: UInt64 { numbers[.logNumber] ?? 0 }
+  /// The last sequence number that had been given out when LevelDB wrote the manifest last.
+  var lastSequence: UInt64 { numbers[.lastSequence] ?? 0 }
   private let name: String
   /// Where each of its records ends.
   let ends: [Int]
@@ -47,7 +49,7 @@ struct LevelDBManifest {
       throw StorageError(.corrupted, "\(files.path)/CURRENT does not name the manifest of the database.")
     }
     self.name = name
-    let log = bytes.withUnsafeBytes { LevelDBLog($0) }
+    let log = bytes.withUnsafeBytes { LevelDBLog($0, searchingBehindCorruption: .anyRecord) }
     isWhole = log.ending == .whole
     ends = log.records.map(\.end)
     let isSound = log.records.prefix(count).enumerated().allSatisfy { index, record in

@@ -28,7 +28,7 @@ enum LevelDBRecovery {
       let manifest = try LevelDBManifest(in: files)
       try manifest.verifyTables(in: files)
       if finding != .matching {
-        try LevelDBLog.recover(in: files, since: manifest.logNumber, tolerating: tolerance)
+        try LevelDBLog.recover(in: files, of: manifest, tolerating: tolerance)
       }
     } else if try finding != .absent || !isEmpty() {
       // A crash while the database is being made leaves manifests and a log without batches, and nothing else.

@@ -50,7 +50,7 @@ extension LevelDBStorageEngine {
   }
 
   /// Costs one look for each key.
-  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await collect(Array(Set(keys))) { handle, key, snapshot in
       try key.withUTF8 { try handle.read($0, in: snapshot) { try handle.wholeEntry(key, $0) } }
     }.sortedByCreation()
@@ -160,8 +160,8 @@ extension LevelDBStorageEngine {
     _ keys: [CacheKey],
     _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
   ) async throws -> [Value] {
-    try keys.validate()
     guard keys.count <= Self.mostKeysInline else { return try await collectElsewhere(keys, read) }
+    try keys.validate()
     return try await reading(.fewKeys) { handle in
       let snapshot = handle.snapshot()
       return try keys.compactMap { try read(handle, $0, snapshot) }
@@ -172,7 +172,8 @@ extension LevelDBStorageEngine {
     _ keys: [CacheKey],
     _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
   ) async throws -> [Value] {
-    try await reading(.once) { handle in
+    try keys.validate()
+    return try await reading(.once) { handle in
       let snapshot = handle.snapshot()
       var timer = YieldTimer()
       return try await keys.compactMap(yieldingTo: &timer, every: 64) { try read(handle, $0, snapshot) }

@@ -118,8 +118,14 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   public func close() async throws {
     try await gate.close {
       changeHub.finish()
-      try await thread.run { [connection] in connection.close(easingOpening: true) }
-      thread.stop()
+      defer { thread.stop() }
+      do {
+        try await thread.run { [connection] in connection.close(easingOpening: true) }
+      } catch {
+        // There can be no thread that would wait for the disk. What is released without one is.
+        connection.close(easingOpening: false)
+        throw error
+      }
     }
   }
 }

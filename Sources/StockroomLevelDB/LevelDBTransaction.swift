@@ -58,7 +58,7 @@ struct LevelDBTransaction {
   mutating func commit() throws -> LevelDBMetadata {
     guard hasChanges else { return metadata }
     metadata.generation += 1
-    LevelDBMetadata.key.withUnsafeBytes { key in metadata.encoded.withUnsafeBytes { batch.put(key, $0) } }
+    batch.put(metadata)
     try handle.write(batch)
     return metadata
   }

@@ -21,6 +21,47 @@ struct LevelDBPlantedFilesTests {
     #expect(try modes(below: directory.url.appending(path: "new")) == [0o600, 0o700])
   }
 
+  @Test("Files with other names than LevelDB's are nobody's: they stay as they are, and are in nobody's way")
+  func foreignNames() async throws {
+    let names = ["a.log", "server.log", "+7.log", ".log", "LOGBOOK", "LOCKS"]
+    var engine = try directory.open(durability: .full)
+    func plant() throws {
+      for name in names {
+        let url = directory.database.appending(path: name)
+        try Data("precious".utf8).write(to: url)
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: url.path)
+      }
+    }
+    func expectUntouched() throws {
+      for name in names {
+        let url = directory.database.appending(path: name)
+        #expect(try Data(contentsOf: url) == Data("precious".utf8), "\(name)")
+        let mode = try FileManager.default.attributesOfItem(atPath: url.path)[.posixPermissions] as? Int
+        #expect(mode == 0o644, "\(name)")
+      }
+    }
+    try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+    try plant()
+    try await engine.write(Data("b".utf8), key: CacheKey(verbatim: "b"))
+    #expect(try await engine.readAllData().count == 2)
+    try await engine.verify()
+    try await engine.close()
+    try expectUntouched()
+    engine = try directory.open(durability: .full)
+    #expect(try await engine.keyCount() == 2)
+    try await engine.close()
+    // Those that come while it is closed.
+    for name in names { try FileManager.default.removeItem(at: directory.database.appending(path: name)) }
+    engine = try directory.open(durability: .full)
+    #expect(try await engine.keyCount() == 2)
+    try await engine.close()
+    try plant()
+    engine = try directory.open(durability: .full)
+    try await engine.removeAllData()
+    try await engine.close()
+    try expectUntouched()
+  }
+
   @Test("Nothing planted under the name of a file makes opening and closing write elsewhere or hang")
   func planted() async throws {
     for name in Self.names {

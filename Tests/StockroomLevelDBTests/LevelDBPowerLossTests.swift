@@ -128,6 +128,79 @@ struct LevelDBPowerLossTests {
     #expect(try await batches(in: unclosed.copy(logs: [older, newer]), .full) == 6)
   }
 
+  @Test(
+    "An opening that was cut short while it wrote what two logs have loses nothing",
+    arguments: Durability.allCases)
+  func interruptedRestoring(_ durability: Durability) async throws {
+    let unclosed = try await Unclosed(durability, count: 6)
+    let bytes = try unclosed.bytes
+    let logs = [Data(bytes.prefix(3 * 32768)), Data(bytes.suffix(3 * 32768))]
+    let opened = try unclosed.copy(logs: logs)
+    let engine = try opened.open(durability: durability)
+    let log = try #require(
+      FileManager.default.contentsOfDirectory(atPath: opened.database.path).filter { $0.hasSuffix(".log") }
+        .max())
+    let restored = try Data(contentsOf: opened.database.appending(path: log))
+    try #require(restored.count > 5 * 32768)
+    for count in stride(from: 10_000, to: restored.count, by: 20_000) + [restored.count - 1, restored.count] {
+      let copy = try TemporaryDirectory()
+      try FileManager.default.copyItem(at: opened.database, to: copy.database)
+      try restored.prefix(count).write(to: copy.database.appending(path: log))
+      let first = try #require(Int(unclosed.log.dropLast(".log".count)))
+      for (index, bytes) in logs.enumerated() {
+        let kept = "STOCKROOM.kept-" + String(format: "%06d", first + index)
+        try bytes.write(to: copy.database.appending(path: kept))
+      }
+      #expect(try await batches(in: copy, durability) == 6, "after \(count) of \(restored.count) bytes")
+    }
+    try await engine.close()
+  }
+
+  @Test(
+    "A torn batch whose value holds a log of LevelDB is given up like any other, and those before it stay")
+  func logInValue() async throws {
+    let original = try TemporaryDirectory()
+    let engine = try original.open(durability: .full)
+    let log = try #require(
+      FileManager.default.contentsOfDirectory(atPath: original.database.path).first { $0.hasSuffix(".log") })
+    try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+    let record = try Data(contentsOf: original.database.appending(path: log))
+    let value = Data(repeatElement(record, count: 20_000 / record.count).joined())
+    try await engine.write(value, key: CacheKey(verbatim: "log"))
+    let whole = try Data(contentsOf: original.database.appending(path: log))
+    for count in [whole.count - 1, whole.count - 100, whole.count - 15_000] {
+      let copy = try TemporaryDirectory()
+      try FileManager.default.copyItem(at: original.database, to: copy.database)
+      try whole.prefix(count).write(to: copy.database.appending(path: log))
+      let opened = try copy.open(durability: .full)
+      #expect(try await opened.allKeys().map(\.value) == ["a"])
+      try await opened.close()
+    }
+    // The first batch of a log, too, before which nothing tells what LevelDB had come to.
+    let next = try TemporaryDirectory()
+    try await next.open(durability: .full).close()
+    let other = try next.open(durability: .full)
+    let second = try #require(
+      FileManager.default.contentsOfDirectory(atPath: next.database.path).filter { $0.hasSuffix(".log") }
+        .max())
+    for number in 0..<50_000 where number % 1000 == 0 {
+      try await other.write(
+        (0..<1000).map { (CacheKey(verbatim: "\(number + $0)"), Data("a".utf8)) })
+    }
+    try await other.close()
+    let last = try next.open(durability: .full)
+    let third = try #require(
+      FileManager.default.contentsOfDirectory(atPath: next.database.path).filter { $0.hasSuffix(".log") }
+        .max())
+    #expect(second != third)
+    try await last.write(value, key: CacheKey(verbatim: "log"))
+    let torn = try TemporaryDirectory()
+    try FileManager.default.copyItem(at: next.database, to: torn.database)
+    let path = torn.database.appending(path: third)
+    try Data(contentsOf: path).dropLast(100).write(to: path)
+    #expect(try await torn.open(durability: .full).keyCount() == 50_000)
+  }
+
   @Test("Which durability the last engine had decides, not which one the next one has")
   func changedDurability() async throws {
     let unclosed = try await Unclosed(.process, count: 4)

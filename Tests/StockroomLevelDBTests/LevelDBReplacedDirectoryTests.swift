@@ -131,6 +131,42 @@ struct LevelDBReplacedDirectoryTests {
     try await engine.close()
   }
 
+  @Test("A batch during which CURRENT was removed makes no new database, and costs the old one no table")
+  func currentRemovedDuringWrite() async throws {
+    let engine = try directory.open()
+    try await engine.write((0..<1000).map { (CacheKey(verbatim: "\($0)"), noise(100)) })
+    try await engine.close()
+    let again = try directory.open()
+    try await again.write(Data("new".utf8), key: CacheKey(verbatim: "new"))
+    let database = directory.database
+    func tables() throws -> Set<String> {
+      Set(try FileManager.default.contentsOfDirectory(atPath: database.path).filter { $0.hasSuffix(".ldb") })
+    }
+    let before = try tables()
+    let log = try #require(
+      FileManager.default.contentsOfDirectory(atPath: database.path).filter { $0.hasSuffix(".log") }.max())
+    let current = database.appending(path: "CURRENT")
+    let contents = try Data(contentsOf: current)
+    let remover = Task.detached {
+      // The write has been decided on once its bytes come to the log.
+      while try FileManager.default.attributesOfItem(atPath: database.appending(path: log).path)[.size]
+        as? Int ?? 0
+        < 1 << 20
+      {
+        await Task.yield()
+      }
+      try FileManager.default.removeItem(at: current)
+    }
+    await expectIO { try await again.write(noise(64 << 20), key: CacheKey(verbatim: "long")) }
+    try await remover.value
+    await expectIO { try await again.read(key: CacheKey(verbatim: "7")) }
+    await expectIO { try await again.write(Data(), key: CacheKey(verbatim: "other")) }
+    #expect(try tables().isSuperset(of: before))
+    try contents.write(to: current)
+    try await again.close()
+    #expect(try await directory.open().keyCount() >= 1001)
+  }
+
   @Test("A manifest that is switched to when the database is to be reopened does not count as replaced")
   func switchedManifest() async throws {
     let engine = try directory.open()

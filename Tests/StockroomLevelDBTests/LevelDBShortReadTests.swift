@@ -96,7 +96,9 @@ struct LevelDBShortReadTests {
   @Test("A file of one record is read as it was written", arguments: [0, 1, 32_760, 32_761, 32_762, 100_000])
   func recordOfAnySize(_ size: Int) {
     let record = [UInt8](noise(size))
-    let log = LevelDBLog.bytes(of: record).withUnsafeBytes { LevelDBLog($0) }
+    let log = LevelDBLog.bytes(of: record).withUnsafeBytes {
+      LevelDBLog($0, searchingBehindCorruption: .anyRecord)
+    }
     #expect(log.records.map(\.content) == [record])
     #expect(log.ending == .whole)
   }

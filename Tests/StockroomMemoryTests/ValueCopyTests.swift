@@ -7,7 +7,7 @@ import Testing
 struct ValueCopyTests {
   /// The ways of writing one value.
   enum Way: CaseIterable {
-    case single, batch, operations
+    case single, batch, operations, transaction
 
     func write(_ data: Data, key: CacheKey, to engine: MemoryStorageEngine) async throws {
       switch self {
@@ -16,6 +16,7 @@ struct ValueCopyTests {
       case .operations:
         // More than what is done at once.
         try await engine.apply((0..<100).map { .remove(key: CacheKey("\($0)")) } + [.write(data, key: key)])
+      case .transaction: try await engine.withTransaction { try $0.write(data, key: key) }
       }
     }
   }
@@ -54,6 +55,21 @@ struct ValueCopyTests {
     let foreign = Data(bytesNoCopy: try #require(bytes.baseAddress), count: 100, deallocator: .none)
     try await way.write(foreign, key: key, to: engine)
     bytes.initializeMemory(as: UInt8.self, repeating: 2)
+    #expect(try await engine.read(key: key) == Data(repeating: 1, count: 100))
+  }
+
+  @Test("A buffer that a body changes after it has written it changes no value")
+  func foreignBuffersInBodies() async throws {
+    let seen = try await engine.withTransaction { [key] transaction in
+      let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 1)
+      defer { bytes.deallocate() }
+      bytes.initializeMemory(as: UInt8.self, repeating: 1)
+      guard let start = bytes.baseAddress else { return Data?.none }
+      try transaction.write(Data(bytesNoCopy: start, count: 100, deallocator: .none), key: key)
+      bytes.initializeMemory(as: UInt8.self, repeating: 2)
+      return try transaction.read(key: key)
+    }
+    #expect(seen == Data(repeating: 1, count: 100))
     #expect(try await engine.read(key: key) == Data(repeating: 1, count: 100))
   }
 }

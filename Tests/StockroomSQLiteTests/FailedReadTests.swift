@@ -2,7 +2,6 @@ import Foundation
 import StockroomCSQLite
 import StockroomCore
 import StockroomSQLite
-import Synchronization
 import Testing
 
 /// The system's file calls, as SQLite makes them, of which reading fails while a test wants it to.
@@ -30,7 +29,7 @@ enum FaultyReads {
   private typealias Read =
     @convention(c) (UnsafeMutablePointer<sqlite3_file>?, UnsafeMutableRawPointer?, Int32, Int64) -> Int32
 
-  private static let state = Mutex(State())
+  private static let state = MutexProtected(State())
   private nonisolated(unsafe) static let system = sqlite3_vfs_find(nil)
   /// The same for all kinds.
   private nonisolated(unsafe) static var systemRead: Read?

@@ -55,13 +55,15 @@ final class OverlayTransaction: StorageTransaction {
     return try withOverlay { overlay in
       var found: [(key: CacheKey, data: Data)] = []
       if limit == 0 { return found }
-      try overlay.forEachKey(from: CacheKey(verbatim: String(decoding: cursor.start, as: UTF8.self))) { key in
+      let changed = overlay
+      let start = CacheKey(verbatim: String(decoding: cursor.start, as: UTF8.self))
+      try overlay.forEachKeyRememberingChanged(from: start) { key in
         switch cursor.position(of: key) {
         case .before: return true
         case .behind: return false
         case .inside:
           // Another program may have removed the file since it was listed.
-          if let data = try overlay.data(of: key) { found.append((key, data)) }
+          if let data = try changed.data(of: key) { found.append((key, data)) }
           return found.count < limit
         }
       }

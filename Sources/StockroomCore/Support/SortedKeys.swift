@@ -7,7 +7,7 @@ package struct SortedKeys: Sendable {
   private static let chunkCapacity = 256
 
   /// No chunk is empty.
-  private var chunks: [[CacheKey]] = []
+  fileprivate var chunks: [[CacheKey]] = []
 
   package init() {}
 
@@ -69,5 +69,34 @@ package struct SortedKeys: Sendable {
     let upper = Array(chunks[chunk][middle...])
     chunks[chunk].removeSubrange(middle...)
     chunks.insert(upper, at: chunk + 1)
+  }
+}
+
+/// Walks through a set of keys in their order, as far as it is asked to.
+package struct SortedKeyCursor {
+  private let chunks: [[CacheKey]]
+  private var chunk: Int
+  private var place = 0
+
+  /// At the first key that is not before `start`. O(log N).
+  package init(through keys: SortedKeys, from start: CacheKey) {
+    chunks = keys.chunks
+    chunk = max(0, chunks.partitioningIndex { start < $0[0] } - 1)
+    if chunk < chunks.count { place = chunks[chunk].partitioningIndex { !($0 < start) } }
+    goToNextChunkAtEnd()
+  }
+
+  /// The key that it is at. Nil behind the last.
+  package var key: CacheKey? { chunk < chunks.count ? chunks[chunk][place] : nil }
+
+  /// Goes to the next key, if there is one here. O(1).
+  package mutating func advance() {
+    place += 1
+    goToNextChunkAtEnd()
+  }
+
+  private mutating func goToNextChunkAtEnd() {
+    guard chunk < chunks.count, place >= chunks[chunk].count else { return }
+    (chunk, place) = (chunk + 1, 0)
   }
 }

@@ -10,7 +10,10 @@
 struct TransactionOverlay: EntryReader {
   private let base: any EntryReader
   private var merged = MergedOperations()
-  private var sortedKeys = SortedKeys()
+  /// The keys that have been written and not removed since.
+  private var writtenKeys = SortedKeys()
+  /// Where all keys underneath have been changed, so that nothing is found by looking through them again.
+  private var changedRange: (start: CacheKey, end: CacheKey)?
 
   init(on base: any EntryReader) { self.base = base }
 
@@ -38,18 +41,19 @@ struct TransactionOverlay: EntryReader {
 
 extension TransactionOverlay {
   mutating func write(_ data: Data, key: CacheKey, _ times: EntryTimes? = nil) {
-    // A slice would be read back as one (rule V3).
-    let value = data.startIndex == 0 ? data : data.withUnsafeBytes { Data($0) }
-    if merged.write(value, key: key, times: times) { sortedKeys.insert(key) }
+    // A slice would be read back as one (rule V3), and the bytes may be the caller's, who may change them once this has returned.
+    merged.write(data.withUnsafeBytes { Data($0) }, key: key, times: times)
+    writtenKeys.insert(key)
   }
 
   mutating func remove(_ key: CacheKey) {
-    if merged.remove(key) { sortedKeys.insert(key) }
+    merged.remove(key)
+    writtenKeys.remove(key)
   }
 
   mutating func removeAll() {
     merged.removeAll()
-    sortedKeys = SortedKeys()
+    writtenKeys = SortedKeys()
   }
 
   mutating func apply(_ operations: [StorageOperation]) {
@@ -100,26 +104,47 @@ extension TransactionOverlay {
   }
 
   func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
-    var written: [CacheKey] = []
-    sortedKeys.forEach(from: start) { key in
-      if merged.changes[key]?.data != nil { written.append(key) }
-      return true
-    }
-    var next = 0
+    _ = try walk(from: start, body)
+  }
+
+  /// As ``forEachKey(from:_:)``. The next call does not look again through keys underneath that have been changed: a body that takes
+  /// the first entry and removes it, again and again, costs what it takes.
+  mutating func forEachKeyRememberingChanged(
+    from start: CacheKey, _ body: (CacheKey) throws -> Bool
+  ) throws {
+    guard let reached = try walk(from: start, body) else { return }
+    changedRange = (known(from: start)?.start ?? start, reached)
+  }
+
+  /// The range in which all keys underneath have been changed, if the key lies in it.
+  private func known(from key: CacheKey) -> (start: CacheKey, end: CacheKey)? {
+    changedRange.flatMap { $0.start <= key && key <= $0.end ? $0 : nil }
+  }
+
+  /// Returns a key up to which all keys underneath have been changed. Nil if there is none underneath.
+  private func walk(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws -> CacheKey? {
+    var written = SortedKeyCursor(through: writtenKeys, from: start)
+    var reached: CacheKey?
+    var hasFoundUnchanged = false
     var goesOn = true
     if !merged.removesAll {
-      try base.forEachKey(from: start) { key in
-        while goesOn, next < written.count, written[next] < key {
-          goesOn = try body(written[next])
-          next += 1
+      try base.forEachKey(from: known(from: start)?.end ?? start) { key in
+        if !hasFoundUnchanged { reached = key }
+        while goesOn, let next = written.key, next < key {
+          goesOn = try body(next)
+          written.advance()
         }
-        if goesOn, merged.changes[key] == nil { goesOn = try body(key) }
+        if goesOn, merged.changes[key] == nil {
+          hasFoundUnchanged = true
+          goesOn = try body(key)
+        }
         return goesOn
       }
     }
-    while goesOn, next < written.count {
-      goesOn = try body(written[next])
-      next += 1
+    while goesOn, let next = written.key {
+      goesOn = try body(next)
+      written.advance()
     }
+    return reached
   }
 }
