@@ -18,7 +18,8 @@ struct BudgetOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "The operations of each generated and of each concurrent history. (default: \(defaults { "\($0.operations)" }))",
+      "How many calls the generated sequences make in total, and how many each check of concurrent calls records. "
+        + "(default: \(defaults { "\($0.operations)" }))",
       valueName: "number"))
   var operations: Int?
 

@@ -97,23 +97,29 @@ import Testing
     }
   }
 
+  private static func title(of engine: String) -> String {
+    ["sqlite": "SQLite database", "lmdb": "LMDB database", "leveldb": "LevelDB database"][engine]
+      ?? "Files directory"
+  }
+
   @Test("A place that is not there is an error, and is not made", arguments: DataPlace.engines)
   func absentPlace(_ engine: String) async throws {
     try await withTemporaryDirectory { directory in
       let place = DataPlace(engine, in: directory)
+      let message = "There is no \(Self.title(of: engine)) at \(place.directory.path)."
       for arguments in [
         ["list"], ["get", "k"], ["count"], ["verify"], ["watch"], ["remove", "k"],
         ["put", "k", "--value", "1"],
       ] {
         let output = try await CommandLineTool.run([arguments[0], place.url] + arguments.dropFirst())
         #expect(output.status == 1)
-        #expect(output.standardError == "stockroom: \(place.url): There is no such place.\n")
+        #expect(output.standardError == "stockroom: \(place.url): \(message)\n")
         #expect(output.standardOutput == "")
       }
       #expect(try contents(of: directory) == [])
       // Nor in a directory that is there.
       try FileManager.default.createDirectory(at: place.directory, withIntermediateDirectories: false)
-      #expect(try await place.failure("count").contains("There is no such place."))
+      #expect(try await place.failure("count").contains(message))
       #expect(try contents(of: place.directory) == [])
     }
   }
@@ -126,7 +132,8 @@ import Testing
       let before = try place.files()
       for other in DataPlace.engines where other != engine {
         let error = try await DataPlace(other, in: directory).failure("put", "k", "--value", "2")
-        #expect(error.contains("There is no such place, but there is "))
+        let absence = "There is no \(Self.title(of: other)) at \(place.directory.path), but there is "
+        #expect(error.contains(absence))
         #expect(error.contains(place.url))
       }
       #expect(try place.files() == before)
