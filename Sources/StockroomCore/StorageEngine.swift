@@ -4,10 +4,11 @@
   import Foundation
 #endif
 
-/// A place that keeps values under keys.
+/// Stores values under keys.
 ///
-/// An engine is anything that can keep bytes: a dictionary, a directory, a database, a service. All engines
-/// keep the same contract, so that exchanging one for another changes speed and deployment, never behaviour.
+/// An engine is anything that can keep bytes: a dictionary, a directory, a database, a service. The *place* of an engine is where
+/// it keeps them: a directory, a database file, or a namespace on a server. All engines keep the same contract, so that
+/// exchanging one for another changes speed and deployment, never behavior.
 ///
 /// ## Writing an engine
 ///

@@ -14,7 +14,10 @@ extension Store {
   ///
   /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, also if the identifier of an item does
   ///   not survive encoding, with `unsupported` if another item's identifier has the same hash or a newer program has stored the entry, or with the code of the
-  ///   failure if the items could not be loaded; `CancellationError`. Nothing has changed then (rule S2).
+  ///   failure if the items could not be loaded; `CancellationError`.
+  ///   Nothing has changed then (rule S2), except that after `outcomeUnknown`, which only an engine on a server throws, the change may
+  ///   have happened (rule N2), and that an engine without `EngineCapabilities.atomicBatches` may have done a part of several
+  ///   changes. After an error whose outcome is unknown the store reads the items again.
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
   /// Inserts items, in this order, as one batch. Of two with the same identifier the later one is kept. Throws as
