@@ -197,7 +197,7 @@ extension ContractRule: CustomStringConvertible {
       "A read of many keys answers in the order of the request, leaves absent keys out and answers a repeated key "
         + "each time, however many keys there are."
     case .r3:
-      "A read of everything has each entry once; with snapshotReads one call shows one moment."
+      "A read of everything has each entry once; with snapshotReads one call shows one snapshot."
     case .r4: "What cannot be read throws; neither nil nor an empty array ever means that something failed."
     case .r5:
       "scan gives entries in ascending byte order of keys, within a range and up to a limit; with orderedScans it "

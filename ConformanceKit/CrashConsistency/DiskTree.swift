@@ -4,7 +4,7 @@
   import Foundation
 #endif
 
-/// Directories and files as they are at one moment.
+/// A snapshot of directories and files.
 struct DiskTree: Sendable {
   struct File: Hashable, Sendable {
     var bytes = Data()

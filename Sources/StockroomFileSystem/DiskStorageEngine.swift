@@ -123,7 +123,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
       durability: durability)
   }
 
-  /// Everything but reads of many entries as of one moment, and checksums; `EngineCapabilities.durableWrites` only at
+  /// Everything but snapshots in reads of many entries, and checksums; `EngineCapabilities.durableWrites` only at
   /// `Durability.full`, and `changeFeed` only for an engine that may write.
   public var capabilities: EngineCapabilities {
     var always: EngineCapabilities = [

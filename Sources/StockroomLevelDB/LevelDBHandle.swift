@@ -191,7 +191,7 @@ final class LevelDBSnapshot {
   }
 }
 
-/// Walks the records of one moment in byte order of keys. It may be used by one thread after the other.
+/// Walks the records of a snapshot in byte order of keys. It may be used by one thread after the other.
 final class LevelDBIterator {
   private let iterator: OpaquePointer?
   private let paths: LevelDBPaths

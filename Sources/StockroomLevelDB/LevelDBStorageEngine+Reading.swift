@@ -155,7 +155,7 @@ extension LevelDBStorageEngine {
     return try await connection.read(check, on: thread, body)
   }
 
-  /// What `read` returns for each key, all from one moment.
+  /// What `read` returns for each key, all from one snapshot.
   private func collect<Value: Sendable>(
     _ keys: [CacheKey],
     _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
@@ -179,7 +179,7 @@ extension LevelDBStorageEngine {
     }
   }
 
-  /// What `read` returns for each entry, all from one moment, in the order of keys.
+  /// What `read` returns for each entry, all from one snapshot, in the order of keys.
   private func collectAll<Value>(
     _ read: (LevelDBHandle, UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Value
   ) async throws -> [Value] {

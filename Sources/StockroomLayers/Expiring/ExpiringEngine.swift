@@ -247,10 +247,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await readDataAndKeys(keys: keys).map(\.key)
   }
 
-  /// Reads every value, all of which are in memory together: the number is that of one moment.
+  /// Reads every value, all of which are in memory together: the number is that of one snapshot.
   @concurrent public func keyCount() async throws -> Int { try await readAllDataAndKeys().count }
 
-  /// Reads every value, all of which are in memory together: the keys are those of one moment.
+  /// Reads every value, all of which are in memory together: the keys are those of one snapshot.
   @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
   /// The time of the entry below. Reads the entry.
