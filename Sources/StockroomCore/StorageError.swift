@@ -67,7 +67,9 @@ extension StorageError: CustomStringConvertible {
   /// The code, the message and the cause, in one line.
   public var description: String {
     guard let underlying else { return "\(code): \(message)" }
-    return "\(code): \(message) (\(underlying))"
+    // The cause belongs to the sentence, so that it does not end before it.
+    let sentence = message.hasSuffix(".") ? message.dropLast() : message[...]
+    return "\(code): \(sentence) (\(underlying))"
   }
 }
 

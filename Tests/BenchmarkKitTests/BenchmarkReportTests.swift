@@ -126,6 +126,26 @@ import Testing
     #expect(comparison.caveats.contains { $0.hasPrefix("File system: ") && $0.contains("b elsewhere now") })
   }
 
+  @Test("A report of one repetition shows no spread")
+  func oneRepetition() {
+    let report = BenchmarkReport(
+      BenchmarkConfiguration(repetitions: 1, workloads: Workload.named("count") ?? []), subjects: ["a", "b"]
+    ) { _, _ in
+      [
+        Measurement(
+          operations: 1, seconds: 1, processorSeconds: 1, peakMemory: nil, stall: nil,
+          latencies: LatencyHistogram())
+      ]
+    }
+    #expect(report.text.contains("Time of one operation: one repetition, no spread."))
+    #expect(report.markdown.contains("Time of one operation: one repetition, no spread."))
+    #expect(report.page(command: "", headlines: "").contains("One repetition, no spread."))
+    #expect(report.html.contains("<p>One repetition, no spread.</p>"))
+    for text in [report.text, report.markdown, report.page(command: "", headlines: ""), report.html] {
+      #expect(!text.contains("±0%"))
+    }
+  }
+
   @Test("The report names a workload's own records, and has no stall for short work")
   func ownRecords() {
     let own = Workload("own", "Reads.", entries: 7, valueSize: 2_048) { _ in }

@@ -75,7 +75,7 @@ struct DumpCommand: AsyncParsableCommand {
     try writeToStandardOutput(
       format == .json
         ? jsonLine(ArchiveJSON(summary))
-        : "\(file.escaped): \(summary.entryCount) entries in \(summary.archiveSize) bytes\n")
+        : "\(file.escaped): \(summary.entryCount.entryCountText) in \(summary.archiveSize) bytes\n")
   }
 }
 
@@ -97,7 +97,7 @@ struct ArchiveJSON: Encodable {
 extension ArchiveProgress {
   /// The progress for people.
   var text: String {
-    let total = totalEntryCount.map { " of \($0)" } ?? ""
-    return "\(entryCount)\(total) entries"
+    guard let totalEntryCount else { return entryCount.entryCountText }
+    return "\(entryCount) of \(totalEntryCount.entryCountText)"
   }
 }
