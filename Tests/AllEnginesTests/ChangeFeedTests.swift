@@ -290,7 +290,7 @@ import Testing
   @Test(
     "Whatever is in the file of the log of changes, writes go on, and subscribers receive what they change",
     .timeLimit(.minutes(10)), arguments: shared)
-  func damagedLog(name: String) async throws {
+  func corruptedLog(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
     let key = Self.key("a")

@@ -98,8 +98,8 @@ import Testing
   func impossible(figure: String, instead: String) throws {
     let json = String(decoding: try report.json(), as: UTF8.self)
     #expect(json.contains(figure))
-    let damaged = json.replacingOccurrences(of: figure, with: instead)
-    #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(damaged.utf8)) }
+    let corrupted = json.replacingOccurrences(of: figure, with: instead)
+    #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(corrupted.utf8)) }
   }
 
   @Test("The report names the subjects that keep entries elsewhere than on its file system")
