@@ -111,9 +111,9 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   // Changes
   /// What a feed covers.
   case x1 = "X1"
-  /// When a change can be read that a feed tells of.
+  /// When a change can be read that a feed reports.
   case x2 = "X2"
-  /// What a feed does not tell of.
+  /// What a feed does not report.
   case x3 = "X3"
   /// Slow and departed subscribers.
   case x4 = "X4"

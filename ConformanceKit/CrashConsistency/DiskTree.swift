@@ -48,7 +48,7 @@ struct DiskTree: Sendable {
     return paths
   }
 
-  /// The same for trees that nobody can tell apart.
+  /// The same for trees with equal contents.
   var fingerprint: Int {
     var hasher = Hasher()
     for (path, number) in paths {
