@@ -13,7 +13,7 @@ public struct CacheKey: Sendable {
   /// The most bytes of UTF-8 that a key may have: what LMDB can store, and so what every engine accepts.
   public static let maximumLength = 511
 
-  /// The bytes that identify the entry.
+  /// The text whose UTF-8 identifies the entry.
   public let value: String
 
   /// What the key was made from, before hashing. Information only: it is neither stored nor compared.

@@ -33,7 +33,8 @@ import StockroomCore
 /// the place of the file, not by writing over it.
 ///
 /// A process that stops in the middle of a write, in a debugger perhaps, keeps all others from writing until it goes on or
-/// ends: LMDB's own lock has no time limit.
+/// ends: LMDB's own lock has no time limit, so this engine never throws `locked` from a write. `lockTimeout` is for opening and
+/// closing only.
 ///
 /// ## Costs
 /// Up to eight keys are read on the thread of the caller: in microseconds if the system has the pages in memory, otherwise it waits for

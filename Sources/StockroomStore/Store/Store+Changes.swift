@@ -74,23 +74,23 @@ extension Store {
 }
 
 extension Store {
-  /// Begins a chain with an insertion. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with an insertion. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func insert(_ item: Item) async throws -> Operation { Operation(self, .insert([item])) }
 
-  /// Begins a chain with insertions. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with insertions. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func insert(_ items: [Item]) async throws -> Operation { Operation(self, .insert(items)) }
 
-  /// Begins a chain with a removal. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with a removal. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func remove(_ item: Item) async throws -> Operation { Operation(self, .remove([item])) }
 
-  /// Begins a chain with removals. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with removals. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func remove(_ items: [Item]) async throws -> Operation { Operation(self, .remove(items)) }
 
-  /// Begins a chain with the removal of all entries. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with the removal of all entries. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func removeAll() async throws -> Operation { Operation(self, .removeAll) }
 }
