@@ -259,7 +259,7 @@ extension ContractRule: CustomStringConvertible {
     case .x1:
       "Every change that is acknowledged after changes() has returned is covered by an element, which names its keys or says "
         + "everything, whether this engine, another on the same place or another process has made it."
-    case .x2: "Who has received an element reads the change that it covers, or a later state."
+    case .x2: "After receiving an element, a subscriber reads the change it covers, or a later state."
     case .x3:
       "Elements may be merged, and are never missed; while nothing changes in a place, there are none."
     case .x4:

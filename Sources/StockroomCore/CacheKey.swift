@@ -2,7 +2,7 @@
 ///
 /// A key *is* its ``value``: 1 to 511 bytes of UTF-8, compared byte for byte (contract rules K1 to K3). Two
 /// keys that Swift's `String` would call equal, such as `é` written as one scalar and as two, are different
-/// keys. There is one initialiser for each way of choosing the value:
+/// keys. There is one initializer for each way of choosing the value:
 ///
 /// ```swift
 /// CacheKey("any text, of any length")            // a hash of the text: always a valid key

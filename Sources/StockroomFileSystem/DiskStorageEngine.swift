@@ -195,7 +195,7 @@ extension DiskStorageEngine: CustomStringConvertible {
 }
 
 extension StorageEngine where Self == DiskStorageEngine {
-  /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``. Throws as its initialiser does.
+  /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``. Throws as its initializer does.
   public static func disk(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
     lockTimeout: Duration = .seconds(60), access: StorageAccess = .readWrite
