@@ -69,8 +69,8 @@ extension CacheState {
       }
     }
     // What others have written over them is in storage only.
-    for key in overtaken where !unwritten.contains(key) { memory.remove(key) }
-    overtaken = []
+    for key in supersededKeys where !unwritten.contains(key) { memory.remove(key) }
+    supersededKeys = []
   }
 
   private mutating func end(_ change: CacheChange<Item>) {
