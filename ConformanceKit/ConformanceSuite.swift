@@ -55,8 +55,8 @@ public struct ConformanceSuite: Sendable {
   ///   - capabilities: What the engine claims. A capability that is claimed is checked; that the engine claims just these
   ///     is a check as well.
   ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
-  ///   - stallTimeout: How long a check may go without getting any further before the engine is said to hang. Generous
-  ///     by default.
+  ///   - stallTimeout: How long a check may go without getting any further before the engine is said to hang: 120
+  ///     seconds by default.
   ///   - budget: How much the checks do, above all those that search for faults.
   ///   - worker: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
   ///     are left out: see ``checksLeftOut``.

@@ -111,9 +111,9 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   // Changes
   /// What a feed covers.
   case x1 = "X1"
-  /// When a change can be read that a feed tells of.
+  /// When a change can be read that a feed reports.
   case x2 = "X2"
-  /// What a feed does not tell of.
+  /// What a feed does not report.
   case x3 = "X3"
   /// Slow and departed subscribers.
   case x4 = "X4"
@@ -197,7 +197,7 @@ extension ContractRule: CustomStringConvertible {
       "A read of many keys answers in the order of the request, leaves absent keys out and answers a repeated key "
         + "each time, however many keys there are."
     case .r3:
-      "A read of everything has each entry once; with snapshotReads one call shows one moment."
+      "A read of everything has each entry once; with snapshotReads one call shows one snapshot."
     case .r4: "What cannot be read throws; neither nil nor an empty array ever means that something failed."
     case .r5:
       "scan gives entries in ascending byte order of keys, within a range and up to a limit; with orderedScans it "
@@ -259,7 +259,7 @@ extension ContractRule: CustomStringConvertible {
     case .x1:
       "Every change that is acknowledged after changes() has returned is covered by an element, which names its keys or says "
         + "everything, whether this engine, another on the same place or another process has made it."
-    case .x2: "Who has received an element reads the change that it covers, or a later state."
+    case .x2: "After receiving an element, a subscriber reads the change it covers, or a later state."
     case .x3:
       "Elements may be merged, and are never missed; while nothing changes in a place, there are none."
     case .x4:

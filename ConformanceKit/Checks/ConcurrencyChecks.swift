@@ -76,7 +76,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let shared = keys(24)
       try await gather(0..<16) { task in
-        for step in 0..<12 { try await disturb(engine, shared, task: task, step: step) }
+        for step in 0..<12 { try await runConcurrentCalls(engine, shared, task: task, step: step) }
       }
       for key in shared {
         let exists = try await engine.read(key: key) != nil
@@ -121,7 +121,7 @@ extension CheckDefinition {
         let mine = key("task-\(task)")
         try await engine.write(value(for: mine), key: mine)
         for step in 0..<3 {
-          try await disturb(engine, shared, task: task, step: step)
+          try await runConcurrentCalls(engine, shared, task: task, step: step)
           context.noteProgress()
         }
         let found = try await engine.read(key: mine)
@@ -172,7 +172,9 @@ extension CheckDefinition {
 }
 
 /// One of many things that can happen to an engine at the same time as others.
-private func disturb(_ engine: EngineUnderTest, _ keys: [CacheKey], task: Int, step: Int) async throws {
+private func runConcurrentCalls(_ engine: EngineUnderTest, _ keys: [CacheKey], task: Int, step: Int)
+  async throws
+{
   let mine = keys[(task * 5 + step * 7) % keys.count]
   let other = keys[(task * 11 + step * 3) % keys.count]
   switch (task + step) % 8 {

@@ -113,7 +113,7 @@ private struct FairnessTrial: Sendable {
         isDone.set()
       }
       try await group.waitForAll()
-      let count = calls.countAtEnd
+      let count = calls.finalCount
       return count < limit ? count : nil
     }
   }
@@ -137,22 +137,23 @@ private struct FairnessTrial: Sendable {
   /// How many calls each task has made when all have made three, or all together so many as the limit is.
   private func callsOfEach(limit: Int) async throws -> [Int] {
     let isDone = Flag()
-    let counts = MutexProtected((of: Array(repeating: 0, count: Self.taskCount), all: 0, atEnd: [Int]()))
+    let counts = MutexProtected(
+      (of: Array(repeating: 0, count: Self.taskCount), all: 0, finalCounts: [Int]()))
     try await gather(0..<Self.taskCount) { task in
       while !isDone.isSet, !Task.isCancelled {
         try await call(others, task: task, 0)
         let isLast = counts.withLock { counts in
           counts.of[task] += 1
           counts.all += 1
-          guard counts.atEnd.isEmpty else { return true }
-          if counts.all >= limit || !counts.of.contains(where: { $0 < 3 }) { counts.atEnd = counts.of }
-          return !counts.atEnd.isEmpty
+          guard counts.finalCounts.isEmpty else { return true }
+          if counts.all >= limit || !counts.of.contains(where: { $0 < 3 }) { counts.finalCounts = counts.of }
+          return !counts.finalCounts.isEmpty
         }
         if isLast { isDone.set() }
         await Task.yield()
       }
     }
-    return counts.withLock { $0.atEnd }
+    return counts.withLock { $0.finalCounts }
   }
 
   private func call(_ call: FairnessCall, task: Int, _ round: Int) async throws {
@@ -169,11 +170,11 @@ private struct FairnessTrial: Sendable {
 /// How many calls there were until another came to its end.
 private final class CallCounter: Sendable {
   private let count = Atomic(0)
-  private let atEnd = Atomic(0)
+  private let lastCount = Atomic(0)
 
   func add() -> Int { count.wrappingAdd(1, ordering: .relaxed).newValue }
 
-  func finish() { atEnd.store(count.load(ordering: .relaxed), ordering: .relaxed) }
+  func finish() { lastCount.store(count.load(ordering: .relaxed), ordering: .relaxed) }
 
-  var countAtEnd: Int { atEnd.load(ordering: .relaxed) }
+  var finalCount: Int { lastCount.load(ordering: .relaxed) }
 }

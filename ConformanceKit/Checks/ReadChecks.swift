@@ -119,14 +119,14 @@ extension CheckDefinition {
     }
     for method in ReadMethod.ofManyValues {
       Check(
-        .r3, "reads.\(method.rawValue)-shows-one-moment", "one call of \(method.call) shows one moment",
+        .r3, "reads.\(method.rawValue)-shows-one-moment", "one call of \(method.call) shows one snapshot",
         needs: method.needsForOneMoment
       ) { context in
         try await checkSnapshot(context, method)
       }
     }
     Check(
-      .r3, "reads.allKeys-shows-one-moment", "one call of allKeys() shows one moment", needs: .snapshotReads
+      .r3, "reads.allKeys-shows-one-moment", "one call of allKeys() shows one snapshot", needs: .snapshotReads
     ) { context in
       try await checkSnapshotOfKeys(context)
     }
@@ -194,7 +194,7 @@ private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async 
     try expect(
       versions == expected,
       "while keys were overwritten one after the other, \(method.call) gave them the versions "
-        + "\(versions.map(String.init).joined(separator: " ")), which they never had at one moment")
+        + "\(versions.map(String.init).joined(separator: " ")), which they never had at the same time")
   }
 }
 
@@ -215,7 +215,7 @@ private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
     try expect(
       isOneMoment,
       "while numbers were added at one end and removed at the other, allKeys() gave \(describe(numbers)), which "
-        + "were never there at one moment")
+        + "were never there at the same time")
   }
 }
 

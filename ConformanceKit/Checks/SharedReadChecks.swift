@@ -133,7 +133,7 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
     for tasks in reads { tasks[number].cancel() }
     for tasks in writes { tasks[number].cancel() }
   }
-  // All of them, before one is judged: none is to go on when the engine is closed.
+  // All of them, before any is checked: none is to go on when the engine is closed.
   let (answers, outcomes) = (await results(of: reads), await results(of: writes))
   for (method, answers) in zip(ReadMethod.allCases, answers) {
     for number in others {

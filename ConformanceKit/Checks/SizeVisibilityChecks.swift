@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What readers see of many entries at one moment: rules W4 and R3.
+// What readers see of many entries in one snapshot: rules W4 and R3.
 
 extension CheckDefinition {
   @CheckList static var sizeVisibilityChecks: [CheckDefinition] {
@@ -30,7 +30,7 @@ extension CheckDefinition {
     for method in ReadMethod.ofManyValues + [.allKeys] {
       Check(
         .r3, "sizes.\(method.rawValue)-shows-one-moment",
-        "one call of \(method.call) of many pages shows one moment",
+        "one call of \(method.call) of many pages shows one snapshot",
         needs: method == .scan ? [.snapshotReads, .orderedScans] : method.needsForOneMoment
       ) { context in
         try await checkSnapshot(with: method, context)
@@ -200,6 +200,6 @@ private func checkSnapshot(with method: ReadMethod, _ context: CheckContext) asy
     try expect(
       versions.count == 2 && (difference == 0 || (difference == 1 && !isAtomic)),
       "while the first and the last of \(count + 2) entries were overwritten, \(method.call) gave them the versions "
-        + "\(describe(versions)), which they never had at one moment")
+        + "\(describe(versions)), which they never had at the same time")
   }
 }

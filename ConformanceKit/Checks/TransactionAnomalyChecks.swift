@@ -23,7 +23,7 @@ extension CheckDefinition {
     }
     Check(
       .t1, "transactions.read-one-moment",
-      "all reads of a body show one moment, while transactions and batches move amounts between accounts",
+      "all reads of a body show one snapshot, while transactions and batches move amounts between accounts",
       needs: .transactions
     ) { try await checkReadSkew($0) }
     Check(

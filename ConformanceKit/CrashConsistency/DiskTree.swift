@@ -4,7 +4,7 @@
   import Foundation
 #endif
 
-/// Directories and files as they are at one moment.
+/// A snapshot of directories and files.
 struct DiskTree: Sendable {
   struct File: Hashable, Sendable {
     var bytes = Data()
@@ -48,7 +48,7 @@ struct DiskTree: Sendable {
     return paths
   }
 
-  /// The same for trees that nobody can tell apart.
+  /// The same for trees with equal contents.
   var fingerprint: Int {
     var hasher = Hasher()
     for (path, number) in paths {

@@ -1,37 +1,37 @@
 extension PowerCutSearch {
   /// Says what was found, where, and what had been lost, with as little as is enough for the engine to fail.
   func report(
-    _ violation: Violation, of state: PowerCutState, at moment: Moment, _ inspector: PowerCutInspector
+    _ violation: Violation, of state: PowerCutState, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> Violation {
-    let (state, violation) = try await simplified(state, violation, at: moment, inspector)
+    let (state, violation) = try await simplified(state, violation, at: point, inspector)
     let events = recording.events
     let changes = events.indices.filter { if case .change = events[$0].event { true } else { false } }
     func operation(_ index: Int) -> String { "\(index + 1): \(events[index].summary)" }
-    let pending = moment.disk.pending
+    let pending = point.disk.pending
     let differing = pending.filter { state.outcome($0.number) != .whole }
     let losses =
       differing.isEmpty
       ? "everything had reached the disk"
       : "of what had not been synced this was missing: "
         + listed(differing.map { operation(changes[$0.number]) + state.outcome($0.number).remark })
-    let recent = events.indices[max(0, moment.index - 11)...moment.index].map(operation)
+    let recent = events.indices[max(0, point.index - 11)...point.index].map(operation)
     return Violation(
-      "after a power cut behind operation \(moment.index + 1) of \(events.count), with "
-        + (moment.acknowledged.map { "step \($0) acknowledged" } ?? "nothing acknowledged")
+      "after a power cut behind operation \(point.index + 1) of \(events.count), with "
+        + (point.acknowledged.map { "step \($0) acknowledged" } ?? "nothing acknowledged")
         + ", when \(losses), \(violation.description). The last operations were \(recent.joined(separator: "; "))",
       rule: violation.rule)
   }
 
   /// The same with less missing, as long as the engine fails for it.
   private func simplified(
-    _ state: PowerCutState, _ violation: Violation, at moment: Moment, _ inspector: PowerCutInspector
+    _ state: PowerCutState, _ violation: Violation, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> (PowerCutState, Violation) {
     var (state, violation) = (state, violation)
-    for entry in moment.disk.pending.filter({ state.outcome($0.number) != .whole }).suffix(60) {
+    for entry in point.disk.pending.filter({ state.outcome($0.number) != .whole }).suffix(60) {
       var simpler = state
       simpler.particular[entry.number] = .whole
-      let tree = moment.disk.tree { simpler.outcome($0.number) }
-      if let found = try await inspector.inspect(tree, moment.histories) {
+      let tree = point.disk.tree { simpler.outcome($0.number) }
+      if let found = try await inspector.inspect(tree, point.histories) {
         (state, violation) = (simpler, found)
       }
     }

@@ -13,8 +13,8 @@ struct PowerCutSearch {
   /// What the engine may hold when these steps have been acknowledged.
   let histories: ([Int]) -> [PowerCutHistory]
 
-  /// A moment of the recording.
-  struct Moment {
+  /// A point in the recording at which the power may be cut.
+  struct CrashPoint {
     let index: Int
     let disk: SimulatedDisk
     let isAfterChange: Bool
@@ -38,18 +38,18 @@ struct PowerCutSearch {
     var chosen: [Int: Int]?
     if let limit { chosen = picks(limit, from: 0, &random) }
     var seen: Set<[Int]> = []
-    try await forEachMoment { moment in
-      let wanted = chosen?[moment.index]
-      if chosen == nil ? isLikeOthers(moment) : wanted == nil { return }
-      let kinds = PowerCutStates(moment.disk, isAfterChange: moment.isAfterChange).kinds(&random)
+    try await forEachCrashPoint { point in
+      let wanted = chosen?[point.index]
+      if chosen == nil ? isLikeOthers(point) : wanted == nil { return }
+      let kinds = PowerCutStates(point.disk, isAfterChange: point.isAfterChange).kinds(&random)
       for candidates in selection(kinds, wanted, &random) {
         // Of a few candidates for one pick, the first that is new.
         for state in candidates {
           context.noteProgress()
-          let tree = moment.disk.tree { state.outcome($0.number) }
-          guard seen.insert([tree.fingerprint, moment.histories.hashValue]).inserted else { continue }
-          if let violation = try await inspector.inspect(tree, moment.histories) {
-            throw try await report(violation, of: state, at: moment, inspector)
+          let tree = point.disk.tree { state.outcome($0.number) }
+          guard seen.insert([tree.fingerprint, point.histories.hashValue]).inserted else { continue }
+          if let violation = try await inspector.inspect(tree, point.histories) {
+            throw try await report(violation, of: state, at: point, inspector)
           }
           break
         }
@@ -66,16 +66,16 @@ struct PowerCutSearch {
     var random = SeededRandom(seed: context.budget.seed &+ 1)
     var samples: [(DiskTree, Int)] = []
     let picks = picks(count, from: acknowledgements.first ?? 0, &random)
-    try await forEachMoment { moment in
-      guard picks[moment.index] != nil, let acknowledged = moment.acknowledged, samples.count < count else {
+    try await forEachCrashPoint { point in
+      guard picks[point.index] != nil, let acknowledged = point.acknowledged, samples.count < count else {
         return
       }
-      let kinds = PowerCutStates(moment.disk, isAfterChange: moment.isAfterChange).kinds(&random)
+      let kinds = PowerCutStates(point.disk, isAfterChange: point.isAfterChange).kinds(&random)
       let state = kinds[random.next(upTo: kinds.count)].randomElement(using: &random) ?? .everything
-      let tree = moment.disk.tree { state.outcome($0.number) }
+      let tree = point.disk.tree { state.outcome($0.number) }
       context.noteProgress()
-      if let violation = try await inspector.inspect(tree, moment.histories) {
-        throw try await report(violation, of: state, at: moment, inspector)
+      if let violation = try await inspector.inspect(tree, point.histories) {
+        throw try await report(violation, of: state, at: point, inspector)
       }
       samples.append((tree, acknowledged))
     }
@@ -86,7 +86,7 @@ struct PowerCutSearch {
 // MARK: - Moments
 
 extension PowerCutSearch {
-  private func forEachMoment(_ body: (Moment) async throws -> Void) async throws {
+  private func forEachCrashPoint(_ body: (CrashPoint) async throws -> Void) async throws {
     var disk = SimulatedDisk(recording.initial)
     var acknowledged: [Int] = []
     for (index, event) in recording.events.enumerated() {
@@ -100,17 +100,17 @@ extension PowerCutSearch {
       }
       try Task.checkCancellation()
       try await body(
-        Moment(
+        CrashPoint(
           index: index, disk: disk, isAfterChange: isAfterChange, histories: histories(acknowledged),
           acknowledged: acknowledged.last))
     }
   }
 
-  /// Whether the moment is one of very many in a row that differ in little: six of seven behind a hundred changes of one
+  /// Whether the point is one of very many in a row that differ in little: six of seven behind a hundred changes of one
   /// file that are all not durable yet.
-  private func isLikeOthers(_ moment: Moment) -> Bool {
-    guard moment.isAfterChange, moment.index % 7 > 0 else { return false }
-    let latest = moment.disk.pending.suffix(100)
+  private func isLikeOthers(_ point: CrashPoint) -> Bool {
+    guard point.isAfterChange, point.index % 7 > 0 else { return false }
+    let latest = point.disk.pending.suffix(100)
     guard latest.count == 100, let file = latest.last?.change.file else { return false }
     return latest.allSatisfy { $0.change.file == file }
   }
@@ -122,7 +122,7 @@ extension PowerCutSearch {
   }
 
   /// How many states to look at at which moments: those at which something has just been acknowledged, and others that
-  /// are spread over the whole recording from the first moment on.
+  /// are spread over the whole recording from the first point on.
   private func picks(_ limit: Int, from first: Int, _ random: inout SeededRandom) -> [Int: Int] {
     var picks: [Int: Int] = [:]
     let count = recording.events.count - first

@@ -12,7 +12,7 @@ import StockroomKitSupport
 /// that the work takes between two of them.
 struct ProcessKiller {
   /// What a process is killed in the middle of.
-  enum Moment {
+  enum KillPoint {
     /// Of what it does before its first message.
     case opening
     /// Of what it does after that, and no later than after so many messages.
@@ -30,10 +30,10 @@ struct ProcessKiller {
   ///
   /// - Throws: What the work throws, and ``WorkerProcess/Died`` if the process died in another way.
   mutating func kill<Work: WorkerTask>(
-    _ worker: WorkerProcess, at moment: Moment, of work: Work
+    _ worker: WorkerProcess, at point: KillPoint, of work: Work
   ) async throws -> [Work.Message] {
     try await worker.waitUntilReady()
-    let (count, delay) = choose(moment)
+    let (count, delay) = choose(point)
     let start = ContinuousClock.now
     var (first, last) = (start, start)
     var messages: [Work.Message] = []
@@ -54,9 +54,9 @@ struct ProcessKiller {
   }
 
   /// After how many messages the process is killed, and how long after the last of them.
-  private mutating func choose(_ moment: Moment) -> (messages: Int, delay: Duration) {
+  private mutating func choose(_ point: KillPoint) -> (messages: Int, delay: Duration) {
     let part = Double(random.next(upTo: 1_000)) / 1_000
-    return switch moment {
+    return switch point {
     case .opening: (0, openingTime * (part * 1.2))
     case .working(let limit): (1 + random.next(upTo: limit), stepTime * (part * 2))
     }

@@ -75,7 +75,7 @@ struct Corruption: Sendable, CustomStringConvertible {
 // MARK: - What has to be expected of it
 
 extension Corruption {
-  /// The names of the codes that may be thrown. What is not recognised may be taken for another program's file.
+  /// The names of the codes that may be thrown. What is not recognized may be taken for another program's file.
   var codes: [String] {
     switch kind {
     case .cut: ["corrupted"]

@@ -3,7 +3,7 @@ import StockroomCore
 
 /// A process that has no file descriptors left, or few. Only in a process of its own.
 struct DescriptorExhaustion: CheckTask {
-  enum Moment: String, Codable, Sendable {
+  enum Phase: String, Codable, Sendable {
     /// When the engine is opened.
     case opening
     /// When it has been open for a while.
@@ -12,7 +12,7 @@ struct DescriptorExhaustion: CheckTask {
 
   let place: URL
   let history: StoreHistory
-  let moment: Moment
+  let phase: Phase
 
   private static let left = [0, 1, 2, 3, 4, 6, 8]
 
@@ -23,7 +23,7 @@ struct DescriptorExhaustion: CheckTask {
     var expected = history.contents()
     for left in Self.left {
       let when = "with \(left) file descriptors left"
-      switch moment {
+      switch phase {
       case .opening:
         try note("opening \(when)")
         try await open(left, when, expected, makeEngine)
@@ -176,19 +176,19 @@ struct DescriptorExhaustion: CheckTask {
 }
 
 extension CheckContext {
-  /// Takes the descriptors away from a process of its own, at the given moment.
+  /// Takes the descriptors away from a process of its own, at the given phase.
   ///
   /// On Linux the library that runs Swift's tasks opens a file once a second to look after its threads, and ends the
   /// process if it cannot. A process that was ended like that gets another chance, which is of no use to an engine that
   /// traps.
-  func checkWithoutDescriptors(_ moment: DescriptorExhaustion.Moment) async throws {
+  func checkWithoutDescriptors(_ phase: DescriptorExhaustion.Phase) async throws {
     for attempt in 1... {
       let worker = try startWorker()
       let place = place.appending(path: "\(attempt)", directoryHint: .isDirectory)
       _ = try await ClosedStore(in: self, at: place)
       do {
         return try await check(
-          DescriptorExhaustion(place: place, history: .short, moment: moment), in: worker)
+          DescriptorExhaustion(place: place, history: .short, phase: phase), in: worker)
       } catch {
         // Does nothing to a process that has ended by itself.
         worker.kill()

@@ -14,7 +14,7 @@ struct FailingChanges: CheckTask {
   let limit: Int?
 
   /// What is done while a call fails.
-  private enum Moment: Sendable {
+  private enum Phase: Sendable {
     case opening, closing
     case change(ChangeMethod)
 
@@ -35,23 +35,23 @@ struct FailingChanges: CheckTask {
     let interceptor = try SystemCallInterceptor.shared()
     defer { interceptor.end() }
     var store = FaultedStore(at: place, isAtomic: isAtomic, interceptor, makeEngine)
-    var counts: [(part: Moment, calls: [SystemCall: Int])] = []
-    for moment in [.opening, .closing] + methods.map(Moment.change) {
-      try note("\(moment.description) with nothing failing")
+    var counts: [(part: Phase, calls: [SystemCall: Int])] = []
+    for phase in [.opening, .closing] + methods.map(Phase.change) {
+      try note("\(phase.description) with nothing failing")
       try await prepare(&store, isCold: true)
-      try await pass(moment, 0, &store, fault: nil)
-      counts.append((moment, interceptor.observation.counts))
+      try await pass(phase, 0, &store, fault: nil)
+      counts.append((phase, interceptor.observation.counts))
     }
     let trials = faults(in: counts, seed: seed, limit: limit)
     if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system.") }
     var random = SeededRandom(seed: seed)
-    for (number, (moment, fault)) in trials.enumerated() {
-      let when = "after \(fault) during \(moment.description)"
+    for (number, (phase, fault)) in trials.enumerated() {
+      let when = "after \(fault) during \(phase.description)"
       try note("what comes \(when)")
       do {
         // One that knows its entries may make fewer calls, so that this one does not come.
         for isCold in Bool.random(using: &random) ? [true] : [false, true] {
-          if try await perform(moment, fault, number, &store, isCold: isCold) { break }
+          if try await perform(phase, fault, number, &store, isCold: isCold) { break }
         }
       } catch let violation as Violation {
         throw Violation("\(when), \(violation.description)", rule: violation.rule)
@@ -77,9 +77,9 @@ struct FailingChanges: CheckTask {
 
   /// Does what is to be done while the call fails.
   private func pass(
-    _ moment: Moment, _ number: Int, _ store: inout FaultedStore, fault: SystemFault?
+    _ phase: Phase, _ number: Int, _ store: inout FaultedStore, fault: SystemFault?
   ) async throws {
-    switch moment {
+    switch phase {
     case .opening:
       try await store.close()
       store.arm(fault)
@@ -95,15 +95,15 @@ struct FailingChanges: CheckTask {
 
   /// - Returns: Whether the call came that was to fail.
   private func perform(
-    _ moment: Moment, _ fault: SystemFault, _ number: Int, _ store: inout FaultedStore, isCold: Bool
+    _ phase: Phase, _ fault: SystemFault, _ number: Int, _ store: inout FaultedStore, isCold: Bool
   ) async throws -> Bool {
     try await prepare(&store, isCold: isCold)
     store.stage = "with one call failing"
-    try await pass(moment, number, &store, fault: fault)
+    try await pass(phase, number, &store, fault: fault)
     let hasFailed = store.hasFailed
     store.disarm()
     store.stage = "with nothing failing any more"
-    if case .closing = moment { try await store.open() }
+    if case .closing = phase { try await store.open() }
     try await store.lookAtAll()
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()

@@ -70,7 +70,7 @@ extension CommandQuery {
 extension ReferenceModel {
   /// Holds what the body of a transaction has read against what the contract says, and takes note of what it has changed.
   mutating func check(
-    _ steps: [BodyStep], throwing isThrowing: Bool, _ answer: CommandAnswer, at moment: Moment
+    _ steps: [BodyStep], throwing isThrowing: Bool, _ answer: CommandAnswer, at moment: TimeWindow
   ) -> ModelMismatch? {
     guard case .body(let answers, let hasThrown) = answer, hasThrown == isThrowing else {
       return ModelMismatch(
@@ -111,7 +111,7 @@ extension ReferenceModel {
     guard case .ask(let question) = steps[index] else { return .nothing }
     var inner = self
     let now = Date()
-    inner.apply(steps.prefix(index).compactMap(\.change), at: Moment(call: 0, before: now, after: now))
+    inner.apply(steps.prefix(index).compactMap(\.change), at: TimeWindow(call: 0, before: now, after: now))
     return inner.answer(to: question)
   }
 }

@@ -50,7 +50,7 @@ extension ReferenceModel {
   /// - Parameter ordersBatches: Whether the engine has to know the order of what it wrote between two ticks of the
   ///   clock: not if it makes a batch of single writes.
   mutating func check(
-    _ operation: Command, _ answer: CommandAnswer, at moment: Moment, ordersBatches: Bool
+    _ operation: Command, _ answer: CommandAnswer, at moment: TimeWindow, ordersBatches: Bool
   ) -> ModelMismatch? {
     if operation.isRefused { return checkRefusal(of: operation, answer) }
     if case .threw(let failure) = answer {

@@ -8,7 +8,7 @@ import StockroomCore
 /// What the contract says an engine holds after a sequence: a dictionary, and when and in which order it was filled.
 struct ReferenceModel: Sendable {
   /// When a call was made.
-  struct Moment: Sendable {
+  struct TimeWindow: Sendable {
     /// The number of the call in the sequence.
     let call: Int
     /// The clock readings before and after the call.
@@ -27,10 +27,10 @@ struct ReferenceModel: Sendable {
     }
 
     /// Allows these moments and all between them, too.
-    fileprivate mutating func extend(to others: Moment?...) {
+    fileprivate mutating func extend(to others: TimeWindow?...) {
       let windows = others.compactMap { $0?.window } + [window]
       let (low, high) = (windows.map(\.lowerBound).min(), windows.map(\.upperBound).max())
-      if let low, let high { self = Moment(call: call, window: low...high) }
+      if let low, let high { self = TimeWindow(call: call, window: low...high) }
     }
 
     fileprivate init(call: Int, givenTime: Int) {
@@ -50,8 +50,8 @@ struct ReferenceModel: Sendable {
     var data: Data
     /// Grows from each first write to the next.
     let sequence: Int
-    let created: Moment
-    var updated: Moment
+    let created: TimeWindow
+    var updated: TimeWindow
     /// What the engine has said is createdAt: it must say the same until the key is removed.
     var seenCreated: Seen?
     /// What the engine has said is updatedAt since the last write.
@@ -76,7 +76,7 @@ struct ReferenceModel: Sendable {
   subscript(_ key: CacheKey) -> Entry? { entries[key] }
 
   /// Does the steps one after the other (rules W3 and W5).
-  mutating func apply(_ steps: [CommandStep], at moment: Moment) {
+  mutating func apply(_ steps: [CommandStep], at moment: TimeWindow) {
     for step in steps {
       switch step {
       case .write(let written): write(written, at: moment)
@@ -87,7 +87,7 @@ struct ReferenceModel: Sendable {
     }
   }
 
-  private mutating func write(_ written: CommandEntry, at moment: Moment) {
+  private mutating func write(_ written: CommandEntry, at moment: TimeWindow) {
     guard var entry = entries[written.key] else {
       sequence += 1
       entries[written.key] = Entry(
@@ -99,7 +99,7 @@ struct ReferenceModel: Sendable {
     let before = entry.updated
     let earliest = max(moment.window.lowerBound, before.window.lowerBound)
     let latest = max(moment.window.upperBound, before.window.upperBound)
-    entry.updated = Moment(
+    entry.updated = TimeWindow(
       call: moment.call, window: earliest...latest,
       givenTime: before.window.lowerBound > moment.window.upperBound ? before.givenTime : nil)
     entry.seenUpdatedBefore = entry.seenUpdated ?? entry.seenUpdatedBefore
@@ -107,12 +107,12 @@ struct ReferenceModel: Sendable {
     entries[written.key] = entry
   }
 
-  private mutating func write(_ dated: DatedEntry, at moment: Moment) {
+  private mutating func write(_ dated: DatedEntry, at moment: TimeWindow) {
     let (key, value) = (dated.entry.key, dated.entry.value)
     if entries[key] == nil { sequence += 1 }
     var (created, updated) = (
-      Moment(call: moment.call, givenTime: dated.createdAt),
-      Moment(call: moment.call, givenTime: dated.updatedAt)
+      TimeWindow(call: moment.call, givenTime: dated.createdAt),
+      TimeWindow(call: moment.call, givenTime: dated.updatedAt)
     )
     if !keepsTimes {
       // The times of the call, or of the write before; or the given ones, as an engine may keep what it does not say that it keeps.

@@ -62,7 +62,7 @@ struct SequenceRunner: Sendable {
       try Task.checkCancellation()
       let (before, beginning) = (Date(), ContinuousClock.now)
       let answer = try await operation.perform(on: &engine) { try await context.openUnkept(place) }
-      let moment = ReferenceModel.Moment(call: call, before: before, after: Date())
+      let moment = ReferenceModel.TimeWindow(call: call, before: before, after: Date())
       if operation == .wait { waiting += .now - beginning }
       if let finding = model.check(operation, answer, at: moment, ordersBatches: ordersBatches) {
         return FailedSequence(

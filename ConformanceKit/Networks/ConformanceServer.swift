@@ -91,7 +91,7 @@ public struct ConformanceServer: Sendable {
   /// - Parameters:
   ///   - address: Where the server listens.
   ///   - timeLimit: When calls of engines made by `makeEngine` give up. The checks wait for it several times: take some
-  ///     seconds.
+  ///     seconds. Those of the built-in engine on PostgreSQL run with 3 seconds.
   ///   - maximumConnections: How many connections such an engine has at most.
   ///   - refusals: Ways to open the engine that the server refuses.
   ///   - start: Starts the server if it is not running. Returns when it can be reached.

@@ -41,7 +41,7 @@ struct EngineUnderTest: StorageEngine {
 
   /// Drops the reference to the engine. It is the last one unless a call is under way.
   func release() {
-    // The engine may do much in its deinitialiser, which should not happen inside the lock.
+    // The engine may do much in its deinitializer, which should not happen inside the lock.
     _ = reference.engine.withLock { $0.take() }
   }
 

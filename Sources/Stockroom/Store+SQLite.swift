@@ -23,7 +23,8 @@ extension Store {
 
   /// Creates a store with an SQLite database of its own, named after the type of item, and loads its items. O(N).
   ///
-  /// - Throws: what the engine threw when it was opened or read.
+  /// - Throws: what the engine threw when it was opened or read; `StorageError` with code `unsupported` if another private or local
+  ///   type of the same name uses the directory; `CancellationError`.
   public convenience init(cacheIdentifier: KeyPath<Item, String>) async throws {
     try await self.init(storage: Self.defaultDatabase, cacheIdentifier: cacheIdentifier)
   }
@@ -41,6 +42,8 @@ extension Store {
 extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
   /// Creates a store that identifies items by their `id`, with an SQLite database of its own, named after the type of
   /// item, and loads them in the background.
+  ///
+  /// If the database cannot be opened or read, `itemsHaveLoaded()` and every change throw the error.
   @available(
     *, noasync,
     message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
@@ -50,13 +53,16 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
   /// Creates a store that identifies items by their `id`, with an SQLite database of its own, named after the type of
   /// item, and loads them. O(N).
   ///
-  /// - Throws: what the engine threw when it was opened or read.
+  /// - Throws: what the engine threw when it was opened or read; `StorageError` with code `unsupported` if another private or local
+  ///   type of the same name uses the directory; `CancellationError`.
   public convenience init() async throws { try await self.init(storage: Self.defaultDatabase) }
 }
 
 extension Store where Item: Identifiable, Item.ID == UUID {
   /// Creates a store that identifies items by their `id`, a `UUID`, with an SQLite database of its own, named after the
   /// type of item, and loads them in the background.
+  ///
+  /// If the database cannot be opened or read, `itemsHaveLoaded()` and every change throw the error.
   @available(
     *, noasync,
     message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"
@@ -66,6 +72,7 @@ extension Store where Item: Identifiable, Item.ID == UUID {
   /// Creates a store that identifies items by their `id`, a `UUID`, with an SQLite database of its own, named after the
   /// type of item, and loads them. O(N).
   ///
-  /// - Throws: what the engine threw when it was opened or read.
+  /// - Throws: what the engine threw when it was opened or read; `StorageError` with code `unsupported` if another private or local
+  ///   type of the same name uses the directory; `CancellationError`.
   public convenience init() async throws { try await self.init(storage: Self.defaultDatabase) }
 }

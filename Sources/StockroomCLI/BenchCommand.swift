@@ -38,6 +38,7 @@ struct BenchCommand: AsyncParsableCommand {
   var failIfSlower = false
 
   func validate() throws {
+    if baseline?.isEmpty == true { throw ValidationError("The path for --baseline is empty.") }
     if failIfSlower, baseline == nil { throw ValidationError("--fail-if-slower needs a --baseline.") }
   }
 
@@ -69,13 +70,13 @@ struct BenchCommand: AsyncParsableCommand {
   }
 
   private func earlierReport() throws -> BenchmarkReport? {
-    guard let baseline else { return nil }
+    guard let file = baseline.map(OutputFile.init) else { return nil }
+    let bytes = try file.readBytes()
     do {
-      return try BenchmarkReport(json: try Data(contentsOf: URL(commandLinePath: baseline)))
+      return try BenchmarkReport(json: bytes)
     } catch is DecodingError {
-      throw ValidationError("\(baseline) is not a report of `stockroom bench --format json`.")
-    } catch {
-      throw ValidationError("The baseline \(baseline) cannot be read: \(error.localizedDescription)")
+      throw StorageError(
+        .unsupported, "\(file.path) is not a report of `stockroom bench --format json`.")
     }
   }
 

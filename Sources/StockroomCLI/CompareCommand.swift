@@ -8,10 +8,10 @@ import StockroomCore
 struct CompareCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "compare",
-    abstract: "Checks and measures the engines: both tables.",
+    abstract: "Runs the conformance checks on every engine, then compares their speed.",
     discussion: """
       First checks every engine against the contract, as `stockroom conformance` does, then measures their speed, \
-      as `stockroom bench` does.
+      as `stockroom bench` does: some two minutes for each engine, in a release build, and a minute of benchmarks.
       """)
 
   @OptionGroup var engineOptions: EngineOptions
@@ -20,7 +20,7 @@ struct CompareCommand: AsyncParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Which checks are made, as of 'stockroom conformance'.", valueName: "quick|standard|exhaustive"))
+      "The level of the checks: see 'stockroom conformance --help'.", valueName: "quick|standard|exhaustive"))
   var level = ConformanceBudget.Level.standard
 
   @Option(help: "The format of the results.")

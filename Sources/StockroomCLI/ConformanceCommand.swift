@@ -8,7 +8,7 @@ import StockroomEngines
 struct ConformanceCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "conformance",
-    abstract: "Holds the engines to the contract that they promise to keep.",
+    abstract: "Checks that the engines keep the storage-engine contract.",
     discussion: """
       The table has a row for each rule of the contract and a column for each engine, with the number of checks \
       that the engine passed. Which checks apply to an engine depends on what it promises. A check that cannot \
@@ -46,7 +46,7 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Makes no check, but puts a table of how many hold each engine to each rule into a text, between the lines "
+      "Makes no check. Writes the table of check counts for each rule and engine into this Markdown file, between the lines "
         + "\(MarkedSection.conformance.begin) and \(MarkedSection.conformance.end).",
       valueName: "file"))
   var writeMatrix: String?

@@ -10,7 +10,7 @@ struct BudgetOptions: ParsableArguments {
     help: ArgumentHelp(
       """
       Which checks are made, and up to which sizes and counts they go: some 15 seconds on a fast engine (quick), some two \
-      minutes (standard), or hours (exhaustive). What a level leaves out is in the results.
+      minutes (standard), or hours (exhaustive), in a release build. What a level leaves out is in the results.
       """, valueName: "quick|standard|exhaustive"))
   var level = ConformanceBudget.Level.standard
 
@@ -18,7 +18,8 @@ struct BudgetOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "The operations of each generated and of each concurrent history. (default: \(defaults { "\($0.operations)" }))",
+      "How many calls the generated sequences make in total, and how many each check of concurrent calls records. "
+        + "(default: \(defaults { "\($0.operations)" }))",
       valueName: "number"))
   var operations: Int?
 
@@ -55,8 +56,8 @@ struct BudgetOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "What every random choice is made from, from 0 to 18446744073709551615.", valueName: "number"),
-    transform: parseSeed)
+      "What every random choice is made from, from 0 to 18446744073709551615. (default: 1)",
+      valueName: "number"), transform: parseSeed)
   var seed = ConformanceBudget().seed
 
   /// The defaults of the levels, in order.

@@ -46,7 +46,7 @@ struct EngineOptions: ParsableArguments {
 
   @Option(
     help: ArgumentHelp(
-      "The parent of the engines' directories, which are removed afterwards. "
+      "An existing or new directory in which the engines' directories are made and removed. It stays itself. "
         + "(default: the system's temporary directory)",
       valueName: "path"))
   var directory: String?
@@ -139,6 +139,9 @@ struct EngineOptions: ParsableArguments {
   func validate() throws {
     _ = try engines
     if let directory, directory.isEmpty { throw ValidationError("The path for --directory is empty.") }
+    if let postgresql, postgresql.isEmpty {
+      throw ValidationError("The connection for --postgresql is empty.")
+    }
   }
 
   /// Whether engines keep entries in somebody's database.
@@ -229,8 +232,8 @@ struct BenchmarkOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "The seed of keys, values and their order, from 0 to 18446744073709551615.", valueName: "number"),
-    transform: parseSeed)
+      "The seed of keys, values and their order, from 0 to 18446744073709551615. (default: 1)",
+      valueName: "number"), transform: parseSeed)
   var seed = BenchmarkConfiguration().seed
 
   @Option(
@@ -252,9 +255,10 @@ struct BenchmarkOptions: ParsableArguments {
   func configuration(directory: URL, durability: Durability) throws -> BenchmarkConfiguration {
     let selected = try names.flatMap { name in
       guard let workloads = Workload.named(name) else {
-        let list = Workload.all.map(\.name).joined(separator: ", ")
+        let names = Workload.groups.map(\.name) + ["all"] + Workload.all.map(\.name)
+        let suggestion = name.mostSimilar(in: names).map { " Did you mean \($0)?" } ?? ""
         throw ValidationError(
-          "There is no workload called \(name). Groups: \(Self.groups), all. Workloads: \(list).")
+          "There is no workload called \(name).\(suggestion) `stockroom bench --help` lists the groups.")
       }
       return workloads
     }
@@ -266,4 +270,31 @@ struct BenchmarkOptions: ParsableArguments {
   }
 
   private static var groups: String { Workload.groups.map(\.name).joined(separator: ", ") }
+}
+
+extension String {
+  /// The first of the names that differ from this one in the fewest characters; nil if all differ in more than a third of them.
+  func mostSimilar(in names: [String]) -> String? {
+    let distances = names.map { (name: $0, distance: distance(to: $0)) }
+    guard let best = distances.min(by: { $0.distance < $1.distance }), best.distance * 3 <= count else {
+      return nil
+    }
+    return best.name
+  }
+
+  /// How many characters have to be inserted, removed or replaced to make the other text (Levenshtein's distance).
+  private func distance(to other: String) -> Int {
+    let other = Array(other)
+    var row = Array(0...other.count)
+    for (line, character) in enumerated() {
+      var diagonal = row[0]
+      row[0] = line + 1
+      for column in other.indices {
+        let replaced = diagonal + (character == other[column] ? 0 : 1)
+        diagonal = row[column + 1]
+        row[column + 1] = min(replaced, diagonal + 1, row[column] + 1)
+      }
+    }
+    return row[other.count]
+  }
 }

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A file that a command writes. Errors name its path and the cause.
+/// A file that a command writes or reads. Errors name its path and the cause.
 struct OutputFile {
   let url: URL
 

@@ -29,14 +29,13 @@ final class ResumeFile: Sendable {
     let decoder = JSONDecoder()
     let start = try Self.text(Self.json(settings))
     // The first line may have been interrupted too.
-    let isOwn =
-      lines.first.map { (try? decoder.decode(String.self, from: Data($0.utf8))) == settings }
-      ?? start.hasPrefix(text)
+    let earlier = lines.first.flatMap { try? decoder.decode(String.self, from: Data($0.utf8)) }
+    let isOwn = lines.isEmpty ? start.hasPrefix(text) : earlier == settings
     if !isOwn {
-      throw StorageError(
-        .unsupported,
-        "\(file.path) is not from a run with these options, which are: \(settings). Name another file, or remove it."
-      )
+      let difference =
+        earlier.map { "is from a run with other options. Its options: \($0). Those of this run: \(settings)" }
+        ?? "is not from a run of this command"
+      throw StorageError(.unsupported, "\(file.path) \(difference). Name another file, or remove it.")
     }
     // A line that is no result, as a full disk may have left it, is left out: its check is made again. More are those of another version.
     let results = lines.dropFirst().compactMap { text in

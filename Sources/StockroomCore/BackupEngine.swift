@@ -10,7 +10,7 @@
 /// layers keeps it, encrypted values for instance as they are. An archive, by `dump(to:)` of StockroomTransfer, does the same for every
 /// engine, and can be restored into every other.
 public protocol BackupEngine: StorageEngine {
-  /// Copies every entry, with its times and its place in the order, as all of them are at one moment during the call.
+  /// Copies a snapshot, taken during the call: every entry, with its times and its position in the order.
   ///
   /// The copy is made in a directory beside the one that is asked for, whose name begins with a dot and has `.partial-` in it, and is
   /// renamed once all of it is on the disk. So the directory is there as a whole or not at all, whatever happens meanwhile; after the death of the

@@ -43,7 +43,7 @@ extension CacheKey {
     {
       return result
     }
-    // Unreachable for values made contiguous at initialisation; correct all the same.
+    // Unreachable for values made contiguous at initialization; correct all the same.
     return try Array(value.utf8).withUnsafeBytes(body)
   }
 

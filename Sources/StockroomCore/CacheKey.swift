@@ -2,7 +2,7 @@
 ///
 /// A key *is* its ``value``: 1 to 511 bytes of UTF-8, compared byte for byte (contract rules K1 to K3). Two
 /// keys that Swift's `String` would call equal, such as `é` written as one scalar and as two, are different
-/// keys. There is one initialiser for each way of choosing the value:
+/// keys. There is one initializer for each way of choosing the value:
 ///
 /// ```swift
 /// CacheKey("any text, of any length")            // a hash of the text: always a valid key
@@ -13,7 +13,7 @@ public struct CacheKey: Sendable {
   /// The most bytes of UTF-8 that a key may have: what LMDB can store, and so what every engine accepts.
   public static let maximumLength = 511
 
-  /// The bytes that identify the entry.
+  /// The text whose UTF-8 identifies the entry.
   public let value: String
 
   /// What the key was made from, before hashing. Information only: it is neither stored nor compared.

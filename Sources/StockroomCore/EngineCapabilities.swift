@@ -12,7 +12,7 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let persistent = EngineCapabilities(rawValue: 1 << 0)
   /// A batch happens as a whole or not at all, for readers, errors and crashes alike (rule W4).
   public static let atomicBatches = EngineCapabilities(rawValue: 1 << 1)
-  /// A read of many entries shows one moment (rule R3). Together with ``atomicBatches`` that holds for
+  /// A read of many entries shows a snapshot, what there was at one point in time (rule R3). Together with ``atomicBatches`` that holds for
   /// ``StorageEngine/keysExist(_:)`` too, of which the default asks key by key and so may see half a batch.
   public static let snapshotReads = EngineCapabilities(rawValue: 1 << 2)
   /// A scan visits keys in byte order without loading more than it returns (rule R5).

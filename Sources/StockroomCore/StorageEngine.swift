@@ -4,10 +4,11 @@
   import Foundation
 #endif
 
-/// A place that keeps values under keys.
+/// Stores values under keys.
 ///
-/// An engine is anything that can keep bytes: a dictionary, a directory, a database, a service. All engines
-/// keep the same contract, so that exchanging one for another changes speed and deployment, never behaviour.
+/// An engine is anything that can keep bytes: a dictionary, a directory, a database, a service. The *place* of an engine is where
+/// it keeps them: a directory, a database file, or a namespace on a server. All engines keep the same contract, so that
+/// exchanging one for another changes speed and deployment, never behavior.
 ///
 /// ## Writing an engine
 ///
@@ -60,22 +61,22 @@ public protocol StorageEngine: Sendable {
 
   /// The values of the keys that exist, in the order of the request, repeats included (rule R2).
   ///
-  /// Default: one read for each key. Throws as ``read(key:)``.
+  /// Default: one read for each key, n calls for n keys. Throws as ``read(key:)``.
   func read(keys: [CacheKey]) async throws -> [Data]
 
   /// The keys that exist with their values, in the order of the request, repeats included (rule R2).
   ///
-  /// Default: one read for each key. Throws as ``read(key:)``.
+  /// Default: one read for each key, n calls for n keys. Throws as ``read(key:)``.
   func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)]
 
   /// Every value, once, in no particular order (rule R3).
   ///
-  /// Default: one read for each key. Throws as ``read(key:)``.
+  /// Default: O(N), one read for each of ``allKeys()``. Throws as ``read(key:)``.
   func readAllData() async throws -> [Data]
 
   /// Every key with its value, once, in no particular order (rule R3).
   ///
-  /// Default: one read for each key. Throws as ``read(key:)``.
+  /// Default: O(N), one read for each of ``allKeys()``. Throws as ``read(key:)``.
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)]
 
   /// Makes the key absent, whether or not it had a value (rule D1). **Required.** Throws as ``write(_:key:)``.
@@ -83,12 +84,12 @@ public protocol StorageEngine: Sendable {
 
   /// Makes all of the keys absent, as one batch (rules D1, W4).
   ///
-  /// Default: one by one. Throws as ``write(_:key:)``.
+  /// Default: one by one, n calls for n keys. Throws as ``write(_:key:)``.
   func remove(keys: [CacheKey]) async throws
 
   /// Makes every key absent (rule D2).
   ///
-  /// Default: removes each of ``allKeys()``. Throws as ``write(_:key:)``.
+  /// Default: O(N), removes each of ``allKeys()``. Throws as ``write(_:key:)``.
   func removeAllData() async throws
 
   /// Whether there is an entry under the key.
@@ -98,12 +99,12 @@ public protocol StorageEngine: Sendable {
 
   /// Those of the keys that exist, in the order of the request (rule L1).
   ///
-  /// Default: one question for each key. Throws as ``read(key:)``.
+  /// Default: one call of ``keyExists(_:)`` for each key. Throws as ``read(key:)``.
   func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey]
 
   /// The number of entries (rule L2).
   ///
-  /// Default: counts ``allKeys()``. Throws as ``allKeys()``.
+  /// Default: O(N), counts ``allKeys()``. Throws as ``allKeys()``.
   func keyCount() async throws -> Int
 
   /// Every key, once, in no particular order (rule K3). **Required.**
@@ -120,12 +121,12 @@ public protocol StorageEngine: Sendable {
 
   /// Every entry with its timestamps, in the order in which the keys were first written (rule R6).
   ///
-  /// Default: reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
+  /// Default: O(N log N), reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
   func readAllEntries() async throws -> [StorageEntry]
 
   /// The entries of those keys that exist, each once, with their timestamps and in the order of ``readAllEntries()``.
   ///
-  /// Default: reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
+  /// Default: O(n log n) for n keys, reads each entry and sorts by creation time, then by key. Throws as ``read(key:)``.
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry]
 
   /// Writes entries as another engine had them, as one batch: each with its times, and keys that are absent in the order given, after
@@ -150,8 +151,8 @@ public protocol StorageEngine: Sendable {
 
   /// The entries of a range in ascending byte order of keys, at most `limit` of them (rule R5).
   ///
-  /// Nil means no limit; zero and less mean no entries. Default: sorts those of ``allKeys()`` that are in the
-  /// range, then reads as many as are asked for.
+  /// Nil means no limit; zero and less mean no entries. Default: O(N log N), sorts those of ``allKeys()`` that are in
+  /// the range, then reads as many as are asked for.
   ///
   /// - Throws: as ``read(key:)``; `invalidKey` if a bound of the range is no valid key.
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)]

@@ -1,4 +1,7 @@
-/// Why a storage operation did not happen.
+/// Why a storage operation failed.
+///
+/// Only after ``Code/outcomeUnknown`` may it have happened all the same. Of a batch, an engine without
+/// ``EngineCapabilities/atomicBatches`` may have done a part.
 ///
 /// Decide on ``code``; show ``description`` to a person: it names the place and the cause.
 public struct StorageError: Error, Sendable {
@@ -19,6 +22,7 @@ public struct StorageError: Error, Sendable {
 
 extension StorageError {
   /// A kind of failure. Not an enumeration, so that engines elsewhere may add codes of their own.
+  /// StockroomStore adds `encodingFailed` and `decodingFailed`.
   public struct Code: Hashable, Sendable {
     /// The name of the code.
     public let name: String
@@ -30,15 +34,18 @@ extension StorageError {
     public static let invalidKey = Code("invalidKey")
     /// A value is larger than the engine can hold (rule V2).
     public static let valueTooLarge = Code("valueTooLarge")
-    /// What is stored is corrupted, or was never this engine's (rule F2).
+    /// What is stored is corrupted, or the engine or the layer that reads it cannot have written it (rule F2).
     public static let corrupted = Code("corrupted")
-    /// The engine has been closed (rule O3).
+    /// The engine has been closed (rule O3), or a transaction is used after its body has returned (rule T4).
     public static let closed = Code("closed")
-    /// Another engine or process has the place open and does not share it (rules C2 and C3).
+    /// Another engine or process has the place open and does not share it, or has held a lock for longer than the timeout
+    /// (rules C2, C3 and O5).
     public static let locked = Code("locked")
-    /// The place is on read-only media (rule F3).
+    /// The place is on read-only media, the engine was opened with ``StorageAccess/readOnly``, or the server is a standby
+    /// (rule F3).
     public static let readOnly = Code("readOnly")
-    /// The operating system does not allow it (rules O2 and F3).
+    /// The operating system or the server does not allow it, the credentials are wrong, or a layer lacks the encryption key
+    /// (rules O2, F3 and N5).
     public static let permissionDenied = Code("permissionDenied")
     /// There is no room left (rule F1).
     public static let diskFull = Code("diskFull")
@@ -60,7 +67,9 @@ extension StorageError: CustomStringConvertible {
   /// The code, the message and the cause, in one line.
   public var description: String {
     guard let underlying else { return "\(code): \(message)" }
-    return "\(code): \(message) (\(underlying))"
+    // The cause belongs to the sentence, so that it does not end before it.
+    let sentence = message.hasSuffix(".") ? message.dropLast() : message[...]
+    return "\(code): \(sentence) (\(underlying))"
   }
 }
 

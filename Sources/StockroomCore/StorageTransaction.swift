@@ -35,7 +35,8 @@ public protocol StorageTransaction: AnyObject {
 
   /// Makes `data` the value of the key, whether or not it had one.
   ///
-  /// - Throws: ``StorageError`` with code `invalidKey` or `valueTooLarge`, after which the transaction goes on without this write.
+  /// - Throws: ``StorageError`` with code `invalidKey` or `valueTooLarge`, after which the transaction goes on without this write;
+  ///   `closed` once the body has returned.
   func write(_ data: Data, key: CacheKey) throws
 
   /// Writes an entry as another engine had it, with its times: what ``StorageEngine/writeEntries(_:)`` does.
@@ -45,10 +46,13 @@ public protocol StorageTransaction: AnyObject {
 
   /// Makes the key absent, whether or not it had a value.
   ///
-  /// - Throws: ``StorageError`` with code `invalidKey`.
+  /// - Throws: ``StorageError`` with code `invalidKey`, after which the transaction goes on without this removal; `closed` once the
+  ///   body has returned.
   func remove(key: CacheKey) throws
 
   /// Makes every key absent.
+  ///
+  /// - Throws: ``StorageError`` with code `closed` once the body has returned.
   func removeAll() throws
 }
 

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// The entries of a place as they are at one moment, in a temporary file without a name. In memory there are the keys.
+/// A snapshot of the entries of a place, in a temporary file without a name. In memory there are the keys.
 final class DiskSpool: Sendable {
   /// Where a value is in the file.
   private struct Record {

@@ -12,6 +12,8 @@ extension DiskStorageEngine: BackupEngine {
   /// Reads do not wait for it. Writes, of this process and of others, wait for the second time only, which takes one look at each entry and
   /// as long as the copying of what has changed since the first. In memory there are the keys, and one value. Files are
   /// not linked: what other programs write into one in place would be in the copy as well.
+  ///
+  /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
     let connection = try connection
     try await gate.whileOpen {

@@ -123,7 +123,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
       durability: durability)
   }
 
-  /// Everything but reads of many entries as of one moment, and checksums; `EngineCapabilities.durableWrites` only at
+  /// Everything but snapshots in reads of many entries, and checksums; `EngineCapabilities.durableWrites` only at
   /// `Durability.full`, and `changeFeed` only for an engine that may write.
   public var capabilities: EngineCapabilities {
     var always: EngineCapabilities = [
@@ -195,7 +195,7 @@ extension DiskStorageEngine: CustomStringConvertible {
 }
 
 extension StorageEngine where Self == DiskStorageEngine {
-  /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``. Throws as its initialiser does.
+  /// An engine that keeps each entry in a file in the directory. See ``DiskStorageEngine``. Throws as its initializer does.
   public static func disk(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
     lockTimeout: Duration = .seconds(60), access: StorageAccess = .readWrite

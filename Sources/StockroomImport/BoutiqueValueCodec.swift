@@ -23,9 +23,13 @@ public struct BoutiqueValueCodec: Codec {
   public init() {}
 
   /// Encodes a value in an object.
+  ///
+  /// - Throws: `EncodingError`; what the value throws.
   public func encode(_ value: some Encodable) throws -> Data { try json.encode(EncodedBox(value: value)) }
 
   /// Decodes the value in an object. Ignores what else is in it.
+  ///
+  /// - Throws: `DecodingError` if the bytes are not such an object; what the type throws.
   public func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
     try json.decode(DecodedBox<Value>.self, from: data).value
   }

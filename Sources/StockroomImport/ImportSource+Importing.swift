@@ -136,7 +136,7 @@ private struct Importer {
     guard count == 0 else {
       throw StorageError(
         .targetNotEmpty,
-        "\(source) is not imported, since the target has \(count) entries. Merge to add to them.")
+        "\(source) is not imported, since the target has \(count.entryCountText). Merge to add to them.")
     }
   }
 

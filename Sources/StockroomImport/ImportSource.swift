@@ -40,6 +40,7 @@ public protocol ImportContent: Sendable {
   /// The key of an entry as the source has stored it, which may be longer than a key of an engine.
   ///
   /// - Parameter index: From 0 to below ``count``, in the order of creation.
+  /// - Throws: as ``entry(at:)``.
   func key(at index: Int) throws -> CacheKey
 
   /// An entry, with the source's key and times. Reads its value.

@@ -97,7 +97,10 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     if try PersistentCacheSource.isPresent(in: database) {
       return DetectedSource(.persistentCache, PersistentCacheSource(at: url, detected: database))
     }
-    throw StorageError(.unsupported, "\(path) is a database of another program.")
+    throw StorageError(
+      .unsupported,
+      "\(path) is not a database of Bodega, Boutique or PersistentCacheKit. To copy a Stockroom database, use "
+        + "`stockroom copy`.")
   }
 }
 

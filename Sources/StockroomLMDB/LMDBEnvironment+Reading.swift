@@ -11,7 +11,7 @@ import StockroomCore
 
 // Reading, on any thread.
 extension LMDBEnvironment {
-  /// Lets `body` read one moment, if that is possible without waiting.
+  /// Lets `body` read a snapshot, if that is possible without waiting.
   func read<Value>(_ body: (LMDBSnapshot) throws -> Value) throws -> Attempt<Value> {
     guard case .reader(var idle) = readers.enter() else { return .paused }
     defer { readers.leave(idle, isInMap: true) }
@@ -34,7 +34,7 @@ extension LMDBEnvironment {
     }
   }
 
-  /// Begins to read one moment for as long as it takes. Ends with ``end(_:)``.
+  /// Begins to read a snapshot for as long as it takes. Ends with ``end(_:)``.
   func begin() throws -> Attempt<LMDBLongRead> {
     guard case .reader(var idle) = readers.enter() else { return .paused }
     do {
@@ -56,7 +56,7 @@ extension LMDBEnvironment {
     }
   }
 
-  /// - Throws: `StorageError` with code `io` if what was read may not have been one moment, or may be there no more.
+  /// - Throws: `StorageError` with code `io` if what was read may not have been one snapshot, or may be there no more.
   func checkResult(of read: LMDBLongRead) throws {
     _ = try files.check()
     if read.snapshot.transaction != nil { return }

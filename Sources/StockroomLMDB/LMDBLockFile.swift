@@ -64,7 +64,7 @@ final class LMDBLockFile: Sendable {
     do {
       try fill()
     } catch {
-      // Deinitialising the object closes the descriptor.
+      // Deinitializing the object closes the descriptor.
       if isNew { unlink(path) }
       throw error
     }

@@ -19,13 +19,13 @@ final class LMDBSharedEnvironment: Sendable {
     committer = GroupCommitter(on: thread) { try environment.commit($0) }
   }
 
-  /// Lets `body` read one moment, on the thread of the caller.
+  /// Lets `body` read a snapshot, on the thread of the caller.
   func read<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
     if case .value(let value) = try environment.read(body) { return value }
     return try await repeating { try environment.read(body) }
   }
 
-  /// Lets `body` read one moment, for as long as it takes and giving way to others.
+  /// Lets `body` read a snapshot, for as long as it takes and giving way to others.
   func readLong<Value>(_ body: (LMDBLongRead) async throws -> Value) async throws -> Value {
     try await environment.readers.longReads.enter()
     defer { environment.readers.longReads.leave() }

@@ -12,6 +12,8 @@ extension LMDBStorageEngine: BackupEngine {
   /// Reads one snapshot on a thread of its own: neither reads nor writes wait for it, and pages that are replaced meanwhile are used again
   /// only afterwards, so that the database may grow by what is written. `mdb_env_copyfd2` would have to keep the map in its place
   /// all that time, and so make a write wait that needs a larger one, and readers with it.
+  ///
+  /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
     try await BackupDirectory.make(at: directory) { unfinished in
       let source = shared.environment.directory

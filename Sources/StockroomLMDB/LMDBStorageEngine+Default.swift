@@ -13,7 +13,7 @@ extension LMDBStorageEngine {
   /// the name of the executable where there is none. It is one engine for the whole program. Opening waits for the disk
   /// on the calling thread; if it throws, the next who asks tries again.
   ///
-  /// - Throws: as the initialiser does.
+  /// - Throws: as the initializer does.
   public static var `default`: LMDBStorageEngine {
     get throws {
       try shared.withLock { engine in
@@ -27,7 +27,7 @@ extension LMDBStorageEngine {
 
   /// An engine in a directory below `<program>/Stockroom` in the default storage directory.
   ///
-  /// - Throws: as the initialiser does.
+  /// - Throws: as the initializer does.
   public static func `default`(appendingPath path: String) throws -> LMDBStorageEngine {
     try LMDBStorageEngine(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }

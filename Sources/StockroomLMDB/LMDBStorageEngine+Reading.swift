@@ -38,51 +38,56 @@ extension LMDBStorageEngine {
     try await reading { $0.count }
   }
 
-  /// The values of the keys that exist, at one moment. O(n log N) for n keys.
+  /// The values of the keys that exist, from one snapshot. O(n log N) for n keys.
   public func read(keys: [CacheKey]) async throws -> [Data] {
     try await readMany(keys) { _, entry in entry.data }
   }
 
-  /// The keys that exist with their values, at one moment. O(n log N) for n keys.
+  /// The keys that exist with their values, from one snapshot. O(n log N) for n keys.
   public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try await readMany(keys) { key, entry in (key, entry.data) }
   }
 
-  /// Those of the keys that exist, at one moment. O(n log N) for n keys, whatever the size of the values.
+  /// Those of the keys that exist, from one snapshot. O(n log N) for n keys, whatever the size of the values.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await readMany(keys) { key, _ in key }
   }
 
-  /// Every value, at one moment. O(N).
+  /// Every value, from one snapshot. O(N).
   @concurrent public func readAllData() async throws -> [Data] {
     try await readAll { _, entry in entry.data }
   }
 
-  /// Every key with its value, at one moment. O(N).
+  /// Every key with its value, from one snapshot. O(N).
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await readAll { key, entry in (try CacheKey(stored: key), entry.data) }
   }
 
-  /// Every key, at one moment. O(N).
+  /// Every key, from one snapshot. O(N).
   @concurrent public func allKeys() async throws -> [CacheKey] {
     try await readAll { key, _ in try CacheKey(stored: key) }
   }
 
-  /// Every entry, at one moment, in the order in which the keys were first written. O(N log N).
+  /// Every entry, from one snapshot, in the order in which the keys were first written. O(N log N).
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await readAll { key, entry in
       StorageEntry(key: try CacheKey(stored: key), data: entry.data, header: try entry.header())
     }.sortedByCreation()
   }
 
+<<<<<<< HEAD
   /// The entries of the keys that exist, at one moment. O(n log N) for n keys.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+=======
+  /// The entries of the keys that exist, from one snapshot. O(n log N) for n keys.
+  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+>>>>>>> a0fa2eed483867fd8f3a13a0df0fcdfb685baaa8
     try await readMany(Array(Set(keys))) { key, entry in
       StorageEntry(key: key, data: entry.data, header: try entry.header())
     }.sortedByCreation()
   }
 
-  /// The entries of the range in byte order of keys, at one moment. O(log N + n) for n entries returned.
+  /// The entries of the range in byte order of keys, from one snapshot. O(log N + n) for n entries returned.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     let limit = max(0, limit ?? .max)
@@ -97,7 +102,7 @@ extension LMDBStorageEngine {
     }
   }
 
-  /// Reads every page of the file but those of large values, at one moment, and checks that LMDB can have written them: that
+  /// Reads every page of the file but those of large values, from one snapshot, and checks that LMDB can have written them: that
   /// all entries can be found, in their order, and nothing else. O(N), on a thread of its own. Writes go on meanwhile.
   ///
   /// What values consist of is not checked: LMDB has no checksums.
@@ -111,14 +116,14 @@ extension LMDBStorageEngine {
 }
 
 extension LMDBStorageEngine {
-  /// Lets `body` read one moment.
+  /// Lets `body` read a snapshot.
   private func reading<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
     try gate.enter()
     defer { gate.leave() }
     return try await shared.read(body)
   }
 
-  /// Lets `body` read one moment, for as long as it takes.
+  /// Lets `body` read a snapshot, for as long as it takes.
   private func readingLong<Value>(
     _ body: (LMDBSnapshot, inout YieldTimer) async throws -> Value
   ) async throws -> Value {

@@ -23,7 +23,7 @@ import StockroomCore
 /// `data.mdb` with everything, `lock.mdb` with the table of readers. While the engine writes, `data.mdb` may look
 /// up to twice as large as its contents (what is added takes no room on disk), and closing trims it. Removed
 /// entries leave room for later ones; the file itself does not become smaller. The database must be on a local
-/// file system. Corruption of what holds it together is recognised at the latest when a call meets it; corruption within
+/// file system. Corruption of what holds it together is recognized at the latest when a call meets it; corruption within
 /// values is not.
 ///
 /// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. It notices this at every
@@ -33,7 +33,8 @@ import StockroomCore
 /// the place of the file, not by writing over it.
 ///
 /// A process that stops in the middle of a write, in a debugger perhaps, keeps all others from writing until it goes on or
-/// ends: LMDB's own lock has no time limit.
+/// ends: LMDB's own lock has no time limit, so this engine never throws `locked` from a write. `lockTimeout` is for opening and
+/// closing only.
 ///
 /// ## Costs
 /// Up to eight keys are read on the thread of the caller: in microseconds if the system has the pages in memory, otherwise it waits for
@@ -82,7 +83,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     shared = try LMDBRegistry.environment(in: directory, permissions: permissions, lockTimeout: lockTimeout)
     gate = Gate(path: directory.path)
     self.durability = durability
-    // What throws here releases the engine, whose deinitialiser releases the environment.
+    // What throws here releases the engine, whose deinitializer releases the environment.
     if verifiesOnOpening { try shared.verify() }
   }
 

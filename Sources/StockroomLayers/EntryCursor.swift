@@ -24,7 +24,7 @@ struct PageSize: Sendable {
 
 /// Reads all entries of an engine, a page at a time.
 ///
-/// Each page is what there is at one moment, and later pages are of later moments. Where the engine has no ordered scans, or the cursor has
+/// Each page is a snapshot, and later pages are of later ones. Where the engine has no ordered scans, or the cursor has
 /// been given the keys, all keys are in memory.
 struct EntryCursor: Sendable {
   /// The last key that was read, where the engine has ordered scans.

@@ -3,14 +3,14 @@ import StockroomCore
 /// What the files of a database looked like when it was closed.
 ///
 /// LevelDB takes the end of a corrupted log, or of a corrupted manifest, for a crash and goes on without it. After a
-/// clean close the mark tells: whatever differs is corruption (rule F2). The tables are not in it: the manifest has
-/// their sizes, and they have checksums of their own. The mark is removed before the database is opened, so that
+/// clean close the marker records what they were: whatever differs is corruption (rule F2). The tables are not in it: the manifest
+/// has their sizes, and they have checksums of their own. The marker is removed before the database is opened, so that
 /// there is none after a crash.
 struct LevelDBCleanShutdownMarker {
   static let name = "STOCKROOM.closed"
   private static let title = "Stockroom LevelDB database, closed 1"
 
-  /// What the mark tells of a database that is to be opened.
+  /// What the marker records of a database that is to be opened.
   enum Finding {
     /// There is none: the database was not closed.
     case absent
@@ -18,7 +18,7 @@ struct LevelDBCleanShutdownMarker {
     case matching
     /// Another program has opened the database since, with a manifest of its own, and moved what was in the logs.
     case outdated
-    /// The mark cannot be read, so it does not tell anything about the other files.
+    /// The marker cannot be read, so it says nothing about the other files.
     case unreadable
   }
 
@@ -38,10 +38,10 @@ struct LevelDBCleanShutdownMarker {
     text = ChecksummedText.adding(to: lines.joined(separator: "\n"))
   }
 
-  /// The mark need not be on disk when this returns: without it, opening takes the way as after a crash.
+  /// The marker need not be on disk when this returns: without it, opening takes the way as after a crash.
   func write(to files: LevelDBFiles) throws { try files.replace(Self.name, with: Array(text.utf8)) }
 
-  /// Compares the files with the mark.
+  /// Compares the files with the marker.
   ///
   /// - Throws: `StorageError` with code `corrupted` and the names of the files that differ, if no other process can have opened
   ///   the database since.

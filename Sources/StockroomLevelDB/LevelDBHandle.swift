@@ -14,7 +14,7 @@ import StockroomCore
 /// This and the iterator, snapshot and batch next to it are the only code that calls LevelDB.
 final class LevelDBHandle: @unchecked Sendable {
   // Safe to share: LevelDB synchronizes the database by itself, the options are never changed after
-  // initialisation, and close() and deinit run when neither is in use any more.
+  // initialization, and close() and deinit run when neither is in use any more.
   private let database: OpaquePointer
   private var isOpen = true
   private let resources: LevelDBResources
@@ -196,7 +196,7 @@ final class LevelDBSnapshot {
   }
 }
 
-/// Walks the records of one moment in byte order of keys. It may be used by one thread after the other.
+/// Walks the records of a snapshot in byte order of keys. It may be used by one thread after the other.
 final class LevelDBIterator {
   private let iterator: OpaquePointer?
   private let paths: LevelDBPaths

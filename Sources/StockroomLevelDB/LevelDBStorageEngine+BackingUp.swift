@@ -12,6 +12,8 @@ extension LevelDBStorageEngine: BackupEngine {
   /// On a thread of its own: neither reads nor writes wait for it, unless a write fails meanwhile: then all calls wait for the end, since the
   /// database has to be opened again. Tables that are compacted meanwhile keep their room until it has
   /// ended. Files are not linked: LevelDB may remove one at any moment, and what is in its log and its manifest changes in place.
+  ///
+  /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
     try await BackupDirectory.make(at: directory) { unfinished in
       try await readApart { handle, flag in

@@ -6,57 +6,58 @@ import StockroomCore
   import Foundation
 #endif
 
-// A key is looked for in at most one table of each level, and a filter rules out almost all that do not have it: the
-// cost of one does not noticeably depend on N. LevelDB reads a value as a whole, also for its timestamps.
+// A key is looked up in at most one table of each level, and a filter rules out almost all that do not have it: the cost of one
+// does not noticeably depend on N. LevelDB reads a value as a whole, also for its timestamps.
 extension LevelDBStorageEngine {
-  /// Costs one look for the key.
+  /// The value of the key, or nil. O(log N).
   public func read(key: CacheKey) async throws -> Data? {
     try key.validate()
     return try await reading(.fewKeys) { try $0.value(of: key) }
   }
 
-  /// Costs one look for each key.
+  /// The values of the keys that exist, from one snapshot. O(n log N) for n keys.
   public func read(keys: [CacheKey]) async throws -> [Data] {
     try await collect(keys) { handle, key, snapshot in try handle.value(of: key, in: snapshot) }
   }
 
-  /// Costs one look for each key.
+  /// The keys that exist with their values, from one snapshot. O(n log N) for n keys.
   public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try await collect(keys) { handle, key, snapshot in
       try handle.value(of: key, in: snapshot).map { (key, $0) }
     }
   }
 
-  /// Costs reading the whole database.
+  /// Every value, from one snapshot. O(N): reads the whole database.
   @concurrent public func readAllData() async throws -> [Data] {
     try await collectAll { handle, _, stored in try LevelDBEncoding.value(stored, path: handle.path) }
   }
 
-  /// Costs reading the whole database.
+  /// Every key with its value, from one snapshot. O(N): reads the whole database.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await collectAll { handle, key, stored in try handle.entry(key, stored) }
   }
 
-  /// Costs reading the whole database.
+  /// Every key, from one snapshot. O(N): reads the whole database, values included.
   @concurrent public func allKeys() async throws -> [CacheKey] {
     try await collectAll { handle, key, _ in try LevelDBEncoding.key(key, path: handle.path) }
   }
 
-  /// Costs reading the whole database, and sorting N numbers.
+  /// Every entry, from one snapshot, in the order in which the keys were first written. O(N log N): reads the whole database.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await collectAll { handle, key, stored in
       try handle.wholeEntry(LevelDBEncoding.key(key, path: handle.path), stored)
     }.sortedByCreation()
   }
 
-  /// Costs one look for each key.
+  /// The entries of the keys that exist, from one snapshot, in the order in which they were first written. O(n log N + n log n) for n
+  /// keys.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await collect(Array(Set(keys))) { handle, key, snapshot in
       try key.withUTF8 { try handle.read($0, in: snapshot) { try handle.wholeEntry(key, $0) } }
     }.sortedByCreation()
   }
 
-  /// Costs finding the start of the range, and reading what is returned.
+  /// The entries of the range in byte order of keys, from one snapshot. O(log N + n) for n entries returned.
   @concurrent public func scan(
     _ range: KeyRange, limit: Int?
   ) async throws -> [(key: CacheKey, data: Data)] {
@@ -75,31 +76,31 @@ extension LevelDBStorageEngine {
     }
   }
 
-  /// Costs one look for the key.
+  /// Whether there is an entry under the key. O(log N), and reads its value.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try key.validate()
     return try await reading(.fewKeys) { try $0.header(of: key) != nil }
   }
 
-  /// Costs one look for each key.
+  /// Those of the keys that exist, from one snapshot. O(n log N) for n keys, whose values are read.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await collect(keys) { handle, key, snapshot in
       try handle.header(of: key, in: snapshot) == nil ? nil : key
     }
   }
 
-  /// Costs one look, whatever N is: the number of entries is written with every batch.
+  /// The number of entries, which is written with every batch. Costs as much as one read, whatever N is.
   public func keyCount() async throws -> Int {
     try await reading(.fewKeys) { Int(clamping: try $0.metadata()?.count ?? 0) }
   }
 
-  /// Costs one look for the key.
+  /// When the key went from absent to present, or nil. O(log N), and reads its value.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()
     return try await reading(.fewKeys) { try $0.header(of: key)?.createdAt.date }
   }
 
-  /// Costs one look for the key.
+  /// When the key was last written, or nil. O(log N), and reads its value.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try key.validate()
     return try await reading(.fewKeys) { try $0.header(of: key)?.updatedAt.date }
@@ -155,7 +156,7 @@ extension LevelDBStorageEngine {
     return try await connection.read(check, on: thread, body)
   }
 
-  /// What `read` returns for each key, all from one moment.
+  /// What `read` returns for each key, all from one snapshot.
   private func collect<Value: Sendable>(
     _ keys: [CacheKey],
     _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
@@ -180,7 +181,7 @@ extension LevelDBStorageEngine {
     }
   }
 
-  /// What `read` returns for each entry, all from one moment, in the order of keys.
+  /// What `read` returns for each entry, all from one snapshot, in the order of keys.
   private func collectAll<Value>(
     _ read: (LevelDBHandle, UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Value
   ) async throws -> [Value] {

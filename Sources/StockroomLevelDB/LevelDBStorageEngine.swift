@@ -138,7 +138,7 @@ extension LevelDBStorageEngine: CustomStringConvertible {
 extension StorageEngine where Self == LevelDBStorageEngine {
   /// A LevelDB engine. See ``LevelDBStorageEngine/init(directory:durability:permissions:)``.
   ///
-  /// - Throws: `StorageError` as the initialiser does.
+  /// - Throws: `StorageError` as the initializer does.
   public static func levelDB(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner
   ) throws -> Self {

@@ -7,7 +7,7 @@ import StockroomCore
 /// the memory of its own bytes and no other code can change them.
 ///
 /// A read of one entry holds a lock for as long as one look-up takes. A read of many works on a copy that costs
-/// nothing to take, so it shows one moment, and neither waits for writers nor holds them up. A long batch is made ready
+/// nothing to take, so it shows a snapshot, and neither waits for writers nor holds them up. A long batch is made ready
 /// beside the entries that others see; writes that come meanwhile are suspended until it is done.
 public final class MemoryStorageEngine: BatchWritingEngine {
   /// The longest batch that readers wait for. A longer one is made ready beside the table that they see.

@@ -7,7 +7,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The entries of a memory engine at one moment.
+/// A snapshot of the entries of a memory engine.
 ///
 /// A persistent data structure: a copy shares everything with the original and costs nothing, and each change
 /// to either then copies O(log N) of it. So a reader of everything takes a copy and delays no other task.

@@ -7,7 +7,7 @@ import StockroomCore
 #endif
 
 extension PostgreSQLConnection {
-  /// What `transform` makes of each row of a cursor, at one moment. Fetches portions of some megabytes, each while the one before
+  /// What `transform` makes of each row of a cursor, in one snapshot. Fetches portions of some megabytes, each while the one before
   /// is looked at.
   func rows<Row>(
     of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool = true,
@@ -77,7 +77,7 @@ extension PostgreSQLConnection {
     }
   }
 
-  /// What `transform` makes of the rows that a statement has for portions of the keys, all at one moment.
+  /// What `transform` makes of the rows that a statement has for portions of the keys, all in one snapshot.
   func rows<Row>(
     of statement: PostgreSQLStatement, _ keys: [CacheKey], until deadline: ContinuousClock.Instant,
     _ transform: (_ result: PostgreSQLResult, _ keys: ArraySlice<CacheKey>) throws -> [Row]

@@ -47,7 +47,7 @@ struct PostgreSQLNamespace: Sendable {
   /// need.
   private var checksum: UInt32 { Array(name.utf8).withUnsafeBytes { CRC32C.checksum($0) } }
 
-  // MARK: Recognising
+  // MARK: Recognizing
 
   /// - Parameter comment: That of the table of entries.
   /// - Throws: `StorageError` with code `unsupported` unless it is that of a table of ours.

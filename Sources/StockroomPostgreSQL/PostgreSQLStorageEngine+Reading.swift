@@ -101,7 +101,7 @@ extension PostgreSQLStorageEngine {
     return try await read { try await $0.times(of: key) }
   }
 
-  /// What `transform` makes of each row of a cursor, at one moment.
+  /// What `transform` makes of each row of a cursor, in one snapshot.
   private func rows<Row: Sendable>(
     of declaration: PostgreSQLStatement,
     _ transform: @escaping @Sendable (PostgreSQLResult, Int) throws -> Row
@@ -111,7 +111,7 @@ extension PostgreSQLStorageEngine {
     }
   }
 
-  /// What `transform` makes of the rows for each portion of the keys, at one moment.
+  /// What `transform` makes of the rows for each portion of the keys, in one snapshot.
   private func rows<Row: Sendable>(
     of statement: PostgreSQLStatement, _ keys: [CacheKey],
     _ transform: @escaping @Sendable (PostgreSQLResult, ArraySlice<CacheKey>) throws -> [Row]

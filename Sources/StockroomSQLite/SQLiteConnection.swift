@@ -143,7 +143,7 @@ final class SQLiteConnection: @unchecked Sendable {
   /// back by itself, and then commits each statement alone: https://sqlite.org/lang_transaction.html
   var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
-  /// Lets `body` read, with pauses in which others have their turn, what there was at one moment.
+  /// Lets `body` read a snapshot, with pauses in which others have their turn.
   func snapshot<Result>(_ body: () async throws -> Result) async throws -> Result {
     try run(.beginReading)
     do {

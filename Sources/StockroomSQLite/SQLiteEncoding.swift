@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// How a Stockroom database is laid out and recognised.
+/// How a Stockroom database is laid out and recognized.
 enum SQLiteEncoding {
   /// One tree in the order of keys holds the entries, so that finding one is one search, and those that follow each
   /// other are next to each other. Such a tree is good for rows that are small beside a page

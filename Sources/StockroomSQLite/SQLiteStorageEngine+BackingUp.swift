@@ -13,6 +13,8 @@ extension SQLiteStorageEngine: BackupEngine {
   /// again, as `sqlite3_backup_step` does when another process writes between two steps. The log cannot start over meanwhile, so that it
   /// grows by what is written, and a write that finds 16 MiB in it waits as it does for any long read: see "The log". The copy has no
   /// free pages, and nothing of what was removed.
+  ///
+  /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
     let database = try database
     try await BackupDirectory.make(at: directory) { unfinished in

@@ -159,7 +159,7 @@ extension SQLiteConnection {
     }
   }
 
-  /// What `body` makes of each key, without the nils, at one moment.
+  /// What `body` makes of each key, without the nils, in one snapshot.
   fileprivate func compactMap<Result>(
     _ keys: [CacheKey], _ timer: inout YieldTimer, _ body: (CacheKey) throws -> Result?
   ) async throws -> [Result] {

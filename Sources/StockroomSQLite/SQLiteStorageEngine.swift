@@ -210,7 +210,7 @@ extension SQLiteStorageEngine: CustomStringConvertible {
 }
 
 extension StorageEngine where Self == SQLiteStorageEngine {
-  /// The engine on the SQLite database in a directory. Takes what its initialiser takes, and throws as that does.
+  /// The engine on the SQLite database in a directory. Takes what its initializer takes, and throws as that does.
   public static func sqlite(
     directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
     permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),

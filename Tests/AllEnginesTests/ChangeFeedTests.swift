@@ -17,7 +17,7 @@ import Testing
 
   private static func key(_ name: String) -> CacheKey { CacheKey(verbatim: name) }
 
-  @Test("Every way of writing is told of, with its keys", arguments: engines)
+  @Test("Every way of writing is reported, with its keys", arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -57,7 +57,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("What changes nothing is not told of", arguments: engines)
+  @Test("What changes nothing is not reported", arguments: engines)
   func silence(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -120,7 +120,8 @@ import Testing
   }
 
   @Test(
-    "Two engines that write at the same time are told of everything that the other writes", arguments: shared)
+    "Two engines that write at the same time are notified of everything that the other writes",
+    arguments: shared)
   func concurrentWriters(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engines = [try await Self.open(name, in: directory), try await Self.open(name, in: directory)]
@@ -221,7 +222,7 @@ import Testing
     }
   }
 
-  @Test("A subscriber is not told of its own changes if it does not want to be", arguments: engines)
+  @Test("A subscriber is not notified of its own changes if it does not want to be", arguments: engines)
   func origin(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -234,7 +235,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Files that another program puts there, changes and removes are told of", .enabled(if: isLinux))
+  @Test("Files that another program puts there, changes and removes are reported", .enabled(if: isLinux))
   func foreignFiles() async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open("files", in: directory)
@@ -250,7 +251,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A file that is closed without having been written is not told of", .enabled(if: isLinux))
+  @Test("A file that is closed without having been written is not reported", .enabled(if: isLinux))
   func closedFiles() async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open("files", in: directory)
@@ -263,7 +264,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A new subscriber is not told of what was written before, of which the system tells later")
+  @Test("A new subscriber is not notified of what was written before, which the system reports later")
   func filesOfBefore() async throws {
     let directory = try TemporaryDirectory()
     let writer = try await Self.open("files", in: directory)
@@ -290,7 +291,7 @@ import Testing
   @Test(
     "Whatever is in the file of the log of changes, writes go on, and subscribers receive what they change",
     .timeLimit(.minutes(10)), arguments: shared)
-  func damagedLog(name: String) async throws {
+  func corruptedLog(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
     let key = Self.key("a")

@@ -98,8 +98,8 @@ import Testing
   func impossible(figure: String, instead: String) throws {
     let json = String(decoding: try report.json(), as: UTF8.self)
     #expect(json.contains(figure))
-    let damaged = json.replacingOccurrences(of: figure, with: instead)
-    #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(damaged.utf8)) }
+    let corrupted = json.replacingOccurrences(of: figure, with: instead)
+    #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(corrupted.utf8)) }
   }
 
   @Test("The report names the subjects that keep entries elsewhere than on its file system")
@@ -124,6 +124,26 @@ import Testing
     #expect(try BenchmarkReport(json: with.json()) == with)
     let comparison = BenchmarkComparison(before: without, after: with)
     #expect(comparison.caveats.contains { $0.hasPrefix("File system: ") && $0.contains("b elsewhere now") })
+  }
+
+  @Test("A report of one repetition shows no spread")
+  func oneRepetition() {
+    let report = BenchmarkReport(
+      BenchmarkConfiguration(repetitions: 1, workloads: Workload.named("count") ?? []), subjects: ["a", "b"]
+    ) { _, _ in
+      [
+        Measurement(
+          operations: 1, seconds: 1, processorSeconds: 1, peakMemory: nil, stall: nil,
+          latencies: LatencyHistogram())
+      ]
+    }
+    #expect(report.text.contains("Time of one operation: one repetition, no spread."))
+    #expect(report.markdown.contains("Time of one operation: one repetition, no spread."))
+    #expect(report.page(command: "", headlines: "").contains("One repetition, no spread."))
+    #expect(report.html.contains("<p>One repetition, no spread.</p>"))
+    for text in [report.text, report.markdown, report.page(command: "", headlines: ""), report.html] {
+      #expect(!text.contains("±0%"))
+    }
   }
 
   @Test("The report names a workload's own records, and has no stall for short work")

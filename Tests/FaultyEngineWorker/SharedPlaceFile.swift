@@ -51,7 +51,7 @@ final class SharedPlaceFile {
     guard lockFile >= 0 else { throw StorageError.posix(errno, "Opening \(lockPath) failed") }
     // Here others may remove the file that will be locked.
     if fault == .unlinksItsLock { usleep(UInt32.random(in: 500...3_000)) }
-    // What is open is closed by the deinitialiser.
+    // What is open is closed by the deinitializer.
     if !isShared, !takePlace() { throw StorageError(.locked, "Another engine has \(path).") }
     holdsPlace = true
     if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }

@@ -21,7 +21,7 @@ func keepSongs() async throws {
 func keepNotes() async throws {
   let notes = try SQLiteStorageEngine(directory: .defaultStorageDirectory(appendingPath: "Notes"))
   let milk = CacheKey(verbatim: "shopping/milk")
-  try await notes.write(Data("2 litres".utf8), key: milk)
+  try await notes.write(Data("2 liters".utf8), key: milk)
   let text = try await notes.read(key: milk)  // nil only if there is no entry; a failure throws
   try await notes.apply([  // one batch, all or nothing
     .remove(key: milk), .write(Data("sourdough".utf8), key: CacheKey(verbatim: "shopping/bread")),

@@ -72,7 +72,9 @@ import Testing
 
       let other = try await run("--rule", "R1", "--seed", "5")
       #expect(other.status != 0)
-      #expect(other.standardError.contains("is not from a run with these options"))
+      #expect(other.standardError.contains("is from a run with other options."))
+      #expect(other.standardError.contains("Its options: --level standard --seed 1"))
+      #expect(other.standardError.contains("Those of this run: --level standard --seed 5"))
       for foreign in ["precious", "\"other", "\n"] {
         try foreign.write(toFile: file, atomically: true, encoding: .utf8)
         #expect(try await run("--rule", "R1").status != 0)
@@ -97,7 +99,7 @@ import Testing
       #expect(!kept.contains("secret"))
       let other = try await run(seed: "2")
       #expect(other.status == 1)
-      #expect(other.standardError.contains("is not from a run with these options"))
+      #expect(other.standardError.contains("is from a run with other options"))
       #expect(other.standardError.contains("password = ***"))
       #expect(!other.standardError.contains("secret"))
     }

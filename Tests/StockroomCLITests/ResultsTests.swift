@@ -58,6 +58,24 @@ import Testing
     #expect(!same.standardOutput.contains("no measurement in common"))
   }
 
+  @Test("A baseline that cannot be read, or is something else, is an error of one line with status 1")
+  func unusableBaseline() async throws {
+    try await withTemporaryDirectory { directory in
+      let foreign = directory.appending(path: "foreign.json")
+      try Data("{}".utf8).write(to: foreign)
+      for (path, message) in [
+        ("/nowhere/report.json", "io: Reading /nowhere/report.json failed (No such file or directory"),
+        (foreign.path, "unsupported: \(foreign.path) is not a report of `stockroom bench --format json`."),
+      ] {
+        let output = try await CommandLineTool.run("bench", "--engine", "memory", "--baseline", path)
+        #expect(output.status == 1)
+        #expect(output.errorLines.count == 1)
+        #expect(output.standardError.hasPrefix("stockroom: \(message)"), "\(output.standardError)")
+        #expect(output.standardOutput == "")
+      }
+    }
+  }
+
   @Test("A benchmark as JSON is a report that can be read back")
   func benchmarkJSON() async throws {
     let output = try await CommandLineTool.run(

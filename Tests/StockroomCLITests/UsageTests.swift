@@ -17,10 +17,13 @@ import Testing
     (
       ["bench", "--seed", "-1"], "The seed must be a whole number between 0 and 18446744073709551615, not -1."
     ),
-    (["bench", "--workload", "sleep"], "There is no workload called sleep. Groups: standard, "),
+    (["bench", "--workload", "sleep"], "There is no workload called sleep. `stockroom bench --help` lists"),
+    (["bench", "--workload", "raed-one"], "no workload called raed-one. Did you mean read-one? `stockroom"),
     (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
     (["bench", "--durability", "none"], "'none' is invalid"),
     (["bench", "--directory", ""], "The path for --directory is empty."),
+    (["conformance", "--postgresql", ""], "The connection for --postgresql is empty."),
+    (["bench", "--baseline", ""], "The path for --baseline is empty."),
     (["conformance", "--check", "nope"], "There is no check called nope"),
     (["compare", "--check", "nope"], "There is no check called nope"),
     (["conformance", "--rule", "Z9"], "There is no rule called Z9."),

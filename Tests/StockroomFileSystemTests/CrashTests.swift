@@ -99,7 +99,7 @@ struct CrashTests {
   }
 
   @Test("Bytes of the journal that have changed make it no journal")
-  func damaged() async throws {
+  func corrupted() async throws {
     try await prepare()
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock { try connection.journal.begin(try stage(connection)) }

@@ -25,7 +25,7 @@ struct VerifyTests {
   }
 
   @Test("A file that has become shorter or longer is found, and what is no file", .enabled(if: hasAttributes))
-  func damaged() async throws {
+  func corrupted() async throws {
     try await engine.write([("a", data("value")), ("b", data("value"))])
     for length in [4, 6] {
       #expect(truncate(place.file("a.entry").path, off_t(length)) == 0)

@@ -127,8 +127,8 @@ struct HostileSourceTests {
     try await expectRefusal(of: PersistentCacheSource(at: cache.url), .corrupted, "row 1", "time")
   }
 
-  @Test("Damage anywhere in a database gives what was stored or an error with the path, never a trap")
-  func damage() async throws {
+  @Test("Corruption anywhere in a database yields the stored value or an error with the path, never a trap")
+  func corruption() async throws {
     let sound = try LegacyDatabase(.bodega, in: place.url)
     try sound.execute("BEGIN")
     for number in 0..<60 { try sound.insert("key \(number)", Data("value \(number)".utf8)) }
@@ -137,11 +137,11 @@ struct HostileSourceTests {
     let bytes = try Data(contentsOf: database)
     var refused = 0
     for (number, offset) in stride(from: 0, to: bytes.count, by: 97).enumerated() {
-      var damaged = bytes
+      var corrupted = bytes
       for index in offset..<min(offset + 24, bytes.count) {
-        damaged[index] = UInt8(truncatingIfNeeded: number &* 31 &+ index)
+        corrupted[index] = UInt8(truncatingIfNeeded: number &* 31 &+ index)
       }
-      try damaged.write(to: database)
+      try corrupted.write(to: database)
       let engine = RecordingEngine()
       do {
         try await BodegaSQLiteSource(at: database).import(into: engine, keys: .asStored)

@@ -91,7 +91,7 @@ struct ImportingTests {
     #expect(entries.map(\.data) == values.map(\.1))
   }
 
-  @Test("Batches are bounded in bytes and in entries, and progress tells of each")
+  @Test("Batches are bounded in bytes and in entries, and progress reports each")
   func batches() async throws {
     let large = (0..<12).map { ("large \($0)", Data(repeating: UInt8($0), count: 1 << 20)) }
     let source = try makeSource(large + Self.entries(1_500))

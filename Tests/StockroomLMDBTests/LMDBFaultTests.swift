@@ -51,14 +51,14 @@ import Testing
   }
 
   @Test("With corrupted meta pages reads return the entries or throw")
-  func damagedHeader() async throws {
+  func corruptedHeader() async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)
     for offset in Array(0..<152) + Array(4096..<4248) {
-      for damage in [UInt8(0xFF), 0x01] {
-        var damaged = whole
-        damaged[offset] ^= damage
-        try damaged.write(to: place.dataFile)
+      for corruption in [UInt8(0xFF), 0x01] {
+        var corrupted = whole
+        corrupted[offset] ^= corruption
+        try corrupted.write(to: place.dataFile)
         let code = await code {
           let engine = try place.engine()
           let entries = try await engine.readAllDataAndKeys()
@@ -142,7 +142,7 @@ import Testing
   }
 
   @Test("A page of zeros, of noise or of another kind is refused, wherever it is in use", arguments: 0..<3)
-  func damagedPage(kind: Int) async throws {
+  func corruptedPage(kind: Int) async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)
     var refused = 0
@@ -204,7 +204,7 @@ import Testing
   }
 
   @Test("A new database does not mind what the lock file holds")
-  func damagedLockFile() async throws {
+  func corruptedLockFile() async throws {
     let place = try TemporaryDirectory()
     try Data(repeating: 0xAB, count: 100_000).write(to: place.url.appending(path: "lock.mdb"))
     let engine = try place.engine()

@@ -30,7 +30,7 @@ import Testing
     #expect(try await engine.keyCount() == 202)
   }
 
-  @Test("A read of everything shows one moment while the map grows")
+  @Test("A read of everything shows one snapshot while the map grows")
   func duringReadAll() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()

@@ -43,7 +43,7 @@
   struct LMDBSnapshotTests {
     @Test(
       "A reader that was held up while two commits came does not see the one that is not acknowledged yet")
-    func overtaken() async throws {
+    func superseded() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
       for version in 1...3 { try await engine.write(value(version), key: key(1)) }

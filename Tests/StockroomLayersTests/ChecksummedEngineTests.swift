@@ -42,17 +42,17 @@ struct ChecksummedEngineTests {
   }
 
   @Test("Every bit that is flipped, every byte that is cut off or added, is found")
-  func damage() async throws {
+  func corruption() async throws {
     let engine = base.checksummed()
     try await engine.write(Data("A value of some length.".utf8), key: key)
     let stored = try #require(try await base.read(key: key))
-    var damaged: [Data] = (0..<stored.count).map { stored.prefix($0) } + [stored + [0], [0] + stored]
+    var corrupted: [Data] = (0..<stored.count).map { stored.prefix($0) } + [stored + [0], [0] + stored]
     for bit in 0..<stored.count * 8 {
       var flipped = stored
       flipped[bit / 8] ^= 1 << (bit % 8)
-      damaged.append(flipped)
+      corrupted.append(flipped)
     }
-    for stored in damaged {
+    for stored in corrupted {
       try await base.write(Data(stored), key: key)
       try await expectCorrupted(engine)
     }
@@ -106,14 +106,14 @@ struct InventoryEngineTests {
     try await open.verify()
     let sound = try await base.readAllDataAndKeys()
     let stored = try #require(try await base.read(key: keys[5]))
-    let damages: [[StorageOperation]] =
+    let corruptions: [[StorageOperation]] =
       sound.map { [.remove(key: $0.key)] } + [
         [.write(stored, key: keys[0])],
         [.remove(key: keys[5]), .write(stored, key: CacheKey(verbatim: "other"))],
         sound.dropFirst().map { .remove(key: $0.key) },
       ]
-    for damage in damages {
-      try await base.apply(damage)
+    for corruption in corruptions {
+      try await base.apply(corruption)
       let reopened = try base.checksummedWithInventory()
       await expectCorrupted { _ = try await reopened.read(key: keys[10]) }
       await expectCorrupted { _ = try await reopened.allKeys() }

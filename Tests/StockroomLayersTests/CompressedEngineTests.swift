@@ -95,29 +95,29 @@ struct CompressedEngineTests {
   }
 
   @Test(
-    "What is damaged is corrupted, for every way of reading, and takes no memory for what it says of its size"
+    "A corrupted value throws `corrupted` from every read, and allocates no memory for the size it claims"
   )
-  func damage() async throws {
+  func corruption() async throws {
     let engine = base.compressed()
     try await engine.write(Self.text, key: key)
     let stored = try #require(try await base.read(key: key))
-    var damaged: [Data] = [Data(), Data([0xFF]), stored.prefix(1), stored.prefix(9), Data("text".utf8)]
+    var corrupted: [Data] = [Data(), Data([0xFF]), stored.prefix(1), stored.prefix(9), Data("text".utf8)]
     // Says that it has 2^62 bytes, and one byte more and less than it has.
     for size in [UInt64(1) << 62, UInt64.max, UInt64(Self.text.count) + 1, UInt64(Self.text.count) - 1] {
       var other = stored
       other.replaceSubrange(1..<9, with: withUnsafeBytes(of: size.littleEndian) { Data($0) })
-      damaged.append(other)
+      corrupted.append(other)
     }
-    for count in stride(from: 1, to: stored.count, by: 7) { damaged.append(stored.prefix(count)) }
+    for count in stride(from: 1, to: stored.count, by: 7) { corrupted.append(stored.prefix(count)) }
     for index in stored.indices {
       for bit in 0..<8 {
         var other = stored
         other[index] ^= 1 << bit
-        damaged.append(other)
+        corrupted.append(other)
       }
     }
-    damaged.append(stored + [0])
-    for value in damaged {
+    corrupted.append(stored + [0])
+    for value in corrupted {
       try await base.write(Data(value), key: key)
       let ways: [() async throws -> Data?] = [
         { try await engine.read(key: key) }, { try await engine.read(keys: [key]).first },

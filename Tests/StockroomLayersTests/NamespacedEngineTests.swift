@@ -196,7 +196,7 @@ struct NamespacedEngineTests {
   }
 
   @Test("What somebody else has put there under a key of 511 bytes is corrupted")
-  func damage() async throws {
+  func corruption() async throws {
     let engine = try place.namespaced("a")
     let long = CacheKey(verbatim: String(repeating: "x", count: 511))
     try await engine.write(Data("value".utf8), key: long)
@@ -240,7 +240,7 @@ struct NamespacedEngineTests {
   }
 
   @Test("A corrupted value makes only its own namespace unreadable", arguments: [true, false])
-  func damageOfNeighbours(ordersKeys: Bool) async throws {
+  func corruptionOfNeighbours(ordersKeys: Bool) async throws {
     let below = Lacking(base: place.checksummed(), capabilities: ordersKeys ? [] : .orderedScans)
     let (engine, neighbour) = (try below.namespaced("a"), try below.namespaced("b"))
     let keys = ["z", "y", "x"].map { CacheKey(verbatim: $0) }

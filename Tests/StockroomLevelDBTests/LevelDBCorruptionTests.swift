@@ -8,30 +8,30 @@ import Testing
 
 @Suite("LevelDB: corruption")
 struct LevelDBCorruptionTests {
-  enum Damage: String, CaseIterable {
+  enum Corruption: String, CaseIterable {
     case flippedBit, zeros, cutOff, emptied, removed, appended
   }
 
   @Test(
     "After corruption anywhere in a closed database, reads return the right values or throw .corrupted",
-    arguments: Damage.allCases)
-  func sweep(_ damage: Damage) async throws {
+    arguments: Corruption.allCases)
+  func sweep(_ corruption: Corruption) async throws {
     let original = try TemporaryDirectory()
     let entries = try await fill(original)
-    var random = SeededRandom(seed: UInt64(damage.rawValue.utf8.reduce(7) { $0 * 31 + Int($1) }))
+    var random = SeededRandom(seed: UInt64(corruption.rawValue.utf8.reduce(7) { $0 * 31 + Int($1) }))
     let names = try FileManager.default.contentsOfDirectory(atPath: original.database.path)
       .filter { !$0.hasPrefix("LO") }.sorted()
     #expect(names.count { $0.hasSuffix(".ldb") } > 2)
     var outcomes: [String: Int] = [:]
     for name in names {
-      let isWhole = damage == .emptied || damage == .removed
+      let isWhole = corruption == .emptied || corruption == .removed
       for attempt in 0..<(isWhole ? 1 : 20) {
         let copy = try TemporaryDirectory()
         try FileManager.default.copyItem(at: original.database, to: copy.database)
         // Half of it near the end, where the tables say where their parts are.
         let range = attempt.isMultiple(of: 2) ? Int.max : 64
-        try inflict(damage, on: copy.database.appending(path: name), within: range, &random)
-        let outcome = try await outcome(on: copy, entries, isRemoval: damage == .removed)
+        try apply(corruption, on: copy.database.appending(path: name), within: range, &random)
+        let outcome = try await outcome(on: copy, entries, isRemoval: corruption == .removed)
         outcomes["\(name) \(outcome)", default: 0] += 1
       }
     }
@@ -215,11 +215,12 @@ struct LevelDBCorruptionTests {
     return entries
   }
 
-  private func inflict(_ damage: Damage, on file: URL, within range: Int, _ random: inout SeededRandom) throws
+  private func apply(_ corruption: Corruption, on file: URL, within range: Int, _ random: inout SeededRandom)
+    throws
   {
     var bytes = try Data(contentsOf: file)
     let place = Int.random(in: max(0, bytes.count - range)..<max(1, bytes.count), using: &random)
-    switch damage {
+    switch corruption {
     case .flippedBit: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &random)
     case .zeros: bytes.resetBytes(in: place..<min(place + 64, bytes.count))
     case .cutOff: bytes = bytes.prefix(place)

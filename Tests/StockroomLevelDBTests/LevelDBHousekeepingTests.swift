@@ -12,7 +12,7 @@ struct LevelDBHousekeepingTests {
   init() throws { directory = try TemporaryDirectory() }
 
   @Test("verify() finds a bit that has changed in a table, which opening does not look at")
-  func damagedTable() async throws {
+  func corruptedTable() async throws {
     let engine = try directory.open()
     try await engine.write((0..<2000).map { (CacheKey(verbatim: "\($0)"), noise(200)) })
     try await engine.close()
@@ -25,9 +25,9 @@ struct LevelDBHousekeepingTests {
     var bytes = try Data(contentsOf: table)
     bytes[bytes.count / 2] ^= 1
     try bytes.write(to: table)
-    let damaged = try directory.open()
-    #expect(try await damaged.keyCount() == 2000)
-    await #expect { try await damaged.verify() } throws: { ($0 as? StorageError)?.code == .corrupted }
+    let corrupted = try directory.open()
+    #expect(try await corrupted.keyCount() == 2000)
+    await #expect { try await corrupted.verify() } throws: { ($0 as? StorageError)?.code == .corrupted }
   }
 
   @Test("verify() passes while the database is being written")

@@ -111,8 +111,8 @@ struct LevelDBOpeningTests {
       .reduce(0) { try $0 + Data(contentsOf: $1).count }
   }
 
-  @Test("A damaged clean-shutdown marker keeps no intact database from opening")
-  func damagedMarker() async throws {
+  @Test("A corrupted clean-shutdown marker does not keep an intact database from opening")
+  func corruptedMarker() async throws {
     for text in ["", "x", String(repeating: "\0", count: 100)] {
       let engine = try directory.open()
       try await engine.write(Data(text.utf8), key: CacheKey(verbatim: "a"))

@@ -81,14 +81,14 @@ struct LevelDBPowerLossTests {
     let unclosed = try await Unclosed(.process, count: 6)
     let bytes = try unclosed.bytes
     for page in 0..<(bytes.count / 4096) {
-      var damaged = bytes
-      damaged.resetBytes(in: (page * 4096)..<((page + 1) * 4096))
-      #expect(try await batches(in: unclosed.copy(logs: [damaged]), .process) == page / 8)
+      var corrupted = bytes
+      corrupted.resetBytes(in: (page * 4096)..<((page + 1) * 4096))
+      #expect(try await batches(in: unclosed.copy(logs: [corrupted]), .process) == page / 8)
     }
     for garbage in [0xA5, 0xFF] as [UInt8] {
-      var damaged = bytes
-      damaged.replaceSubrange(70_000..<70_512, with: Data(repeating: garbage, count: 512))
-      #expect(try await batches(in: unclosed.copy(logs: [damaged]), .process) == 2)
+      var corrupted = bytes
+      corrupted.replaceSubrange(70_000..<70_512, with: Data(repeating: garbage, count: 512))
+      #expect(try await batches(in: unclosed.copy(logs: [corrupted]), .process) == 2)
     }
   }
 
@@ -98,9 +98,9 @@ struct LevelDBPowerLossTests {
     let bytes = try unclosed.bytes
     let (older, newer) = (Data(bytes.prefix(3 * 32768)), Data(bytes.suffix(3 * 32768)))
     #expect(try await batches(in: unclosed.copy(logs: [older, newer]), .process) == 6)
-    var damaged = older
-    damaged.resetBytes(in: 40_000..<44_096)
-    #expect(try await batches(in: unclosed.copy(logs: [damaged, newer]), .process) == 1)
+    var corrupted = older
+    corrupted.resetBytes(in: 40_000..<44_096)
+    #expect(try await batches(in: unclosed.copy(logs: [corrupted, newer]), .process) == 1)
     #expect(try await batches(in: unclosed.copy(logs: [older.prefix(2 * 32768), newer]), .process) == 2)
     #expect(try await batches(in: unclosed.copy(logs: [older.prefix(50_000), newer]), .process) == 1)
     #expect(try await batches(in: unclosed.copy(logs: [Data(), newer]), .process) == 0)
@@ -113,12 +113,12 @@ struct LevelDBPowerLossTests {
     let bytes = try unclosed.bytes
     let (older, newer) = (Data(bytes.prefix(3 * 32768)), Data(bytes.suffix(3 * 32768)))
     for page in 0..<8 {
-      var damaged = bytes
-      damaged.resetBytes(in: (40 + page) * 4096..<(41 + page) * 4096)
-      #expect(try await batches(in: unclosed.copy(logs: [damaged]), .full) == 5)
-      damaged = bytes
-      damaged.resetBytes(in: (20 + page) * 4096..<(21 + page) * 4096)
-      let copy = try unclosed.copy(logs: [damaged])
+      var corrupted = bytes
+      corrupted.resetBytes(in: (40 + page) * 4096..<(41 + page) * 4096)
+      #expect(try await batches(in: unclosed.copy(logs: [corrupted]), .full) == 5)
+      corrupted = bytes
+      corrupted.resetBytes(in: (20 + page) * 4096..<(21 + page) * 4096)
+      let copy = try unclosed.copy(logs: [corrupted])
       #expect { try copy.open() } throws: { ($0 as? StorageError)?.code == .corrupted }
     }
     for logs in [[older.prefix(2 * 32768), newer], [Data(), newer], [older.prefix(50_000), newer]] {
@@ -204,14 +204,14 @@ struct LevelDBPowerLossTests {
   @Test("Which durability the last engine had decides, not which one the next one has")
   func changedDurability() async throws {
     let unclosed = try await Unclosed(.process, count: 4)
-    var damaged = try unclosed.bytes
-    damaged.resetBytes(in: 40_960..<45_056)
-    let copy = try unclosed.copy(logs: [damaged])
+    var corrupted = try unclosed.bytes
+    corrupted.resetBytes(in: 40_960..<45_056)
+    let copy = try unclosed.copy(logs: [corrupted])
     #expect(try await batches(in: copy, .full) == 1)
     let strict = try await Unclosed(.full, count: 4)
-    damaged = try strict.bytes
-    damaged.resetBytes(in: 40_960..<45_056)
-    let other = try strict.copy(logs: [damaged])
+    corrupted = try strict.bytes
+    corrupted.resetBytes(in: 40_960..<45_056)
+    let other = try strict.copy(logs: [corrupted])
     #expect { try other.open(durability: .process) } throws: { ($0 as? StorageError)?.code == .corrupted }
   }
 }

@@ -271,7 +271,7 @@ import Testing
       "DROP TABLE entries", "DROP TABLE large_values", "DROP TABLE metadata", "DELETE FROM metadata",
       "UPDATE metadata SET sequence = -1", "UPDATE metadata SET sequence = 9223372036854775807",
     ])
-  func damagedTables(sql: String) async throws {
+  func corruptedTables(sql: String) async throws {
     try await cleaningUp {
       try await SQLiteStorageEngine(directory: directory).close()
       try run(sql, on: file)

@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test("A page that has been overwritten is found, although opening does not look at it")
-  func damagedPage() async throws {
+  func corruptedPage() async throws {
     let place = try TestPlace()
     try await makeEntries(place)
     let size = try #require(try size(of: place.database))

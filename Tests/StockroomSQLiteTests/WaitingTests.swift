@@ -117,7 +117,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A bulk read shows one moment, although others write in its pauses")
+  @Test("A bulk read shows one snapshot, although others write in its pauses")
   func oneMoment() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)

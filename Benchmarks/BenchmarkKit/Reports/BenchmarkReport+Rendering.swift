@@ -11,12 +11,12 @@ extension BenchmarkReport {
   public var text: String {
     let notes = [
       summary, machine.summary, "",
-      "Time of one operation: median, and half the spread of \(repetitionsText).",
+      "Time of one operation: \(timesText).",
       "* fastest of its row   ≈ tied with it: their ranges overlap   – not measured",
     ]
     return [
       notes.joined(separator: "\n"),
-      table(\.timeAndSpread, fastest: { "* " + $0 }).text,
+      table(times, fastest: { "* " + $0 }).text,
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "* " + $0 }).text,
       "Workloads:\n"
@@ -28,9 +28,9 @@ extension BenchmarkReport {
   public var markdown: String {
     [
       "\(summary)  \n\(machine.summary)",
-      "Time of one operation: median, and half the spread of \(repetitionsText). The fastest of a row is in "
+      "Time of one operation: \(timesText). The fastest of a row is in "
         + "bold; ≈ is tied with it: their ranges overlap; – was not measured.",
-      table(\.timeAndSpread, fastest: { "**\($0)**" }).markdown,
+      table(times, fastest: { "**\($0)**" }).markdown,
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "**\($0)**" }).markdown,
       workloads.map { "- `\($0.name)`: \(explanation(of: $0))" }.joined(separator: "\n"),
@@ -108,10 +108,17 @@ extension BenchmarkReport {
     "\(entries) entries, values of \(Units.bytes(UInt64(clamping: valueSize))) on average"
   }
 
-  /// The number of repetitions, as the end of a sentence.
-  var repetitionsText: String {
-    repetitions == 1 ? "1 repetition, which has none" : "\(repetitions) repetitions"
+  /// The time of one operation, with the spread if there is one.
+  var times: KeyPath<BenchmarkResult, String> { repetitions == 1 ? \.time : \.timeAndSpread }
+
+  /// What ``times`` shows, as the end of a sentence.
+  var timesText: String {
+    repetitions == 1
+      ? "one repetition, no spread" : "median, and half the spread of \(repetitions) repetitions"
   }
+
+  /// Half the spread of a result, as a part of its median; nil if there is one repetition.
+  func spreadText(of result: BenchmarkResult) -> String? { repetitions == 1 ? nil : result.spread }
 
   /// The quantities other than time, as every report shows them.
   static var quantities: [(name: String, definition: String, cell: KeyPath<BenchmarkResult, String>)] {
@@ -175,7 +182,8 @@ extension BenchmarkReport {
 
 extension BenchmarkResult {
   var time: String { Units.seconds(secondsPerOperation) }
-  var timeAndSpread: String { "\(time) ±\(Units.percent(seconds.relativeSpread))" }
+  var timeAndSpread: String { "\(time) \(spread)" }
+  fileprivate var spread: String { "±\(Units.percent(seconds.relativeSpread))" }
   var throughput: String { Units.perSecond(operationsPerSecond) }
 
   fileprivate var latencies: String {

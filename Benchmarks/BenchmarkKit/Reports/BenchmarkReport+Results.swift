@@ -58,8 +58,8 @@ extension BenchmarkReport {
       ("Summary", headlines),
       (
         "Time of one operation",
-        "The median, and half the spread of \(repetitionsText).\n\n"
-          + table(\.timeAndSpread, unranked: unranked, fastest: { "**\($0)**" }).markdown
+        (repetitions == 1 ? "One repetition, no spread." : "The \(timesText).") + "\n\n"
+          + table(times, unranked: unranked, fastest: { "**\($0)**" }).markdown
       ),
       (
         "Operations per second",

@@ -9,7 +9,7 @@ struct BackupCommand: AsyncParsableCommand {
     commandName: "backup",
     abstract: "Copies a place, while it is in use, to a directory that the same engine opens.",
     discussion: """
-      The copy has everything as it was at one moment, and is there as a whole or not at all. What is copied is what the engine keeps, \
+      The copy is a snapshot of everything, and is there as a whole or not at all. What is copied is what the engine keeps, \
       below all layers: encrypted values stay encrypted. Archives, by `stockroom dump`, are for every engine.
 
       Example:

@@ -34,13 +34,15 @@ struct CopyCommand: AsyncParsableCommand {
     let areTimesVerified: Bool
   }
 
+  func validate() throws {
+    // What is written would be read again, and written again, through one layer more each time.
+    if try placeOptions.place.isSame(as: targetOptions.layered.place) {
+      throw ValidationError("The source and the target are the same place.")
+    }
+  }
+
   func run() async throws {
     let (source, target) = try (placeOptions.layered, targetOptions.layered)
-    // What is written would be read again, and written again, through one layer more each time.
-    if source.place.isSame(as: target.place) {
-      throw StorageError(
-        .unsupported, "\(source.place) cannot be copied into itself. Copy it to another place first.")
-    }
     let options = CopyOptions(target: merge ? .merge : .resume)
     let summary = try await ActivityLine.whileShown("Copying \(source.place)") { line in
       try await source.withEngine(for: .reading) { from in
@@ -70,7 +72,8 @@ struct CopyCommand: AsyncParsableCommand {
             areTimesVerified: summary.areTimesVerified)))
     case .text:
       let times = summary.areTimesVerified ? "" : ", without their times"
-      try writeToStandardOutput("\(target.place): \(summary.entries) entries copied and compared\(times)\n")
+      try writeToStandardOutput(
+        "\(target.place): \(summary.entries.entryCountText) copied and compared\(times)\n")
     }
   }
 }
@@ -92,6 +95,6 @@ extension CopyProgress {
       case .copying: "written"
       case .verifying: "compared"
       }
-    return "\(entries) of \(totalEntries) entries \(verb)"
+    return "\(entries) of \(totalEntries.entryCountText) \(verb)"
   }
 }

@@ -18,7 +18,7 @@ struct DumpCommand: AsyncParsableCommand {
     abstract: "Writes all entries of a place to an archive.",
     discussion: """
       An archive is one compressed file with checksums, from which `stockroom restore` fills a place of any engine. It goes to \
-      standard output, unless --to names a file, which is there as a whole or not at all. The entries are those of one moment.
+      standard output, unless --to names a file, which is there as a whole or not at all. The entries are those of one snapshot.
 
       Examples:
         stockroom dump sqlite:notes --to notes.archive
@@ -33,7 +33,7 @@ struct DumpCommand: AsyncParsableCommand {
   @Flag(help: "Replaces the file if it is there.")
   var replace = false
 
-  @Flag(help: "Goes on where the engine cannot show one moment, with entries that are each of their own.")
+  @Flag(help: "Goes on where the engine cannot read a snapshot: each entry is then of its own time.")
   var anyMoment = false
 
   @Option(help: "With --to: a line (text), or an object (json).")
@@ -75,7 +75,7 @@ struct DumpCommand: AsyncParsableCommand {
     try writeToStandardOutput(
       format == .json
         ? jsonLine(ArchiveJSON(summary))
-        : "\(file.escaped): \(summary.entryCount) entries in \(summary.archiveSize) bytes\n")
+        : "\(file.escaped): \(summary.entryCount.entryCountText) in \(summary.archiveSize) bytes\n")
   }
 }
 
@@ -97,7 +97,7 @@ struct ArchiveJSON: Encodable {
 extension ArchiveProgress {
   /// The progress for people.
   var text: String {
-    let total = totalEntryCount.map { " of \($0)" } ?? ""
-    return "\(entryCount)\(total) entries"
+    guard let totalEntryCount else { return entryCount.entryCountText }
+    return "\(entryCount) of \(totalEntryCount.entryCountText)"
   }
 }

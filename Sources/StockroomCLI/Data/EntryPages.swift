@@ -11,7 +11,7 @@ struct ListedEntry: Sendable {
 
 /// The entries of a range in the order of their keys, a page at a time, so that a place of any size can be listed.
 ///
-/// Each page is what there is at one moment, and later pages are of later moments.
+/// Each page is a snapshot, and later pages are of later ones.
 struct EntryPages {
   let engine: any StorageEngine
   let range: KeyRange

@@ -40,7 +40,7 @@ struct ImportCommand: AsyncParsableCommand {
 
   @OptionGroup var targetOptions: TargetOptions
 
-  @Option(help: "What the source is. (default: found out)")
+  @Option(help: "What the source is. (default: detected)")
   var kind: ImportSourceKind?
 
   @Option(help: "The table of a Bodega database in which several look like Bodega's.")
@@ -112,7 +112,7 @@ struct ImportCommand: AsyncParsableCommand {
       if merge { try await engine.refuseMergingIntoUnfinishedCopy() }
       return try await IncompletePlace.orWhole(target.place, completedBy: "importing again with --merge") {
         try await opened.import(into: engine, keys: keys.keys, merging: merge) {
-          line.show("\($0.completed) of \($0.total) entries")
+          line.show("\($0.completed) of \($0.total.entryCountText)")
         }
       }
     }
@@ -127,13 +127,14 @@ struct ImportCommand: AsyncParsableCommand {
   }
 
   private static func text(_ report: ImportReport, _ place: Place) -> String {
-    var lines = ["\(place): \(report.imported) entries imported and compared"]
+    var lines = ["\(place): \(report.imported.entryCountText) imported and compared"]
     if report.alreadyPresent > 0 {
-      lines.append("\(report.alreadyPresent) entries were left out, since the place has their keys.")
+      lines.append("Left out, since the place has the key: \(report.alreadyPresent.entryCountText)")
     }
     if report.unresolvedHashes > 0 {
       lines.append(
-        "\(report.unresolvedHashes) entries have a hash for a key, of which the values do not tell the text.")
+        "Imported with a hash as the key, whose text is not in the value: "
+          + report.unresolvedHashes.entryCountText)
     }
     return (lines + report.omissions.map { "Left out: \($0.escaped)" }).map { $0 + "\n" }.joined()
   }

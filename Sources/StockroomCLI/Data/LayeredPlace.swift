@@ -24,11 +24,20 @@ struct LayeredPlace: Sendable {
       throw ValidationError(
         "This command was built without the trait Encryption, so it has no layer that encrypts.")
     }
-    if needsKeys == keys.values.isEmpty {
-      throw ValidationError("The layers encrypted and hidden take a \(keyOption), and no others do.")
+    let layerOption = optionPrefix + "layer"
+    let isHidden = self.layers.contains(.hidden)
+    if needsKeys, keys.values.isEmpty {
+      let layer = self.layers.contains(.encrypted) ? "encrypted" : "hidden"
+      throw ValidationError("\(layerOption) \(layer) needs \(keyOption) NAME=FILE.")
     }
-    if self.layers.contains(.hidden) != (keys.names != nil) {
-      throw ValidationError("The layer hidden takes a \(namesKeyOption), and no other does.")
+    if !needsKeys, !keys.values.isEmpty {
+      throw ValidationError("\(keyOption) needs \(layerOption) encrypted or hidden.")
+    }
+    if isHidden, keys.names == nil {
+      throw ValidationError("\(layerOption) hidden needs \(namesKeyOption) NAME=FILE.")
+    }
+    if !isHidden, keys.names != nil {
+      throw ValidationError("\(namesKeyOption) needs \(layerOption) hidden.")
     }
   }
 

@@ -8,7 +8,7 @@ struct ListCommand: AsyncParsableCommand {
     commandName: "list",
     abstract: "Lists the keys of a place, in byte order.",
     discussion: """
-      A line has a key, in which what a terminal would not show as it is, is escaped: \\n, \\u{1B}, and \\\\ for a backslash. \
+      A line has a key. Control and invisible characters in keys are escaped: \\n, \\u{1B}, and \\\\ for a backslash. \
       JSON has a line with an object for each entry, in which keys are exact. Entries are read a page at a time, so that a place of \
       any size can be listed, and what is written meanwhile may be in the list or not.
 
@@ -67,7 +67,7 @@ struct ListCommand: AsyncParsableCommand {
         try await pages.forEach { page in
           try writeToStandardOutput(page.map(text).joined())
           count += page.count
-          line.show("\(count) entries")
+          line.show(count.entryCountText)
         }
       }
     }

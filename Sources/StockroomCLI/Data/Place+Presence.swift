@@ -31,13 +31,16 @@ struct PlaceFailure: Error, CustomStringConvertible {
   }
 }
 
-/// There is no such place.
+/// There is no place of the engine at the path.
 struct PlaceAbsent: Error, CustomStringConvertible {
-  /// What is there instead.
-  let others: [String]
+  let engine: Place.LocalEngine
+  let path: String
+  /// The engines that have a place there.
+  let others: [Place.LocalEngine]
 
   var description: String {
-    "There is no such place\(others.map { ", but there is \($0)" }.joined())."
+    let found = others.map { ", but there is \($0.placeTitleWithArticle): \($0.rawValue):\(path.escaped)" }
+    return "There is no \(engine.placeTitle) at \(path.escaped)\(found.joined())."
   }
 }
 
@@ -75,7 +78,7 @@ extension Place {
     }
     if try engine.findsPlace(atPath: path) { return }
     let others = LocalEngine.allCases.filter { $0.hasPlace(atPath: path) }
-    throw PlaceAbsent(others: others.map { "\($0.title) place: \($0.rawValue):\(path.escaped)" })
+    throw PlaceAbsent(engine: engine, path: path, others: others)
   }
 }
 

@@ -27,13 +27,21 @@ enum Place: Sendable {
       return URL(commandLinePath: path).resolvedComponents
     }
 
-    /// What people call it, with its article.
-    var title: String {
+    /// What people call its place.
+    var placeTitle: String {
       switch self {
-      case .sqlite: "an SQLite"
-      case .lmdb: "an LMDB"
-      case .leveldb: "a LevelDB"
-      case .files: "a Files"
+      case .sqlite: "SQLite database"
+      case .lmdb: "LMDB database"
+      case .leveldb: "LevelDB database"
+      case .files: "Files directory"
+      }
+    }
+
+    /// The same, with its article.
+    var placeTitleWithArticle: String {
+      switch self {
+      case .sqlite, .lmdb: "an \(placeTitle)"
+      case .leveldb, .files: "a \(placeTitle)"
       }
     }
   }

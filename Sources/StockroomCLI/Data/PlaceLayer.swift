@@ -31,6 +31,10 @@ enum PlaceLayer: Sendable, Equatable {
     case ("namespaced", let name?) where !name.isEmpty: self = .namespaced(name)
     case ("expiring", nil): self = .expiring(nil)
     case ("expiring", let time?): self = .expiring(try Self.duration(time))
+    case ("namespaced", _):
+      throw ValidationError("The layer namespaced needs a name, such as namespaced=drafts.")
+    case ("compressed", _), ("checksummed", _), ("inventory", _), ("encrypted", _), ("hidden", _):
+      throw ValidationError("The layer \(parts[0]) takes no parameter.")
     default:
       throw ValidationError("There is no layer \(text.escaped). Layers: \(Self.spellings).")
     }

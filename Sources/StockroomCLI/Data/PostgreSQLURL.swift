@@ -92,21 +92,44 @@ extension String {
 
   /// The text of a message without passwords, in which the arguments of this process that are URLs of PostgreSQL are as places are
   /// shown. For messages of the parser of arguments, which repeat an argument.
-  var withoutPasswords: String {
-    let text = CommandLine.arguments.reduce(self) { text, argument in
-      guard
-        let start = argument.range(of: #"postgres(ql)?:"#, options: [.regularExpression, .caseInsensitive])
-      else {
-        // What is escaped is no longer written as libpq takes it.
-        let hidden = argument.hidingPasswordSettings
-        return hidden == argument ? text : text.replacing(argument.escaped, with: hidden.escaped)
+  var withoutPasswords: String { withoutPasswords(of: CommandLine.arguments) }
+
+  /// The same, for a list of arguments.
+  func withoutPasswords(of arguments: [String]) -> String {
+    // A URL that is shown already stays, although an argument may be what it begins with.
+    var replacements: [(written: String, shown: String)] = []
+    for argument in arguments {
+      guard let (written, shown) = argument.textWithPassword else { continue }
+      replacements.append((written: written, shown: shown))
+      replacements.append((written: shown, shown: shown))
+    }
+    replacements.sort { $0.written.count > $1.written.count }
+    var text = ""
+    var rest = self[...]
+    while let first = rest.first {
+      if let found = replacements.first(where: { rest.hasPrefix($0.written) }) {
+        text += found.shown
+        rest = rest.dropFirst(found.written.count)
+      } else {
+        text.append(first)
+        rest = rest.dropFirst()
       }
-      let url = argument[start.lowerBound...]
-      let rest = url[start.upperBound...]
-      let shown = (try? PostgreSQLURL(String(rest)).description) ?? "postgresql:"
-      return text.replacing(url, with: shown)
     }
     return text.hidingPasswordSettings
+  }
+
+  /// What of an argument may contain a password, as a message repeats it, and how it is shown. Nil if nothing can.
+  private var textWithPassword: (written: String, shown: String)? {
+    guard
+      let start = range(of: #"postgres(ql)?:"#, options: [.regularExpression, .caseInsensitive])
+    else {
+      // What is escaped is no longer written as libpq takes it.
+      let hidden = hidingPasswordSettings
+      return hidden == self ? nil : (written: escaped, shown: hidden.escaped)
+    }
+    let rest = self[start.upperBound...]
+    let shown = (try? PostgreSQLURL(String(rest)).description) ?? "postgresql:"
+    return (written: String(self[start.lowerBound...]), shown: shown)
   }
 
   /// The text with `***` for what follows `password=`, blanks around the sign allowed: up to the next blank that has no backslash before

@@ -83,7 +83,8 @@ struct RemoveCommand: AsyncParsableCommand {
   /// Asks on the terminal. The place is not open while it waits for the answer.
   private func confirm(_ place: Place) async throws {
     let count = try await placeOptions.withEngine(for: .reading) { try await $0.keyCount() }
-    writeToStandardError("Remove all \(count) entries of \(place)? Type yes: ")
+    let entries = count == 1 ? "the only entry" : "all \(count.entryCountText)"
+    writeToStandardError("Remove \(entries) of \(place)? Type yes: ")
     guard readLine() == "yes" else { throw NotConfirmed(place: place) }
   }
 }

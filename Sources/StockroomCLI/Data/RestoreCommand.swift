@@ -68,6 +68,6 @@ struct RestoreCommand: AsyncParsableCommand {
     }
     try writeToStandardOutput(
       format == .json
-        ? jsonLine(ArchiveJSON(summary)) : "\(target.place): \(summary.entryCount) entries restored\n")
+        ? jsonLine(ArchiveJSON(summary)) : "\(target.place): \(summary.entryCount.entryCountText) restored\n")
   }
 }

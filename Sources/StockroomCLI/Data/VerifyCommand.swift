@@ -24,7 +24,6 @@ struct VerifyCommand: AsyncParsableCommand {
   private struct Verified: Encodable {
     let place: String
     let count: Int
-    let isCorrupted = false
   }
 
   func run() async throws {
@@ -39,6 +38,6 @@ struct VerifyCommand: AsyncParsableCommand {
     try writeToStandardOutput(
       format == .json
         ? jsonLine(Verified(place: "\(place)", count: count))
-        : "\(place): no corruption found in \(count) entries\n")
+        : "\(place): no corruption found in \(count.entryCountText)\n")
   }
 }

@@ -1,4 +1,4 @@
-/// An engine that reads its entries one after another, all as they are at one moment, without having all of them in memory.
+/// An engine that reads the entries of a snapshot one after another, without having all of them in memory.
 package protocol SnapshotStreamingEngine: StorageEngine {
   /// Calls `body` with every entry, in the order in which the keys were first written (rule R6), on a thread that may wait.
   ///

@@ -92,29 +92,29 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     try await changing(key, to: nil) { try await base.remove(key: key) }
   }
 
-  /// Done by the engine below.
+  /// Writes the values to the engine below, and removes their keys from memory. Costs and throws as the engine below.
   @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await changing(dataAndKeys.map(\.key)) { try await base.write(dataAndKeys) }
   }
 
-  /// Done by the engine below.
+  /// Removes the entries from the engine below, and their keys from memory. Costs and throws as the engine below.
   @concurrent public func remove(keys: [CacheKey]) async throws {
     try await changing(keys) { try await base.remove(keys: keys) }
   }
 
-  /// Done by the engine below.
+  /// Removes all entries from the engine below, and forgets what is in memory. Costs and throws as the engine below.
   public func removeAllData() async throws {
     try await changing(everything: true) { try await base.removeAllData() }
   }
 
-  /// Done by the engine below.
+  /// Does the operations in the engine below, and removes their keys from memory. Costs and throws as the engine below.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try await changing(operations.compactMap(\.key), everything: operations.contains { $0.key == nil }) {
       try await base.apply(operations)
     }
   }
 
-  /// Done by the engine below.
+  /// Writes the entries to the engine below, and removes their keys from memory. Costs and throws as the engine below.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     try await changing(entries.map(\.key)) { try await base.writeEntries(entries) }
   }

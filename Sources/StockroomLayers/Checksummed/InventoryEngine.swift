@@ -152,35 +152,35 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Reading
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   public func read(key: CacheKey) async throws -> Data? {
     try await verified.read(key: key.belowInventory)
   }
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
     try await verified.read(keys: keys.map(\.belowInventory))
   }
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try await verified.readDataAndKeys(keys: keys.map(\.belowInventory)).aboveInventory
   }
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await verified.readAllDataAndKeys().aboveInventory
   }
 
-  /// Asks the engine below.
+  /// Asks the engine below. Costs and throws as that does; the first call also lists all keys.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try await verified.keyExists(key.belowInventory)
   }
 
-  /// Asks the engine below.
+  /// Asks the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await verified.keysExist(keys.map(\.belowInventory)).compactMap(\.aboveInventory)
   }
@@ -190,7 +190,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     try await inventory(stored: verified.read(key: Inventory.key)).count
   }
 
-  /// Listed by the engine below.
+  /// Lists the keys of the engine below. O(N).
   @concurrent public func allKeys() async throws -> [CacheKey] {
     try await verified.allKeys().compactMap(\.aboveInventory)
   }
@@ -205,17 +205,17 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     try await verified.updatedAt(key: key.belowInventory)
   }
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await verified.readAllEntries().aboveInventory
   }
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await verified.readEntries(keys: keys.map(\.belowInventory)).aboveInventory
   }
 
-  /// Read by the engine below.
+  /// Reads from the engine below. Costs and throws as that does; the first call also lists all keys.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try await verified.scan(range.belowInventory, limit: limit.map(Inventory.oneMore)).aboveInventory(
       limit: limit)

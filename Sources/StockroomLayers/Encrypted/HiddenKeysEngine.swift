@@ -110,7 +110,7 @@
       return zip(keys, hidden).lazy.filter { found.contains($1) }.map(\.0)
     }
 
-    /// Reads every value, all of which are in memory together: the keys are those of one moment.
+    /// Reads every value, all of which are in memory together: the keys are those of one snapshot.
     @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
     /// The time of the entry below.

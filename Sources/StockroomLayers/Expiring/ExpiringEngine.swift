@@ -56,7 +56,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await put(mapping(dataAndKeys) { .write($0.data, key: $0.key) }, livingFor: lifetime)
   }
 
-  /// When the entry expires; nil if it never does, or there is none. Reads the value.
+  /// When the entry expires; nil if it never does, or there is none.
+  ///
+  /// Costs a read of the whole value. Throws as `StorageEngine.read(key:)`; `StorageError` with code `corrupted` too if this layer has not
+  /// stored the value.
   public func expiration(of key: CacheKey) async throws -> Date? {
     var look = lifetimes.look()
     guard let stored = try await base.read(key: key) else { return nil }
@@ -247,10 +250,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await readDataAndKeys(keys: keys).map(\.key)
   }
 
-  /// Reads every value, all of which are in memory together: the number is that of one moment.
+  /// Reads every value, all of which are in memory together: the number is that of one snapshot.
   @concurrent public func keyCount() async throws -> Int { try await readAllDataAndKeys().count }
 
-  /// Reads every value, all of which are in memory together: the keys are those of one moment.
+  /// Reads every value, all of which are in memory together: the keys are those of one snapshot.
   @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
   /// The time of the entry below. Reads the entry.

@@ -40,7 +40,7 @@ struct Lifetimes: Sendable {
     try naming(place) { try ExpiringValue.times(of: stored, key: key) }
   }
 
-  /// A look at several entries at one moment.
+  /// A look at several entries of one snapshot.
   func look() -> Look { Look(lifetimes: self, now: time.now()) }
 
   /// Whether a value with these times is there no longer.

@@ -61,12 +61,12 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await base.write(keys.stored(data, key), key: keys.stored(key))
   }
 
-  /// Written under the name, as one batch.
+  /// Writes the values in this namespace, as one batch. Costs and throws as the engine below.
   @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(mapping(dataAndKeys) { (try keys.stored($0.key), keys.stored($0.data, $0.key)) })
   }
 
-  /// Written under the name, as one batch.
+  /// Writes the entries in this namespace, as one batch. Costs and throws as the engine below.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     try await base.writeEntries(mapping(entries) { try keys.stored($0) })
   }
@@ -80,17 +80,17 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await withTransaction { try $0.apply(operations) }
   }
 
-  /// Read under the name.
+  /// Reads the value in this namespace. Costs and throws as the engine below.
   public func read(key: CacheKey) async throws -> Data? {
     try await base.read(key: keys.stored(key)).map { try keys.value($0, of: key) }
   }
 
-  /// Read under the name.
+  /// Reads the values in this namespace. Costs and throws as the engine below.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
     try await readDataAndKeys(keys: keys).map(\.data)
   }
 
-  /// Read under the name.
+  /// Reads the entries in this namespace. Costs and throws as the engine below.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try await entries(base.readDataAndKeys(keys: stored(keys)))
   }
@@ -107,10 +107,10 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
       readingOwn({ try await base.readAllDataAndKeys() }, { try await base.readDataAndKeys(keys: $0) }))
   }
 
-  /// Removed under the name.
+  /// Removes the entry in this namespace. Costs and throws as the engine below.
   public func remove(key: CacheKey) async throws { try await base.remove(key: keys.stored(key)) }
 
-  /// Removed under the name, as one batch.
+  /// Removes the entries in this namespace, as one batch. Costs and throws as the engine below.
   @concurrent public func remove(keys: [CacheKey]) async throws { try await base.remove(keys: stored(keys)) }
 
   /// Removes what is under the name.
@@ -126,7 +126,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     return zip(keys, stored).lazy.filter { found.contains($1) }.map(\.0)
   }
 
-  /// The number of entries under the name.
+  /// Counts the entries in this namespace. O(N) for the N entries of the whole place, whose keys are listed.
   @concurrent public func keyCount() async throws -> Int {
     try await base.allKeys().count(where: keys.contains)
   }
@@ -147,7 +147,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// The keys under the name.
+  /// Lists the keys in this namespace. O(N) for the N entries of the whole place, whose keys are listed.
   @concurrent public func allKeys() async throws -> [CacheKey] {
     let own = try await mapping(base.allKeys().filter(keys.contains)) { keys.key(below: $0) }
     // In the rare case that only values have the keys.
@@ -171,7 +171,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     return try await mapping(found) { try keys.entry($0) }.compactMap(\.self)
   }
 
-  /// Read under the name.
+  /// Reads the entries in this namespace. Costs and throws as the engine below.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await mapping(base.readEntries(keys: stored(keys))) { try self.keys.entry($0) }.compactMap(\.self)
   }

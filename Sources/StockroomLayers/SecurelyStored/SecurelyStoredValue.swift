@@ -104,19 +104,19 @@
 
   /// Changes of a part of the value. Each is one ``SecurelyStoredValue/update(_:)`` and throws as that does.
   extension SecurelyStoredValue {
-    /// Sets one property of the value, if there is one.
+    /// Sets one property of the value, if there is one. Throws as ``update(_:)``.
     public func set<Value: Sendable>(
       _ keyPath: any WritableKeyPath<Item, Value> & Sendable, to value: Value
     ) async throws {
       try await update { $0?[keyPath: keyPath] = value }
     }
 
-    /// Toggles the value. None counts as false.
+    /// Toggles the value. None counts as false. Throws as ``update(_:)``.
     public func toggle() async throws where Item == Bool {
       try await update { $0 = !($0 ?? false) }
     }
 
-    /// Appends an element. None counts as empty.
+    /// Appends an element. None counts as empty. Throws as ``update(_:)``.
     public func append(_ element: Item.Element) async throws
     where Item: RangeReplaceableCollection, Item.Element: Sendable {
       try await update { item in
@@ -126,13 +126,13 @@
       }
     }
 
-    /// Replaces the first element that equals `element`. Does nothing if there is none.
+    /// Replaces the first element that equals `element`. Does nothing if there is none. Throws as ``update(_:)``.
     public func replace(_ element: Item.Element, with replacement: Item.Element) async throws
     where Item: RangeReplaceableCollection, Item.Element: Equatable & Sendable {
       try await update { _ = $0?.replaceFirst(element, with: replacement) }
     }
 
-    /// Removes all elements that equal `element`, or appends it if there is none. No value counts as empty.
+    /// Removes all elements that equal `element`, or appends it if there is none. No value counts as empty. Throws as ``update(_:)``.
     public func togglePresence(_ element: Item.Element) async throws
     where Item: RangeReplaceableCollection, Item.Element: Equatable & Sendable {
       try await update { item in
@@ -142,7 +142,7 @@
       }
     }
 
-    /// Sets the value of a key of the dictionary; nil removes the key. No dictionary counts as empty.
+    /// Sets the value of a key of the dictionary; nil removes the key. No dictionary counts as empty. Throws as ``update(_:)``.
     public func update<Key: Hashable & Sendable, Value: Sendable>(key: Key, value: Value?) async throws
     where Item == [Key: Value] {
       try await update { item in

@@ -35,7 +35,7 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
   private var changing: Set<EncodedKey> = []
   private var allAreChanging = false
   /// Keys that others have changed while a change of them was being written.
-  var overtaken: Set<EncodedKey> = []
+  var supersededKeys: Set<EncodedKey> = []
   private var reads: [EncodedKey: Reads] = [:]
 
   var loads = SingleFlightLoads<Value>()
@@ -147,7 +147,7 @@ extension CacheState {
   mutating func forget(_ keys: [EncodedKey]) {
     for key in keys {
       noteChange(of: key)
-      if isBeingWritten(key) { overtaken.insert(key) }
+      if isBeingWritten(key) { supersededKeys.insert(key) }
       if !unwritten.contains(key) { memory.remove(key) }
     }
   }
@@ -155,8 +155,8 @@ extension CacheState {
   /// Forgets all stored values. O(N).
   mutating func forgetAll() {
     noteChangeOfAll()
-    overtaken.formUnion(changing)
-    for key in assigned.keys where isBeingWritten(key) { overtaken.insert(key) }
+    supersededKeys.formUnion(changing)
+    for key in assigned.keys where isBeingWritten(key) { supersededKeys.insert(key) }
     clearMemory()
   }
 

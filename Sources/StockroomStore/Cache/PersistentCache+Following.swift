@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Whether a cache is told of what others change in storage.
+/// Whether a cache is notified of what others change in storage.
 enum CacheFeed {
   case notWatched
   case subscribing(Task<Void, Never>)
@@ -13,7 +13,7 @@ extension PersistentCache.Core {
   /// read of storage tries again.
   func followIfNeeded() async { await startFollowing()?.value }
 
-  /// Whether what is in memory leaves it when others change it in storage, as far as the engine tells of changes at all.
+  /// Whether what is in memory leaves it when others change it in storage, as far as the engine reports changes at all.
   var isFollowing: Bool {
     guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return true }
     return feed.withLock { if case .watched = $0 { true } else { false } }
@@ -39,7 +39,7 @@ extension PersistentCache.Core {
   private func follow(_ engine: any StorageEngine) async {
     do {
       let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
-      // Of all changes it would be told of its own, and keep nothing in memory.
+      // Otherwise it would be notified of its own changes too, and keep nothing in memory.
       guard changes.origin === origin else { return feed.withLock { $0 = .watched(nil) } }
       // What has been read before may have been changed since.
       withState { $0.forgetAll() }

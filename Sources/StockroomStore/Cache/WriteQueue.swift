@@ -59,7 +59,7 @@ extension CacheState {
 
   /// Ends the changes of a batch, which succeeded or failed.
   ///
-  /// - Parameter isFollowing: Whether the cache was told of the changes of others when it began. Otherwise what is written stays in storage
+  /// - Parameter isFollowing: Whether the cache was notified of the changes of others when it began. Otherwise what is written stays in storage
   ///   only.
   mutating func end(_ changes: [CacheChange<Item>], isFollowing: Bool) {
     for change in changes {
@@ -69,8 +69,8 @@ extension CacheState {
       }
     }
     // What others have written over them is in storage only.
-    for key in overtaken where !unwritten.contains(key) { memory.remove(key) }
-    overtaken = []
+    for key in supersededKeys where !unwritten.contains(key) { memory.remove(key) }
+    supersededKeys = []
   }
 
   private mutating func end(_ change: CacheChange<Item>) {

@@ -126,7 +126,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
 // MARK: - Results
 
 extension StoreQuery {
-  /// The items of a query at one moment, sorted.
+  /// A snapshot of the items of a query, sorted.
   public struct Results: RandomAccessCollection, Sendable {
     private let elements: ChunkedArray<QueryElement<Item, SectionID>>
     private let range: Range<Int>

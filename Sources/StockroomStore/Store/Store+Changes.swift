@@ -14,7 +14,10 @@ extension Store {
   ///
   /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, also if the identifier of an item does
   ///   not survive encoding, with `unsupported` if another item's identifier has the same hash or a newer program has stored the entry, or with the code of the
-  ///   failure if the items could not be loaded; `CancellationError`. Nothing has changed then (rule S2).
+  ///   failure if the items could not be loaded; `CancellationError`.
+  ///   Nothing has changed then (rule S2), except that after `outcomeUnknown`, which only an engine on a server throws, the change may
+  ///   have happened (rule N2), and that an engine without `EngineCapabilities.atomicBatches` may have done a part of several
+  ///   changes. After an error whose outcome is unknown the store reads the items again.
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
   /// Inserts items, in this order, as one batch. Of two with the same identifier the later one is kept. Throws as
@@ -71,23 +74,23 @@ extension Store {
 }
 
 extension Store {
-  /// Begins a chain with an insertion. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with an insertion. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func insert(_ item: Item) async throws -> Operation { Operation(self, .insert([item])) }
 
-  /// Begins a chain with insertions. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with insertions. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func insert(_ items: [Item]) async throws -> Operation { Operation(self, .insert(items)) }
 
-  /// Begins a chain with a removal. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with a removal. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func remove(_ item: Item) async throws -> Operation { Operation(self, .remove([item])) }
 
-  /// Begins a chain with removals. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with removals. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func remove(_ items: [Item]) async throws -> Operation { Operation(self, .remove(items)) }
 
-  /// Begins a chain with the removal of all entries. Nothing happens until ``Operation/run()``.
+  /// Begins a chain with the removal of all entries. Nothing happens until ``Operation/run()``; this call never throws.
   @_disfavoredOverload
   public func removeAll() async throws -> Operation { Operation(self, .removeAll) }
 }

@@ -15,6 +15,9 @@ import StockroomCore
 extension Store {
   /// Creates a store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
+  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes: with the code of the engine, or with
+  /// `unsupported` if a store of another type of item uses this engine.
+  ///
   /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the background
   /// there, use ``init(loadingInBackground:cacheIdentifier:codec:)``. In top-level code with an `await` this initializer is
   /// unavailable.
@@ -36,7 +39,8 @@ extension Store {
 
   /// Creates a store and loads its items. O(N).
   ///
-  /// - Throws: what the engine threw when the items were read.
+  /// - Throws: what the engine threw when the items were read; `StorageError` with code `unsupported` if a store of another type of
+  ///   item uses this engine; `CancellationError`.
   public convenience init(
     storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>, codec: some Codec = JSONCodec()
   ) async throws {
@@ -45,6 +49,8 @@ extension Store {
   }
 
   /// Creates a store that loads its items in the background, also in an async function.
+  ///
+  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
   public convenience init(
     loadingInBackground storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>,
     codec: some Codec = JSONCodec()
@@ -60,6 +66,8 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
   /// Creates a store that identifies items by their `id`, a `String`, `Int` or any other `LosslessStringConvertible`, and
   /// loads them in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
+  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
+  ///
   /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
   @available(
@@ -72,13 +80,16 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
 
   /// Creates a store that identifies items by their `id`, and loads them. O(N).
   ///
-  /// - Throws: what the engine threw when the items were read.
+  /// - Throws: what the engine threw when the items were read; `StorageError` with code `unsupported` if a store of another type of
+  ///   item uses this engine; `CancellationError`.
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) async throws {
     self.init(loadingInBackground: storage, codec: codec)
     try await itemsHaveLoaded()
   }
 
   /// Creates a store that identifies items by their `id` and loads them in the background, also in an async function.
+  ///
+  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
   public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.description }))
   }
@@ -87,6 +98,8 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
 extension Store where Item: Identifiable, Item.ID == UUID {
   /// Creates a store that identifies items by their `id`, a `UUID`, and loads them in the background. Wait for them with
   /// ``itemsHaveLoaded()``.
+  ///
+  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
   ///
   /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
@@ -100,7 +113,8 @@ extension Store where Item: Identifiable, Item.ID == UUID {
 
   /// Creates a store that identifies items by their `id`, a `UUID`, and loads them. O(N).
   ///
-  /// - Throws: what the engine threw when the items were read.
+  /// - Throws: what the engine threw when the items were read; `StorageError` with code `unsupported` if a store of another type of
+  ///   item uses this engine; `CancellationError`.
   public convenience init(storage: some StorageEngine, codec: some Codec = JSONCodec()) async throws {
     self.init(loadingInBackground: storage, codec: codec)
     try await itemsHaveLoaded()
@@ -108,6 +122,8 @@ extension Store where Item: Identifiable, Item.ID == UUID {
 
   /// Creates a store that identifies items by their `id`, a `UUID`, and loads them in the background, also in an async
   /// function.
+  ///
+  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
   public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.uuidString }))
   }

@@ -10,7 +10,7 @@ import StockroomCore
 ///
 /// The byte FF, `version `, the number in decimal digits, and a line feed. Bytes that do not begin like that are version 1.
 /// No text in UTF-8 begins with FF, and so no JSON and no XML; nor does a binary property list, a CBOR item, or a Protocol
-/// Buffers message: programs that know of no versions cannot decode it. What stands between `version ` and
+/// Buffers message: programs that have no versions cannot decode it. What stands between `version ` and
 /// the line feed and is no number is from a newer version of this library, and counts as newer than all.
 struct StoredVersion: Hashable, Sendable {
   private static let mark = Data([0xFF]) + Data("version ".utf8)

@@ -10,7 +10,7 @@ public struct ArchiveSummary: Sendable, Hashable {
   public var formatVersion: Int
   /// When the archive was begun.
   public var createdAt: Date
-  /// Whether the entries are those of one moment. Otherwise others may have written while they were read.
+  /// Whether the entries are those of one snapshot. Otherwise others may have written while they were read.
   public var isOneMoment: Bool
   /// The number of entries.
   public var entryCount: Int

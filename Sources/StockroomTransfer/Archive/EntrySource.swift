@@ -6,18 +6,18 @@ import StockroomCore
   import Foundation
 #endif
 
-/// How the entries of an engine are read for an archive: as they are at one moment, as cheaply as the engine allows.
+/// How the entries of an engine are read for an archive: as a snapshot, as cheaply as the engine allows.
 enum EntrySource {
   /// One after another.
   case stream(any SnapshotStreamingEngine)
-  /// All with one call, which shows one moment.
+  /// All with one call, which shows a snapshot.
   case snapshot(any StorageEngine)
   /// All with one call, and what others have changed meanwhile in one transaction.
   case transaction(any StorageEngine)
   /// All with one call, whatever others change meanwhile.
   case anyMoment(any StorageEngine)
 
-  /// - Throws: `StorageError` with code `unsupported` if the engine cannot show one moment, and it has to.
+  /// - Throws: `StorageError` with code `unsupported` if the engine cannot show a snapshot, and it has to.
   init(_ engine: some StorageEngine, requiringOneMoment isRequired: Bool) throws {
     let capabilities = engine.capabilities
     if let engine = engine as? any SnapshotStreamingEngine {
@@ -29,7 +29,7 @@ enum EntrySource {
     } else if isRequired {
       throw StorageError(
         .unsupported,
-        "A \(type(of: engine)) has neither snapshots nor transactions, so that its entries cannot be read as they are at one moment."
+        "A \(type(of: engine)) has neither snapshots nor transactions, so that no snapshot of its entries can be read."
       )
     } else {
       self = .anyMoment(engine)
@@ -44,7 +44,7 @@ enum EntrySource {
     switch self {
     case .stream(let engine): return try await engine.forEachEntry(body)
     case .snapshot(let engine), .anyMoment(let engine): entries = try await engine.readAllEntries()
-    case .transaction(let engine): entries = try await Self.entriesAtOneMoment(of: engine)
+    case .transaction(let engine): entries = try await Self.entriesInTransaction(of: engine)
     }
     try await DedicatedThread.runApart { flag in
       for entry in entries {
@@ -56,15 +56,15 @@ enum EntrySource {
 
   /// The entries as they are during a transaction, which has no times: those are read before, and of what has been changed in between once
   /// more afterwards.
-  private static func entriesAtOneMoment(of engine: some StorageEngine) async throws -> [StorageEntry] {
+  private static func entriesInTransaction(of engine: some StorageEngine) async throws -> [StorageEntry] {
     let read = try await engine.readAllEntries()
-    let moment = try await engine.withTransaction { try Moment($0, after: read) }
-    let changed = Array(moment.changed.keys)
-    return moment.entries(of: read, laterEntries: try await engine.readEntries(keys: changed))
+    let snapshot = try await engine.withTransaction { try Snapshot($0, after: read) }
+    let changed = Array(snapshot.changed.keys)
+    return snapshot.entries(of: read, laterEntries: try await engine.readEntries(keys: changed))
   }
 
   /// How the entries were during a transaction.
-  private struct Moment: Sendable {
+  private struct Snapshot: Sendable {
     private let date = Timestamp.now().date
     /// The keys of those that were as they had been read before.
     private var same: Set<CacheKey> = []

@@ -10,7 +10,7 @@ extension StorageEngine {
   /// Writes every entry to an archive: one file, compressed and with checksums, that ``restore(from:merging:maximumValueSize:progress:)`` of any
   /// engine reads.
   ///
-  /// The entries are those of one moment during the call, with their times and in the order in which their keys were first written,
+  /// The entries are a snapshot, taken during the call, with their times and in the order in which their keys were first written,
   /// while others read and write. What that costs depends on the engine:
   ///
   /// | engine | memory | writes meanwhile |
@@ -27,7 +27,7 @@ extension StorageEngine {
   /// - Parameters:
   ///   - url: Where the archive is to be. The directory must be there.
   ///   - replacing: Whether a file that is there already is replaced.
-  ///   - requiringOneMoment: Whether an engine that cannot show one moment is refused. Otherwise its entries are each of their
+  ///   - requiringOneMoment: Whether an engine that cannot read a snapshot is refused. Otherwise its entries are each of their
   ///     own moment, and ``ArchiveSummary/isOneMoment`` is false.
   ///   - progress: Called after each block of a megabyte, on a thread of the engine's, which waits for it.
   /// - Returns: What is in the archive.

@@ -64,7 +64,7 @@ actor CopySession {
         .unsupported,
         isUnfinished
           ? "The target holds a copy that has not been finished, and is not to be resumed."
-          : "The target is not empty: it has \(count) entries.")
+          : "The target is not empty: it has \(count.entryCountText).")
     }
     try await target.write(markerValue, key: UnfinishedCopy.marker)
   }
@@ -141,8 +141,8 @@ actor CopySession {
         let key = (plan.changed + plan.missing).first?.key ?? plan.removed[0]
         throw StorageError(
           .corrupted,
-          "The target does not return what was written: \(plan.removed.count + plan.writtenCount) entries differ, of "
-            + "which one has the key \(key).")
+          "The target does not return what was written. Different: "
+            + "\((plan.removed.count + plan.writtenCount).entryCountText), one of them with the key \(key).")
       }
       last = source
       try await perform(plan)
@@ -172,7 +172,7 @@ actor CopySession {
     guard try await source.working(with: target, { comparison.isBegunCopy(target, of: source) }) else {
       throw StorageError(
         .unsupported,
-        "The target holds an unfinished copy of another source: most of its \(target.entries.count) entries are not "
+        "The target holds an unfinished copy of another source: most of its \(target.entries.count.entryCountText) are not "
           + "those of this one. Copy from the other source, or call removeAllData() of the target and copy again."
       )
     }

@@ -17,7 +17,7 @@ extension FaultyEngineCase {
       LooksAgainAtTheLast(base: $0, count: 256)
     },
     cachesByGeneration,
-    inMemory(.t1, "lets others in after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
+    inMemory(.t1, "admits others after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
     inMemory(.t1, "says that there is what a body has written and not committed") {
       ShowsKeysEarly(base: $0)
     },

@@ -4,7 +4,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 
-// Engines that read many entries at more than one moment.
+// Engines that read many entries from more than one snapshot.
 
 extension FaultyEngineCase {
   private static let claimsOfTimes: EngineCapabilities = [

@@ -281,7 +281,7 @@ struct NeverChangesUpdatedAt: FaultyEngine {
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
 }
 
-/// Takes turns with another clock that is a millisecond late.
+/// Alternates with another clock that is a millisecond late.
 final class MovesUpdatedAtBack: FaultyEngine {
   let base: ReferenceEngine
   private let writes = MutexProtected(0)

@@ -96,7 +96,7 @@ private struct LostTransaction: Error {}
 
 extension StorageChanges {
   /// A stream that has what this one has, for a subscriber of the current origin.
-  func passedOn(atEnd end: @escaping @Sendable () -> Void = {}) -> StorageChanges {
+  func passedOn(onTermination end: @escaping @Sendable () -> Void = {}) -> StorageChanges {
     let (changes, continuation) = Self.makeStream(leavingOut: ChangeOrigin.current)
     let task = Task {
       for await change in self { continuation.send(change) }

@@ -83,7 +83,7 @@ struct ResultsTests {
     #expect(both.text == expected)
   }
 
-  @Test("The Markdown has the sentence of each rule and the evidence as code")
+  @Test("The Markdown has the summary of each rule and the evidence as code")
   func markdown() {
     let lines = both.markdown.split(separator: "\n", omittingEmptySubsequences: false)
     #expect(lines.contains("| rule | what it promises | Good | Bad |"))
@@ -198,11 +198,11 @@ struct ResultsTests {
     #expect(report.isCompleteForLevel && !report.isComplete)
     #expect(shown.text.contains("Passed all 2 checks of the level quick; "))
     #expect(!shown.text.contains("keeps the contract"))
-    let sentence =
+    let summary =
       "4 checks are made from standard on; 1 check is made from exhaustive on; sequences of calls go up to 2,000, stores to 4,097 entries, values of any size to 1 MiB, "
       + "system faults to 6."
-    #expect(shown.text.contains("○ Fast, level quick: \(sentence)"))
-    #expect(shown.markdown.contains("`level quick`: \(sentence)"))
+    #expect(shown.text.contains("○ Fast, level quick: \(summary)"))
+    #expect(shown.markdown.contains("`level quick`: \(summary)"))
     #expect(
       shown.text.contains("1 checks went less far than the level has them go: life.long (20 of 2000 calls)."))
     #expect(shown.junit.contains(#"<property name="checks made from the level standard on" value="4"/>"#))

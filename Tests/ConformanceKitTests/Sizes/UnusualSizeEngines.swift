@@ -56,7 +56,7 @@ struct UnusualSizeTests {
   }
 }
 
-/// Copies what is there at one moment, and hands it out page by page.
+/// Copies a snapshot, and hands it out page by page.
 struct PagesOfOneSnapshot: FaultyEngine {
   let base: ReferenceEngine
   private func paged<Element>(_ all: [Element]) async -> [Element] {

@@ -127,7 +127,7 @@ import Testing
       try await place.run("put", "--create", "k", "--file", file.path, "--layer", "compressed")
       #expect(
         try await place.run("verify", "--layer", "compressed").standardOutput
-          == "\(place.url): no corruption found in 1 entries\n")
+          == "\(place.url): no corruption found in 1 entry\n")
     }
   }
 

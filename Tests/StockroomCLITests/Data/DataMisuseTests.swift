@@ -26,9 +26,13 @@ import Testing
       (["list", "sqlite:x", "--format", "xml"], "'xml' is invalid for '--format <format>'"),
       (["list", "sqlite:x", "--after", String(repeating: "k", count: 512)], "A key may have 511 bytes"),
       (["count", "sqlite:x", "--layer", "nonsense"], "There is no layer nonsense. Layers: compressed, "),
-      (["count", "sqlite:x", "--layer", "namespaced"], "There is no layer namespaced."),
+      (["count", "sqlite:x", "--layer", "namespaced"], "The layer namespaced needs a name, such as"),
+      (["count", "sqlite:x", "--layer", "namespaced="], "The layer namespaced needs a name, such as"),
+      (["count", "sqlite:x", "--layer", "compressed=9"], "The layer compressed takes no parameter."),
       (["count", "sqlite:x", "--layer", "expiring=soon"], "A lifetime is a whole number with s, m, h or d"),
-      (["count", "sqlite:x", "--key-file", "a=b"], "take a --key-file, and no others do."),
+      (["count", "sqlite:x", "--key-file", "a=b"], "--key-file needs --layer encrypted or hidden."),
+      (["count", "sqlite:x", "--names-key-file", "a=b"], "--names-key-file needs --layer hidden."),
+      (["copy", "sqlite:x", "--to", "lmdb:y", "--to-key-file", "a=b"], "--to-key-file needs --to-layer"),
       (["count", "sqlite:x", "--names-key-file", "nonsense"], "takes the name of a key and its file"),
       (["count", "sqlite:x", "postgresql://u:secret@h/d"], "Unexpected argument 'postgresql://h/d"),
       (["count", "sqlite:x", "--format=postgresql://u:secret@h/d"], "is invalid for '--format <format>'"),
@@ -58,6 +62,21 @@ import Testing
       #expect(output.standardError.contains("is not UTF-8"))
       #expect(try contents(of: directory) == [])
     }
+  }
+
+  @Test(
+    "A layer that encrypts needs the files of its keys", .enabled(if: PlaceLayer.canEncrypt),
+    arguments: [
+      (["encrypted"], [] as [String], "--layer encrypted needs --key-file NAME=FILE."),
+      (["hidden"], [] as [String], "--layer hidden needs --key-file NAME=FILE."),
+      (["hidden"], ["--key-file", "a=b"], "--layer hidden needs --names-key-file NAME=FILE."),
+    ])
+  func missingKeys(layers: [String], options: [String], message: String) async throws {
+    let output = try await CommandLineTool.run(
+      ["count", "sqlite:x"] + layers.flatMap { ["--layer", $0] } + options)
+    #expect(output.status == 64)
+    #expect(output.errorLines.count == 1)
+    #expect(output.standardError.contains(message), "\(output.standardError)")
   }
 
   @Test("What is wrong with its layers is found before a place is made", arguments: DataPlace.engines)
@@ -97,23 +116,29 @@ import Testing
     }
   }
 
+  private static func title(of engine: String) -> String {
+    ["sqlite": "SQLite database", "lmdb": "LMDB database", "leveldb": "LevelDB database"][engine]
+      ?? "Files directory"
+  }
+
   @Test("A place that is not there is an error, and is not made", arguments: DataPlace.engines)
   func absentPlace(_ engine: String) async throws {
     try await withTemporaryDirectory { directory in
       let place = DataPlace(engine, in: directory)
+      let message = "There is no \(Self.title(of: engine)) at \(place.directory.path)."
       for arguments in [
         ["list"], ["get", "k"], ["count"], ["verify"], ["watch"], ["remove", "k"],
         ["put", "k", "--value", "1"],
       ] {
         let output = try await CommandLineTool.run([arguments[0], place.url] + arguments.dropFirst())
         #expect(output.status == 1)
-        #expect(output.standardError == "stockroom: \(place.url): There is no such place.\n")
+        #expect(output.standardError == "stockroom: \(place.url): \(message)\n")
         #expect(output.standardOutput == "")
       }
       #expect(try contents(of: directory) == [])
       // Nor in a directory that is there.
       try FileManager.default.createDirectory(at: place.directory, withIntermediateDirectories: false)
-      #expect(try await place.failure("count").contains("There is no such place."))
+      #expect(try await place.failure("count").contains(message))
       #expect(try contents(of: place.directory) == [])
     }
   }
@@ -126,7 +151,8 @@ import Testing
       let before = try place.files()
       for other in DataPlace.engines where other != engine {
         let error = try await DataPlace(other, in: directory).failure("put", "k", "--value", "2")
-        #expect(error.contains("There is no such place, but there is "))
+        let absence = "There is no \(Self.title(of: other)) at \(place.directory.path), but there is "
+        #expect(error.contains(absence))
         #expect(error.contains(place.url))
       }
       #expect(try place.files() == before)

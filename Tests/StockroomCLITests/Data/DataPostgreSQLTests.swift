@@ -31,7 +31,7 @@ struct DataPostgreSQLTests {
       #expect(try await run("list", "PLACE", "--values").standardOutput == "k\t1\n")
       #expect(try await run("get", "PLACE", "k").standardOutput == "1")
       #expect(
-        try await run("verify", "PLACE").standardOutput == "\(shown): no corruption found in 1 entries\n")
+        try await run("verify", "PLACE").standardOutput == "\(shown): no corruption found in 1 entry\n")
       #expect(try await run("count", "PLACE", "--layer", "namespaced=n").standardOutput == "0\n")
 
       let process = try LineProcess([CommandLineTool.url.path, "watch", url])

@@ -105,6 +105,20 @@ import Testing
   func passwords(argument: String, shown: String) { #expect(argument.hidingPasswords == shown) }
 
   @Test(
+    "A message shows the URLs among the arguments as places, once, and without their passwords",
+    arguments: [
+      // A URL that names no namespace is what its place begins with.
+      ("postgresql://h/db?namespace=stockroom: away", "postgresql://h/db?namespace=stockroom: away"),
+      ("'postgresql://h/db'", "'postgresql://h/db?namespace=stockroom'"),
+      ("'postgresql://u:secret@h/db'", "'postgresql://h/db?namespace=stockroom'"),
+      ("password=secret: away", "password=*** away"), ("sqlite:notes", "sqlite:notes"),
+    ])
+  func messages(message: String, shown: String) {
+    let arguments = ["count", "postgresql://h/db", "postgresql://u:secret@h/db", "password=secret:"]
+    #expect(message.withoutPasswords(of: arguments) == shown)
+  }
+
+  @Test(
     "Wrong places say what is wrong, and never show a password",
     arguments: [
       ("", "The place is empty."), ("notes", "does not say which engine"),
@@ -139,7 +153,8 @@ import Testing
       #expect(other.status == 1)
       #expect(
         other.standardError.hasSuffix(
-          "There is no such place, but there is an LMDB place: lmdb:\(place.directory.path).\n"))
+          "There is no SQLite database at \(place.directory.path), but there is an LMDB database: "
+            + "lmdb:\(place.directory.path).\n"))
     }
   }
 }

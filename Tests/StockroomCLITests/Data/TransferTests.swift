@@ -63,8 +63,9 @@ import Testing
       for arguments in [[other], layered, [file]].map({ ["--to"] + $0 }) {
         let arguments = ["copy", place.url] + arguments + (option.map { [$0] } ?? [])
         let output = try await CommandLineTool.run(arguments)
-        #expect(output.status == 1)
-        #expect(output.standardError.contains("cannot be copied into itself"))
+        #expect(output.status == 64)
+        #expect(output.errorLines.count == 1)
+        #expect(output.standardError.contains("The source and the target are the same place."))
       }
       try await expect(place, entries)
     }
@@ -224,6 +225,21 @@ import Testing
     #expect(output.standardError.contains(message), "\(output.standardError)")
   }
 
+  @Test("A database of Stockroom is not imported: the error names the command that copies it")
+  func importingStockroom() async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace("sqlite", in: directory)
+      try await place.run("put", "--create", "k", "--value", "1")
+      let output = try await CommandLineTool.run(
+        "import", place.directory.path + "/data.sqlite3", "--to", "lmdb:\(directory.path)/new")
+      #expect(output.status == 1)
+      #expect(output.errorLines.count == 1)
+      #expect(output.standardError.contains("is not a database of Bodega"))
+      #expect(output.standardError.contains("use `stockroom copy`"))
+      #expect(try contents(of: directory) == ["place"])
+    }
+  }
+
   @Test("What another library has left is imported")
   func importing() async throws {
     try await withTemporaryDirectory { directory in
@@ -239,7 +255,7 @@ import Testing
       let place = DataPlace("files", in: directory)
       let output = try await CommandLineTool.run("import", old.path, "--to", place.url)
       #expect(output.standardError == "")
-      #expect(output.standardOutput == "\(place.url): 1 entries imported and compared\n")
+      #expect(output.standardOutput == "\(place.url): 1 entry imported and compared\n")
       #expect(try await place.run("list", "--values").standardOutput == "note\t{}\n")
       let merged = try await CommandLineTool.run(
         "import", old.path, "--to", place.url, "--merge", "--format", "json")

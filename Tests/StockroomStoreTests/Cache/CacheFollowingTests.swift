@@ -66,7 +66,7 @@ import Testing
   @Test(
     "What others write before a cache has ended its own write does not come back", .timeLimit(.minutes(10)),
     arguments: [true, false])
-  func overtaken(assigning: Bool) async throws {
+  func superseded(assigning: Bool) async throws {
     let engine = MemoryStorageEngine()
     let held = FailingStorageEngine(engine)
     let one = PersistentCache<String, Int>(storage: held, storageLimit: CacheLimit(entries: 100))

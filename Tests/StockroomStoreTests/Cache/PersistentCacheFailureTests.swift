@@ -266,7 +266,7 @@ struct PersistentCacheFailureTests {
   }
 
   @Test("An entry that is cut short or changed anywhere is a value or an error, and never a trap")
-  func damaged() async throws {
+  func corrupted() async throws {
     let storage = MemoryStorageEngine()
     let cache = PersistentCache<String, Int>(storage: storage, memoryLimit: CacheLimit(entries: 0))
     for name in ["short", String(repeating: "l", count: 600)] {

@@ -48,19 +48,19 @@ import Testing
   @Test("Unreadable entries keep their places until they are replaced")
   func places() async throws {
     let engine = MemoryStorageEngine()
-    func damaged(_ ids: [String]) async throws -> Store<Note> {
+    func corrupted(_ ids: [String]) async throws -> Store<Note> {
       for id in ids { try await engine.write(Data("{".utf8), key: CacheKey(verbatim: id)) }
       return try await Store<Note>(storage: engine)
     }
     try await Store<Note>(storage: engine).insert(["a", "b", "c"].map { Note(id: $0) })
-    var store = try await damaged(["b"])
+    var store = try await corrupted(["b"])
     try await store.remove(Note(id: "b"))
     #expect(store.unreadableEntries.isEmpty)
     try await store.insert(Note(id: "b"))
     #expect(store.items.map(\.id) == ["a", "c", "b"])
     #expect(try await agree(store, engine))
 
-    store = try await damaged(["a", "b", "c"])
+    store = try await corrupted(["a", "b", "c"])
     #expect(store.items.isEmpty)
     try await store.removeAll()
     try await store.insert(Note(id: "c"))

@@ -137,7 +137,7 @@
     @Test(
       "With a corrupted file values are defaults, failure is .corrupted, and the file is not overwritten",
       arguments: ["", "[", #"{"version":1}"#, #"{"version":2,"values":[]}"#])
-    func damaged(_ text: String) throws {
+    func corrupted(_ text: String) throws {
       let value = try number()
       try value.set(1)
       let bytes = Data(text.utf8)

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomStore
 
-// A type that was changed three times over. Version 1 knows of no versions.
+// A type that was changed three times over. Version 1 has no versions.
 
 struct FirstNote: Codable, Sendable, Identifiable, Equatable {
   var id: String

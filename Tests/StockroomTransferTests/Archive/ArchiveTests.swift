@@ -243,7 +243,7 @@ import Testing
   }
 
   @Test(
-    "Every archive of an engine under load shows one moment",
+    "Every archive of an engine under load is one snapshot",
     arguments: engineNames + ["files+checksummed", "sqlite+compressed"])
   func underLoad(name: String) async throws {
     let place = try TemporaryDirectory()
@@ -251,7 +251,7 @@ import Testing
   }
 
   @Test(
-    "Every archive of an engine under load shows one moment if the engine has transactions and no snapshots")
+    "Every archive of an engine under load is one snapshot if the engine has transactions and no snapshots")
   func transactionsUnderLoad() async throws {
     try await expectOneMoment(EntryByEntryReader(base: MemoryStorageEngine()))
   }

@@ -42,7 +42,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Every backup of an engine under load shows one moment", arguments: backupEngineNames)
+  @Test("Every backup of an engine under load is one snapshot", arguments: backupEngineNames)
   func underLoad(name: String) async throws {
     let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())
     let engine = try await openForBackup(name, place.url)

@@ -38,7 +38,7 @@ extension BenchmarkReport {
       </details>
       \(sections.map(\.html).joined(separator: "\n"))
       <section><h2>All figures</h2>
-      <p>Median of \(repetitions == 1 ? "1 repetition" : "\(repetitions) repetitions"); the spread is half of their range.</p>
+      <p>\(repetitions == 1 ? "One repetition, no spread." : "Median of \(repetitions) repetitions; the spread is half of their range.")</p>
       <div class="scroll">\(table)</div>
       </section>
       </body>
@@ -100,7 +100,7 @@ extension BenchmarkReport {
       return BarChart.Bar(
         label: result.subject, value: result.operationsPerSecond,
         range: operations / result.seconds.maximum...operations / result.seconds.minimum,
-        text: "\(isTied ? "≈ " : "")\(result.throughput) ±\(Units.percent(result.seconds.relativeSpread))",
+        text: "\(isTied ? "≈ " : "")\(result.throughput)\(spreadText(of: result).map { " " + $0 } ?? "")",
         color: colors[result.subject] ?? "")
     }
     return bars.isEmpty ? nil : BarChart(title: workload.name, note: workload.summary, bars: bars).drawing
@@ -152,7 +152,7 @@ extension BenchmarkReport {
         result.workload, result.subject,
         (standing(of: result.subject, in: result.workload) == .tied ? "≈ " : "")
           + Units.seconds(result.secondsPerOperation),
-        "±\(Units.percent(result.seconds.relativeSpread))", Units.perSecond(result.operationsPerSecond),
+        spreadText(of: result) ?? "–", Units.perSecond(result.operationsPerSecond),
         latency.map { Units.seconds($0.p50) } ?? "–", latency.map { Units.seconds($0.p99) } ?? "–",
         latency.map { Units.seconds($0.p999) } ?? "–",
       ] + Self.quantities.map { result[keyPath: $0.cell] }

@@ -135,7 +135,7 @@ final class ChangeLog {
   }
 
   private static let newline = UInt8(ascii: "\n")
-  /// By which the file is recognised.
+  /// By which the file is recognized.
   private static let firstLine = Data("JSONStorageEngine, format 1\n".utf8)
 
   /// Writes another file, without removed and overwritten entries, which is to take the place of this one as a whole.

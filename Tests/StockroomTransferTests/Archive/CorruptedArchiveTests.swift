@@ -6,10 +6,10 @@ import StockroomTransfer
 import TestFixtures
 import Testing
 
-@Suite("Damaged archives") struct DamagedArchiveTests {
-  /// How many are tried: `STOCKROOM_DAMAGED_ARCHIVES` says so for runs by hand.
+@Suite("Corrupted archives") struct CorruptedArchiveTests {
+  /// How many are tried: `STOCKROOM_CORRUPTED_ARCHIVES` says so for runs by hand.
   private static let count =
-    ProcessInfo.processInfo.environment["STOCKROOM_DAMAGED_ARCHIVES"].flatMap { Int($0) }
+    ProcessInfo.processInfo.environment["STOCKROOM_CORRUPTED_ARCHIVES"].flatMap { Int($0) }
     ?? TestRun.count(120, exhaustive: 4_000)
 
   private let place: TemporaryDirectory
@@ -49,7 +49,7 @@ import Testing
     do {
       // Whatever size of a value is accepted.
       try await engine.restore(from: file, maximumValueSize: .max)
-      Issue.record("An archive was restored that is damaged: \(comment)")
+      Issue.record("An archive was restored that is corrupted: \(comment)")
     } catch let error as StorageError {
       #expect(error.code == .corrupted || error.code == .unsupported, "\(comment): \(error)")
     }
@@ -57,7 +57,7 @@ import Testing
   }
 
   @Test("No archive with flipped bits, without a part or with one twice, elsewhere or behind it is restored")
-  func damages() async throws {
+  func corruptions() async throws {
     let whole = try await archive()
     let other = try await archive(seed: 4)
     let (parts, otherParts) = (parts(of: whole), parts(of: other))
@@ -87,7 +87,7 @@ import Testing
         bytes.replaceSubrange(parts[first], with: other[otherParts[first]])
       }
       if bytes == whole { continue }
-      try await expectRefusal(bytes, "damage \(number)")
+      try await expectRefusal(bytes, "corruption \(number)")
     }
   }
 
