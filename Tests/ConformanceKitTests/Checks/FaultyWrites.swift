@@ -49,6 +49,8 @@ extension FaultyEngineCase {
     // Of several operations on a key the last counts, to save work.
     .init(.w2, "drops removals before writes", also: [.r6]) { DropsRemovalsBeforeWrites(base: $0) },
 
+    .init(persistent: .w2, "reads the clock in turns of one engine", fault: .datesInItsOwnTurn),
+
     .init(persistent: .w6, "saves when it is closed", fault: .forgetsUntilClosed),
     .init(persistent: .w6, "does not save removals", fault: .forgetsRemovals, also: [.l2]),
     .init(persistent: .w6, "does not save removeAll", fault: .forgetsRemoveAll, also: [.d2]),
