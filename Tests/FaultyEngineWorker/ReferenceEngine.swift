@@ -20,7 +20,7 @@ package final class ReferenceEngine: ApplyingEngine {
     case followsLinksToItsFiles, waitsForFIFOs, clearsDirectoriesAway
     case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly
     case takesTornTails, fillsTornTails, remembersRefusedWrites, repeatsRefusedWrites
-    case datesInItsOwnTurn, numbersInItsOwnTurn
+    case datesInItsOwnTurn, numbersInItsOwnTurn, takesLongRecordsForTorn
   }
 
   package static let promises: EngineCapabilities = [

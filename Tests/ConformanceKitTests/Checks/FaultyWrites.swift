@@ -56,6 +56,9 @@ extension FaultyEngineCase {
     .init(persistent: .w6, "does not save removeAll", fault: .forgetsRemoveAll, also: [.d2]),
     .init(persistent: .w6, "saves times in whole seconds", fault: .savesWholeSeconds),
     .init(persistent: .w6, "saves 65,536 bytes of a value", fault: .savesLittle),
+    .init(
+      persistent: .w6, "takes a record of more than 4 MiB for the torn end of its log",
+      fault: .takesLongRecordsForTorn),
     .init(persistent: .w6, "forgets the oldest session", fault: .rotatesAway),
   ]
 }
