@@ -18,7 +18,7 @@ package final class ReferenceEngine: ApplyingEngine {
     case closesNothing, keepsFileOpenUntilDropped, keepsLockUntilDropped
     case makesPublicFiles, makesPublicDirectories, followsForeignLinks, followsLinksToNowhere
     case followsLinksToItsFiles, waitsForFIFOs, clearsDirectoriesAway
-    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly
+    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly, noticesDirectoryOnly
     case takesTornTails, fillsTornTails, remembersRefusedWrites, repeatsRefusedWrites
     case datesInItsOwnTurn, numbersInItsOwnTurn, takesLongRecordsForTorn
   }
