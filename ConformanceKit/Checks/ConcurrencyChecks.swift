@@ -255,6 +255,15 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
 }
 
 extension CheckContext {
+  /// An engine on the place, and a second one if the two share what is there and the place can be opened twice.
+  func openTwiceIfPossible() async throws -> [EngineUnderTest] {
+    let engine = try await open()
+    guard capabilities.contains(.persistent), let second = try await openUnlessLocked(place) else {
+      return [engine]
+    }
+    return [engine, second]
+  }
+
   /// A second engine on a place that is open; nil if that throws `locked`, as an engine may.
   func openUnlessLocked(_ directory: URL) async throws -> EngineUnderTest? {
     do {

@@ -69,6 +69,7 @@ extension CheckDefinition {
       if context.capabilities.contains(.persistent) {
         try await expectTimes([future], in: try await context.reopen(engine))
       }
+      try await checkDistantTimes(context)
     }
     Check(
       .w1, "entries.of-the-same-again",
@@ -122,6 +123,38 @@ private func day(_ number: Int) -> Date { day(Double(number)) }
 
 private func entry(_ key: CacheKey, _ value: String, _ date: Date) -> StorageEntry {
   StorageEntry(key: key, data: data(value), createdAt: date, updatedAt: date)
+}
+
+/// Imports entries of times around 1970 and 2001, and far from them. An engine may refuse those that it cannot store, or store the
+/// nearest that it can.
+private func checkDistantTimes(_ context: CheckContext) async throws {
+  let place = context.root.appending(path: "distant times", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  // From 1900 to 2100; every engine has room for those from 1970 to 2038.
+  let seconds: [Double] = [-2_208_988_800, -129_600, -0.25, 0, 978_307_200, 4_102_444_800]
+  var stored: [StorageEntry] = []
+  for seconds in seconds {
+    let entry = entry(key("\(seconds) s"), "v", Date(timeIntervalSince1970: seconds))
+    do {
+      try await engine.writeEntries([entry])
+    } catch is CallFailure where seconds < 0 || seconds > 2_147_483_647 {
+      continue
+    }
+    stored.append(entry)
+  }
+  guard let first = stored.first, let last = stored.last,
+    let earliest = try await engine.createdAt(key: first.key),
+    let latest = try await engine.createdAt(key: last.key)
+  else { throw Violation("a timestamp of a key that had been written was nil") }
+  let lower = min(earliest, Date(timeIntervalSince1970: 978_307_200))
+  let upper = max(latest, Date(timeIntervalSince1970: 2_147_400_000))
+  let expected = stored.map { stored in
+    entry(stored.key, "v", min(max(stored.createdAt, lower), upper))
+  }
+  try await expectTimes(expected, in: engine)
+  guard context.capabilities.contains(.persistent) else { return }
+  try await context.close(engine)
+  try await expectTimes(expected, in: try await context.open(place))
 }
 
 /// Fails unless the entries have the times, wherever they are read.

@@ -12,12 +12,12 @@ extension CheckDefinition {
     for change in PlaceChange.allCases {
       Check(
         .c6, "place.\(change.rawValue)",
-        "an engine whose place is \(change.rawValue) throws io or does what a new opening sees, and leaves that one alone",
+        "an engine whose place is \(change.participle) throws io or does what a new opening sees, and leaves that one alone",
         needs: .persistent
       ) { context in try await checkPlace(context, change, .here(nil)) }
       Check(
         .c6, "place.\(change.rawValue)-for-another-process",
-        "an engine whose place is \(change.rawValue), and opened by another process, throws io or does what that one sees, "
+        "an engine whose place is \(change.participle), and opened by another process, throws io or does what that one sees, "
           + "and leaves that one alone", needs: .persistent, needsWorker: true
       ) { context in
         try await context.withWorker { try await checkPlace(context, change, .worker($0, context.place)) }
@@ -29,6 +29,14 @@ extension CheckDefinition {
 /// What happens to the place.
 private enum PlaceChange: String, CaseIterable, Sendable {
   case deleted, moved, replaced
+  // The directory stays, and its files do not.
+  case emptied
+  case filled = "filled-by-another"
+
+  var participle: String { self == .filled ? "filled with the files of another" : rawValue }
+
+  /// Whether what was there is somewhere else afterwards.
+  var keepsOldPlace: Bool { self == .moved || self == .replaced }
 }
 
 /// The engine that is opened on the place after that.
@@ -75,7 +83,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   var newcomer = newcomer
   var there: [CacheKey: Data] = [:]
   let (other, aside) = (context.root.appending(path: "other"), context.root.appending(path: "aside"))
-  if change == .replaced {
+  if change == .replaced || change == .filled {
     let engine = try await context.open(other)
     try await engine.write(entries(keys(5, prefix: "other-")))
     try await context.close(engine)
@@ -88,12 +96,21 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   _ = try await engine.readAllDataAndKeys()
   try await expectStored(old, in: engine)
 
-  if change == .deleted {
-    try FileManager.default.removeItem(at: context.place)
-  } else {
-    try FileManager.default.moveItem(at: context.place, to: aside)
+  switch change {
+  case .deleted: try FileManager.default.removeItem(at: context.place)
+  case .moved, .replaced: try FileManager.default.moveItem(at: context.place, to: aside)
+  case .emptied, .filled:
+    for name in try FileManager.default.contentsOfDirectory(atPath: context.place.systemPath) {
+      try FileManager.default.removeItem(at: context.place.appending(path: name))
+    }
   }
   if change == .replaced { try FileManager.default.moveItem(at: other, to: context.place) }
+  if change == .filled {
+    for name in try FileManager.default.contentsOfDirectory(atPath: other.systemPath) {
+      try FileManager.default.copyItem(
+        at: other.appending(path: name), to: context.place.appending(path: name))
+    }
+  }
 
   var left = EarlierEngine(engine: engine, change: change, old: old.map(\.key))
   try await left.use(&there, keys(4, prefix: "alone-"))
@@ -121,7 +138,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   try await newcomer.open(context)
   try await expect(newcomer, has: there, "closed and opened once more, after the old one had been closed")
   try await newcomer.close(context)
-  if change == .deleted { return }
+  if !change.keepsOldPlace { return }
   let moved = try await context.open(aside)
   try await expectStored(old, in: moved)
   try await context.close(moved)
@@ -266,7 +283,7 @@ private struct EarlierEngine {
     }
   }
 
-  private var when: String { "after its place had been \(change.rawValue)" }
+  private var when: String { "after its place had been \(change.participle)" }
 
   private func isDone(_ body: (EngineUnderTest) async throws -> Void) async throws -> Bool {
     try await returnsOrThrowsIO(engine, when, body)

@@ -65,6 +65,7 @@ extension CheckDefinition {
       "files in the directory that are not the engine's stay, and are no entries"
     ) { context in
       try await checkForeignFiles(context)
+      try await checkLookalikeFiles(context)
     }
 
     Check(
@@ -170,4 +171,57 @@ private func checkForeignFiles(_ context: CheckContext) async throws {
       "\(path), a file in the directory that somebody else had put there, was gone or changed after removeAllData()"
     )
   }
+}
+
+/// Puts files beside the engine's that are named as if they were some of them, or remains of them. An engine may take them for
+/// corrupted files or for entries, and need not open then, but it may not change them.
+private func checkLookalikeFiles(_ context: CheckContext) async throws {
+  let sample = context.root.appending(path: "sample", directoryHint: .isDirectory)
+  try FileManager.default.createDirectory(at: sample, withIntermediateDirectories: true)
+  let own = try await context.open(sample)
+  try await own.write(entries(keys(20)))
+  try await own.write(noise(100_000), key: key("large"))
+  var paths = try FileManager.default.subpathsOfDirectory(atPath: sample.systemPath)
+  try await context.close(own)
+  // Some have other files while nobody has them open.
+  paths += try FileManager.default.subpathsOfDirectory(atPath: sample.systemPath)
+  var names = Set(paths.compactMap(endingOfName).map { "notes." + $0 })
+  names.formUnion(["notes.tmp", "notes~", "notes.lock", "notes.bak", "notes-journal"])
+
+  let place = context.root.appending(path: "among lookalikes", directoryHint: .isDirectory)
+  try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+  let files = names.sorted().map { place.appending(path: $0) }
+  for file in files { try data("not yours").write(to: file) }
+  func expectFiles(_ when: String) throws {
+    for file in files {
+      try expect(
+        (try? Data(contentsOf: file)) == data("not yours"),
+        "\(file.lastPathComponent), a file in the directory that somebody else had put there, was gone or changed \(when)"
+      )
+    }
+  }
+  let engine: EngineUnderTest
+  do {
+    engine = try await context.open(place)
+    guard try await engine.keyCount() == 0 else { return try expectFiles("after an opening") }
+  } catch is CallFailure {
+    return try expectFiles("after an opening that threw")
+  }
+  try await engine.write(entries(keys(20)))
+  try await engine.remove(keys: Array(keys(20).prefix(5)))
+  try await engine.removeAllData()
+  try expectFiles("after removeAllData()")
+  try await context.close(engine)
+  let reopened = try await context.open(place)
+  try await reopened.write(data("v"), key: key("k"))
+  try await context.close(reopened)
+  try expectFiles("after reopening")
+}
+
+/// What follows the last dot of a file's name, if it has one.
+private func endingOfName(_ path: String) -> String? {
+  guard let name = path.split(separator: "/").last, let dot = name.lastIndex(of: "."), dot != name.startIndex
+  else { return nil }
+  let ending = name[name.index(after: dot)...]
+  return ending.isEmpty || ending.utf8.count > 20 ? nil : String(ending)
 }

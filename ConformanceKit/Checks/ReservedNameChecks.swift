@@ -94,16 +94,17 @@ extension CheckDefinition {
       engine = try await context.reopen(engine)
       try await expectContents([(key("another"), data("v"))] + entries(more), in: engine)
     }
-    for way in waysOfWriting.prefix(3) {
+    for method in ChangeMethod.allCases.filter({ !$0.removes }) {
       Check(
-        .v2, "names.values-by-\(identifier(of: way.name))",
-        "a value that looks like a tombstone, a header, null or compressed data comes back as written by \(way.name)"
+        .v2, "names.values-by-\(identifier(of: method))",
+        "a value that looks like a tombstone, a header, null or compressed data comes back as written by \(method.call)",
+        needs: method.needs
       ) { context in
         let engine = try await context.open()
         let written = ReservedNames.values.enumerated().map {
           (key: key("value \($0.offset)"), data: $0.element)
         }
-        try await way.write(engine, written)
+        try await method.perform(written, in: engine)
         for (key, data) in written {
           try expect(try await engine.read(key: key), is: data, "read(key:) of \(describe(data))")
         }
@@ -125,6 +126,15 @@ private func identifier(of way: String) -> String {
   case "write(_:key:)": "write"
   case "apply(_:)": "apply"
   default: "batch"
+  }
+}
+
+/// The name of a method in the name of a check.
+private func identifier(of method: ChangeMethod) -> String {
+  switch method {
+  case .writeEntries: "import"
+  case .transaction: "transaction"
+  default: identifier(of: method.call)
   }
 }
 

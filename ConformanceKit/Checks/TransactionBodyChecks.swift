@@ -205,6 +205,9 @@ private let callsOfTransactions: [(String, @Sendable (any StorageTransaction, Ca
   ("read(keys:)", { _ = try $0.read(keys: [key("k"), $1]) }),
   ("keyExists(_:)", { _ = try $0.keyExists($1) }),
   ("scan(_:limit:)", { _ = try $0.scan(KeyRange(after: $1, upTo: nil), limit: 1) }),
+  ("scan(_:limit:) up to it", { _ = try $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
+  ("scan(_:limit:) behind another", { _ = try $0.scan(KeyRange(after: key("z"), upTo: $1), limit: nil) }),
+  ("scan(_:limit:) of no entries", { _ = try $0.scan(KeyRange(after: nil, upTo: $1), limit: 0) }),
 ]
 
 private let callsWithoutKeys: [(String, @Sendable (any StorageTransaction) throws -> Void)] = [

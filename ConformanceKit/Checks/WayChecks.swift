@@ -27,8 +27,10 @@ extension CheckDefinition {
       let engine = try await context.open()
       let sizes = [0, 3, 70_000, 1, 5_000, 0, 100]
       var step = 0
-      for first in waysOfWriting {
-        for second in waysOfWriting {
+      let ways = ChangeMethod.writing(context.capabilities).map(\.way) + waysOfWritingOne
+      for first in ways {
+        for second in ways {
+          context.noteProgress()
           for way in [first, second] {
             step += 1
             let all = keys(5).enumerated().map { number, key in

@@ -93,9 +93,10 @@ extension CheckDefinition {
     }
     Check(
       .w6, "persistence.of-keys-and-values",
-      "every kind of key and size of value is there after reopening",
+      "every kind of key and size of value is there after reopening, and what was written after a large one",
       needs: .persistent
     ) { context in
+      try await checkLargeWritesSurvive(context)
       let engine = try await context.open()
       var written = entries(AdversarialKeys.all)
       for size in [0, 1, 4_096, 70_000, 1_048_577] { written.append((key("size \(size)"), noise(size))) }
@@ -184,6 +185,46 @@ private func makeHistory(
   let left = keys.filter { !removed.contains($0) }
     .map { (key: $0, data: value(for: $0, version: overwritten.contains($0) ? 2 : 1)) }
   return (left, removed)
+}
+
+/// Fails unless large values, a batch of them and what was written after them are there after reopening, with and without `close()`:
+/// who takes a long record of a log for one that was torn ends there.
+private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
+  let place = context.root.appending(path: "large values", directoryHint: .isDirectory)
+  let isQuick = context.budget.level == .quick
+  let sizes = isQuick ? [(4 << 20) + 1] : [(4 << 20) + 1, 17 << 20]
+  for isClosed in [true, false] {
+    let when = "after reopening \(isClosed ? "with" : "without") close()"
+    let engine = try await context.open(place)
+    // The second time the same keys have other values.
+    func value(_ size: Int) -> Data { noise(size, seed: UInt64(size) + (isClosed ? 1 : 2)) }
+    var kept: [Int] = []
+    for size in sizes {
+      do {
+        try await engine.write(value(size), key: key("large \(size)"))
+        kept.append(size)
+      } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .valueTooLarge {
+        // Rule V2 says which are not.
+        continue
+      }
+      context.noteProgress()
+    }
+    let batch = (0..<(isQuick ? 0 : 20)).map { number in (1 << 20) + number }
+    try await engine.write(batch.map { (key("large \($0)"), value($0)) })
+    try await engine.write(data("last \(isClosed)"), key: key("last"))
+    if isClosed { try await context.close(engine) } else { engine.release() }
+    context.noteProgress()
+    let reopened = try await context.open(place)
+    for size in kept + batch {
+      let found = try await reopened.read(key: key("large \(size)"))
+      try expect(found == value(size), "a value of \(size) bytes was gone or another one \(when)")
+    }
+    try expect(
+      try await reopened.read(key: key("last")), is: data("last \(isClosed)"),
+      "read(key:) of what was written last, after large values, \(when)")
+    try await context.close(reopened)
+    context.noteProgress()
+  }
 }
 
 private func timestamps(of keys: [CacheKey], in engine: EngineUnderTest) async throws -> [Date] {

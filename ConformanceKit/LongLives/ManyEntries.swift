@@ -22,7 +22,7 @@ struct ManyEntries {
 
   /// Writes batch after batch, and fails if after one of them any entry is missing or not what it was.
   func run(_ rounds: RoundLimit) async throws {
-    let engine = try await context.open()
+    var engine = try await context.open()
     var (batches, lastLook) = (0, 0)
     var first: [StorageEntry] = []
     for _ in rounds {
@@ -52,7 +52,22 @@ struct ManyEntries {
         "when there were \(batches * batchSize) entries, readEntries(keys:) gave \(before.key), which had not been written "
           + "again, other times than at first", rule: .w2)
     }
+    if context.capabilities.contains(.persistent) {
+      engine = try await context.reopen(engine)
+      try await lookAgain(batches * batchSize, in: engine)
+    }
     try await lookAtEverything(batches * batchSize, in: engine)
+  }
+
+  /// Looks for the entries after reopening: what lists them in files may have room for some only.
+  private func lookAgain(_ count: Int, in engine: EngineUnderTest) async throws {
+    do {
+      try expect(try await engine.keyCount(), is: count, "keyCount()")
+      try await look(count, in: engine)
+    } catch let violation as Violation {
+      throw Violation("after reopening, \(violation)", rule: .w6)
+    }
+    context.noteProgress()
   }
 
   private func write(_ numbers: Range<Int>, to engine: EngineUnderTest) async throws {

@@ -16,6 +16,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     case leaksFilesPerError, leaksFilesPerValue, leaksDescriptorsPerCancellation, leaksDescriptorsPerScan
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
     case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening
+    // What is read at opening
+    case readsTheFirstSegment
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture
@@ -67,6 +69,10 @@ package final class LifeFaultEngine: ApplyingEngine {
     state.log = try LifeFaultLog(in: directory, fault: fault)
     for record in try state.log?.records() ?? [] {
       for change in record { state.take(change) }
+    }
+    if fault == .readsTheFirstSegment, state.entries.count > 1_024 {
+      let first = state.entries.sorted { $0.value.sequence < $1.value.sequence }.prefix(1_024)
+      state.entries = Dictionary(uniqueKeysWithValues: first.map { ($0.key, $0.value) })
     }
     if fault == .dropsTheFuture { state.entries = state.entries.filter { $0.value.updatedAt <= Date() } }
     if fault == .expiresBetweenOpenings {

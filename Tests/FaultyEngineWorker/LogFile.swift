@@ -13,6 +13,8 @@ import StockroomCore
 struct LogFile: ~Copyable {
   private let descriptor: Int32
   private let path: String
+  /// The directory, and what it was at opening.
+  private let place: (path: String, identity: FileIdentity?)
   private var length: Int64
   private let fault: ReferenceEngine.Fault?
 
@@ -44,6 +46,8 @@ struct LogFile: ~Copyable {
   init(in directory: URL, fault: ReferenceEngine.Fault?) throws {
     path = directory.appending(path: "reference.log").path(percentEncoded: false)
     self.fault = fault
+    let directoryPath = directory.path(percentEncoded: false)
+    place = (directoryPath, try? FileIdentity(path: directoryPath))
     let isNew = access(path, F_OK) != 0
     if fault == .clearsDirectoriesAway, rmdir(path) != 0, errno == ENOTEMPTY {
       try? FileManager.default.removeItem(atPath: path)
@@ -101,6 +105,9 @@ struct LogFile: ~Copyable {
     switch fault {
     case .ignoresItsPlace: return
     case .noticesDeletionOnly: if fstat(descriptor, &status) != 0 || status.st_nlink == 0 { throw moved }
+    case .noticesDirectoryOnly:
+      let identity = try FileIdentity(path: place.path)
+      if identity == nil || identity != place.identity { throw moved }
     case .noticesAbsenceOnly: if stat(path, &status) != 0 { throw moved }
     default:
       let identity = try FileIdentity(path: path)
@@ -195,6 +202,8 @@ struct LogFile: ~Copyable {
         }
       }
       let count = try reader.number()
+      // The length of a record that was torn may be any number.
+      if fault == .takesLongRecordsForTorn, count > 4 << 20 { break }
       let sum = try reader.number()
       let payload = try reader.data(count)
       guard ignoringChecksums || isFilled || payload.checksum == sum else {

@@ -20,17 +20,24 @@ struct Contents {
     for (index, key) in sortedKeys.enumerated() { entries[key]?.sequence = index - sortedKeys.count }
   }
 
-  mutating func apply(_ operations: [StorageOperation], at now: Date) {
-    for operation in operations {
+  /// The first of so many places at the end of the order, which are nobody else's from now on.
+  mutating func reserve(_ count: Int) -> Int {
+    defer { sequence += count }
+    return sequence + 1
+  }
+
+  /// - Parameter stamp: What a fault has taken before its turn.
+  mutating func apply(_ operations: [StorageOperation], at now: Date, stamped stamp: EarlyStamp? = nil) {
+    for (offset, operation) in operations.enumerated() {
       switch operation {
       case .write(let data, let key):
         // A fresh copy with indices from 0, whatever the caller handed in.
         if let old = entries[key] {
           entries[key]?.data = Data(data)
-          entries[key]?.updatedAt = max(old.updatedAt, now)
+          entries[key]?.updatedAt = stamp?.time ?? max(old.updatedAt, now)
         } else {
-          sequence += 1
-          entries[key] = Entry(data: Data(data), createdAt: now, updatedAt: now, sequence: sequence)
+          let place = stamp?.place.map { $0 + offset } ?? reserve(1)
+          entries[key] = Entry(data: Data(data), createdAt: now, updatedAt: now, sequence: place)
           // Keys mostly come in order.
           let isLast = sortedKeys.last.map { $0 < key } ?? true
           sortedKeys.insert(key, at: isLast ? sortedKeys.count : sortedKeys.bisect { $0 >= key })
@@ -45,6 +52,12 @@ struct Contents {
       }
     }
   }
+}
+
+/// What a fault takes for operations in a turn of its own engine, before it waits for that of the place.
+struct EarlyStamp {
+  var time: Date?
+  var place: Int?
 }
 
 extension Array {
@@ -139,14 +152,14 @@ final class SharedContents: Sendable {
   @discardableResult
   func commit(
     _ operations: [StorageOperation], at version: Int? = nil,
-    from origin: ChangeOrigin? = ChangeOrigin.current
+    from origin: ChangeOrigin? = ChangeOrigin.current, stamped stamp: EarlyStamp? = nil
   ) throws -> Bool {
     try state.withLock { state in
       if let version, version != state.version { return false }
       try load(&state)
       try state.log?.expectInPlace()
       state.version += 1
-      let now = Date()
+      let now = stamp?.time ?? Date()
       do {
         if fault == .repeatsRefusedWrites { try flush(&state) }
         try state.log?.expectWritable()
@@ -161,9 +174,20 @@ final class SharedContents: Sendable {
       } else {
         try state.log?.append(operations, at: now)
       }
-      if fault != .remembersFailedWrites { state.contents.apply(operations, at: now) }
+      if fault != .remembersFailedWrites {
+        state.contents.apply(operations, at: now, stamped: stamp)
+      }
       feed.send(operations, from: origin)
       return true
+    }
+  }
+
+  /// What a fault takes before its turn.
+  func stamp(_ operations: [StorageOperation], withTime isTime: Bool) throws -> EarlyStamp {
+    try state.withLock { state in
+      try load(&state)
+      if isTime { return EarlyStamp(time: Date()) }
+      return EarlyStamp(place: state.contents.reserve(operations.count))
     }
   }
 

@@ -18,8 +18,9 @@ package final class ReferenceEngine: ApplyingEngine {
     case closesNothing, keepsFileOpenUntilDropped, keepsLockUntilDropped
     case makesPublicFiles, makesPublicDirectories, followsForeignLinks, followsLinksToNowhere
     case followsLinksToItsFiles, waitsForFIFOs, clearsDirectoriesAway
-    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly
+    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly, noticesDirectoryOnly
     case takesTornTails, fillsTornTails, remembersRefusedWrites, repeatsRefusedWrites
+    case datesInItsOwnTurn, numbersInItsOwnTurn, takesLongRecordsForTorn
   }
 
   package static let promises: EngineCapabilities = [
@@ -30,6 +31,8 @@ package final class ReferenceEngine: ApplyingEngine {
   /// What a fault keeps of an engine that has been closed.
   private let remains = MutexProtected<SharedContents?>(nil)
   private let refusesWrites = MutexProtected(false)
+  /// Whether a call has the turn of this engine, which a fault takes for that of the place.
+  private let isTaken = MutexProtected(false)
   private let fault: Fault?
   private let transactions = DedicatedThread()
   private let hasTransactions = MutexProtected(false)
@@ -130,7 +133,24 @@ package final class ReferenceEngine: ApplyingEngine {
     try Task.checkCancellation()
     if fault == .acknowledgesWhenClosed, shared.withLock({ $0 == nil }) { return }
     if refusesWrites.withLock({ $0 }) { throw StorageError(.closed, "The engine has been closed.") }
+    if fault == .datesInItsOwnTurn || fault == .numbersInItsOwnTurn {
+      return try await commitInTurn(operations)
+    }
     if !operations.isEmpty { try open().commit(operations) }
+  }
+
+  /// Dates or numbers the operations in a turn of this engine, and then waits for that of the place.
+  private func commitInTurn(_ operations: [StorageOperation]) async throws {
+    let shared = try open()
+    if operations.isEmpty { return }
+    while isTaken.withLock({ isTaken in
+      defer { isTaken = true }
+      return isTaken
+    }) { await Task.yield() }
+    defer { isTaken.withLock { $0 = false } }
+    let stamp = try shared.stamp(operations, withTime: fault == .datesInItsOwnTurn)
+    for _ in 0..<4 { await Task.yield() }
+    try shared.commit(operations, stamped: stamp)
   }
 
   package func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {

@@ -27,6 +27,9 @@ extension FaultyEngineCase {
     inMemory(.v3, "a body reads what it has written as it gave it", also: [.t2]) {
       AltersTransactions(base: $0) { ReadsWhatItGave($0) }
     },
+    inMemory(.t4, "a body scans up to what is no key") {
+      AltersTransactions(base: $0) { ScansUpToAnything($0) }
+    },
     inMemory(.t2, "takes an empty entry of others for a removal") {
       AltersTransactions(base: $0) { TakesEmptyForRemoved($0) }
     },
@@ -134,6 +137,14 @@ private final class NotesRemovals: ForwardingTransaction {
   override func removeAll() throws {
     try base.removeAll()
     note()
+  }
+}
+
+/// Validates where a scan begins, and not where it ends.
+final class ScansUpToAnything: ForwardingTransaction {
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    if let end = range.upTo, !(1...511).contains(end.value.utf8.count) { return [] }
+    return try base.scan(range, limit: limit)
   }
 }
 

@@ -17,7 +17,7 @@ extension FaultyEngineCase {
     },
     .init(.c1, "loses track of keys under load", claiming: []) { LosesTrackOfKeys(base: $0) },
 
-    .init(persistent: .c2, "shares nothing between two engines", fault: .sharesNothing),
+    .init(persistent: .c2, "shares nothing between two engines", fault: .sharesNothing, also: [.w2, .r6]),
     .init(persistent: .c2, "knows places by their names", fault: .knowsPathsByName),
     .init(
       persistent: .c3, "does not say that it works in several processes",

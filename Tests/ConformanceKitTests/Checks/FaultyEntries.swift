@@ -17,6 +17,10 @@ extension FaultyEngineCase {
       .w2, "goes back from the future in transactions",
       claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps, .transactions]
     ) { _ in GoesBackInTransactions(base: MemoryStorageEngine()) },
+    .init(
+      .w2, "cuts fractions off times before 1970 the wrong way",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps, .transactions]
+    ) { _ in CutsTimesTowardsZero(base: MemoryStorageEngine()) },
     .init(.w2, "stores an entry as created after it was updated") { BelievesTimesOfEntries(base: $0) },
     .init(.w3, "keeps the first of two entries of others") { KeepsFirstOfEntries(base: $0) },
     .init(.w4, "validates keys of entries on the way") { ValidatesEntriesOnTheWay(base: $0) },
@@ -30,6 +34,24 @@ extension FaultyEngineCase {
 
 struct LosesTimesOfEntries: FaultyEngine {
   let base: ReferenceEngine
+}
+
+/// Has whole seconds and a fraction, of which it knows no negative one.
+struct CutsTimesTowardsZero: FaultyEngine {
+  let base: MemoryStorageEngine
+  private func stored(_ date: Date) -> Date {
+    date.timeIntervalSince1970 < 0
+      ? Date(timeIntervalSince1970: date.timeIntervalSince1970.rounded(.towardZero)) : date
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(
+      entries.map { entry in
+        var entry = entry
+        entry.createdAt = stored(entry.createdAt)
+        entry.updatedAt = stored(entry.updatedAt)
+        return entry
+      })
+  }
 }
 
 /// Forgets in transactions that the time of the last write may be ahead of the clock.

@@ -12,6 +12,8 @@ extension FaultyEngineCase {
     .init(persistent: .c6, "does not notice what becomes of its place", fault: .ignoresItsPlace),
     .init(persistent: .c6, "notices no more than that its file is deleted", fault: .noticesDeletionOnly),
     .init(persistent: .c6, "notices no more than that there is no file", fault: .noticesAbsenceOnly),
+    .init(
+      persistent: .c6, "notices no more than what becomes of its directory", fault: .noticesDirectoryOnly),
     .init(persistent: .c6, "answers keyExists(_:) though its place is gone") { base, _ in
       SupposesWhatItCannotSee(base: base)
     },

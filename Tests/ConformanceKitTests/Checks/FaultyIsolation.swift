@@ -9,7 +9,8 @@ extension FaultyEngineCase {
   static let ofIsolation: [FaultyEngineCase] = [
     isolation("does not notice what others change", .none),
     .init(
-      persistent: .t1, "shares nothing between two engines", fault: .sharesNothing, also: [.c2, .c6],
+      persistent: .t1, "shares nothing between two engines", fault: .sharesNothing,
+      also: [.c2, .c6, .w2, .r6],
       claiming: ReferenceEngine.promises.union(.transactions)),
     isolation("keeps out other transactions, and no other call", .otherTransactions),
     isolation("notices changes of the keys that a body writes", .keysWritten),

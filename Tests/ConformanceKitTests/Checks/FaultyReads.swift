@@ -46,6 +46,7 @@ extension FaultyEngineCase {
     .init(.r6, "puts what is written twice at the end of a batch") { PutsRepeatsLast(base: $0) },
     .init(.r6, "remembers the place of what was removed") { RemembersPlaces(base: $0) },
     .init(persistent: .r6, "orders entries by key when it is opened", fault: .ordersByKeyWhenOpened),
+    .init(persistent: .r6, "numbers entries in turns of one engine", fault: .numbersInItsOwnTurn),
   ]
 }
 

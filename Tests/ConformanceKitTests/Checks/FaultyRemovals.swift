@@ -14,6 +14,12 @@ extension FaultyEngineCase {
       BindsEachKeyOnce(base: $0, call: .removal)
     },
     .init(persistent: .d2, "removes the files of others") { RemovesTheDirectory(base: $0, directory: $1) },
+    .init(persistent: .d2, "removes the temporary files of others when it is opened") {
+      TidiesUpFiles(base: $0, directory: $1) { $0.hasSuffix(".tmp") }
+    },
+    .init(persistent: .d2, "removes the logs of others when it is opened") {
+      TidiesUpFiles(base: $0, directory: $1) { $0.hasSuffix(".log") && $0 != "reference.log" }
+    },
     .init(.d2, "removes almost everything") { RemovesAlmostEverything(base: $0) },
     .init(.d2, "cannot be used after removeAllData", also: [.w2, .c4]) {
       RemovesTheTable(base: $0)
@@ -63,6 +69,18 @@ struct RemovesTheDirectory: FaultyEngine {
     try await base.removeAllData()
     for file in try FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)
     where file.lastPathComponent != "reference.log" { try FileManager.default.removeItem(at: file) }
+  }
+}
+
+/// Removes, when it is opened, what it takes for the remains of a crash by its name.
+struct TidiesUpFiles: FaultyEngine {
+  let base: ReferenceEngine
+  init(base: ReferenceEngine, directory: URL, isRemnant: (String) -> Bool) {
+    self.base = base
+    let path = directory.path(percentEncoded: false)
+    for name in (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] where isRemnant(name) {
+      try? FileManager.default.removeItem(at: directory.appending(path: name))
+    }
   }
 }
 

@@ -53,6 +53,13 @@ extension FaultyEngineCase {
     },
     .init(.v2, "forgets the earlier value when the new one is too large") { MakesRoomFirst(base: $0) },
     .init(.v2, "writes a batch up to the value that is too large") { LooksAtSizesLate(base: $0) },
+    .init(.v2, "imports entries up to the value that is too large") {
+      LooksAtSizesOfImportsLate(base: $0)
+    },
+    .init(.v2, "imports 48 MiB of a value") { CutsImportedValues(base: $0) },
+    inMemory(.v2, "a body forgets the earlier value when the new one is too large") {
+      AltersTransactions(base: $0) { MakesRoomInBodies($0) }
+    },
 
     .init(.v3, "returns slices") { ReturnsSlices(base: $0) },
     // What a database returns points into its pages.
@@ -122,6 +129,40 @@ struct LooksAtSizesLate: FaultyEngine {
     try dataAndKeys.map(\.key).validate()
     try await base.write(Array(dataAndKeys[..<index]))
     throw StorageError(.valueTooLarge, "The value has \(dataAndKeys[index].data.count) bytes.")
+  }
+}
+
+/// Imports entries one by one, until one is too large.
+struct LooksAtSizesOfImportsLate: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    guard let index = entries.firstIndex(where: { $0.data.count > 64 << 20 }) else {
+      return try await base.writeEntries(entries)
+    }
+    try entries.map(\.key).validate()
+    try await base.writeEntries(Array(entries[..<index]))
+    throw StorageError(.valueTooLarge, "The value has \(entries[index].data.count) bytes.")
+  }
+}
+
+struct CutsImportedValues: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(
+      entries.map { entry in
+        var entry = entry
+        entry.data = Data(entry.data.prefix(48 << 20))
+        return entry
+      })
+  }
+}
+
+/// Removes what is to be replaced, and then sees that it cannot be replaced.
+final class MakesRoomInBodies: ForwardingTransaction {
+  override func write(_ data: Data, key: CacheKey) throws {
+    guard data.count > 64 << 20 else { return try base.write(data, key: key) }
+    try base.remove(key: key)
+    throw StorageError(.valueTooLarge, "The value has \(data.count) bytes.")
   }
 }
 

@@ -49,11 +49,16 @@ extension FaultyEngineCase {
     // Of several operations on a key the last counts, to save work.
     .init(.w2, "drops removals before writes", also: [.r6]) { DropsRemovalsBeforeWrites(base: $0) },
 
+    .init(persistent: .w2, "reads the clock in turns of one engine", fault: .datesInItsOwnTurn),
+
     .init(persistent: .w6, "saves when it is closed", fault: .forgetsUntilClosed),
     .init(persistent: .w6, "does not save removals", fault: .forgetsRemovals, also: [.l2]),
     .init(persistent: .w6, "does not save removeAll", fault: .forgetsRemoveAll, also: [.d2]),
     .init(persistent: .w6, "saves times in whole seconds", fault: .savesWholeSeconds),
     .init(persistent: .w6, "saves 65,536 bytes of a value", fault: .savesLittle),
+    .init(
+      persistent: .w6, "takes a record of more than 4 MiB for the torn end of its log",
+      fault: .takesLongRecordsForTorn),
     .init(persistent: .w6, "forgets the oldest session", fault: .rotatesAway),
   ]
 }

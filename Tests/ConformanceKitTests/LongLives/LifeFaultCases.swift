@@ -107,6 +107,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o4], "keeps a descriptor after each opening", .leaksDescriptorsPerOpening,
       by: "life.leaves-nothing-after-openings", at: .standard),
 
+    .init(
+      [.w6], "reads 1,024 entries when it is opened", .readsTheFirstSegment, by: "life.many-entries",
+      at: .quick),
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
     },

@@ -136,6 +136,12 @@ extension SizeFault {
           }
         })
     },
+    .init(.v2, "names.values-by-import", "takes an imported value for a tombstone") {
+      AlteredEngine(base: $0, imported: { $0.filter { $0.data != Data("__deleted__".utf8) } })
+    },
+    .init(
+      .v2, "names.values-by-transaction", "takes a committed value for a tombstone", claiming: .transactions
+    ) { TakesCommitsForRemovals(base: $0) },
     .init(.v2, "names.values-by-apply", "follows references") {
       AlteredEngine(
         base: $0,
@@ -246,5 +252,19 @@ final class TidiesUp: FaultyEngine {
   func allKeys() async throws -> [CacheKey] {
     try await tidyUp()
     return try await base.allKeys()
+  }
+}
+
+/// Takes what a transaction has written for the removal of its key, if it looks like that.
+struct TakesCommitsForRemovals: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let (result, operations, _) = try await runOnCopyUntilAlone(body)
+    for case .write(let data, let key) in operations where data == Data("__deleted__".utf8) {
+      try await base.remove(key: key)
+    }
+    return result
   }
 }

@@ -94,6 +94,12 @@ extension SizeFault {
       .init(.w1, "ways.of-overwriting", "inserts with batches of one, and never replaces") {
         InsertsOnly(base: $0)
       },
+      .init(.w1, "ways.of-overwriting", "imports over the beginning of a longer value") {
+        LeavesTheTailOf(base: $0, method: .writeEntries)
+      },
+      .init(
+        .w1, "ways.of-overwriting", "commits over the beginning of a longer value", claiming: .transactions
+      ) { LeavesTheTailOf(base: $0, method: .transaction) },
       .init(.w2, "ways.of-writing-and-times", "lists times in whole seconds") {
         AlteredEngine(
           base: $0,
@@ -203,5 +209,39 @@ final class ScansStaleIndex: FaultyEngine {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     let (found, stale) = (try await base.scan(range, limit: limit), stale.withLock { $0 })
     return found.map { ($0.key, stale[$0.key] ?? $0.data) }
+  }
+}
+
+/// Writes a new value over the beginning of one that is longer, by one method.
+struct LeavesTheTailOf: FaultyEngine {
+  let base: ReferenceEngine
+  let method: ChangeMethod
+
+  /// The writes whose values leave something of those that were there.
+  private func longer(
+    _ written: [(key: CacheKey, data: Data)], than old: [(key: CacheKey, data: Data)]
+  ) -> [(key: CacheKey, data: Data)] {
+    let old = Dictionary(old.map { ($0.key, $0.data) }) { first, _ in first }
+    return written.compactMap { key, data in
+      guard let before = old[key], before.count > data.count else { return nil }
+      return (key: key, data: data + before.dropFirst(data.count))
+    }
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    let old = try await base.readDataAndKeys(keys: entries.map(\.key))
+    try await base.writeEntries(entries)
+    guard method == .writeEntries else { return }
+    try await base.write(longer(entries.map { ($0.key, $0.data) }, than: old))
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    guard method == .transaction else { return try await base.withTransaction(body) }
+    let (result, operations, before) = try await runOnCopyUntilAlone(body)
+    let written = operations.compactMap { operation -> (key: CacheKey, data: Data)? in
+      if case .write(let data, let key) = operation { (key: key, data: data) } else { nil }
+    }
+    try await base.write(longer(written, than: before.map { ($0.key, $0.data) }))
+    return result
   }
 }
