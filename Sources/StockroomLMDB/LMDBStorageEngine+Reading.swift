@@ -75,13 +75,8 @@ extension LMDBStorageEngine {
     }.sortedByCreation()
   }
 
-<<<<<<< HEAD
-  /// The entries of the keys that exist, at one moment. O(n log N) for n keys.
-  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-=======
   /// The entries of the keys that exist, from one snapshot. O(n log N) for n keys.
-  public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
->>>>>>> a0fa2eed483867fd8f3a13a0df0fcdfb685baaa8
+  @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await readMany(Array(Set(keys))) { key, entry in
       StorageEntry(key: key, data: entry.data, header: try entry.header())
     }.sortedByCreation()
