@@ -138,6 +138,8 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x3, "tells after some seconds without a change", .tellsNowAndThen,
       by: "changes.silence-while-nothing-is-called"),
+    .init(
+      .x3, "takes all places for one", .tellsOfOtherPlaces, by: "changes.silence-of-other-places"),
     .init(.x3, "tells of openings", .tellsOfOpenings, by: "changes.silence-of-a-second-engine"),
     .init(
       .x4, "keeps all keys for a slow subscriber", .buffersWithoutBound,
