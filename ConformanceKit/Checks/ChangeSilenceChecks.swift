@@ -40,6 +40,21 @@ extension CheckDefinition {
       }
     }
     Check(
+      .x3, "changes.silence-of-other-places",
+      "an engine that is opened on another place, writes, removes and is closed yields no element",
+      needs: .changeFeed
+    ) { context in
+      try await checkSilence(context, "an engine on another place") { _ in
+        let other = try await context.open(
+          context.root.appending(path: "other place", directoryHint: .isDirectory))
+        try await other.write(entries(keys(3), version: 2))
+        try await other.write(data("v"), key: key("elsewhere"))
+        try await other.remove(key: keys(3)[0])
+        try await other.removeAllData()
+        try await context.close(other)
+      }
+    }
+    Check(
       .x5, "changes.end-with-close",
       "close() ends the streams of those who wait for an element, and of those who have read nothing, who still receive what "
         + "others have received; changes() then throws closed", needs: .changeFeed

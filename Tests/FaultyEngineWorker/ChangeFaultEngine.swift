@@ -27,6 +27,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     // Tells too much
     case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
     case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
+    case tellsOfOtherPlaces
     // Holds too much
     case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
     // Ends wrongly

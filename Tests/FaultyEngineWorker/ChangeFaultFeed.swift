@@ -55,6 +55,12 @@ final class ChangeFaultFeed: Sendable {
     Self.feeds.withLock { [place] in ($0[place] ?? []).compactMap(\.feed) }
   }
 
+  /// Those of all places that do not know places from each other.
+  private static var feedsWithoutPlaces: [ChangeFaultFeed] {
+    let all = feeds.withLock { feeds in feeds.values.flatMap { $0.compactMap(\.feed) } }
+    return all.filter { $0.fault == .tellsOfOtherPlaces }
+  }
+
   // MARK: - Subscribing
 
   /// - Parameter look: Looks for what others have written. Called again and again.
@@ -199,6 +205,9 @@ final class ChangeFaultFeed: Sendable {
       return
     }
     tell(limited(change), to: chosen)
+    if fault == .tellsOfOtherPlaces {
+      for feed in Self.feedsWithoutPlaces where feed !== self { feed.tell(change) }
+    }
     if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.tell(change) } }
   }
 

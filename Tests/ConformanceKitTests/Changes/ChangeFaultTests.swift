@@ -63,7 +63,8 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x1, "tells of the first run of a body", .tellsOfTheFirstRun, by: "changes.behind-a-body"),
     .init(
       .x1, "has room for a hundred changes that are unread", .forgetsWhatIsOld,
-      by: "changes.for-a-slow-subscriber"),
+      by: "changes.for-a-slow-subscriber", "changes.slow-subscribers-are-bounded",
+      stallTimeout: .seconds(60)),
     .init(
       .x1, "drops what is unread when it is closed", .dropsWhatIsUnreadWhenClosed,
       by: "changes.end-with-close"),
@@ -137,6 +138,8 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x3, "tells after some seconds without a change", .tellsNowAndThen,
       by: "changes.silence-while-nothing-is-called"),
+    .init(
+      .x3, "takes all places for one", .tellsOfOtherPlaces, by: "changes.silence-of-other-places"),
     .init(.x3, "tells of openings", .tellsOfOpenings, by: "changes.silence-of-a-second-engine"),
     .init(
       .x4, "keeps all keys for a slow subscriber", .buffersWithoutBound,
