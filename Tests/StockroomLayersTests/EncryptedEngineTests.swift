@@ -272,6 +272,19 @@
       }
     }
 
+    @Test("Nothing lives longer because it is encrypted again")
+    func expiringBelow() async throws {
+      let clock = HandSetClock()
+      let expiring = base.expiring(after: .seconds(60), clock: clock.clock)
+      try await expiring.encrypted(with: Keyring(.known("2026"))).write(value, key: key)
+      clock.advance(50)
+      let rotated = expiring.encrypted(with: try Keyring(.known("2027"), previous: [.known("2026")]))
+      await expectError(.unsupported) { _ = try await rotated.reencrypt() }
+      #expect(try await rotated.read(key: key) == value)
+      clock.advance(20)
+      #expect(try await rotated.read(key: key) == nil)
+    }
+
     @Test("A place on disk is read by another engine with the same key, and holds no value that can be read")
     func onDisk() async throws {
       let directory = try TemporaryDirectory()

@@ -3,6 +3,7 @@ import StockroomCore
 import StockroomLayers
 import StockroomMemory
 import StockroomTestSupport
+import TestFixtures
 import Testing
 
 @Suite("Values that expire")
@@ -31,6 +32,18 @@ struct ExpiringEngineTests {
     #expect(try await engine.updatedAt(key: key) == nil)
     #expect(try await base.keyCount() == 1)
     try await engine.verify()
+  }
+
+  @Test("A body that takes the first entry looks a few times, however many have expired before it")
+  func scanInBodyPastExpired() async throws {
+    let counting = CountsScans(base: base)
+    let engine = counting.expiring(after: .seconds(60), clock: clock.clock)
+    try await engine.write((0..<1000).map { (CacheKey(verbatim: "a\($0)"), value) })
+    clock.advance(61)
+    try await base.expiring(clock: clock.clock).write(value, key: key)
+    let found = try await engine.withTransaction { try $0.scan(.all, limit: 1) }
+    #expect(found.map(\.key) == [key])
+    #expect(counting.count < 20)
   }
 
   /// What every way of reading says: one element if all agree.
@@ -324,5 +337,38 @@ struct ExpiringEngineTests {
     #expect(try await engine.read(key: CacheKey(verbatim: "sound")) == value)
     try await engine.remove(key: key)
     try await engine.write(value, key: key)
+  }
+}
+
+/// An engine that counts the scans of bodies.
+private final class CountsScans: StorageLayer {
+  let base: MemoryStorageEngine
+  private let scans = MutexProtected(0)
+  var capabilities: EngineCapabilities { base.capabilities }
+
+  var count: Int { scans.withLock { $0 } }
+
+  init(base: MemoryStorageEngine) { self.base = base }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { transaction in
+      try body(CountingTransaction(transaction) { self.scans.withLock { $0 += 1 } })
+    }
+  }
+}
+
+private final class CountingTransaction: ForwardingTransaction {
+  private let note: () -> Void
+
+  init(_ base: any StorageTransaction, _ note: @escaping () -> Void) {
+    self.note = note
+    super.init(base)
+  }
+
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    note()
+    return try super.scan(range, limit: limit)
   }
 }

@@ -254,6 +254,38 @@ struct NamespacedEngineTests {
     #expect(try await engine.allKeys().count == 3)
   }
 
+  @Test("Beside a corrupted neighbour, too, entries are read as they were at some moment, while others write")
+  func snapshotBesideCorruption() async throws {
+    let below = place.checksummed()
+    let (one, two) = (CacheKey(verbatim: "1"), CacheKey(verbatim: "2"))
+    let (plain, neighbour) = (try below.namespaced("a"), try below.namespaced("b"))
+    try await plain.write(Data([1]), key: one)
+    try await neighbour.write(Data([1]), key: one)
+    let stored = try #require(try await place.allKeys().first { $0.value.hasPrefix("b") })
+    try await place.write(Data([1]), key: stored)
+    // At every moment there is one entry: under the one key or the other.
+    let isFirst = MutexProtected(true)
+    let late = AnswersLate(base: below) {
+      let (from, to) = isFirst.withLock { isFirst in
+        isFirst.toggle()
+        return isFirst ? (two, one) : (one, two)
+      }
+      try await plain.apply([.remove(key: from), .write(Data([1]), key: to)])
+    }
+    let engine = try late.namespaced("a")
+    for _ in 0..<3 {
+      #expect(try await engine.readAllEntries().count == 1)
+      #expect(try await engine.readAllDataAndKeys().count == 1)
+    }
+    // Whoever adds entries all the time keeps nobody from reading.
+    let growing = try AnswersLate(base: below) {
+      try await plain.write(Data([1]), key: CacheKey(verbatim: UUID().uuidString))
+    }.namespaced("a")
+    let (before, entries) = (try await plain.keyCount(), try await growing.readAllEntries())
+    #expect(entries.count > before)
+    #expect(Set(entries.map(\.key)).count == entries.count)
+  }
+
   @Test(
     "What another program has written, with a key or in a form that is not known here, makes only its own namespace unreadable",
     arguments: [StorageError.Code.permissionDenied, .unsupported])

@@ -56,8 +56,8 @@
     ///
     /// - Parameter progress: Called with the number of entries that were looked at, and how many there are.
     /// - Returns: The number of values that were rewritten.
-    /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` or `permissionDenied`
-    ///   if a value that has an old key cannot be decrypted, which stays as it is, after all others have been rewritten; otherwise
+    /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions, or is one whose entries expire, which
+    ///   would begin to live again: use `expiring(after:clock:)` in front of this one; with code `corrupted` or `permissionDenied` if a value that has an old key cannot be decrypted, which stays as it is, after all others have been rewritten; otherwise
     ///   as a read and a write.
     @concurrent @discardableResult
     public func reencrypt(
@@ -66,6 +66,12 @@
       guard capabilities.contains(.transactions) else {
         throw StorageError(
           .unsupported, "A \(Base.self) has no transactions, without which no value is encrypted again.")
+      }
+      guard !expires(base) else {
+        throw StorageError(
+          .unsupported,
+          "In front of a layer whose entries expire no value is encrypted again, since it would live longer by that."
+        )
       }
       let keys = try await allKeys()
       var sum = Reencryption()

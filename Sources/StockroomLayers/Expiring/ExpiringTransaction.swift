@@ -37,16 +37,17 @@ final class ExpiringTransaction: StorageTransaction {
 
   func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
     var (range, present) = (range, [(key: CacheKey, data: Data)]())
+    var size = limit
     while true {
-      let missing = limit.map { $0 - present.count }
-      let page = try base.scan(range, limit: missing)
+      let page = try base.scan(range, limit: size)
       for (key, stored) in page {
         if let data = try look.value(stored, key: key) { present.append((key, data)) }
       }
-      guard let missing, let last = page.last?.key, page.count >= missing, present.count < limit ?? 0 else {
-        return present
-      }
+      guard let limit, let full = size, let last = page.last?.key, page.count >= full, present.count < limit
+      else { return Array(present.prefix(limit ?? .max)) }
       range.after = last
+      // Where many have expired, a page of what is missing would be one look for each.
+      size = full > .max / 2 ? .max : max(2 * full, 64)
     }
   }
 

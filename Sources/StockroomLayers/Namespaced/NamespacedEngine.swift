@@ -104,7 +104,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
       return try await entries(base.scan(.prefix(keys.prefix), limit: nil))
     }
     return try await entries(
-      readingOwn({ try await base.readAllDataAndKeys() }, { try await base.readDataAndKeys(keys: $0) }))
+      readingOwn({ try await base.readAllDataAndKeys() }, ownValues))
   }
 
   /// Removes the entry in this namespace. Costs and throws as the engine below.
@@ -167,7 +167,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   /// The entries under the name.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     let found = try await readingOwn(
-      { try await base.readAllEntries() }, { try await base.readEntries(keys: $0) })
+      { try await base.readAllEntries() }, ownEntries)
     return try await mapping(found) { try keys.entry($0) }.compactMap(\.self)
   }
 
@@ -203,21 +203,47 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   /// Reads the whole place or, if something in it is corrupted or of another key or version, what is stored under the name: an entry of
   /// another namespace must not make this one unreadable.
   @concurrent private func readingOwn<Element: Sendable>(
-    _ readAll: () async throws -> [Element], _ read: ([CacheKey]) async throws -> [Element]
+    _ readAll: () async throws -> [Element], _ readOwn: () async throws -> [Element]
   ) async throws -> [Element] {
     do {
       return try await readAll()
     } catch let error as StorageError where error.isOfOneEntry || error.code == .unsupported {
-      var stored = try await base.allKeys().filter(keys.contains)
-      // What was read is all that there was if no key has come meanwhile.
-      for _ in 0..<16 {
-        let found = try await read(stored)
-        let now = try await base.allKeys().filter(keys.contains)
-        if Set(now).isSubset(of: stored) { return found }
-        stored = now
-      }
-      throw error
+      return try await readOwn()
     }
+  }
+
+  /// What is stored under the name, as a snapshot.
+  @concurrent private func ownValues() async throws -> [(key: CacheKey, data: Data)] {
+    try await base.withTransaction { [keys] transaction in
+      try transaction.allKeys().filter(keys.contains).compactMap { key in
+        try transaction.read(key: key).map { (key, $0) }
+      }
+    }
+  }
+
+  /// What is stored under the name, with times, as a snapshot.
+  @concurrent private func ownEntries() async throws -> [StorageEntry] {
+    var stored = try await base.allKeys().filter(keys.contains)
+    for _ in 0..<4 {
+      let found = try await base.readEntries(keys: stored)
+      stored = try await base.allKeys().filter(keys.contains)
+      // What is the same before and after the keys were listed was so then.
+      if Set(found.map(\.key)) == Set(stored), try await base.readEntries(keys: stored) == found {
+        return found
+      }
+    }
+    // Others go on writing. A transaction knows no times: those of what has changed since are not later than it.
+    let values = try await ownValues()
+    let date = Timestamp.now().date
+    let later = try await base.readEntries(keys: values.map(\.key))
+    let times = Dictionary(later.map { ($0.key, $0) }) { $1 }
+    let places = Dictionary(later.enumerated().map { ($1.key, $0) }) { $1 }
+    return values.map { key, data in
+      if let entry = times[key], entry.data == data { return entry }
+      return StorageEntry(
+        key: key, data: data, createdAt: min(times[key]?.createdAt ?? date, date),
+        updatedAt: min(times[key]?.updatedAt ?? date, date))
+    }.sorted { places[$0.key] ?? .max < places[$1.key] ?? .max }
   }
 
   @concurrent private func entries(

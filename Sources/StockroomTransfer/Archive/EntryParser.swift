@@ -80,6 +80,10 @@ struct EntryParser {
     try head.withUnsafeBytes { head in
       let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: head[ArchiveFormat.entryHeaderSize...]))
       guard let key else { throw ArchiveCorruption("a key is not UTF-8") }
+      // No dump writes it, and a place that has it would be taken for one with a part of its entries.
+      if UnfinishedCopy.isMarker(key) {
+        throw ArchiveCorruption("it has an entry \(key.value.debugDescription)")
+      }
       guard let size = Int(exactly: head.number(at: 2, as: UInt64.self)),
         case let (sum, isTooLarge) = contentSize.addingReportingOverflow(size),
         !isTooLarge, sum <= .max - CacheKey.maximumLength

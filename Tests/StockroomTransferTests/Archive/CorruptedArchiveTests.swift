@@ -124,7 +124,7 @@ import Testing
       entry(1, 0, Data([0xFF])), entry(2, 0, Data([0xC0, 0x80])), entry(1, 1, Data("k".utf8)),
       entry(1, 0, Data("k".utf8)) + Data([1]), Data([1]), entry(1, 1 << 29, Data("k".utf8)),
       entry(1, 1 << 40, Data("k".utf8)), entry(1, .max, Data("k".utf8)),
-      entry(1, 1 << 63 - 1, Data("k".utf8)),
+      entry(1, 1 << 63 - 1, Data("k".utf8)), entry(26, 0, Data("stockroom: unfinished copy".utf8)),
     ]
     for (number, contents) in contents.enumerated() {
       try await expectRefusal(sealed(header, contents, entries: 1), "contents \(number)")
