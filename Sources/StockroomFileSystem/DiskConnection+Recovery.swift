@@ -5,7 +5,9 @@ import StockroomCore
 ///
 /// What the system may refuse, for want of room or because of a file that must not change, it can refuse at any step. So
 /// nothing is lost before the last of them is done: what a step replaces or removes is moved to ``undo``. When a step
-/// fails, all that was done is undone.
+/// fails, all that was done is undone, which needs no room: directories that have become empty stay until the outcome is known.
+/// Only what there is no room to keep is removed for good, after everything else has been done. Before that it is written down that the
+/// transaction cannot be undone any more, and none of it happens if it can be told that the system would refuse a removal.
 ///
 /// Every step leaves a trace by which it is known to be done: a staged file is no longer in its place, and what is to
 /// be removed is not removed if it was created later (``Transaction/boundary``). So a transaction that reappears
@@ -39,7 +41,7 @@ extension DiskConnection {
   ///
   /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
   func complete(_ transaction: Transaction, isReplay: Bool) throws {
-    var isIrreversible = false
+    var isIrreversible = transaction.isIrreversible
     do {
       // If this fails, the transaction is in the journal, and must not be found there later.
       try setUnstable(true)
@@ -86,13 +88,18 @@ extension DiskConnection {
     try state.write(contents)
   }
 
-  /// Removes what the last batch has replaced and removed.
+  /// Removes what the last batch has replaced and removed, and the directories that are empty without it.
   func emptyUndo() throws {
-    for directory in [undo, undoSidecars] {
+    for (directory, origin) in [(undo, entries), (undoSidecars, sidecars)]
+      as [(EntryDirectory?, EntryDirectory?)]
+    {
       guard let directory else { continue }
       var names: [FileName] = []
       try directory.forEachKey { if let key = CacheKey(utf8: $0) { names.append(FileName(key)) } }
-      for name in names { try directory.remove(name) }
+      for name in names {
+        origin?.removeEmptyDirectories(of: name)
+        try directory.remove(name)
+      }
     }
   }
 }
@@ -136,17 +143,24 @@ extension DiskConnection {
       }
     }
     // Last, as nothing brings them back if another step is refused.
+    if withoutRoom.isEmpty { return names }
+    if !transaction.isIrreversible {
+      for name in withoutRoom { try entries.checkRemovable(name) }
+      try synchronizeDirectories(of: names)
+      try journal.forbidUndoing()
+    }
     for name in withoutRoom {
-      try removeEntry(name)
+      try entries.remove(name)
       isIrreversible = true
+      try sidecars?.remove(name)
     }
     return names
   }
 
   /// Moves the entry to where ``undo`` keeps it. Does nothing if it is absent.
   private func moveOut(_ name: FileName, withMetadata: Bool = true) throws {
-    try entries.move(name, to: undo)
-    if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars) }
+    try entries.move(name, to: undo, keepsDirectories: true)
+    if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars, keepsDirectories: true) }
   }
 
   /// On a full disk there may be no room for another name. Removing must work all the same, as it makes room.

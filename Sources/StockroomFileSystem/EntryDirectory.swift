@@ -86,8 +86,11 @@ extension EntryDirectory {
   }
 
   /// Moves the entry's file to where it would be in another directory, over what is there. False if it is absent.
+  ///
+  /// - Parameter keepsDirectories: Whether directories that hold nothing else stay, so that the file can be moved back without
+  ///   room for them.
   @discardableResult
-  func move(_ name: FileName, to other: EntryDirectory) throws -> Bool {
+  func move(_ name: FileName, to other: EntryDirectory, keepsDirectories: Bool = false) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name) { parent, file in
       // No directories are made for what is absent.
       if name.directoryCount > 0, try parent.status(of: file) == nil { return false }
@@ -95,7 +98,7 @@ extension EntryDirectory {
         try parent.move(file, to: otherFile, in: otherParent)
       }
     }
-    removeEmptyDirectories(of: name)
+    if !keepsDirectories { removeEmptyDirectories(of: name) }
     return isMoved ?? false
   }
 
@@ -106,7 +109,7 @@ extension EntryDirectory {
   }
 
   /// Removes the directories of the file's path that hold nothing, from the innermost on.
-  private func removeEmptyDirectories(of name: FileName) {
+  func removeEmptyDirectories(of name: FileName) {
     for index in (0..<name.directoryCount).reversed() {
       // Something else is in it, or it has gone, or there is no descriptor to look with. An empty directory is not in the way,
       // and what has been done to the file is not to fail because of it.
