@@ -181,7 +181,7 @@ private struct Commit {
         if case .success(nil) = Result(catching: { try connection.journal.read() }) { throw error }
         // The next engine completes it, so that this one must not do it again.
         connection.fail(with: failure)
-        throw AfterCommitError(failure)
+        throw AfterCommitError(StorageError.undecidedBatch(connection.entries.path, failure))
       }
       removeStaged()
       throw error

@@ -36,10 +36,11 @@ extension DiskConnection {
   /// Does all of the transaction or none. If it throws, none of it has been done.
   ///
   /// If what has been done cannot be undone either, the transaction stays in the journal, and readers stay locked out until an engine
-  /// has undone it. If not even that can be written down, it returns, and nothing more is done: the transaction, which is on the disk
-  /// with all that it needs, is completed when the place is opened again.
+  /// has undone it. If not even that can be written down, this engine does nothing more: the transaction, which is on the disk with all
+  /// that it needs, is completed when the place is opened again, or undone if a step is refused then, too.
   ///
   /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
+  /// - Throws: `StorageError`; ``AfterCommitError`` if it may happen yet, so that it must not be tried again.
   func complete(_ transaction: Transaction, isReplay: Bool) throws {
     var isIrreversible = transaction.isIrreversible
     do {
@@ -61,9 +62,9 @@ extension DiskConnection {
       do {
         try journal.abort()
       } catch let failure {
-        // What still stands in the journal the next engine will complete.
         guard !isReplay, let found = try journal.read(), !found.isAborted else { throw failure }
-        return fail(with: failure)
+        fail(with: failure)
+        throw AfterCommitError(StorageError.undecidedBatch(entries.path, failure))
       }
       try rollBack(transaction)
       throw error
