@@ -278,9 +278,14 @@ extension DiskConnection {
   }
 
   /// Moves a staged entry to its place, over what is there.
-  func moveIn(_ staged: StagedName, to name: FileName) throws {
-    if !usesAttributes { try sidecars?.moveIn(staged.metadata, from: staging.directory, to: name) }
-    guard try entries.moveIn(staged, from: staging.directory, to: name) else {
+  ///
+  /// - Parameter keepsDirectories: Whether, if this fails, directories stay that hold nothing.
+  func moveIn(_ staged: StagedName, to name: FileName, keepsDirectories: Bool = false) throws {
+    let directory = staging.directory
+    if !usesAttributes {
+      try sidecars?.moveIn(staged.metadata, from: directory, to: name, keepsDirectories: keepsDirectories)
+    }
+    guard try entries.moveIn(staged, from: directory, to: name, keepsDirectories: keepsDirectories) else {
       throw StorageError(
         .io, "The file that was to become \(entries.path(of: name)) has been removed by another program.")
     }

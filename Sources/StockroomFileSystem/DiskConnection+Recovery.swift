@@ -129,7 +129,7 @@ extension DiskConnection {
       if try isReplay && !staging.contains(staged) { continue }
       // Metadata that have been moved in already are the new ones.
       try moveOut(name, withMetadata: !isReplay || staging.contains(staged.metadata))
-      try moveIn(staged, to: name)
+      try moveIn(staged, to: name, keepsDirectories: true)
     }
     for case .remove(let key) in transaction.steps {
       let name = FileName(key)
@@ -160,8 +160,13 @@ extension DiskConnection {
 
   /// Moves the entry to where ``undo`` keeps it. Does nothing if it is absent.
   private func moveOut(_ name: FileName, withMetadata: Bool = true) throws {
-    try entries.move(name, to: undo, keepsDirectories: true)
-    if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars, keepsDirectories: true) }
+    do {
+      try entries.move(name, to: undo, keepsDirectories: true)
+      if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars, keepsDirectories: true) }
+    } catch {
+      for directory in [undo, undoSidecars] { directory?.removeEmptyDirectories(of: name) }
+      throw error
+    }
   }
 
   /// On a full disk there may be no room for another name. Removing must work all the same, as it makes room.
@@ -239,11 +244,13 @@ extension DiskConnection {
       switch step {
       case .create(let key, let number), .replace(let key, let number):
         let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
+        let isReplacement = if case .replace = step { true } else { false }
         var isMoved = false
         if try !staging.contains(staged) {
-          isMoved = try entries.moveOut(name, to: staged, in: staging.directory)
+          isMoved = try entries.moveOut(
+            name, to: staged, in: staging.directory, keepsDirectories: isReplacement)
         }
-        if case .create = step {
+        if !isReplacement {
           try sidecars?.remove(name)
         } else if try moveBack(name) {
           isMoved = true

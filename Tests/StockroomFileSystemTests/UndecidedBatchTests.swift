@@ -25,7 +25,10 @@ struct UndecidedBatchTests {
       // From now on the journal can be read, and not written.
       let readOnly = try #require(
         try FileDescriptor.openFile(atPath: place.file(".stockroom/journal").path, O_RDONLY))
-      try #require(dup2(readOnly.number, connection.journal.file.number) >= 0)
+      let isReplaced = withExtendedLifetime(readOnly) {
+        dup2(readOnly.number, connection.journal.file.number) >= 0
+      }
+      try #require(isReplaced)
       let error = #expect(throws: AfterCommitError.self) {
         try connection.complete(transaction, isReplay: false)
       }

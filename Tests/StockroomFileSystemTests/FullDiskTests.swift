@@ -70,6 +70,35 @@
     }
   }
 
+  @Suite(
+    "Writing on a full disk", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
+  struct FullDiskWriteTests {
+    /// In a directory in a directory. With its attribute, the file that is staged may take a little more than one of the files.
+    @Test("A write for whose directories there is not enough room leaves none of them", arguments: 1...3)
+    func directories(inodes: Int) async throws {
+      let system = try SmallDisk("nr_inodes=60")
+      let store = system.url.appending(path: "store")
+      let engine = try system.open()
+      try await engine.write(data("1"), key: "a")
+      try system.takeInodes(leaving: inodes)
+      let long = CacheKey(verbatim: String(repeating: "x", count: CacheKey.maximumLength))
+      for isBatch in [false, true] {
+        do {
+          if isBatch {
+            try await engine.apply([.write(data("1"), key: long), .remove(key: "absent")])
+          } else {
+            try await engine.write(data("1"), key: long)
+          }
+          try await engine.remove(key: long)
+        } catch let error as StorageError {
+          #expect(error.code == .diskFull)
+        }
+        let names = try FileManager.default.contentsOfDirectory(atPath: store.path)
+        #expect(Set(names) == [".stockroom", "a.entry"])
+      }
+    }
+  }
+
   extension SmallDisk {
     /// Takes all the files that there can be, but for some. Of a disk that has been mounted with `nr_inodes`.
     func takeInodes(leaving count: Int) throws {
