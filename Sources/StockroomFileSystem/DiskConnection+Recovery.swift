@@ -14,23 +14,28 @@ import StockroomCore
 /// in the journal, because its end was not synced, does no harm. That nothing is left to be done of it tells it from one
 /// that may be undone.
 extension DiskConnection {
-  /// Completes or undoes what a process that died has left in the journal. Needs the lock.
+  /// Completes or undoes what a process that died has left in the journal, and tells subscribers, whom nobody else tells. Needs the lock.
   func completePending() throws {
+    if try hasCompletedPending() { feed.noteRecovery() }
+  }
+
+  /// Whether there was anything to do.
+  private func hasCompletedPending() throws -> Bool {
     if let transaction = try journal.read() {
-      if transaction.isAborted { return try rollBack(transaction) }
       do {
-        return try complete(transaction, isReplay: true)
+        try transaction.isAborted ? rollBack(transaction) : complete(transaction, isReplay: true)
       } catch {
         // That it cannot be done is a result, too: it has not been acknowledged.
-        if try journal.read() == nil { return }
-        throw error
+        if try transaction.isAborted || journal.read() != nil { throw error }
       }
+      return true
     }
     var contents = try state.read()
-    guard !contents.isStable else { return }
+    if contents.isStable { return false }
     contents.batchVersion += contents.batchVersion & 1
     contents.version += contents.version & 1
     try state.write(contents)
+    return true
   }
 
   /// Does all of the transaction or none. If it throws, none of it has been done.
