@@ -115,6 +115,10 @@ private struct Commit {
   func run() throws {
     do {
       try stage()
+      // Beginning a batch syncs the journal anyway.
+      if !isJournaled, !steps.isEmpty, connection.durability == .full {
+        try connection.synchronizeEndOfBatches()
+      }
     } catch {
       removeStaged()
       throw error

@@ -136,6 +136,26 @@ struct CrashTests {
     #expect(try await place.open().read(key: "kept") == data("later"))
   }
 
+  @Test("Its end is on the disk before a later write is acknowledged, and is put there once")
+  func end() async throws {
+    let engine = try place.open()
+    try await engine.write([("a", data("1")), ("b", data("1"))])
+    let journal = try engine.connection.journal.file
+    let original = try #require(try FileDescriptor.openFile(atPath: journal.path))
+    // Which cannot be synced.
+    let null = try #require(try FileDescriptor.openFile(atPath: "/dev/null"))
+    try #require(dup2(null.number, journal.number) >= 0)
+    await expectError(.io) { try await engine.write(data("2"), key: "a") }
+    await expectError(.io) { try await engine.remove(key: "b") }
+    #expect(try await engine.readAllData() == [data("1"), data("1")])
+    try #require(dup2(original.number, journal.number) >= 0)
+    try await engine.write(data("2"), key: "a")
+    try #require(dup2(null.number, journal.number) >= 0)
+    try await engine.write(data("3"), key: "a")
+    try await engine.close()
+    withExtendedLifetime((original, null)) {}
+  }
+
   @Test("It is completed for an entry, too, that comes from another place with a number not given out here")
   func entryOfAnotherPlace() async throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
