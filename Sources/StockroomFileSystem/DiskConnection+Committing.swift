@@ -244,27 +244,6 @@ private struct Commit {
 extension DiskConnection {
   /// With more files than this, one sync of the whole file system costs less than one for each.
   static let mostSingleSyncs = 16
-  /// For how long the clock may run before its new limit has to be synced.
-  private static let clockReserve: UInt64 = 60_000_000_000
-
-  /// Sets numbers in the order of creation aside: the one that is returned, and `count` after it.
-  ///
-  /// They grow from one to the next over all engines and whatever happens to the system's clock or the machine.
-  func moveClock(to now: Timestamp, by count: Int) throws -> UInt64 {
-    var contents = try state.read()
-    if !hasMovedClock.load(ordering: .relaxed) {
-      // Numbers that were given out just before the machine died need not be on the disk; their limit is.
-      contents.lastSequence = max(contents.lastSequence, contents.reservedSequence)
-    }
-    let boundary = max(contents.lastSequence + 1, UInt64(max(0, now.nanoseconds)))
-    contents.lastSequence = boundary + UInt64(count)
-    let reserves = contents.lastSequence >= contents.reservedSequence
-    if reserves { contents.reservedSequence = contents.lastSequence + Self.clockReserve }
-    try state.write(contents)
-    if reserves { try state.file.synchronize() }
-    hasMovedClock.store(true, ordering: .relaxed)
-    return boundary
-  }
 
   func stage(
     _ data: Data, _ metadata: EntryMetadata, as name: StagedName, synchronized: Bool
