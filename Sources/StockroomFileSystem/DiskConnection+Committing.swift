@@ -115,6 +115,10 @@ private struct Commit {
   func run() throws {
     do {
       try stage()
+      // Beginning a batch syncs the journal anyway.
+      if !isJournaled, !steps.isEmpty, connection.durability == .full {
+        try connection.synchronizeEndOfBatches()
+      }
     } catch {
       removeStaged()
       throw error
@@ -181,7 +185,7 @@ private struct Commit {
         if case .success(nil) = Result(catching: { try connection.journal.read() }) { throw error }
         // The next engine completes it, so that this one must not do it again.
         connection.fail(with: failure)
-        throw AfterCommitError(failure)
+        throw AfterCommitError(StorageError.undecidedBatch(connection.entries.path, failure))
       }
       removeStaged()
       throw error
@@ -240,27 +244,6 @@ private struct Commit {
 extension DiskConnection {
   /// With more files than this, one sync of the whole file system costs less than one for each.
   static let mostSingleSyncs = 16
-  /// For how long the clock may run before its new limit has to be synced.
-  private static let clockReserve: UInt64 = 60_000_000_000
-
-  /// Sets numbers in the order of creation aside: the one that is returned, and `count` after it.
-  ///
-  /// They grow from one to the next over all engines and whatever happens to the system's clock or the machine.
-  func moveClock(to now: Timestamp, by count: Int) throws -> UInt64 {
-    var contents = try state.read()
-    if !hasMovedClock.load(ordering: .relaxed) {
-      // Numbers that were given out just before the machine died need not be on the disk; their limit is.
-      contents.lastSequence = max(contents.lastSequence, contents.reservedSequence)
-    }
-    let boundary = max(contents.lastSequence + 1, UInt64(max(0, now.nanoseconds)))
-    contents.lastSequence = boundary + UInt64(count)
-    let reserves = contents.lastSequence >= contents.reservedSequence
-    if reserves { contents.reservedSequence = contents.lastSequence + Self.clockReserve }
-    try state.write(contents)
-    if reserves { try state.file.synchronize() }
-    hasMovedClock.store(true, ordering: .relaxed)
-    return boundary
-  }
 
   func stage(
     _ data: Data, _ metadata: EntryMetadata, as name: StagedName, synchronized: Bool
@@ -278,9 +261,14 @@ extension DiskConnection {
   }
 
   /// Moves a staged entry to its place, over what is there.
-  func moveIn(_ staged: StagedName, to name: FileName) throws {
-    if !usesAttributes { try sidecars?.moveIn(staged.metadata, from: staging.directory, to: name) }
-    guard try entries.moveIn(staged, from: staging.directory, to: name) else {
+  ///
+  /// - Parameter keepsDirectories: Whether, if this fails, directories stay that hold nothing.
+  func moveIn(_ staged: StagedName, to name: FileName, keepsDirectories: Bool = false) throws {
+    let directory = staging.directory
+    if !usesAttributes {
+      try sidecars?.moveIn(staged.metadata, from: directory, to: name, keepsDirectories: keepsDirectories)
+    }
+    guard try entries.moveIn(staged, from: directory, to: name, keepsDirectories: keepsDirectories) else {
       throw StorageError(
         .io, "The file that was to become \(entries.path(of: name)) has been removed by another program.")
     }

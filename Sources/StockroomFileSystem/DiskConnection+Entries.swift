@@ -79,6 +79,11 @@ extension DiskConnection {
 }
 
 extension EntryMetadata {
+  /// Some file systems count seconds in 32 bits, at least those before 1970, and keep the first or the last of them, in December 1901 and
+  /// January 2038, for what is beyond.
+  private static let earliest = Timestamp(nanoseconds: -(1 << 31) * 1_000_000_000)
+  private static let latest = Timestamp(nanoseconds: ((1 << 31) - 1) * 1_000_000_000)
+
   /// With the time that the file says it was written at, after which it may have been edited.
   fileprivate func adjusted(to status: FileStatus) -> EntryMetadata {
     var result = self
@@ -88,7 +93,9 @@ extension EntryMetadata {
     let isRounded =
       modified % 1_000_000_000 == 0 && (0..<2_000_000_000).contains(difference)
       || modified % 10_000_000 == 0 && (0..<10_000_000).contains(difference)
-    if !isRounded { result.header.updatedAt = status.modified }
+    let isTooEarly = status.modified == Self.earliest && header.updatedAt < Self.earliest
+    let isTooLate = status.modified == Self.latest && header.updatedAt > Self.latest
+    if !isRounded, !isTooEarly, !isTooLate { result.header.updatedAt = status.modified }
     result.header.createdAt = min(header.createdAt, result.header.updatedAt)
     return result
   }

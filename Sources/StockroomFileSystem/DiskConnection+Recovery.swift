@@ -5,41 +5,49 @@ import StockroomCore
 ///
 /// What the system may refuse, for want of room or because of a file that must not change, it can refuse at any step. So
 /// nothing is lost before the last of them is done: what a step replaces or removes is moved to ``undo``. When a step
-/// fails, all that was done is undone.
+/// fails, all that was done is undone, which needs no room: directories that have become empty stay until the outcome is known.
+/// Only what there is no room to keep is removed for good, after everything else has been done. Before that it is written down that the
+/// transaction cannot be undone any more, and none of it happens if it can be told that the system would refuse a removal.
 ///
 /// Every step leaves a trace by which it is known to be done: a staged file is no longer in its place, and what is to
 /// be removed is not removed if it was created later (``Transaction/boundary``). So a transaction that reappears
 /// in the journal, because its end was not synced, does no harm. That nothing is left to be done of it tells it from one
 /// that may be undone.
 extension DiskConnection {
-  /// Completes or undoes what a process that died has left in the journal. Needs the lock.
+  /// Completes or undoes what a process that died has left in the journal, and tells subscribers, whom nobody else tells. Needs the lock.
   func completePending() throws {
+    if try hasCompletedPending() { feed.noteRecovery() }
+  }
+
+  /// Whether there was anything to do.
+  private func hasCompletedPending() throws -> Bool {
     if let transaction = try journal.read() {
-      if transaction.isAborted { return try rollBack(transaction) }
       do {
-        return try complete(transaction, isReplay: true)
+        try transaction.isAborted ? rollBack(transaction) : complete(transaction, isReplay: true)
       } catch {
         // That it cannot be done is a result, too: it has not been acknowledged.
-        if try journal.read() == nil { return }
-        throw error
+        if try transaction.isAborted || journal.read() != nil { throw error }
       }
+      return true
     }
     var contents = try state.read()
-    guard !contents.isStable else { return }
+    if contents.isStable { return false }
     contents.batchVersion += contents.batchVersion & 1
     contents.version += contents.version & 1
     try state.write(contents)
+    return true
   }
 
   /// Does all of the transaction or none. If it throws, none of it has been done.
   ///
   /// If what has been done cannot be undone either, the transaction stays in the journal, and readers stay locked out until an engine
-  /// has undone it. If not even that can be written down, it returns, and nothing more is done: the transaction, which is on the disk
-  /// with all that it needs, is completed when the place is opened again.
+  /// has undone it. If not even that can be written down, this engine does nothing more: the transaction, which is on the disk with all
+  /// that it needs, is completed when the place is opened again, or undone if a step is refused then, too.
   ///
   /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
+  /// - Throws: `StorageError`; ``AfterCommitError`` if it may happen yet, so that it must not be tried again.
   func complete(_ transaction: Transaction, isReplay: Bool) throws {
-    var isIrreversible = false
+    var isIrreversible = transaction.isIrreversible
     do {
       // If this fails, the transaction is in the journal, and must not be found there later.
       try setUnstable(true)
@@ -59,9 +67,9 @@ extension DiskConnection {
       do {
         try journal.abort()
       } catch let failure {
-        // What still stands in the journal the next engine will complete.
         guard !isReplay, let found = try journal.read(), !found.isAborted else { throw failure }
-        return fail(with: failure)
+        fail(with: failure)
+        throw AfterCommitError(StorageError.undecidedBatch(entries.path, failure))
       }
       try rollBack(transaction)
       throw error
@@ -86,13 +94,18 @@ extension DiskConnection {
     try state.write(contents)
   }
 
-  /// Removes what the last batch has replaced and removed.
+  /// Removes what the last batch has replaced and removed, and the directories that are empty without it.
   func emptyUndo() throws {
-    for directory in [undo, undoSidecars] {
+    for (directory, origin) in [(undo, entries), (undoSidecars, sidecars)]
+      as [(EntryDirectory?, EntryDirectory?)]
+    {
       guard let directory else { continue }
       var names: [FileName] = []
       try directory.forEachKey { if let key = CacheKey(utf8: $0) { names.append(FileName(key)) } }
-      for name in names { try directory.remove(name) }
+      for name in names {
+        origin?.removeEmptyDirectories(of: name)
+        try directory.remove(name)
+      }
     }
   }
 }
@@ -121,7 +134,7 @@ extension DiskConnection {
       if try isReplay && !staging.contains(staged) { continue }
       // Metadata that have been moved in already are the new ones.
       try moveOut(name, withMetadata: !isReplay || staging.contains(staged.metadata))
-      try moveIn(staged, to: name)
+      try moveIn(staged, to: name, keepsDirectories: true)
     }
     for case .remove(let key) in transaction.steps {
       let name = FileName(key)
@@ -136,17 +149,29 @@ extension DiskConnection {
       }
     }
     // Last, as nothing brings them back if another step is refused.
+    if withoutRoom.isEmpty { return names }
+    if !transaction.isIrreversible {
+      for name in withoutRoom { try entries.checkRemovable(name) }
+      try synchronizeDirectories(of: names)
+      try journal.forbidUndoing()
+    }
     for name in withoutRoom {
-      try removeEntry(name)
+      try entries.remove(name)
       isIrreversible = true
+      try sidecars?.remove(name)
     }
     return names
   }
 
   /// Moves the entry to where ``undo`` keeps it. Does nothing if it is absent.
   private func moveOut(_ name: FileName, withMetadata: Bool = true) throws {
-    try entries.move(name, to: undo)
-    if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars) }
+    do {
+      try entries.move(name, to: undo, keepsDirectories: true)
+      if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars, keepsDirectories: true) }
+    } catch {
+      for directory in [undo, undoSidecars] { directory?.removeEmptyDirectories(of: name) }
+      throw error
+    }
   }
 
   /// On a full disk there may be no room for another name. Removing must work all the same, as it makes room.
@@ -224,11 +249,13 @@ extension DiskConnection {
       switch step {
       case .create(let key, let number), .replace(let key, let number):
         let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
+        let isReplacement = if case .replace = step { true } else { false }
         var isMoved = false
         if try !staging.contains(staged) {
-          isMoved = try entries.moveOut(name, to: staged, in: staging.directory)
+          isMoved = try entries.moveOut(
+            name, to: staged, in: staging.directory, keepsDirectories: isReplacement)
         }
-        if case .create = step {
+        if !isReplacement {
           try sidecars?.remove(name)
         } else if try moveBack(name) {
           isMoved = true

@@ -1,10 +1,20 @@
 import StockroomCore
+import Synchronization
 
 extension DiskConnection {
   /// Puts everything on the file system on the disk.
   func synchronizeFileSystem() throws {
     let error = SystemCalls.synchronizeFileSystem(staging.directory.number)
     guard error == 0 else { throw StorageError.posix(error, "Writing \(entries.path) to the disk failed") }
+  }
+
+  /// Puts on the disk that the last batch has ended, unless that is known to be there. Otherwise the batch may be in the journal again
+  /// after the machine has died, and if it has to be undone then, so are single writes that came after it.
+  func synchronizeEndOfBatches() throws {
+    let version = try state.batchVersion()
+    if syncedBatchVersion.load(ordering: .relaxed) == version { return }
+    try journal.file.synchronize()
+    syncedBatchVersion.store(version, ordering: .relaxed)
   }
 
   /// Puts the names of these entries on the disk, or that they are gone.

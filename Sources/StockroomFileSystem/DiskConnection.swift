@@ -55,6 +55,9 @@ final class DiskConnection: Sendable {
   private let isTidy = Atomic(false)
   /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
   let hasMovedClock = Atomic(false)
+  /// The version of batches whose last one has its end in the journal on the disk, or 1. Each batch has another one, whichever engine it
+  /// is of.
+  let syncedBatchVersion = Atomic<UInt64>(1)
   /// The failure of a sync of what can be seen already. Nobody can say what is on the disk, so this engine answers
   /// nothing any more; one that is opened after it takes what is there.
   let failure = MutexProtected<(any Error)?>(nil)

@@ -6,6 +6,14 @@ extension StorageError {
     StorageError(.io, "The directory \(path) has been removed while the engine was open on it.")
   }
 
+  /// Not `outcomeUnknown`, which is for servers: that it has failed is final for this engine, and opening the place again decides.
+  static func undecidedBatch(_ path: String, _ cause: any Error) -> StorageError {
+    StorageError(
+      .io,
+      "A batch in \(path) could neither be completed nor undone. The directory must be opened again, which does one of the two.",
+      underlying: cause)
+  }
+
   static func corruptedState(_ path: String, _ what: String) -> StorageError {
     StorageError(
       .corrupted,

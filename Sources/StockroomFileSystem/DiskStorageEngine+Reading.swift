@@ -3,9 +3,7 @@
 #else
   public import Foundation
 #endif
-import Dispatch
 public import StockroomCore
-import Synchronization
 
 // Reads take no lock, unless a batch is being applied just then. Those of many entries wait for the disk on a thread of
 // the system's, and not on one of the pool that all tasks share (rule C5).
@@ -72,10 +70,10 @@ extension DiskStorageEngine {
 
   /// Looks for one file for each key. Costs O(keys).
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
-    return try await readingMany(keys.count) { connection, cancellation in
+    return try await readingMany(keys.count) { connection, attempt in
       try keys.validate()
       var existing: [CacheKey] = []
-      try keys.forEach(unless: cancellation) { key in
+      try keys.forEach(during: attempt) { key in
         if try connection.entries.status(of: FileName(key)) != nil { existing.append(key) }
       }
       return existing
@@ -84,9 +82,9 @@ extension DiskStorageEngine {
 
   /// Lists the directory. Costs O(N).
   public func keyCount() async throws -> Int {
-    try await readingMany(.max, .everything, retries: 1) { connection, cancellation in
+    try await readingMany(.max, .everything) { connection, attempt in
       var count = 0
-      try connection.forEachKey(unless: cancellation) { _ in count += 1 }
+      try connection.forEachKey(during: attempt) { _ in count += 1 }
       return count
     }
   }
@@ -121,114 +119,38 @@ extension DiskStorageEngine {
   }
 }
 
-// MARK: - Taking turns with writers
-
-/// Set when the task has been cancelled that a read is for.
-private final class Cancellation: Sendable {
-  private let isCancelled = Atomic(false)
-
-  func cancel() { isCancelled.store(true, ordering: .relaxed) }
-
-  func check() throws {
-    if isCancelled.load(ordering: .relaxed) { throw CancellationError() }
-  }
-}
-
-extension DiskStorageEngine {
-  /// More keys than this are read away from the caller's thread.
-  private static let mostKeysInline = 8
-
-  private func readingMany<Result: Sendable>(
-    _ count: Int, _ view: DiskConnection.View = .batches, retries: Int = 3,
-    _ work: @escaping @Sendable (DiskConnection, Cancellation) throws -> Result
-  ) async throws -> Result {
-    try Task.checkCancellation()
-    let cancellation = Cancellation()
-    if count <= Self.mostKeysInline { return try await reading { try work($0, cancellation) } }
-
-    try gate.enter()
-    defer { gate.leave() }
-    let connection = try connection
-    return try await withTaskCancellationHandler {
-      let result: Result? = try await ThreadResult.wait { finish in
-        DispatchQueue.global().async {
-          finish(
-            Swift.Result {
-              try connection.optimisticRead(view, retries) { try work(connection, cancellation) }
-            })
-        }
-      }
-      if let result { return result }
-      return try await thread.run { try connection.withLock { try work(connection, cancellation) } }
-    } onCancel: {
-      cancellation.cancel()
-    }
-  }
-
-  /// Does the work here, or, if writers keep interfering, on the engine's thread, which may wait for them.
-  private func reading<Result: Sendable>(
-    _ work: @escaping @Sendable (DiskConnection) throws -> Result
-  ) async throws -> Result {
-    try gate.enter()
-    defer { gate.leave() }
-    let connection = try connection
-    for _ in 0..<3 {
-      do {
-        return try connection.optimisticRead(quickly: { try work(connection) })
-      } catch is DiskConnection.SeqlockConflict {
-        continue
-      }
-    }
-    return try await thread.run { try connection.withLock { try work(connection) } }
-  }
-}
-
 // MARK: - Many entries
 
 extension DiskConnection {
-  /// Does the work without the lock. Nil after a conflict each time.
-  fileprivate func optimisticRead<Result>(
-    _ view: View, _ retries: Int, _ work: () throws -> Result
-  ) throws -> Result? {
-    for _ in 0..<retries {
-      do {
-        return try optimisticRead(view) { _ in try work() }
-      } catch is SeqlockConflict {
-        continue
-      }
-    }
-    return nil
-  }
-
   fileprivate func forEachKey(
-    unless cancellation: Cancellation, _ body: (UnsafeRawBufferPointer) throws -> Void
+    during attempt: ReadAttempt, _ body: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
     var count = 0
     try entries.forEachKey { key in
       count += 1
-      if count % 1000 == 0 { try cancellation.check() }
+      if count % 1000 == 0 { try attempt.check() }
       try body(key)
     }
   }
 
-  fileprivate func allKeys(_ cancellation: Cancellation) throws -> [CacheKey] {
-    try optimisticRead(.everything) { _ in try listedKeys(cancellation) }
+  fileprivate func allKeys(_ attempt: ReadAttempt) throws -> [CacheKey] {
+    try listing { _ in try listedKeys(attempt) }
   }
 
-  private func listedKeys(_ cancellation: Cancellation) throws -> [CacheKey] {
+  private func listedKeys(_ attempt: ReadAttempt) throws -> [CacheKey] {
     var keys: [CacheKey] = []
-    try forEachKey(unless: cancellation) { if let key = CacheKey(utf8: $0) { keys.append(key) } }
+    try forEachKey(during: attempt) { if let key = CacheKey(utf8: $0) { keys.append(key) } }
     return keys
   }
 
   /// All keys in byte order. Costs O(1) if they are known from another scan.
-  fileprivate func sortedKeys(_ cancellation: Cancellation = Cancellation()) throws -> SortedKeys {
-    try optimisticRead(.everything) { version in
+  fileprivate func sortedKeys(_ attempt: ReadAttempt) throws -> SortedKeys {
+    try listing { version in
       let moment = try KeyIndex.Moment(self, version: version)
       if let known = index.keys(at: moment) { return known }
-      let mayKeep = moment.isDistinct
-      var keys = try listedKeys(cancellation)
-      try cancellation.check()
+      let mayKeep = attempt.hasLock || moment.isDistinct
+      var keys = try listedKeys(attempt)
+      try attempt.check()
       keys.sort()
       let sorted = SortedKeys(sorted: keys)
       if mayKeep, try KeyIndex.Moment(self, version: version) == moment { index.store(sorted, at: moment) }
@@ -238,25 +160,25 @@ extension DiskConnection {
 
   /// Those of the keys that exist, with their values, in this order.
   fileprivate func entries(
-    of keys: [CacheKey], _ cancellation: Cancellation
+    of keys: [CacheKey], _ attempt: ReadAttempt
   ) throws -> [(key: CacheKey, data: Data)] {
     var found: [(key: CacheKey, data: Data)] = []
-    try keys.forEach(unless: cancellation) { key in
+    try keys.forEach(during: attempt) { key in
       if let data = try value(of: FileName(key)) { found.append((key, data)) }
     }
     return found
   }
 
   fileprivate func entries(
-    in range: KeyRange, limit: Int, _ cancellation: Cancellation
+    in range: KeyRange, limit: Int, _ attempt: ReadAttempt
   ) throws -> [(key: CacheKey, data: Data)] {
-    let sorted = try sortedKeys(cancellation)
+    let sorted = try sortedKeys(attempt)
     var range = range
     var found: [(key: CacheKey, data: Data)] = []
     while found.count < limit {
       let wanted = limit - found.count
       let keys = sorted.keys(in: range, limit: wanted)
-      found += try entries(of: keys, cancellation)
+      found += try entries(of: keys, attempt)
       if keys.count < wanted { break }
       // Removed since it was listed is not an error: the keys that follow take the place.
       range.after = keys.last
@@ -265,22 +187,22 @@ extension DiskConnection {
   }
 
   fileprivate func wholeEntries(
-    of keys: [CacheKey], _ cancellation: Cancellation
+    of keys: [CacheKey], _ attempt: ReadAttempt
   ) throws -> [StorageEntry] {
     var found: [StorageEntry] = []
-    try keys.forEach(unless: cancellation) { key in
+    try keys.forEach(during: attempt) { key in
       guard let (data, header) = try valueAndHeader(of: FileName(key)) else { return }
       found.append(StorageEntry(key: key, data: data, header: header))
     }
     return found.sortedByCreation()
   }
 
-  fileprivate func verify(_ cancellation: Cancellation) throws {
+  fileprivate func verify(_ attempt: ReadAttempt) throws {
     guard try state.validate() != nil else {
       throw StorageError.corruptedState(state.file.path, "it is empty, or has been truncated")
     }
-    try entries.forEachKey({ _ in try cancellation.check() }, other: { throw StorageError.notAFile($0) })
-    try allKeys(cancellation).forEach(unless: cancellation) { key in
+    try entries.forEachKey({ _ in try attempt.check() }, other: { throw StorageError.notAFile($0) })
+    try allKeys(attempt).forEach(during: attempt) { key in
       _ = try valueAndHeader(of: FileName(key))
     }
   }
@@ -288,9 +210,9 @@ extension DiskConnection {
 
 extension [CacheKey] {
   /// Calls `body` with each key, until the task has been cancelled (rule C4).
-  fileprivate func forEach(unless cancellation: Cancellation, _ body: (CacheKey) throws -> Void) throws {
+  fileprivate func forEach(during attempt: ReadAttempt, _ body: (CacheKey) throws -> Void) throws {
     for (index, key) in enumerated() {
-      if index % 1000 == 999 { try cancellation.check() }
+      if index % 1000 == 999 { try attempt.check() }
       try body(key)
     }
   }
@@ -302,6 +224,10 @@ extension [CacheKey] {
 struct DiskEntryReader: EntryReader {
   let connection: DiskConnection
 
+  private var sortedKeys: SortedKeys {
+    get throws { try connection.sortedKeys(ReadAttempt(hasLock: true)) }
+  }
+
   func data(of key: CacheKey) throws -> Data? { try connection.value(of: FileName(key)) }
 
   func contains(_ key: CacheKey) throws -> Bool { try connection.entries.status(of: FileName(key)) != nil }
@@ -309,7 +235,7 @@ struct DiskEntryReader: EntryReader {
   /// Lists the directory, unless the keys are known from another scan.
   func count() throws -> Int {
     var count = 0
-    try connection.sortedKeys().forEach(from: CacheKey(verbatim: "")) { _ in
+    try sortedKeys.forEach(from: CacheKey(verbatim: "")) { _ in
       count += 1
       return true
     }
@@ -317,6 +243,6 @@ struct DiskEntryReader: EntryReader {
   }
 
   func forEachKey(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws {
-    try connection.sortedKeys().forEach(from: start, body)
+    try sortedKeys.forEach(from: start, body)
   }
 }

@@ -56,6 +56,8 @@ public final class DiskStorageEngine: BatchWritingEngine {
   private let committer: GroupCommitter<DiskRequest>
   let thread = DedicatedThread()
   let gate: Gate
+  /// Lets reads that writers have disturbed too often take the lock one after the other.
+  let lockedReads = LongReadLimiter(limit: 1)
 
   /// Opens the directory, which is made if it is missing, with those on the way to it.
   ///

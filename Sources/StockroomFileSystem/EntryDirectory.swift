@@ -67,27 +67,42 @@ struct EntryDirectory: Sendable {
 
 extension EntryDirectory {
   /// Moves a staged file to the entry's place, over what was there. False if there is no such staged file.
+  ///
+  /// - Parameter keepsDirectories: Whether directories that hold nothing stay if it fails, since there has been another file in them.
   @discardableResult
-  func moveIn(_ staged: StagedName, from staging: FileDescriptor, to name: FileName) throws -> Bool {
-    let isMoved: Bool? = try withParent(of: name, makingDirectories: true) { parent, file in
-      try staged.withName { try staging.move($0, to: file, in: parent) }
-    }
-    return isMoved ?? false
+  func moveIn(
+    _ staged: StagedName, from staging: FileDescriptor, to name: FileName, keepsDirectories: Bool = false
+  ) throws -> Bool {
+    var isMoved = false
+    // Of the directories there may have been room for some only.
+    defer { if !isMoved, !keepsDirectories { removeEmptyDirectories(of: name) } }
+    isMoved =
+      try withParent(of: name, makingDirectories: true) { parent, file -> Bool? in
+        try staged.withName { try staging.move($0, to: file, in: parent) }
+      } ?? false
+    return isMoved
   }
 
-  /// Undoes ``moveIn(_:from:to:)``. False if there was nothing to move.
+  /// Undoes ``moveIn(_:from:to:keepsDirectories:)``. False if there was nothing to move.
+  ///
+  /// - Parameter keepsDirectories: Whether directories that hold nothing else stay, since another file comes back to them.
   @discardableResult
-  func moveOut(_ name: FileName, to staged: StagedName, in staging: FileDescriptor) throws -> Bool {
+  func moveOut(
+    _ name: FileName, to staged: StagedName, in staging: FileDescriptor, keepsDirectories: Bool
+  ) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name) { parent, file in
       try staged.withName { try parent.move(file, to: $0, in: staging) }
     }
-    removeEmptyDirectories(of: name)
+    if !keepsDirectories { removeEmptyDirectories(of: name) }
     return isMoved ?? false
   }
 
   /// Moves the entry's file to where it would be in another directory, over what is there. False if it is absent.
+  ///
+  /// - Parameter keepsDirectories: Whether directories that hold nothing else stay, so that the file can be moved back without
+  ///   room for them.
   @discardableResult
-  func move(_ name: FileName, to other: EntryDirectory) throws -> Bool {
+  func move(_ name: FileName, to other: EntryDirectory, keepsDirectories: Bool = false) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name) { parent, file in
       // No directories are made for what is absent.
       if name.directoryCount > 0, try parent.status(of: file) == nil { return false }
@@ -95,7 +110,7 @@ extension EntryDirectory {
         try parent.move(file, to: otherFile, in: otherParent)
       }
     }
-    removeEmptyDirectories(of: name)
+    if !keepsDirectories { removeEmptyDirectories(of: name) }
     return isMoved ?? false
   }
 
@@ -106,14 +121,14 @@ extension EntryDirectory {
   }
 
   /// Removes the directories of the file's path that hold nothing, from the innermost on.
-  private func removeEmptyDirectories(of name: FileName) {
+  func removeEmptyDirectories(of name: FileName) {
     for index in (0..<name.directoryCount).reversed() {
-      // Something else is in it, or it has gone, or there is no descriptor to look with. An empty directory is not in the way,
-      // and what has been done to the file is not to fail because of it.
-      let isRemoved = try? withParent(ofComponent: index, of: name) { parent, directory -> Bool? in
-        unlinkat(parent.number, directory, AT_REMOVEDIR) == 0
+      // It may never have been made, or there is no descriptor to look with. An empty directory is not in the way, and what has been done
+      // to the file is not to fail because of it.
+      let isInUse = try? withParent(ofComponent: index, of: name) { parent, directory -> Bool? in
+        unlinkat(parent.number, directory, AT_REMOVEDIR) != 0 && errno != ENOENT
       }
-      if isRemoved != true { break }
+      if isInUse == true { break }
     }
   }
 }

@@ -17,6 +17,8 @@ struct Transaction: Sendable {
   var steps: [Step] = []
   /// Whether what has been done of it is to be undone, rather than the rest to be done.
   var isAborted = false
+  /// Whether it can only be completed, since some of what it removes may be lost.
+  var isIrreversible = false
 }
 
 /// The file that makes a batch atomic: once the transaction is in it, the batch will be completed or undone, by the
@@ -30,6 +32,8 @@ struct Journal: Sendable {
   private static let signature: UInt64 = 0x0001_4c4a_4b53_0a0d
   /// The signature of a transaction that is to be undone.
   private static let abortedSignature: UInt64 = 0x0002_4c4a_4b53_0a0d
+  /// The signature of a transaction that cannot be undone any more.
+  private static let irreversibleSignature: UInt64 = 0x0003_4c4a_4b53_0a0d
   private static let headerSize = 32
   private static let keptSize = 16_384
 
@@ -44,7 +48,8 @@ struct Journal: Sendable {
   /// The transaction that was begun and not ended.
   func read() throws -> Transaction? {
     let header = try file.readBytes(Self.headerSize, at: 0)
-    guard let signature = header.word(at: 0), [Self.signature, Self.abortedSignature].contains(signature),
+    guard let signature = header.word(at: 0),
+      [Self.signature, Self.abortedSignature, Self.irreversibleSignature].contains(signature),
       let boundary = header.word(at: 8),
       let length = header.word(at: 16), let checksum = header.word(at: 24),
       length <= UInt64(max(0, try file.status().size - Self.headerSize))
@@ -53,6 +58,7 @@ struct Journal: Sendable {
     guard steps.count == Int(length), Self.checksum(boundary, steps) == checksum else { return nil }
     var transaction = Transaction(boundary: boundary, encodedSteps: steps)
     transaction?.isAborted = signature == Self.abortedSignature
+    transaction?.isIrreversible = signature == Self.irreversibleSignature
     return transaction
   }
 
@@ -71,8 +77,14 @@ struct Journal: Sendable {
   }
 
   /// Decides that the transaction is undone. Needs neither room nor a descriptor.
-  func abort() throws {
-    try withUnsafeBytes(of: Self.abortedSignature.littleEndian) { try file.write($0) }
+  func abort() throws { try replaceSignature(by: Self.abortedSignature) }
+
+  /// Decides that the transaction is completed, whatever happens: what it removes is lost from here on. Needs neither room nor a
+  /// descriptor.
+  func forbidUndoing() throws { try replaceSignature(by: Self.irreversibleSignature) }
+
+  private func replaceSignature(by signature: UInt64) throws {
+    try withUnsafeBytes(of: signature.littleEndian) { try file.write($0) }
     try file.synchronize()
   }
 

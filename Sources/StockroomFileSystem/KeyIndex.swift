@@ -8,8 +8,8 @@ import StockroomCore
 /// remove. The engine's own writes keep it right at a cost of O(log N).
 ///
 /// A file that another program puts beside long keys, into a directory `….more` that is there already, is noticed with the next
-/// change of any other kind. So is one that it puts there or removes in the very milliseconds of a commit, of which the directory does
-/// not tell it.
+/// change of any other kind. So is one that it puts there or removes in the very milliseconds of a commit, or of a listing with the lock, of
+/// which the directory does not tell it.
 final class KeyIndex: Sendable {
   /// What a commit does to the keys.
   struct Changes {
@@ -29,7 +29,8 @@ final class KeyIndex: Sendable {
     }
 
     /// Whether a change that comes now is sure to change the time. File systems round it, most of them to the system's
-    /// clock tick.
+    /// clock tick. While an engine writes all the time there is hardly such a moment: listings with the lock, during which no engine writes, do
+    /// without.
     var isDistinct: Bool {
       Timestamp.now().nanoseconds - directoryChanged.nanoseconds > 20_000_000
         && directoryChanged.nanoseconds % 1_000_000_000 != 0

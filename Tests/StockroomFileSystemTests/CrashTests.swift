@@ -136,6 +136,26 @@ struct CrashTests {
     #expect(try await place.open().read(key: "kept") == data("later"))
   }
 
+  @Test("Its end is on the disk before a later write is acknowledged, and is put there once")
+  func end() async throws {
+    let engine = try place.open()
+    try await engine.write([("a", data("1")), ("b", data("1"))])
+    let journal = try engine.connection.journal.file
+    let original = try #require(try FileDescriptor.openFile(atPath: journal.path))
+    // Which cannot be synced.
+    let null = try #require(try FileDescriptor.openFile(atPath: "/dev/null"))
+    try #require(dup2(null.number, journal.number) >= 0)
+    await expectError(.io) { try await engine.write(data("2"), key: "a") }
+    await expectError(.io) { try await engine.remove(key: "b") }
+    #expect(try await engine.readAllData() == [data("1"), data("1")])
+    try #require(dup2(original.number, journal.number) >= 0)
+    try await engine.write(data("2"), key: "a")
+    try #require(dup2(null.number, journal.number) >= 0)
+    try await engine.write(data("3"), key: "a")
+    try await engine.close()
+    withExtendedLifetime((original, null)) {}
+  }
+
   @Test("It is completed for an entry, too, that comes from another place with a number not given out here")
   func entryOfAnotherPlace() async throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
@@ -193,6 +213,29 @@ struct CrashTests {
       #expect(try await state(system.open()) == ["new", nil, "new", nil, nil])
     }
   #endif
+
+  @Test("Who subscribes receives it once another engine has completed it", .timeLimit(.minutes(5)))
+  func toldOf() async throws {
+    let engine = try place.open()
+    // The directory of entries, which is watched, does not change when a file in another one does.
+    try await engine.write(data("old"), key: Self.long)
+    var changes = try await engine.changes().makeAsyncIterator()
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 1)
+      let header = EntryHeader(createdAt: .now(), sequence: boundary + 1)
+      try connection.stage(
+        data("new"), EntryMetadata(header: header, size: 3),
+        as: StagedName(boundary: boundary, number: 0), synchronized: true)
+      try connection.journal.begin(
+        Transaction(boundary: boundary, steps: [.replace(Self.long, staged: 0)]))
+    }
+    connection.release()
+    try await place.open().close()
+    #expect(await changes.next() == .everything)
+    #expect(try await engine.read(key: Self.long) == data("new"))
+    try await engine.close()
+  }
 
   @Test("What a killed process left in the staging directory is removed, and hinders no engine")
   func leftovers() async throws {

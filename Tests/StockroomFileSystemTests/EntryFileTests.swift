@@ -71,4 +71,25 @@ struct EntryFileTests {
     try file.setModificationTime(Timestamp(nanoseconds: time + 20_000_000))
     #expect(try await engine.updatedAt(key: "a") != updated)
   }
+
+  @Test(
+    "An entry keeps its own time if it is beyond those of the file system",
+    arguments: [-3e9, 4e9] as [Double])
+  func timeOutOfRange(_ seconds: Double) async throws {
+    let engine = try place.open()
+    let date = Date(timeIntervalSince1970: seconds)
+    try await engine.writeEntries([StorageEntry(key: "a", data: data("1"), createdAt: date, updatedAt: date)])
+    let file = try #require(try FileDescriptor.openFile(atPath: place.file("a.entry").path))
+    // The first and the last second that 32 bits can count.
+    let limit = Int64(seconds < 0 ? Int32.min : Int32.max) * 1_000_000_000
+    try file.setModificationTime(Timestamp(nanoseconds: limit))
+    #expect(try await engine.updatedAt(key: "a") == date)
+    // Which is an edit if the entry was written in between.
+    try await engine.writeEntries([
+      StorageEntry(key: "a", data: data("1"), createdAt: .distantPast, updatedAt: .now)
+    ])
+    let edited = try #require(try FileDescriptor.openFile(atPath: place.file("a.entry").path))
+    try edited.setModificationTime(Timestamp(nanoseconds: limit))
+    #expect(try await engine.updatedAt(key: "a") == Timestamp(nanoseconds: limit).date)
+  }
 }

@@ -54,6 +54,17 @@ struct ScanIndexTests {
     #expect(try await scanned() == [])
   }
 
+  @Test(
+    "It is built by a transaction that comes right after a write, and kept right by the writes that follow")
+  func builtWithLock() async throws {
+    try await engine.write(data("1"), key: "b")
+    #expect(try await engine.withTransaction { try $0.keyCount() } == 1)
+    #expect(try isKept())
+    try await engine.write(data("1"), key: "a")
+    #expect(try isKept())
+    #expect(try await scanned() == ["a", "b"])
+  }
+
   @Test("A write that is refused leaves it right")
   func refusedWrite() async throws {
     try await engine.write(data("1"), key: "b")

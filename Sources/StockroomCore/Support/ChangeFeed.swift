@@ -152,6 +152,15 @@ package final class ChangeFeed: Sendable {
     hub.send(announcement.requests, announcement.operations)
   }
 
+  /// A commit can be read from now on whose process died in the middle of it, and told nobody. Wakes the subscribers of all processes up.
+  /// Under the lock of the place; also while somebody subscribes, who waits for it.
+  package func noteRecovery() {
+    // Not the log in the state, whose lock who subscribes has. Subscribers look at everything if there is something wrong with the log.
+    guard let log = try? ChangeLog.find(atPath: path, known: nil) else { return }
+    log.notify()
+    log.close()
+  }
+
   /// Now and then, whether the log has been left behind by subscribers that died.
   private func dropIfUnused(_ log: ChangeLog, _ state: inout State) {
     state.unusedRecords += 1

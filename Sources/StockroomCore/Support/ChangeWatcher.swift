@@ -16,6 +16,8 @@ final class ChangeWatcher: Sendable {
     var isStopped = false
     /// The files of entries that have been changed by somebody, since the last look.
     var files: Set<CacheKey> = []
+    /// Those of them that have been made or written where they are, which no commit does: it moves files in that are complete.
+    var foreignFiles: Set<CacheKey> = []
     /// What the commits in the log change that cannot be read yet.
     var pending: StorageChange?
     /// Watches the log.
@@ -67,7 +69,7 @@ final class ChangeWatcher: Sendable {
         if names != nil { FileWatch.deliverPending() }
       #endif
       try state.withLock { state in
-        state.files = []
+        (state.files, state.foreignFiles) = ([], [])
         state.position = try state.log.end()
         state.known = known ?? 0
         state.mayHaveMissedChanges = known == nil
@@ -132,8 +134,11 @@ final class ChangeWatcher: Sendable {
 
   private func noteFile(_ event: FileWatch.Event) {
     state.withLock { state in
-      if case .change(let name?) = event {
-        if let key = source.key(ofFile: name) { state.files.insert(key) }
+      if case .change(let name?, let isInPlace) = event {
+        if let key = source.key(ofFile: name) {
+          state.files.insert(key)
+          if isInPlace { state.foreignFiles.insert(key) }
+        }
       } else {
         state.mayHaveMissedChanges = true
       }
@@ -258,6 +263,7 @@ final class ChangeWatcher: Sendable {
       state.logWatch = logWatch
     }
     let files = exchange(&state.files, with: [])
+    var foreign = exchange(&state.foreignFiles, with: [])
     guard !state.mayHaveMissedChanges, let (change, logged) = try readLog(&state, upTo: latest) else {
       state.known = latest
       state.position = try state.log.end()
@@ -265,10 +271,12 @@ final class ChangeWatcher: Sendable {
       state.mayHaveMissedChanges = false
       return .everything
     }
-    if files.isEmpty || logged == .everything { return change }
-    // Files that no commit has to do with have been changed by another program.
-    var foreign = files
-    if case .keys(let keys)? = logged { foreign.subtract(keys) }
+    // Files that no commit has to do with have been changed by another program, and so have those that were not moved.
+    switch logged {
+    case .everything?: break
+    case .keys(let keys)?: foreign.formUnion(files.subtracting(keys))
+    case nil: foreign.formUnion(files)
+    }
     return foreign.isEmpty ? change : .keys(foreign).union(change)
   }
 

@@ -23,8 +23,9 @@ package final class FileWatch: Sendable {
 
   /// What is known of a change.
   package enum Event: Sendable {
-    /// Something has changed. With the name in a directory, where the system tells.
-    case change(name: [UInt8]?)
+    /// Something has changed. With the name in a directory, where the system tells, and whether the file was made or written there,
+    /// rather than moved or removed.
+    case change(name: [UInt8]?, isInPlace: Bool)
     /// Changes may have been missed, or the file is not watched any more since it has been removed.
     case interruption
   }
@@ -47,7 +48,7 @@ package final class FileWatch: Sendable {
       self.source = source
       source.setEventHandler {
         let isLost = !source.data.isDisjoint(with: [.delete, .rename])
-        handler(isLost ? .interruption : .change(name: nil))
+        handler(isLost ? .interruption : .change(name: nil, isInPlace: false))
       }
       source.setCancelHandler { close(descriptor) }
       source.activate()
@@ -169,8 +170,11 @@ package final class FileWatch: Sendable {
             isOverflow || $0.descriptor == event.wd && (isInterruption || $0.events & event.mask != 0)
           }.map(\.handler)
         }
+        let isInPlace = event.mask & UInt32(IN_MODIFY | IN_CREATE) != 0
         for handler in handlers {
-          handler(isInterruption ? .interruption : .change(name: event.len == 0 ? nil : Array(name)))
+          handler(
+            isInterruption
+              ? .interruption : .change(name: event.len == 0 ? nil : Array(name), isInPlace: isInPlace))
         }
       }
     }

@@ -13,13 +13,11 @@ package final class LongReadLimiter: Sendable {
     var refused: Set<Int> = []
   }
 
-  /// Those that have to wait then would finish no earlier if they had begun.
-  private static let limit = 32
-
-  private let state = MutexProtected(State(free: LongReadLimiter.limit))
+  private let state: MutexProtected<State>
   private let lastID = Atomic(0)
 
-  package init() {}
+  /// - Parameter limit: How many may be under way. Beyond 32, those that have to wait would finish no earlier if they had begun.
+  package init(limit: Int = 32) { state = MutexProtected(State(free: limit)) }
 
   /// Suspends until few enough long reads are under way, and counts the caller in, who calls ``leave()`` afterwards.
   ///

@@ -1,0 +1,123 @@
+import Dispatch
+import StockroomCore
+import Synchronization
+
+// How reads and writers of the same entries get on: without the lock as long as that goes well.
+
+/// One attempt at a read.
+struct ReadAttempt: Sendable {
+  /// Set when the task has been cancelled that a read is for.
+  fileprivate final class Cancellation: Sendable {
+    private let isCancelled = Atomic(false)
+
+    func cancel() { isCancelled.store(true, ordering: .relaxed) }
+
+    func check() throws {
+      if isCancelled.load(ordering: .relaxed) { throw CancellationError() }
+    }
+  }
+
+  /// Whether no engine writes meanwhile.
+  let hasLock: Bool
+  private let cancellation: Cancellation
+
+  init(hasLock: Bool) { self.init(hasLock: hasLock, Cancellation()) }
+
+  fileprivate init(hasLock: Bool, _ cancellation: Cancellation) {
+    self.hasLock = hasLock
+    self.cancellation = cancellation
+  }
+
+  /// Throws `CancellationError` once the task has been cancelled.
+  func check() throws { try cancellation.check() }
+}
+
+extension DiskStorageEngine {
+  /// More keys than this are read away from the caller's thread.
+  private static let mostKeysInline = 8
+
+  /// Does the work on a thread of the system's, or, if writers keep interfering, on the engine's thread with the lock: one read at a
+  /// time, so that no write waits for more than one of them.
+  func readingMany<Result: Sendable>(
+    _ count: Int, _ view: DiskConnection.View = .batches, retries: Int = 3,
+    _ work: @escaping @Sendable (DiskConnection, ReadAttempt) throws -> Result
+  ) async throws -> Result {
+    try Task.checkCancellation()
+    if count <= Self.mostKeysInline { return try await reading { try work($0, ReadAttempt(hasLock: false)) } }
+
+    try gate.enter()
+    defer { gate.leave() }
+    let connection = try connection
+    let cancellation = ReadAttempt.Cancellation()
+    return try await withTaskCancellationHandler {
+      let result: Result? = try await ThreadResult.wait { finish in
+        DispatchQueue.global().async {
+          finish(
+            Swift.Result {
+              try connection.optimisticRead(view, retries) {
+                try work(connection, ReadAttempt(hasLock: false, cancellation))
+              }
+            })
+        }
+      }
+      if let result { return result }
+      try await lockedReads.enter()
+      defer { lockedReads.leave() }
+      return try await thread.run {
+        try cancellation.check()
+        return try connection.withLock { try work(connection, ReadAttempt(hasLock: true, cancellation)) }
+      }
+    } onCancel: {
+      cancellation.cancel()
+    }
+  }
+
+  /// Does the work here, or, if writers keep interfering, on the engine's thread, which may wait for them.
+  func reading<Result: Sendable>(
+    _ work: @escaping @Sendable (DiskConnection) throws -> Result
+  ) async throws -> Result {
+    try gate.enter()
+    defer { gate.leave() }
+    let connection = try connection
+    for _ in 0..<3 {
+      do {
+        return try connection.optimisticRead(quickly: { try work(connection) })
+      } catch is DiskConnection.SeqlockConflict {
+        continue
+      }
+    }
+    return try await thread.run { try connection.withLock { try work(connection) } }
+  }
+}
+
+extension DiskConnection {
+  /// Does the work without the lock. Nil after a conflict each time.
+  fileprivate func optimisticRead<Result>(
+    _ view: View, _ retries: Int, _ work: () throws -> Result
+  ) throws -> Result? {
+    for _ in 0..<retries {
+      do {
+        return try optimisticRead(view) { _ in try work() }
+      } catch is SeqlockConflict {
+        continue
+      }
+    }
+    return nil
+  }
+
+  /// Does the work, a listing, which any write disturbs: a few times, so that a single write does not make a read of everything begin
+  /// again.
+  ///
+  /// - Parameter work: Gets the version that everything it reads is of.
+  /// - Throws: ``SeqlockConflict`` if it was disturbed each time. Never while the caller has the lock.
+  func listing<Result>(_ work: (_ version: UInt64) throws -> Result) throws -> Result {
+    for _ in 0..<3 {
+      do {
+        return try optimisticRead(.everything, work)
+      } catch is SeqlockConflict {
+        continue
+      }
+    }
+    return try optimisticRead(.everything, work)
+  }
+}

@@ -1,0 +1,63 @@
+import Dispatch
+import StockroomCore
+import TestFixtures
+import Testing
+
+@testable import StockroomFileSystem
+
+@Suite("Reads that writers disturb")
+struct DisturbedReadTests {
+  let place: TemporaryDirectory
+
+  init() throws { place = try TemporaryDirectory() }
+
+  @Test("A listing that one write disturbs is made again without the lock")
+  func listing() throws {
+    let connection = try DiskConnection(directory: place.url.path, durability: .process)
+    defer { connection.release() }
+    var count = 0
+    let result = try connection.listing { _ in
+      count += 1
+      if count == 1 {
+        var contents = try connection.state.read()
+        contents.version += 2
+        try connection.state.write(contents)
+      }
+      return count
+    }
+    #expect(result == 2)
+  }
+
+  @Test("However many reads want the lock, who writes waits for one of them")
+  func queue() async throws {
+    let engine = try place.open(.process)
+    let begun = MutexProtected(0)
+    let isLocked = MutexProtected(false)
+    let order = MutexProtected<[String]>([])
+    let isWritten = DispatchSemaphore(value: 0)
+    let readers = 4
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for _ in 0..<readers {
+        group.addTask {
+          try await engine.readingMany(.max, retries: 1) { _, attempt in
+            guard attempt.hasLock else {
+              begun.withLock { $0 += 1 }
+              throw DiskConnection.SeqlockConflict()
+            }
+            isLocked.withLock { $0 = true }
+            isWritten.wait()
+            order.withLock { $0.append("read") }
+          }
+        }
+      }
+      while begun.withLock({ $0 }) < readers || !isLocked.withLock({ $0 }) { await Task.yield() }
+      // Where a group of writes is committed.
+      try engine.thread.enqueue { order.withLock { $0.append("write") } }
+      for _ in 0..<readers { isWritten.signal() }
+      try await group.waitForAll()
+    }
+    let found = order.withLock { $0 }
+    #expect(found == ["read", "write"] + Array(repeating: "read", count: readers - 1))
+    try await engine.close()
+  }
+}

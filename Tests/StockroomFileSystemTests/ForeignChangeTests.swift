@@ -1,0 +1,34 @@
+#if os(Linux)
+  import Foundation
+  import StockroomCore
+  import TestFixtures
+  import StockroomFileSystem
+  import Testing
+
+  @Suite("Changes that other programs make to the files of entries")
+  struct ForeignChangeTests {
+    let place: TemporaryDirectory
+
+    init() throws { place = try TemporaryDirectory() }
+
+    @Test(
+      "What is written into a file right after a commit of the same key is told of", .timeLimit(.minutes(5)))
+    func writtenAfterCommit() async throws {
+      let engine = try place.open(.process)
+      let origin = ChangeOrigin()
+      let stream = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
+      var changes = stream.makeAsyncIterator()
+      for _ in 0..<100 {
+        try await ChangeOrigin.$current.withValue(origin) { try await engine.write(data("1"), key: "a") }
+        // At once, so that now and then one look finds both.
+        let file = try FileHandle(forWritingTo: place.file("a.entry"))
+        try file.write(contentsOf: data("2"))
+        try file.close()
+        let change = await changes.next()
+        #expect(change == .keys(["a"]) || change == .everything)
+        #expect(try await engine.read(key: "a") == data("2"))
+      }
+      try await engine.close()
+    }
+  }
+#endif

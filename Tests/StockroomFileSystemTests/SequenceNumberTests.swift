@@ -1,0 +1,37 @@
+import StockroomCore
+import TestFixtures
+import Testing
+
+@testable import StockroomFileSystem
+
+@Suite("The numbers that order creations")
+struct SequenceNumberTests {
+  let place: TemporaryDirectory
+
+  init() throws { place = try TemporaryDirectory() }
+
+  @Test("A reserve of numbers that could not be synced is synced before one of them is given out")
+  func unsyncedReserve() throws {
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    defer { connection.release() }
+    let error = #expect(throws: StorageError.self) {
+      try connection.withLock {
+        _ = try connection.moveClock(to: .now(), by: 1) { _ in throw StorageError(.diskFull, "In the test.") }
+      }
+    }
+    #expect(error?.code == .diskFull)
+    var syncs = 0
+    var last: UInt64 = 0
+    for _ in 0..<3 {
+      let next = try connection.withLock {
+        try connection.moveClock(to: .now(), by: 1) { file in
+          try file.synchronize()
+          syncs += 1
+        }
+      }
+      #expect(next > last)
+      #expect(syncs == 1)
+      last = next
+    }
+  }
+}

@@ -1,0 +1,42 @@
+import Foundation
+import StockroomCore
+import TestFixtures
+import Testing
+
+@testable import StockroomFileSystem
+
+@Suite("A batch of which nothing more can be written down")
+struct UndecidedBatchTests {
+  let place: TemporaryDirectory
+
+  init() throws { place = try TemporaryDirectory() }
+
+  @Test("It is not acknowledged, the engine does nothing more, and the next one completes it")
+  func notAcknowledged() async throws {
+    let engine = try place.open()
+    for key in ["x", "y"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+    try await engine.close()
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let transaction = Transaction(boundary: boundary, steps: [.remove("x"), .remove("y")])
+      try connection.journal.begin(transaction)
+      try FileManager.default.removeItem(at: place.file(".stockroom/undo"))
+      // From now on the journal can be read, and not written.
+      let readOnly = try #require(
+        try FileDescriptor.openFile(atPath: place.file(".stockroom/journal").path, O_RDONLY))
+      let isReplaced = withExtendedLifetime(readOnly) {
+        dup2(readOnly.number, connection.journal.file.number) >= 0
+      }
+      try #require(isReplaced)
+      let error = #expect(throws: AfterCommitError.self) {
+        try connection.complete(transaction, isReplay: false)
+      }
+      #expect((error?.underlying as? StorageError)?.code == .io)
+    }
+    let later = #expect(throws: StorageError.self) { try connection.withLock {} }
+    #expect(later?.code == .io)
+    connection.release()
+    #expect(try await place.open().keyCount() == 0)
+  }
+}
