@@ -106,7 +106,11 @@ extension ItemTable {
           if let previous = remove(entry.key, &change) { change.replaced.append(previous) }
           items.append((entry.key, place, item))
         }
-        if entry.key.isHash { hashedIdentifiers[entry.key] = entry.key.rawValue }
+        if entry.key.isHash {
+          hashedIdentifiers[entry.key] = entry.key.rawValue
+        } else if !hashedIdentifiers.isEmpty {
+          hashedIdentifiers[entry.key] = nil
+        }
       case .failure(let error):
         if let item = remove(entry.key, &change) { removed.append(item) }
         unreadable.append((entry.key, place, UnreadableEntry(key: entry.key, error: error)))

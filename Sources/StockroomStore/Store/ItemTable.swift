@@ -36,6 +36,23 @@ struct ItemTable<Item: StorableItem>: Sendable {
   }
 }
 
+// MARK: - Looking up
+
+extension ItemTable {
+  /// The item with the identifier that is the raw value of the key. O(log N).
+  func item(identifiedBy key: CacheKey) -> Item? { isOwner(of: key) ? table.element(of: key) : nil }
+
+  /// Whether there is an item with the identifier that is the raw value of the key. O(1).
+  func containsItem(identifiedBy key: CacheKey) -> Bool { isOwner(of: key) && table.contains(key) }
+
+  /// Whether an item under the key has the raw value of the key as its identifier, and not another one: one that has the same
+  /// hash, or of which one is the text of the hash of the other.
+  private func isOwner(of key: CacheKey) -> Bool {
+    guard let identifier = hashedIdentifiers[key] else { return !key.isHash }
+    return identifier.utf8.elementsEqual(key.rawValue.utf8)
+  }
+}
+
 // MARK: - Loading
 
 extension ItemTable {
