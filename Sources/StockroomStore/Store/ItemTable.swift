@@ -218,13 +218,19 @@ extension ItemTable {
   var isSmall: Bool { table.elements.count + unreadableTable.elements.count <= Self.cheapCount }
 
   /// The number of items that can be copied or changed on the main actor, in about a millisecond.
-  private static var cheapCount: Int { 4_096 }
+  static var cheapCount: Int { 4_096 }
   /// The number of bytes that can be moved on the main actor, in a few milliseconds.
-  private static var cheapMove: Int { 64 << 20 }
+  static var cheapMove: Int { 64 << 20 }
 
   /// The number of items that the steps may change.
   func changedCount(_ steps: [KeyedStep<Item>]) -> Int {
     steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
+  }
+
+  /// Whether the identifiers of so many items can be noted without rehashing many others.
+  func canNoteHashes(_ added: Int) -> Bool {
+    hashedIdentifiers.count <= Self.cheapCount
+      || hashedIdentifiers.capacity - hashedIdentifiers.count >= added
   }
 
   /// Whether ``apply(_:forQueries:)`` is cheap enough for the main actor.
@@ -237,8 +243,7 @@ extension ItemTable {
     if isSmall || steps.isEmpty { return true }
 
     guard table.canChangeInPlace(adding: changed),
-      hashedIdentifiers.count <= Self.cheapCount
-        || hashedIdentifiers.capacity - hashedIdentifiers.count >= changed,
+      canNoteHashes(changed),
       !changesUnreadable(steps) || unreadableTable.count <= Self.cheapCount
         || unreadableTable.canChangeInPlace(adding: 0)
     else { return false }
