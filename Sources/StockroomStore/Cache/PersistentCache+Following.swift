@@ -56,16 +56,24 @@ extension PersistentCache.Core {
   }
 
   private func forget(_ change: StorageChange) {
-    guard let storage, case .keys(let changed) = change else { return withState { $0.forgetAll() } }
+    guard let storage, case .keys(let changed) = change else { return forgetEverything() }
     var keys: [EncodedKey] = []
     for key in changed {
       switch storage.namespace.keys(of: key) {
       case .none: break
       case .one(let key): keys.append(key)
-      case .any: return withState { $0.forgetAll() }
+      case .any: return forgetEverything()
       }
     }
     let forgotten = keys
     if !forgotten.isEmpty { withState { $0.forget(forgotten) } }
+  }
+
+  /// Any key may have been changed: what is being loaded may be older than what is stored.
+  private func forgetEverything() {
+    withState { state in
+      state.loads.invalidateAll()
+      state.forgetAll()
+    }
   }
 }

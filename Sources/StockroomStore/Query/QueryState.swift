@@ -98,11 +98,12 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     }
     if isReleased() { return }
     elements = ChunkedArray(sorted(found))
+    makeRoom()
   }
 
   /// Sorts elements that are in the order of the store, and notes their sections.
   private mutating func sorted(_ found: [Element]) -> [Element] {
-    sectionOfSequence.reserveCapacity(found.count)
+    sectionOfSequence.reserveCapacity(found.count + found.count / 8)
     var groups: [Section: [Int]] = [:]
     for (position, element) in found.enumerated() {
       sectionOfSequence[element.sequence] = .some(element.section)
@@ -185,7 +186,20 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     sectionOfSequence[element.sequence] = nil
     guard let section = element.section, let count = countOfSection[section] else { return }
     countOfSection[section] = count > 1 ? count - 1 : nil
-    if count == 1 { sections.removeAll { $0 == section } }
+    if count > 1 { return }
+    let index = index(of: section)
+    if index < sections.count, sections[index] == section {
+      sections.remove(at: index)
+    } else {
+      // Their order is not one.
+      sections.removeAll { $0 == section }
+    }
+  }
+
+  /// The index of a section, or where it is to be inserted. O(log S).
+  private func index(of section: Section) -> Int {
+    let order = definition.sectionOrder
+    return sections.partitioningIndex { compared($0, section).in(order) != .orderedAscending }
   }
 
   private mutating func insert(_ element: Element) -> Int {
@@ -197,10 +211,33 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
       countOfSection[section] = count + 1
     } else {
       countOfSection[section] = 1
-      let order = definition.sectionOrder
-      let index = sections.partitioningIndex { compared($0, section).in(order) != .orderedAscending }
-      sections.insert(section, at: index)
+      sections.insert(section, at: index(of: section))
     }
     return position
+  }
+}
+
+// MARK: - Room
+
+extension QueryState {
+  /// The number of elements that are rehashed on the main actor, in about a millisecond.
+  private static var cheapCount: Int { 4_096 }
+
+  /// Whether so many elements can be inserted without rehashing many others. O(1).
+  func hasRoom(for added: Int) -> Bool {
+    func suffices(_ capacity: Int, for count: Int) -> Bool {
+      count <= Self.cheapCount || capacity - count >= added
+    }
+    return suffices(sectionOfSequence.capacity, for: sectionOfSequence.count)
+      && suffices(countOfSection.capacity, for: countOfSection.count)
+      && suffices(sections.capacity, for: sections.count)
+  }
+
+  /// Makes room for as many elements as the main actor inserts at once, and for some more if there are many. O(M), or O(1) if there is room.
+  mutating func makeRoom() {
+    if hasRoom(for: StoreQueries<Item>.cheapCount) { return }
+    sectionOfSequence.reserveCapacity(sectionOfSequence.count + sectionOfSequence.count / 8)
+    countOfSection.reserveCapacity(countOfSection.count + countOfSection.count / 8)
+    sections.reserveCapacity(sections.count + sections.count / 8)
   }
 }

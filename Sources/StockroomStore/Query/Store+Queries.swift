@@ -70,7 +70,10 @@ extension Store {
 extension Store {
   /// Whether queries follow a change of this many items in about a millisecond. O(queries).
   func isCheapForQueries(_ count: Int) -> Bool {
-    queries.isEmpty || count * queries.inUse().count <= StoreQueries<Item>.cheapCount
+    if queries.isEmpty { return true }
+    let following = queries.inUse()
+    return count * following.count <= StoreQueries<Item>.cheapCount
+      && following.allSatisfy { $0.hasRoom(for: count) }
   }
 
   /// Makes a change of the table that has been made on the main actor.

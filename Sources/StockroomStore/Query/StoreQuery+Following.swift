@@ -13,6 +13,8 @@ typealias QueryPublication = @MainActor @Sendable () -> any Sendable
 
   /// Begins to follow, unless it does so.
   func start()
+  /// Whether so many changes take little time on the main actor.
+  func hasRoom(for changes: Int) -> Bool
   /// Makes what has changed in the store, on the main actor.
   func apply(_ delta: ItemDelta<Item>)
   /// How to make a change that takes long. Until it is published the store makes no other.
@@ -44,6 +46,7 @@ extension StoreQuery: FollowingQuery {
     Task { @concurrent [weak self, computed] in
       var computed = computed
       for delta in deltas { _ = computed.apply(delta) }
+      computed.makeRoom()
       await self?.adopt(computed, of: computation)
     }
   }
@@ -56,6 +59,8 @@ extension StoreQuery: FollowingQuery {
     isLoaded = true
     for continuation in exchange(&waiting, with: []) { continuation.resume() }
   }
+
+  func hasRoom(for changes: Int) -> Bool { state.hasRoom(for: changes) }
 
   func apply(_ delta: ItemDelta<Item>) {
     switch progress {
@@ -82,6 +87,7 @@ extension StoreQuery: FollowingQuery {
       var first: Int? = 0
       if var changed = current, let delta, delta.changes.count < table.table.count / 8 {
         first = changed.apply(delta)
+        changed.makeRoom()
         computed = changed
       } else {
         computed = State(

@@ -71,11 +71,30 @@ extension ItemTable {
   }
 
   /// Whether a state can be applied on the main actor, in a few milliseconds.
-  func isCheap(_ state: EngineState<Item>) -> Bool {
+  ///
+  /// It cannot if it changes many items, or if the table is large and most of it would be copied, moved, or reallocated.
+  mutating func isCheap(_ state: EngineState<Item>) -> Bool {
     if isSmall { return true }
-    let moved = state.changed.lazy.filter { $0.sequence != sequence(of: $0.key) }.count
-    let isAtEnd = state.absent.isEmpty && state.sequences.isEmpty && moved <= 1
-    return isAtEnd && state.changed.count <= 1_000
+    guard state.absent.isEmpty, state.sequences.isEmpty, state.changed.count <= 1_000 else { return false }
+    // An unreadable entry is always removed and inserted.
+    var moved: [EngineState<Item>.Entry] = []
+    for entry in state.changed where !entry.isReadable || table.sequence(of: entry.key) != entry.sequence {
+      moved.append(entry)
+    }
+    let changesUnreadable = moved.contains { !$0.isReadable || unreadableTable.contains($0.key) }
+    guard moved.count <= 1, table.canChangeInPlace(adding: moved.count),
+      canNoteHashes(state.changed.count),
+      !changesUnreadable || unreadableTable.count <= Self.cheapCount
+        || unreadableTable.canChangeInPlace(adding: moved.count)
+    else { return false }
+    var bytes = 0
+    for entry in moved {
+      bytes += table.bytesMoved(byRemoving: [entry.key]) + unreadableTable.bytesMoved(byRemoving: [entry.key])
+      bytes +=
+        entry.isReadable
+        ? table.bytesMoved(at: entry.sequence) : unreadableTable.bytesMoved(at: entry.sequence)
+    }
+    return bytes <= Self.cheapMove
   }
 
   /// Makes the items what the engine holds. Call it once nothing is missing in the state. O(log N) for each entry that has kept
@@ -106,7 +125,11 @@ extension ItemTable {
           if let previous = remove(entry.key, &change) { change.replaced.append(previous) }
           items.append((entry.key, place, item))
         }
-        if entry.key.isHash { hashedIdentifiers[entry.key] = entry.key.rawValue }
+        if entry.key.isHash {
+          hashedIdentifiers[entry.key] = entry.key.rawValue
+        } else if !hashedIdentifiers.isEmpty {
+          hashedIdentifiers[entry.key] = nil
+        }
       case .failure(let error):
         if let item = remove(entry.key, &change) { removed.append(item) }
         unreadable.append((entry.key, place, UnreadableEntry(key: entry.key, error: error)))

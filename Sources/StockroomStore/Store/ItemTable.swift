@@ -36,6 +36,23 @@ struct ItemTable<Item: StorableItem>: Sendable {
   }
 }
 
+// MARK: - Looking up
+
+extension ItemTable {
+  /// The item with the identifier that is the raw value of the key. O(log N).
+  func item(identifiedBy key: CacheKey) -> Item? { isOwner(of: key) ? table.element(of: key) : nil }
+
+  /// Whether there is an item with the identifier that is the raw value of the key. O(1).
+  func containsItem(identifiedBy key: CacheKey) -> Bool { isOwner(of: key) && table.contains(key) }
+
+  /// Whether an item under the key has the raw value of the key as its identifier, and not another one: one that has the same
+  /// hash, or of which one is the text of the hash of the other.
+  private func isOwner(of key: CacheKey) -> Bool {
+    guard let identifier = hashedIdentifiers[key] else { return !key.isHash }
+    return identifier.utf8.elementsEqual(key.rawValue.utf8)
+  }
+}
+
 // MARK: - Loading
 
 extension ItemTable {
@@ -201,13 +218,19 @@ extension ItemTable {
   var isSmall: Bool { table.elements.count + unreadableTable.elements.count <= Self.cheapCount }
 
   /// The number of items that can be copied or changed on the main actor, in about a millisecond.
-  private static var cheapCount: Int { 4_096 }
+  static var cheapCount: Int { 4_096 }
   /// The number of bytes that can be moved on the main actor, in a few milliseconds.
-  private static var cheapMove: Int { 64 << 20 }
+  static var cheapMove: Int { 64 << 20 }
 
   /// The number of items that the steps may change.
   func changedCount(_ steps: [KeyedStep<Item>]) -> Int {
     steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
+  }
+
+  /// Whether the identifiers of so many items can be noted without rehashing many others.
+  func canNoteHashes(_ added: Int) -> Bool {
+    hashedIdentifiers.count <= Self.cheapCount
+      || hashedIdentifiers.capacity - hashedIdentifiers.count >= added
   }
 
   /// Whether ``apply(_:forQueries:)`` is cheap enough for the main actor.
@@ -220,8 +243,7 @@ extension ItemTable {
     if isSmall || steps.isEmpty { return true }
 
     guard table.canChangeInPlace(adding: changed),
-      hashedIdentifiers.count <= Self.cheapCount
-        || hashedIdentifiers.capacity - hashedIdentifiers.count >= changed,
+      canNoteHashes(changed),
       !changesUnreadable(steps) || unreadableTable.count <= Self.cheapCount
         || unreadableTable.canChangeInPlace(adding: 0)
     else { return false }

@@ -147,12 +147,12 @@ public final class Store<Item: StorableItem> {
 
   func item(identifier: String) -> Item? {
     access(keyPath: \.items)
-    return table.table.element(of: CacheKey(identifier: identifier))
+    return table.item(identifiedBy: CacheKey(identifier: identifier))
   }
 
   func containsItem(identifier: String) -> Bool {
     access(keyPath: \.items)
-    return table.table.contains(CacheKey(identifier: identifier))
+    return table.containsItem(identifiedBy: CacheKey(identifier: identifier))
   }
 
   /// The entries of the engine that could not be decoded, and so are not in ``items`` (rule S6). O(1), as ``items``.

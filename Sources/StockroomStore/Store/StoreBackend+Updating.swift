@@ -66,6 +66,8 @@ extension StoreBackend {
     var item = try decoded(stored, of: update.key)
     let before = identifier(item)
     try verify(CacheKey(identifier: before), in: update.key)
+    // It may be one with the same hash, which is not the one that is meant.
+    guard before.utf8.elementsEqual(update.key.rawValue.utf8) else { return Batch() }
     try update.change(&item)
     let after = identifier(item)
     guard after.utf8.elementsEqual(before.utf8) else {

@@ -80,6 +80,8 @@ extension StoreBackend {
     var result: CommitResult
     /// What the body of the transaction threw: then nothing has happened.
     let refusal = MutexProtected<(any Error)?>(nil)
+    /// Whether something may have been written when an error is thrown.
+    var isWriting = true
     do {
       let batch = try batch.get()
       do {
@@ -98,7 +100,9 @@ extension StoreBackend {
             }
           }
         } else {
-          (steps, recorded) = try await perform(batch, recordingIn: engine, expecting: record, limit: limit)
+          isWriting = false
+          (steps, recorded) = try await perform(
+            batch, recordingIn: engine, expecting: record, limit: limit, &isWriting)
         }
         result = CommitResult(outcomes: [.success(steps)], isIdentityVerified: isIdentityVerified)
         result.undo = .recorded(recorded)
@@ -108,7 +112,7 @@ extension StoreBackend {
       } catch {
         result = CommitResult(outcomes: [.failure(error)], isIdentityVerified: isIdentityVerified)
         result.isOutcomeKnown =
-          refusal.withLock { $0 != nil }
+          !isWriting || refusal.withLock { $0 != nil }
           || engine?.wasDefinitelyNotApplied(batch.operations, after: error) ?? true
       }
     } catch {
@@ -140,8 +144,11 @@ extension StoreBackend {
   }
 
   /// For engines without transactions: nobody else may write.
+  ///
+  /// - Parameter isWriting: Becomes true before anything is written.
   private func perform(
-    _ batch: Batch, recordingIn engine: any StorageEngine, expecting record: UndoRecord?, limit: Int
+    _ batch: Batch, recordingIn engine: any StorageEngine, expecting record: UndoRecord?, limit: Int,
+    _ isWriting: inout Bool
   ) async throws -> ([KeyedStep<Item>], UndoRecord?) {
     var batch = batch
     if let update = batch.update {
@@ -154,7 +161,10 @@ extension StoreBackend {
       case .page(let range): recorder.add(page: try await engine.scan(range, limit: UndoRecorder.pageSize))
       }
     }
-    if !batch.operations.isEmpty { try await apply(batch.operations) }
+    if !batch.operations.isEmpty {
+      isWriting = true
+      try await apply(batch.operations)
+    }
     return (batch.steps, recorder.record())
   }
 

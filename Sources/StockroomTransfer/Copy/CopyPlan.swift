@@ -126,12 +126,11 @@ extension CopyPlan {
   /// What brings into the target what it has not, or not as late.
   ///
   /// - Parameters:
-  ///   - copied: What this copy has written before.
-  ///   - added: The keys of those of them that the target did not have. Of these, what the source has no longer is removed.
+  ///   - merged: What this copy has written before. What the target did not have then and the source has no longer is removed.
   ///   - interrupted: What was updated then was written by a merge, and not by others.
   init(
-    merging source: EntryListing, into target: EntryListing, copied: [CacheKey: ListedEntry],
-    added: Set<CacheKey>, _ interrupted: InterruptedMerges, _ comparison: CopyComparison
+    merging source: EntryListing, into target: EntryListing, _ merged: MergedEntries,
+    _ interrupted: InterruptedMerges, _ comparison: CopyComparison
   ) {
     self.init()
     let targets = target.byKey
@@ -143,14 +142,13 @@ extension CopyPlan {
         continue
       }
       let isOurs =
-        copied[entry.key].map { comparison.isCopy($0, old) } ?? false
-        || interrupted.contain(old.times.updatedAt)
+        merged.mayContain(old, comparison) || interrupted.contain(old.times.updatedAt)
       let isLater = old.times.updatedAt > entry.times.updatedAt && !isOurs
       if !isLater, !comparison.isCopy(entry, old) { changed.append(entry) }
     }
-    removed = added.filter { key in
-      guard !sources.contains(key), let entry = copied[key], let old = targets[key] else { return false }
-      return comparison.isCopy(entry, old)
+    removed = merged.added.filter { key in
+      guard !sources.contains(key), let old = targets[key] else { return false }
+      return merged.mayContain(old, comparison)
     }.sorted()
   }
 }

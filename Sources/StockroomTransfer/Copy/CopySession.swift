@@ -19,9 +19,7 @@ actor CopySession {
   private let comparison: CopyComparison
   private let progress: @Sendable (CopyProgress) -> Void
   /// When merging, what has been written.
-  private var copied: [CacheKey: ListedEntry] = [:]
-  /// When merging, the keys of what has been written that the target did not have before.
-  private var added: Set<CacheKey> = []
+  private var merged = MergedEntries()
   private var written = 0
   /// Whether what is in the target has to be recognized as a copy of the source yet.
   private var isResuming = false
@@ -106,11 +104,8 @@ actor CopySession {
     let source = try await EntryListing(of: keys, in: source, batchSize: options.batchSize)
     let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
     if options.target == .merge {
-      let known = Dictionary(keys.compactMap { key in copied[key].map { (key, $0) } }) { $1 }
       try await perform(
-        CopyPlan(
-          merging: source, into: target, copied: known, added: added.intersection(keys), interrupted,
-          comparison))
+        CopyPlan(merging: source, into: target, merged.filtered(by: keys), interrupted, comparison))
     } else {
       try await perform(CopyPlan(ofSome: source, to: target, comparison))
     }
@@ -157,10 +152,10 @@ actor CopySession {
     let target = try await list(target, .verifying)
     if isResuming { try await refuseAnotherSource(source, target) }
     let (options, comparison, interrupted) = (options, comparison, interrupted)
-    let (copied, added) = (copied, added)
+    let merged = merged
     let plan = try await source.working(with: target) {
       options.target == .merge
-        ? CopyPlan(merging: source, into: target, copied: copied, added: added, interrupted, comparison)
+        ? CopyPlan(merging: source, into: target, merged, interrupted, comparison)
         : CopyPlan(from: source, to: target, comparison)
     }
     return (source, plan)
@@ -192,10 +187,7 @@ actor CopySession {
       try Task.checkCancellation()
       let keys = plan.removed[start..<min(start + Self.mostInBatch, plan.removed.count)]
       try await target.remove(keys: Array(keys))
-      for key in keys {
-        copied[key] = nil
-        added.remove(key)
-      }
+      for key in keys { merged.remove(key) }
     }
     var state = CopyProgress(phase: .copying, entries: 0, bytes: 0, totalEntries: plan.writtenCount)
     try await write(plan.changed, areNew: false, &state)
@@ -224,11 +216,10 @@ actor CopySession {
       // What has been removed since is left out.
       let batch = try await source.readEntries(keys: entries[start..<end].map(\.key))
       if !batch.isEmpty { try await markMerge() }
+      let listed = options.target == .merge ? batch.map(ListedEntry.init) : []
+      merged.beginWriting(listed, areNew: areNew)
       try await target.writeEntries(batch + renewedMarker(for: batch))
-      if options.target == .merge {
-        for entry in batch { copied[entry.key] = ListedEntry(entry) }
-        if areNew { added.formUnion(batch.map(\.key)) }
-      }
+      merged.endWriting(listed)
       written += batch.count
       state.entries += end - start
       state.bytes += batch.reduce(0) { $0 + $1.data.count }

@@ -108,19 +108,48 @@ import Testing
     #expect(try await one["a"] == 4)
   }
 
-  @Test("A value that was loaded before another cache stored one is not kept", .timeLimit(.minutes(10)))
-  func storedWhileLoading() async throws {
+  @Test(
+    "A value that was loaded before another cache stored one is not kept", .timeLimit(.minutes(10)),
+    arguments: ["a", String(repeating: "a", count: 600)])
+  func storedWhileLoading(key: String) async throws {
     let engine = MemoryStorageEngine()
     let one = PersistentCache<String, Int>(storage: engine)
     let two = PersistentCache<String, Int>(storage: engine)
-    await one.core.followIfNeeded()
     try await two.store(0, forKey: "other")
+    await one.core.followIfNeeded()
     #expect(try await one["other"] == 0)
     let other = try EncodedKey("other")
-    let loaded = try await one.fetch("a") {
-      try await two.store(2, forKey: "a")
+    let loaded = try await one.fetch(key) {
+      try await two.store(2, forKey: key)
       try await two.removeValue(forKey: "other")
-      // The feed reports that after the change of "a".
+      // The feed reports that after the change of the key.
+      try await wait { one.valueInMemory(other) == nil }
+      return 1
+    }
+    #expect(loaded == 1)
+    try await one.sync()
+    #expect(try await one[key] == 2)
+    #expect(try await PersistentCache<String, Int>(storage: engine)[key] == 2)
+  }
+
+  @Test(
+    "A value is not kept if more keys were written while it was loaded than the feed names",
+    .timeLimit(.minutes(10)))
+  func manyWrittenWhileLoading() async throws {
+    let engine = MemoryStorageEngine()
+    let one = PersistentCache<String, Int>(storage: engine)
+    let two = PersistentCache<String, Int>(storage: engine)
+    try await two.store(2, forKey: "a")
+    let stored = try await engine.readAllDataAndKeys()
+    try await two.removeValue(forKey: "a")
+    try await two.store(0, forKey: "other")
+    await one.core.followIfNeeded()
+    #expect(try await one["other"] == 0)
+    let other = try EncodedKey("other")
+    let unrelated = (0...1_000).map { (key: CacheKey(verbatim: "unrelated \($0)"), data: Data()) }
+    let loaded = try await one.fetch("a") {
+      // In one change, which is one of everything.
+      try await engine.write(stored + unrelated)
       try await wait { one.valueInMemory(other) == nil }
       return 1
     }

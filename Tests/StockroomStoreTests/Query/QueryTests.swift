@@ -6,6 +6,27 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
+/// A section that counts what is done with it.
+private struct CountedSection: Hashable, Comparable, Sendable {
+  static let mainKey = DispatchSpecificKey<Bool>()
+
+  let number: Int
+  let comparisons: Counter
+  let hashesOnMainActor: Counter
+
+  static func == (first: Self, second: Self) -> Bool {
+    first.comparisons.increment()
+    return first.number == second.number
+  }
+
+  static func < (first: Self, second: Self) -> Bool { first.number < second.number }
+
+  func hash(into hasher: inout Hasher) {
+    if DispatchQueue.getSpecific(key: Self.mainKey) == true { hashesOnMainActor.increment() }
+    hasher.combine(number)
+  }
+}
+
 @MainActor @Suite("A query of a store") struct QueryTests {
   private func store(_ count: Int) async throws -> Store<Errand> {
     let store = try await Store<Errand>(storage: .memory())
@@ -165,6 +186,40 @@ import Testing
       try await store.remove(Errand(id: 29 - id))
       check()
     }
+  }
+
+  @Test("Removing the last item of a section compares few of the other sections")
+  func sectionComparisons() async throws {
+    let store = try await store(1_000)
+    let (comparisons, hashes) = (Counter(), Counter())
+    let query = store.query(sectionedBy: {
+      CountedSection(number: $0.id, comparisons: comparisons, hashesOnMainActor: hashes)
+    })
+    await query.itemsHaveLoaded()
+    let before = comparisons.count
+    try await store.remove(Errand(id: 500))
+    // The binary searches compare some tens of them.
+    #expect(comparisons.count - before < 500)
+    #expect(query.sections.map(\.id.number) == (0..<1_000).filter { $0 != 500 })
+  }
+
+  @Test("The sections of a query of many items are not rehashed on the main actor")
+  func rehashing() async throws {
+    DispatchQueue.main.setSpecific(key: CountedSection.mainKey, value: true)
+    let store = try await Store<Errand>(storage: .memory())
+    // Twice as many as are in the query, so that the store has room when the query has none.
+    try await store.insert((0..<10_000).map { Errand(id: $0, isDone: $0 < 5_000) })
+    let (comparisons, hashes) = (Counter(), Counter())
+    let query = store.query(
+      where: { !$0.isDone },
+      sectionedBy: { CountedSection(number: $0.id, comparisons: comparisons, hashesOnMainActor: hashes) })
+    await query.itemsHaveLoaded()
+    for start in stride(from: 10_000, to: 11_500, by: 100) {
+      let before = hashes.count
+      try await store.insert((start..<start + 100).map { Errand(id: $0) })
+      #expect(hashes.count - before < 2_000)
+    }
+    #expect(query.sections.map(\.id.number) == Array(5_000..<11_500))
   }
 
   @Test("A query that is released while it is computed is computed no further")

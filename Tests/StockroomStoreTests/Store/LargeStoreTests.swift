@@ -124,6 +124,60 @@ private struct NullEngine: StorageEngine {
     #expect(isFull)
   }
 
+  @Test("Many items are not copied on the main actor for what others change either")
+  func followedCopies() {
+    func state(_ id: String, _ sequence: Int) -> EngineState<Note> {
+      let key = CacheKey(verbatim: id)
+      let entry = StorageEntry(key: key, data: Data(), createdAt: .now, updatedAt: .now)
+      var state = EngineState<Note>()
+      state.changed.append(
+        EngineState<Note>.Entry(
+          key: key, sequence: sequence, content: .success(Note(id: id)), stamp: EntryStamp(entry)))
+      return state
+    }
+    var large = table(Self.count)
+    let isCheap = (large.isCheap(state("note 3", 3)), large.isCheap(state("new", Self.count)))
+    #expect(isCheap.0 && isCheap.1)
+    let held = large.items
+    let isCheapWhileHeld = large.isCheap(state("note 3", 3))
+    #expect(!isCheapWhileHeld)
+    withExtendedLifetime(held) {}
+    large = table(Self.count)
+    // Sooner or later there is no room for more.
+    var isFull = false
+    for number in 0..<100_000 where !isFull {
+      let added = state("new \(number)", Self.count + number)
+      isFull = !large.isCheap(added)
+      if !isFull { _ = large.apply(added) }
+    }
+    #expect(isFull)
+  }
+
+  @Test(
+    "What others change is not applied on the main actor while a copy of many items is retained",
+    .timeLimit(.minutes(10)))
+  func followedWhileRetained() async throws {
+    DeinitRecorder.markMainActor()
+    let engine = MemoryStorageEngine()
+    let other = try await Store<Note>(storage: engine)
+    try await other.insert(Note.numbered(0..<Self.count))
+    let store = try await Store<Note>(storage: engine)
+    let (calls, callsOnMainActor) = (Counter(), Counter())
+    let query = store.query(where: { note in
+      if note.text == "new" {
+        calls.increment()
+        if DispatchQueue.getSpecific(key: DeinitRecorder.mainKey) == true { callsOnMainActor.increment() }
+      }
+      return true
+    })
+    await query.itemsHaveLoaded()
+    let held = store.items
+    try await other.insert(Note(id: "note 3", text: "new"))
+    try await wait { store["note 3"]?.text == "new" }
+    #expect(calls.count > 0 && callsOnMainActor.count == 0)
+    #expect(query.count == Self.count && held[3].text.isEmpty)
+  }
+
   @Test("Replacing one of many unreadable entries moves few bytes, on the main actor")
   func unreadable() {
     var large = table(10, unreadable: Self.count)

@@ -146,6 +146,23 @@ private struct CountingCodec: Codec {
     }
   }
 
+  @Test("An item is found by its identifier, and not by another one with the same key")
+  func sharedHashLookup() async throws {
+    let long = Note(id: String(repeating: "x", count: 600), text: "long")
+    let twin = Note(id: CacheKey(long.id).value, text: "twin")
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Note>(storage: engine)
+    for (present, absent) in [(long, twin), (twin, long)] {
+      try await store.removeAll().insert(present).run()
+      for store in [store, try await Store<Note>(storage: engine)] {
+        #expect(store[present.id] == present && store.contains(id: present.id))
+        #expect(store[absent.id] == nil && !store.contains(id: absent.id))
+        #expect(try await store.update(absent.id) { $0.text = "changed" } == nil)
+        #expect(store.items == [present])
+      }
+    }
+  }
+
   @Test("An identifier that is the hash of a removed one is accepted")
   func sharedHashInTurn() async throws {
     let long = Note(id: String(repeating: "x", count: 600), text: "long")

@@ -120,6 +120,18 @@ import Testing
     #expect(try await agree(store, engine) && store.items.count == 2)
   }
 
+  @Test("An update whose closure throws does not load the items again, without transactions either")
+  func throwingUpdate() async throws {
+    let engine = FailingStorageEngine(MinimalEngine())
+    let store = try await recordingStore(engine, "a")
+    engine.resetCalls()
+    await #expect(throws: CancellationError.self) {
+      try await store.update("a") { _ in throw CancellationError() }
+    }
+    #expect(engine.calls.map(\.method) == [.read])
+    #expect(store.items == [Note(id: "a", text: "first")] && !store.canUndo)
+  }
+
   @Test("An undo is for the last call that was made before it, under way or not")
   func concurrent() async throws {
     let store = try await recordingStore(MemoryStorageEngine(), "a")

@@ -238,6 +238,25 @@ struct FollowingTests {
     #expect(try await new.read(key: keys[4]) == Data("changed".utf8))
   }
 
+  @Test(
+    "A merge removes what the source has removed, also if the answer to its write was lost",
+    arguments: [StorageError.Code.outcomeUnknown, .io])
+  func mergingRemovalOfUnknown(code: StorageError.Code) async throws {
+    let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
+    let new = FailingStorageEngine(base)
+    let (mine, added) = (CacheKey(verbatim: "mine"), CacheKey(verbatim: "added"))
+    try await base.write(Data(), key: mine)
+    let copy = try await EngineCopy(from: old, to: new, options: CopyOptions(target: .merge))
+    await copy.cancel()
+    try await old.write(Data("new".utf8), key: added)
+    new.failCall(1, with: StorageError(code, "Lost"), .afterwards) { $0.method == .writeEntries }
+    await #expect(throws: StorageError.self) { try await copy.finish() }
+    #expect(try await base.keyExists(added))
+    try await old.remove(key: added)
+    try await copy.finish()
+    #expect(try await base.allKeys() == [mine])
+  }
+
   @Test("A copy that is cancelled while it follows can be resumed")
   func cancelling() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())

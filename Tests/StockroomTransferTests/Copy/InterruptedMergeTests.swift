@@ -116,6 +116,26 @@ struct InterruptedMergeTests {
     #expect(try await target.allKeys().sorted() == keys)
   }
 
+  @Test(
+    "What a merge has written in a call that failed gives way to what the source has by then",
+    arguments: [true, false])
+  func answerIsLost(isNew: Bool) async throws {
+    try await write("old", isNew ? keys[1...] : keys[...], to: source)
+    let failing = FailingStorageEngine(target)
+    let copy = try await EngineCopy(from: source, to: failing, options: Self.options)
+    await copy.cancel()
+    try await write("newer", keys[0...0], to: source)
+    failing.failCall(1, with: StorageError(.outcomeUnknown, "Lost"), .afterwards) {
+      $0.method == .writeEntries
+    }
+    await #expect(throws: StorageError.self) { try await copy.finish() }
+    #expect(try await texts().first == "newer")
+    try await write("newest", keys[0...0], to: source)
+    try await copy.finish()
+    #expect(try await texts() == ["newest", "old", "old", "old"])
+    #expect(try await target.allKeys().sorted() == keys)
+  }
+
   @Test("What others have written before a merge that is interrupted stays")
   func writtenBefore() async throws {
     try await write("old", keys[...], to: source)

@@ -1,0 +1,55 @@
+import StockroomCore
+
+/// What a merge has written to the target, and what it may have written: a call that throws may have done its work.
+struct MergedEntries: Sendable {
+  /// What has been written last.
+  private var written: [CacheKey: ListedEntry] = [:]
+  /// What has been tried since, in calls that have not returned without an error.
+  private var attempted: [CacheKey: [ListedEntry]] = [:]
+  /// The keys of those of both that the target did not have before.
+  private(set) var added: Set<CacheKey> = []
+
+  /// Whether an entry of the target may have been written by the merge.
+  func mayContain(_ entry: ListedEntry, _ comparison: CopyComparison) -> Bool {
+    if let written = written[entry.key], comparison.isCopy(written, entry) { return true }
+    return attempted[entry.key]?.contains { comparison.isCopy($0, entry) } ?? false
+  }
+
+  /// Those with these keys.
+  func filtered(by keys: [CacheKey]) -> MergedEntries {
+    var filtered = MergedEntries()
+    for key in keys {
+      filtered.written[key] = written[key]
+      filtered.attempted[key] = attempted[key]
+      if added.contains(key) { filtered.added.insert(key) }
+    }
+    return filtered
+  }
+
+  /// Call it before entries are written.
+  ///
+  /// - Parameter areNew: Whether the target does not have them.
+  mutating func beginWriting(_ entries: [ListedEntry], areNew: Bool) {
+    for entry in entries {
+      if areNew { added.insert(entry.key) }
+      // What fails again and again is noted once.
+      let isNoted = attempted[entry.key]?.contains { $0.times == entry.times && $0.hasSameValue(as: entry) }
+      if isNoted != true { attempted[entry.key, default: []].append(entry) }
+    }
+  }
+
+  /// Call it once they have been written.
+  mutating func endWriting(_ entries: [ListedEntry]) {
+    for entry in entries {
+      written[entry.key] = entry
+      attempted[entry.key] = nil
+    }
+  }
+
+  /// Call it once an entry has been removed.
+  mutating func remove(_ key: CacheKey) {
+    written[key] = nil
+    attempted[key] = nil
+    added.remove(key)
+  }
+}
