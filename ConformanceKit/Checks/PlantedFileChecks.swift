@@ -158,7 +158,7 @@ private func filesOfEngine(_ context: CheckContext) async throws -> [EngineFile]
   var watch: FileWatch?
   do {
     watch = try FileWatch(path: place.systemPath, .names) { event in
-      guard case .change(let name?) = event else { return }
+      guard case .change(let name?, _) = event else { return }
       _ = seen.withLock { $0.insert(String(decoding: name, as: UTF8.self)) }
     }
   } catch {

@@ -22,9 +22,9 @@ extension DiskStorageEngine {
 
   /// Reads one file for each key. Costs O(keys). Never shows half a batch.
   public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    return try await readingMany(keys.count) { connection, cancellation in
+    return try await readingMany(keys.count) { connection, attempt in
       try keys.validate()
-      return try connection.entries(of: keys, cancellation)
+      return try connection.entries(of: keys, attempt)
     }
   }
 

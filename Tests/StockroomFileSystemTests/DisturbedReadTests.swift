@@ -31,33 +31,40 @@ struct DisturbedReadTests {
   @Test("However many reads want the lock, who writes waits for one of them")
   func queue() async throws {
     let engine = try place.open(.process)
-    let begun = MutexProtected(0)
-    let isLocked = MutexProtected(false)
-    let order = MutexProtected<[String]>([])
-    let isWritten = DispatchSemaphore(value: 0)
+    let record = Record()
     let readers = 4
     try await withThrowingTaskGroup(of: Void.self) { group in
       for _ in 0..<readers {
         group.addTask {
           try await engine.readingMany(.max, retries: 1) { _, attempt in
             guard attempt.hasLock else {
-              begun.withLock { $0 += 1 }
+              record.begun.withLock { $0 += 1 }
               throw DiskConnection.SeqlockConflict()
             }
-            isLocked.withLock { $0 = true }
-            isWritten.wait()
-            order.withLock { $0.append("read") }
+            record.isLocked.withLock { $0 = true }
+            record.isWritten.wait()
+            record.order.withLock { $0.append("read") }
           }
         }
       }
-      while begun.withLock({ $0 }) < readers || !isLocked.withLock({ $0 }) { await Task.yield() }
+      while record.begun.withLock({ $0 }) < readers || !record.isLocked.withLock({ $0 }) {
+        await Task.yield()
+      }
       // Where a group of writes is committed.
-      try engine.thread.enqueue { order.withLock { $0.append("write") } }
-      for _ in 0..<readers { isWritten.signal() }
+      try engine.thread.enqueue { record.order.withLock { $0.append("write") } }
+      for _ in 0..<readers { record.isWritten.signal() }
       try await group.waitForAll()
     }
-    let found = order.withLock { $0 }
+    let found = record.order.withLock { $0 }
     #expect(found == ["read", "write"] + Array(repeating: "read", count: readers - 1))
     try await engine.close()
+  }
+
+  /// What the reads and the write of a test have come to.
+  private final class Record: Sendable {
+    let begun = MutexProtected(0)
+    let isLocked = MutexProtected(false)
+    let order = MutexProtected<[String]>([])
+    let isWritten = DispatchSemaphore(value: 0)
   }
 }
