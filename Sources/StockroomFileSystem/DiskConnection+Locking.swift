@@ -39,7 +39,7 @@ extension DiskConnection {
     try recover()
     let result = try work()
     // It may have been a commit.
-    try AfterCommitError.lookingAgain { try openedState.check() }
+    try AfterCommitError.lookingAgain { try checkPlace() }
     return result
   }
 
@@ -65,7 +65,7 @@ extension DiskConnection {
     if known & 1 == 0, isRecovered.load(ordering: .acquiring) {
       let result = Swift.Result { try work() }
       if try state.batchVersion() == known {
-        try openedState.check()
+        try checkPlace()
         return try result.get()
       }
     }
@@ -87,7 +87,7 @@ extension DiskConnection {
     let result = Swift.Result { try work(before) }
     guard try version(view) == before else { throw SeqlockConflict() }
     // Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
-    try openedState.check()
+    try checkPlace()
     return try result.get()
   }
 

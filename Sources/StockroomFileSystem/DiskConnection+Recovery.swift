@@ -58,7 +58,8 @@ extension DiskConnection {
       try setUnstable(false)
     } catch {
       if isReplay, try !isUnfinished(transaction) { throw error }
-      guard !isIrreversible else { throw error }
+      // Who has the lock next completes it.
+      if isIrreversible { throw isReplay ? error : AfterCommitError(error) }
       // What made a step fail may make the look fail, too. Unless this is a replay, after an attempt that may have been irreversible,
       // all that has been moved out is in ``undo``.
       guard try isReplay ? isReversible(transaction) : (try? isReversible(transaction)) ?? true else {

@@ -46,7 +46,7 @@ final class DiskConnection: Sendable {
   private let hidden: FileDescriptor
   let lockTimeout: Duration
   private let openedRoot: OpenedPath
-  let openedState: OpenedPath
+  private let openedState: OpenedPath
   /// What a batch relies on besides.
   private let openedBatchPaths: [OpenedPath]
   /// Whether this engine has had the lock once, and so knows that no batch of a crashed machine is pending.
@@ -202,7 +202,8 @@ extension DiskConnection {
 // MARK: - The place
 
 extension DiskConnection {
-  /// Throws unless the path still leads to what this engine has open (rule C6).
+  /// Throws unless the path still leads to what this engine has open (rule C6). Two system calls: the state may be linked or moved into
+  /// another directory, and the directory may have lost it.
   func checkPlace() throws {
     try openedRoot.check()
     try openedState.check()

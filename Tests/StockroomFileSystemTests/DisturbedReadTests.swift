@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 import StockroomCore
 import TestFixtures
 import Testing

@@ -10,7 +10,7 @@ struct PlaceTests {
   enum Change: CaseIterable {
     case removed, moved, movedAndMadeAnew, hiddenDirectoryRemoved, hiddenDirectoryMoved, stateRemoved,
       stateReplaced,
-      stateCopiedOver, linkedCopy
+      stateCopiedOver, linkedCopy, hiddenDirectoryInAnother
 
     func make(_ place: URL) throws {
       let files = FileManager.default
@@ -38,6 +38,10 @@ struct PlaceTests {
         try files.moveItem(at: place, to: elsewhere)
         try files.createDirectory(at: hidden, withIntermediateDirectories: true)
         try files.linkItem(at: elsewhere.appending(path: ".stockroom/state"), to: state)
+      case .hiddenDirectoryInAnother:
+        try files.moveItem(at: place, to: elsewhere)
+        try files.createDirectory(at: place, withIntermediateDirectories: false)
+        try files.moveItem(at: elsewhere.appending(path: ".stockroom"), to: hidden)
       }
     }
   }
@@ -62,15 +66,13 @@ struct PlaceTests {
     }
     await expectError(.io, naming: place.path) { try await engine.remove(key: "a") }
     await expectError(.io, naming: place.path) { try await engine.removeAllData() }
-    if change != .linkedCopy {
-      await expectError(.io, naming: place.path) { try await engine.read(key: "a") }
-      await expectError(.io, naming: place.path) { try await engine.read(key: "absent") }
-      await expectError(.io, naming: place.path) { try await engine.keyExists("a") }
-      await expectError(.io, naming: place.path) { try await engine.createdAt(key: "a") }
-      await expectError(.io, naming: place.path) { try await engine.readAllEntries() }
-      await expectError(.io, naming: place.path) { try await engine.keyCount() }
-      await expectError(.io, naming: place.path) { try await engine.scan(.all, limit: 1) }
-    }
+    await expectError(.io, naming: place.path) { try await engine.read(key: "a") }
+    await expectError(.io, naming: place.path) { try await engine.read(key: "absent") }
+    await expectError(.io, naming: place.path) { try await engine.keyExists("a") }
+    await expectError(.io, naming: place.path) { try await engine.createdAt(key: "a") }
+    await expectError(.io, naming: place.path) { try await engine.readAllEntries() }
+    await expectError(.io, naming: place.path) { try await engine.keyCount() }
+    await expectError(.io, naming: place.path) { try await engine.scan(.all, limit: 1) }
     try await engine.close()
   }
 

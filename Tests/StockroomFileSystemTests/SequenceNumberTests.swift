@@ -1,3 +1,4 @@
+import Foundation
 import StockroomCore
 import TestFixtures
 import Testing
