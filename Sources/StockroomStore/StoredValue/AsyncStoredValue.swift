@@ -133,8 +133,9 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, also in place of one that cannot be read, unless that is of a newer version. One write, and one read if the
-  /// type is a ``VersionedItem`` or the engine has no `EngineCapabilities.changeFeed`.
+  /// Stores a value, also in place of one that cannot be read, unless that is of a newer version. One read and one write, in one
+  /// transaction if the engine has `EngineCapabilities.transactions`. Without those, the read is left out if the type is no
+  /// ``VersionedItem`` and the engine has `EngineCapabilities.changeFeed`.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is of a newer version; what the engine throws; `CancellationError`.
   public func set(_ value: Item) async throws {
@@ -149,7 +150,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   }
 
   /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores nothing if the
-  /// closure throws. One write, after loading if that has not been done.
+  /// closure throws. Costs as ``set(_:)``, after loading if that has not been done.
   ///
   /// - Throws: what the closure throws; `StorageError` with code `encodingFailed`; as ``valueHasLoaded()`` if the
   ///   present value could not be read; what the engine throws.
@@ -238,8 +239,9 @@ extension AsyncStoredValue {
     }
   }
 
-  /// Whether the stored value may be of a newer version.
+  /// Whether the stored value may be of a newer version. What the feed has not reported yet is seen in a transaction only.
   private var mayHoldNewer: Bool {
+    if engine.capabilities.contains(.transactions) { return true }
     if observed.codec.isVersioned || feed.withLock({ $0 == nil }) { return true }
     if case .done = loading.withLock({ $0 }) { return false }
     return true
@@ -247,10 +249,11 @@ extension AsyncStoredValue {
 
   /// Applies one operation to the engine, then the new content to the value.
   ///
-  /// If it throws with an unknown outcome, the stored value is read again, so that no operation depends on a value that is
-  /// out of date. If that fails too, the next operation reads it.
+  /// If it throws with an unknown outcome, or others may have changed the value before it was followed, the stored value is read
+  /// again, so that no operation depends on a value that is out of date. If that fails too, the next operation reads it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
-    if await followIfNeeded() {
+    let followsNow = await followIfNeeded()
+    if followsNow {
       // Others may have changed what was read before.
       loading.withLock { if case .done = $0 { $0 = .pending } }
     }
@@ -265,8 +268,9 @@ extension AsyncStoredValue {
       }
       take(content)
     } catch {
-      guard !engine.wasDefinitelyNotApplied([operation], after: error) else { throw error }
-      loading.withLock { $0 = .pending }
+      let isOutcomeKnown = engine.wasDefinitelyNotApplied([operation], after: error)
+      if isOutcomeKnown, !followsNow { throw error }
+      if !isOutcomeKnown { loading.withLock { $0 = .pending } }
       // In a task of its own, which is not cancelled with this one.
       let read = await Task { [engine, key = observed.key] in try await engine.read(key: key) }.result
       if case .success(let bytes) = read { take(bytes.map(StoredContent.bytes) ?? .absent) }

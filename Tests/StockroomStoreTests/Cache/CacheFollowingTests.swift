@@ -175,6 +175,27 @@ import Testing
     try await wait { value.wrappedValue == 3 }
   }
 
+  @Test(
+    "A stored value whose write fails is what others stored before it followed them",
+    .timeLimit(.minutes(10)))
+  func failedWriteOfFollower() async throws {
+    let engine = MemoryStorageEngine()
+    let failing = FailingStorageEngine(engine)
+    failing.failEveryCall(where: { $0.method == .changes })
+    let value = AsyncStoredValue(wrappedValue: 0, storage: failing, key: "number")
+    try await value.valueHasLoaded()
+    try await AsyncStoredValue(wrappedValue: 0, storage: engine, key: "number").set(3)
+    failing.clearFaults()
+    failing.failEveryCall(with: StorageError(.diskFull, "No room.")) { $0.isWrite }
+    failing.resetCalls()
+    // An attempt to follow that took long to fail is not repeated at once.
+    try await wait {
+      await #expect(throws: StorageError.self) { try await value.set(1) }
+      return failing.calls.contains { $0.method == .changes }
+    }
+    #expect(value.wrappedValue == 3)
+  }
+
   @Test("A read does not wait until the cache follows others", .timeLimit(.minutes(10)))
   func readBeforeFollowing() async throws {
     let engine = MemoryStorageEngine()

@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 import StockroomStore
+import StockroomTestSupport
 import Testing
 
 /// Single values of a type that was changed.
@@ -77,6 +78,27 @@ import Testing
     #expect(newerVersion(older.failure)?.version == 4)
     await #expect(throws: StorageError.self) { try await older.set(nil) }
     #expect(try await asynchronous(of: FourthNote.self).get()?.lines == ["new"])
+  }
+
+  @Test(
+    "A newer version that comes during a change is not replaced by it, by a type without versions either",
+    arguments: [true, false])
+  func newerMeanwhile(isUpdate: Bool) async throws {
+    let held = FailingStorageEngine(engine)
+    let value = AsyncStoredValue(wrappedValue: 0, storage: held, key: "number")
+    try await value.set(0)
+    held.hold { $0.isWrite }
+    let change = Task {
+      if isUpdate { try await value.update { $0 += 1 } } else { try await value.set(1) }
+    }
+    try await held.waitForHeldCalls()
+    let newer = Data([0xFF]) + Data("version 2\n2".utf8)
+    let key = CacheKey(verbatim: "number")
+    try await engine.write(newer, key: key)
+    held.release()
+    let error = await #expect(throws: StorageError.self) { try await change.value }
+    #expect(newerVersion(error) == NewerVersionError(version: 2, newestKnown: 1))
+    #expect(try await engine.read(key: key) == newer)
   }
 
   @Test("A newer version that came later is not replaced if the engine reports no changes")
