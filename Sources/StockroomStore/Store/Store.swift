@@ -198,7 +198,14 @@ public final class Store<Item: StorableItem> {
 
   /// Sends the events of a change. Call it right after the change of the items, before other observers are notified: they may
   /// subscribe, and their streams begin with items that contain the change.
-  func send(_ events: [StoreEvent<Item>]) { for event in events { broadcaster.send(event) } }
+  func send(_ events: [StoreEvent<Item>]) {
+    var dropped: [StoreEvent<Item>] = []
+    for event in events { dropped += broadcaster.send(event) }
+    // Releasing many items takes long.
+    if dropped.reduce(0, { $0 + $1.items.count }) > 1_000 {
+      releaseInBackground(exchange(&dropped, with: []))
+    }
+  }
 
   /// Makes one change of each observable property that the mutation affects.
   func withMutations(ofItems: Bool, ofUnreadableEntries: Bool, _ mutation: () -> Void) {

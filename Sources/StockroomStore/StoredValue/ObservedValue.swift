@@ -124,7 +124,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     let change = Change(
       affectsValue: !keepsValue && !isSame && (earlier.item != nil || state.item != nil),
       affectsFailure: earlier.failure != nil || state.failure != nil)
-    if change.affectsValue { broadcaster.send(state.item ?? defaultValue) }
+    if change.affectsValue { _ = broadcaster.send(state.item ?? defaultValue) }
     return .done(change, earlier: earlier)
   }
 

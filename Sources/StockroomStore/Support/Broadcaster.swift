@@ -34,7 +34,13 @@ final class Broadcaster<Element: Sendable>: Sendable {
   }
 
   /// Puts the element into the buffer of every stream. O(streams).
-  func send(_ element: Element) {
-    for continuation in state.withLock({ $0.continuations.values }) { continuation.yield(element) }
+  ///
+  /// - Returns: The elements that full buffers have dropped, for the caller to release.
+  func send(_ element: Element) -> [Element] {
+    var dropped: [Element] = []
+    for continuation in state.withLock({ $0.continuations.values }) {
+      if case .dropped(let old) = continuation.yield(element) { dropped.append(old) }
+    }
+    return dropped
   }
 }

@@ -7,36 +7,6 @@ import Testing
 
 @testable import StockroomStore
 
-/// Records whether its `deinit` runs on the main actor.
-private final class DeinitRecorder: Codable, Sendable, Identifiable {
-  struct Log {
-    var deinits = 0
-    var deinitsOnMainActor = 0
-  }
-
-  static let log = MutexProtected(Log())
-  static let mainKey = DispatchSpecificKey<Bool>()
-
-  let id: String
-
-  init(_ id: String) { self.id = id }
-
-  deinit {
-    let isOnMainActor = DispatchQueue.getSpecific(key: Self.mainKey) == true
-    Self.log.withLock { log in
-      log.deinits += 1
-      if isOnMainActor { log.deinitsOnMainActor += 1 }
-    }
-  }
-
-  static func startLog() {
-    markMainActor()
-    log.withLock { $0 = Log() }
-  }
-
-  static func markMainActor() { DispatchQueue.main.setSpecific(key: mainKey, value: true) }
-}
-
 /// Reads a store in its `deinit`.
 private final class ReadingItem: Codable, Sendable, Identifiable {
   @MainActor static var store: Store<ReadingItem>?
@@ -51,18 +21,6 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     guard readsOnDeinit, DispatchQueue.getSpecific(key: DeinitRecorder.mainKey) == true else { return }
     MainActor.assumeIsolated { ReadingItem.seen.append(ReadingItem.store?.items.count ?? -1) }
   }
-}
-
-/// An engine that stores nothing, so that only a store retains the items.
-private struct NullEngine: StorageEngine {
-  func write(_ data: Data, key: CacheKey) async throws {}
-  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {}
-  func read(key: CacheKey) async throws -> Data? { nil }
-  func remove(key: CacheKey) async throws {}
-  func allKeys() async throws -> [CacheKey] { [] }
-  func createdAt(key: CacheKey) async throws -> Date? { nil }
-  func updatedAt(key: CacheKey) async throws -> Date? { nil }
-  func apply(_ operations: [StorageOperation]) async throws {}
 }
 
 @MainActor @Suite("A store of many items") struct LargeStoreTests {
@@ -268,7 +226,7 @@ private struct NullEngine: StorageEngine {
 
   /// The last reference to items that are released by a call.
   enum LastReference: String, CaseIterable, Codable, Sendable {
-    case replacedItems, releasedStore, chain
+    case replacedItems, releasedStore, chain, droppedEvent
   }
 
   @Test("Many items are not released on the main actor", arguments: LastReference.allCases)
@@ -293,6 +251,17 @@ private struct NullEngine: StorageEngine {
       let store = try await Store<DeinitRecorder>(storage: NullEngine())
       try await store.insert(items()).removeAll().run()
       try await waitForDeinits()
+    case .droppedEvent:
+      let store = try await Store<DeinitRecorder>(storage: NullEngine())
+      let events = store.events(bufferingPolicy: .bufferingNewest(4))
+      // After the second time, only the first two of four events have the first items.
+      for _ in 0..<2 {
+        try await store.insert(items())
+        try await store.removeAll()
+      }
+      for id in ["a", "b"] { try await store.insert(DeinitRecorder(id)) }
+      try await waitForDeinits()
+      withExtendedLifetime(events) {}
     }
   }
 
