@@ -137,11 +137,8 @@ extension CacheState {
     allAreChanging = false
   }
 
-  /// Removes all entries from memory that have been written. O(N).
-  mutating func clearMemory() {
-    let unwritten = unwritten
-    memory.removeAll { key, _ in !unwritten.contains(key) }
-  }
+  /// Removes all entries from memory that have been written. O(U), where U writes have failed.
+  mutating func clearMemory() { memory.removeAll(except: unwritten) }
 
   /// Forgets the stored values of these keys, which others have changed. Those that are still to be written stay.
   mutating func forget(_ keys: [EncodedKey]) {
@@ -152,7 +149,7 @@ extension CacheState {
     }
   }
 
-  /// Forgets all stored values. O(N).
+  /// Forgets all stored values. O(U + W), where U writes have failed and W are under way.
   mutating func forgetAll() {
     noteChangeOfAll()
     overtaken.formUnion(changing)

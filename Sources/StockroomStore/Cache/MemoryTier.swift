@@ -3,8 +3,15 @@ struct MemoryTier<Item: Sendable>: Sendable {
   private var items = LRUList<EncodedKey, Item>()
   private let limit: CacheLimit
 
-  /// Removed items, which must be released outside of the lock: their `deinit` may use the cache.
-  private var dropped: [Item] = []
+  /// Removed items, which must be released outside of the lock: their `deinit` may use the cache, and many take long.
+  struct Dropped: Sendable {
+    fileprivate var items: [Item] = []
+    fileprivate var lists: [LRUList<EncodedKey, Item>] = []
+
+    fileprivate var isEmpty: Bool { items.isEmpty && lists.isEmpty }
+  }
+
+  private var dropped = Dropped()
 
   init(limit: CacheLimit) { self.limit = limit }
 
@@ -31,13 +38,22 @@ struct MemoryTier<Item: Sendable>: Sendable {
     }
   }
 
-  mutating func takeDropped() -> [Item] {
-    guard !dropped.isEmpty else { return [] }
-    defer { dropped = [] }
-    return dropped
+  /// Removes all items but those of these keys, which then are in any order of use. O(keys).
+  mutating func removeAll(except keys: Set<EncodedKey> = []) {
+    if items.count == 0 { return }
+    var kept = LRUList<EncodedKey, Item>()
+    for key in keys {
+      if let item = items[key] { kept.put(item, size: items.size(of: key) ?? 0, for: key) }
+    }
+    dropped.lists.append(exchange(&items, with: kept))
+  }
+
+  mutating func takeDropped() -> Dropped {
+    if dropped.isEmpty { return Dropped() }
+    return exchange(&dropped, with: Dropped())
   }
 
   mutating func drop(_ item: Item?) {
-    if let item { dropped.append(item) }
+    if let item { dropped.items.append(item) }
   }
 }

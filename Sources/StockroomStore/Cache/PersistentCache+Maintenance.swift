@@ -38,7 +38,7 @@ extension PersistentCache {
       try await storage?.removeAll()
       return { state in
         state.loads.invalidateAll()
-        state.memory.removeAll { _, _ in true }
+        state.memory.removeAll()
         state.unwritten = []
         state.storedSizes = nil
         state.hasLoadingSizesFailed = false
@@ -65,8 +65,8 @@ extension PersistentCache {
     }
   }
 
-  /// Removes all entries from memory that have been written. O(N). Without storage these are all, except values that
-  /// were assigned a moment ago.
+  /// Removes all entries from memory that have been written. O(N), of which other calls wait only for the entries whose writes
+  /// have failed. Without storage it removes all, except values that were assigned a moment ago.
   public func clearMemoryCache() { withState { $0.clearMemory() } }
 
   /// Changes storage after all earlier writes, and then the state in one step.
