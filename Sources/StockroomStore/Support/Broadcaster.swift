@@ -39,7 +39,7 @@ final class Broadcaster<Element: Sendable>: Sendable {
   func send(_ element: Element) -> [Element] {
     var dropped: [Element] = []
     for continuation in state.withLock({ $0.continuations.values }) {
-      if case .dropped(let element) = continuation.yield(element) { dropped.append(element) }
+      if case .dropped(let old) = continuation.yield(element) { dropped.append(old) }
     }
     return dropped
   }

@@ -133,12 +133,15 @@ extension Store {
   }
 
   func changeHistory(_ change: (inout UndoHistory) -> Void) {
-    let previous = history
+    let before = (hasUndo: !history.undo.isEmpty, hasRedo: !history.redo.isEmpty)
     change(&history)
-    if previous.undo.isEmpty != history.undo.isEmpty { withMutation(keyPath: \.canUndo) {} }
-    if previous.redo.isEmpty != history.redo.isEmpty { withMutation(keyPath: \.canRedo) {} }
+    var dropped = history.takeDropped()
+    if before.hasUndo == history.undo.isEmpty { withMutation(keyPath: \.canUndo) {} }
+    if before.hasRedo == history.redo.isEmpty { withMutation(keyPath: \.canRedo) {} }
     // Releasing many values takes long.
-    if previous.entryCount > 1_000 { releaseInBackground(consume previous) }
+    if dropped.reduce(0, { $0 + $1.entries.count }) > 1_000 {
+      releaseInBackground(exchange(&dropped, with: []))
+    }
   }
 }
 

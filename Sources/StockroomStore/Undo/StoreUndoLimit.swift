@@ -35,11 +35,12 @@ struct UndoHistory {
   private(set) var undo: [UndoRecord] = []
   private(set) var redo: [UndoRecord] = []
   private var byteCount = 0
+  /// The number of entries that are held.
+  private(set) var entryCount = 0
+  /// What is not held any more, until it is taken.
+  private var dropped: [UndoRecord] = []
 
   var isRecording: Bool { limit.calls > 0 }
-
-  /// The number of entries that are held.
-  var entryCount: Int { (undo + redo).reduce(0) { $0 + $1.entries.count } }
 
   func next(_ direction: Direction) -> UndoRecord? { direction == .undo ? undo.last : redo.last }
 
@@ -47,50 +48,87 @@ struct UndoHistory {
   mutating func add(_ record: UndoRecord?) {
     guard let record else { return clear() }
     if record.entries.isEmpty { return }
-    for outdated in redo { byteCount -= outdated.byteCount }
-    redo = []
-    undo.append(record)
-    byteCount += record.byteCount
-    trim()
+    clear(.redo)
+    hold(record, for: .undo)
   }
 
   /// Replaces a record by that of its reversal; nil if that is too much to be held.
   mutating func revert(_ direction: Direction, _ record: UndoRecord?) {
+    let other: Direction = direction == .undo ? .redo : .undo
     drop(direction)
-    guard let record else {
-      if direction == .undo { redo = [] } else { undo = [] }
-      byteCount = (undo + redo).reduce(0) { $0 + $1.byteCount }
-      return
-    }
-    if direction == .undo { redo.append(record) } else { undo.append(record) }
+    if let record { hold(record, for: other) } else { clear(other) }
+  }
+
+  private mutating func hold(_ record: UndoRecord, for direction: Direction) {
+    if direction == .undo { undo.append(record) } else { redo.append(record) }
     byteCount += record.byteCount
+    entryCount += record.entries.count
     trim()
   }
 
   /// Removes the record that is next.
   mutating func drop(_ direction: Direction) {
-    let dropped = direction == .undo ? undo.popLast() : redo.popLast()
-    byteCount -= dropped?.byteCount ?? 0
+    if let record = direction == .undo ? undo.popLast() : redo.popLast() { noteDropped([record]) }
   }
 
-  /// Notes that entries have been rewritten in the newest version, which is no change. O(entries).
+  /// Notes that entries have been rewritten in the newest version, which is no change. O(entries), at most.
   mutating func note(_ replaced: [CacheKey: (old: Data, new: Data)]) {
     // The next record of each entry, in both directions, is about what is stored now.
     var (forUndo, forRedo) = (replaced, replaced)
-    for index in undo.indices.reversed() { undo[index].note(&forUndo) }
-    for index in redo.indices.reversed() { redo[index].note(&forRedo) }
-    byteCount = (undo + redo).reduce(0) { $0 + $1.byteCount }
+    for index in undo.indices.reversed() {
+      if forUndo.isEmpty { break }
+      byteCount += undo[index].note(&forUndo)
+    }
+    for index in redo.indices.reversed() {
+      if forRedo.isEmpty { break }
+      byteCount += redo[index].note(&forRedo)
+    }
     trim()
   }
 
-  mutating func clear() { self = UndoHistory(limit: limit) }
+  mutating func clear() {
+    clear(.undo)
+    clear(.redo)
+  }
+
+  private mutating func clear(_ direction: Direction) {
+    noteDropped(direction == .undo ? exchange(&undo, with: []) : exchange(&redo, with: []))
+  }
 
   /// Removes what is over the limit, the oldest first.
   mutating func trim() {
-    while undo.count + redo.count > limit.calls || byteCount > limit.bytes {
-      guard let oldest = undo.isEmpty ? redo.first : undo.first else { return }
-      byteCount -= oldest.byteCount
-      if undo.isEmpty { redo.removeFirst() } else { undo.removeFirst() }
+    var count = numberBeyondLimit(undo)
+    if count > 0 {
+      noteDropped(Array(undo.prefix(count)))
+      undo.removeFirst(count)
+    }
+    count = numberBeyondLimit(redo)
+    if count > 0 {
+      noteDropped(Array(redo.prefix(count)))
+      redo.removeFirst(count)
     }
   }
+
+  /// How many of these records, the oldest first, have to be removed.
+  private func numberBeyondLimit(_ records: [UndoRecord]) -> Int {
+    var (calls, bytes) = (undo.count + redo.count, byteCount)
+    var number = 0
+    while number < records.count, calls > limit.calls || bytes > limit.bytes {
+      calls -= 1
+      bytes -= records[number].byteCount
+      number += 1
+    }
+    return number
+  }
+
+  private mutating func noteDropped(_ records: [UndoRecord]) {
+    for record in records {
+      byteCount -= record.byteCount
+      entryCount -= record.entries.count
+    }
+    dropped += records
+  }
+
+  /// What has been removed since the last call, for the caller to release.
+  mutating func takeDropped() -> [UndoRecord] { exchange(&dropped, with: []) }
 }

@@ -41,8 +41,11 @@ struct UndoRecord: Sendable {
   /// Notes that entries have been rewritten in the newest version: those that are as the call has left them still are.
   ///
   /// - Parameter replaced: What has been rewritten. What the call has changed is removed.
-  mutating func note(_ replaced: inout [CacheKey: (old: Data, new: Data)]) {
+  /// - Returns: How much the size has grown.
+  mutating func note(_ replaced: inout [CacheKey: (old: Data, new: Data)]) -> Int {
+    let before = byteCount
     for index in entries.indices {
+      if replaced.isEmpty { break }
       guard let (old, new) = replaced.removeValue(forKey: entries[index].key), entries[index].after == old
       else {
         continue
@@ -50,6 +53,7 @@ struct UndoRecord: Sendable {
       entries[index].after = new
       byteCount += new.count - old.count
     }
+    return byteCount - before
   }
 }
 

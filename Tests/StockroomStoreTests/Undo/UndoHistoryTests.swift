@@ -1,0 +1,63 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import StockroomStore
+
+@Suite("The history of undo") struct UndoHistoryTests {
+  /// A record of so many entries of 10 bytes.
+  private func record(_ count: Int) -> UndoRecord {
+    var record = UndoRecord()
+    for number in 0..<count {
+      let key = CacheKey(verbatim: "key \(number % 10)")
+      record.append(UndoRecord.Entry(key: key, before: nil, after: Data("12345".utf8), isMoved: false))
+    }
+    return record
+  }
+
+  @Test("Each record is held or returned to be released, once, and the newest are held up to the limit")
+  func dropped() {
+    var history = UndoHistory()
+    history.limit = StoreUndoLimit(calls: 5, bytes: 200)
+    var (added, dropped) = (0, 0)
+    for _ in 0..<10_000 {
+      let next = record(.random(in: 1...6))
+      switch Int.random(in: 0..<20) {
+      case 0: history.add(nil)
+      case 1: history.drop(.undo)
+      case 2: history.clear()
+      case 3..<7 where history.next(.undo) != nil:
+        history.revert(.undo, next)
+        added += next.entries.count
+      case 7..<10 where history.next(.redo) != nil:
+        history.revert(.redo, next)
+        added += next.entries.count
+      case 10 where history.next(.redo) != nil: history.revert(.redo, nil)
+      default:
+        history.add(next)
+        added += next.entries.count
+        #expect(history.undo.last?.entries.count == next.entries.count && history.redo.isEmpty)
+      }
+      dropped += history.takeDropped().reduce(0) { $0 + $1.entries.count }
+      let held = history.undo + history.redo
+      #expect(history.entryCount == held.reduce(0) { $0 + $1.entries.count })
+      #expect(added == dropped + history.entryCount)
+      #expect(held.count <= 5 && held.reduce(0) { $0 + $1.byteCount } <= 200)
+    }
+  }
+
+  @Test("What has been rewritten is noted in the next record of its entry in each direction, and counted")
+  func rewritten() {
+    var history = UndoHistory()
+    history.limit = StoreUndoLimit(calls: 5, bytes: 30)
+    history.add(record(1))
+    history.add(record(1))
+    history.add(record(1))
+    let key = CacheKey(verbatim: "key 0")
+    history.note([key: (old: Data("12345".utf8), new: Data("123456789".utf8))])
+    // The oldest one has no room any more.
+    let values = history.undo.flatMap(\.entries).compactMap(\.after)
+    #expect(values == [Data("12345".utf8), Data("123456789".utf8)])
+    #expect(history.takeDropped().count == 1)
+  }
+}
