@@ -37,6 +37,7 @@ final class ExpiringTransaction: StorageTransaction {
 
   func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
     var (range, present) = (range, [(key: CacheKey, data: Data)]())
+    let limit = limit.map { max(0, $0) }
     var size = limit
     while true {
       let page = try base.scan(range, limit: size)
