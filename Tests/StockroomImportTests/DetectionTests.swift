@@ -58,6 +58,6 @@ struct DetectionTests {
     let engine = try SQLiteStorageEngine(directory: FileManager.Directory(url: place.beside("own")))
     try await engine.write(Data(), key: CacheKey("a"))
     try await engine.close()
-    await expectUnknown(place.beside("own"), "another program")
+    await expectUnknown(place.beside("own"), "stockroom copy")
   }
 }
