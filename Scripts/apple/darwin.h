@@ -52,6 +52,7 @@ int d_stat(const char *, struct d_stat *) SWIFT("stat(_:_:)");
 int d_lstat(const char *, struct d_stat *) SWIFT("lstat(_:_:)");
 int d_fstat(int, struct d_stat *) SWIFT("fstat(_:_:)");
 int d_fstatat(int, const char *, struct d_stat *, int) SWIFT("fstatat(_:_:_:_:)");
+int d_faccessat(int, const char *, int, int) SWIFT("faccessat(_:_:_:_:)");
 int d_statvfs(const char *restrict, struct d_statvfs *restrict) SWIFT("statvfs(_:_:)");
 int d_fstatvfs(int, struct d_statvfs *) SWIFT("fstatvfs(_:_:)");
 int d_statfs(const char *, struct d_statfs *) SWIFT("statfs(_:_:)");
@@ -293,6 +294,7 @@ void tzset(void);
 #define F_FULLFSYNC 51
 #define FD_CLOEXEC 1
 #define AT_FDCWD (-2)
+#define AT_EACCESS 0x10
 #define AT_SYMLINK_NOFOLLOW 0x20
 #define AT_REMOVEDIR 0x80
 #define UF_IMMUTABLE 0x2

@@ -296,8 +296,9 @@ struct PostgreSQLTransactionTests {
     let others = (0..<80).map { _ in
       Task { try await engine.withTransaction { try $0.read(key: key(1)) } }
     }
-    // So that all of them are likely to wait, and to be one group.
-    for _ in 0..<10_000 { await Task.yield() }
+    // So that all of them are likely to wait, and to be one group; within the time that the first one has.
+    let end = ContinuousClock.now + .seconds(1)
+    for _ in 0..<10_000 where ContinuousClock.now < end { await Task.yield() }
     mayEnd.signal()
     try await first.value
     var (succeeded, errors) = (0, Set<StorageError.Code>())
