@@ -157,7 +157,11 @@ private struct CountingCodec: Codec {
       for store in [store, try await Store<Note>(storage: engine)] {
         #expect(store[present.id] == present && store.contains(id: present.id))
         #expect(store[absent.id] == nil && !store.contains(id: absent.id))
-        #expect(try await store.update(absent.id) { $0.text = "changed" } == nil)
+        do {
+          #expect(try await store.update(absent.id, { $0.text = "changed" }) == nil)
+        } catch let error as StorageError {
+          #expect(error.code == .unsupported)
+        }
         #expect(store.items == [present])
       }
     }
