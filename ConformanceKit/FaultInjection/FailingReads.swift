@@ -24,7 +24,7 @@ struct FailingReads: CheckTask {
       counts.append((method, try await calls(of: method, answers, interceptor, makeEngine)))
     }
     let trials = faults(in: counts, seed: seed, limit: limit).flatMap { method, fault in
-      // A sector that cannot be read stays like that: who tries again is told so again.
+      // A sector that cannot be read stays like that: a retry fails in the same way.
       fault.call.isRead && fault.failure == .inputOutput
         ? [(method, fault), (method, fault.persisting)] : [(method, fault)]
     }

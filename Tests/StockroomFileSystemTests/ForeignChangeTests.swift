@@ -12,7 +12,8 @@
     init() throws { place = try TemporaryDirectory() }
 
     @Test(
-      "What is written into a file right after a commit of the same key is told of", .timeLimit(.minutes(5)))
+      "The feed reports what is written into a file right after a commit of the same key",
+      .timeLimit(.minutes(5)))
     func writtenAfterCommit() async throws {
       let engine = try place.open(.process)
       let origin = ChangeOrigin()

@@ -277,7 +277,7 @@ struct NamespacedEngineTests {
       #expect(try await engine.readAllEntries().count == 1)
       #expect(try await engine.readAllDataAndKeys().count == 1)
     }
-    // Whoever adds entries all the time keeps nobody from reading.
+    // A read ends although entries are added during each of its attempts.
     let growing = try AnswersLate(base: below) {
       try await plain.write(Data([1]), key: CacheKey(verbatim: UUID().uuidString))
     }.namespaced("a")
