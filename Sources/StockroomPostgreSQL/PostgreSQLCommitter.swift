@@ -21,19 +21,19 @@ import StockroomCore
 /// it would find another epoch than it expects. That needs nothing of the server but rows, so that it also holds after a failover,
 /// where a transaction's number proves nothing.
 final class PostgreSQLCommitter: Sendable {
-  private struct State {
+  struct State {
     var connection: PostgreSQLConnection?
     /// The epoch of the row, as far as it is known.
     var epoch: Int64 = 0
   }
 
   let connector: PostgreSQLConnector
-  private let hub: ChangeHub
+  let hub: ChangeHub
   /// Names the row, and the changes that are announced.
   let writer = UUID()
   /// Used on the writing thread only, but for ``close()``.
-  private let state = MutexProtected(State())
-  private let unknownEpochs = MutexProtected<Set<Int64>>([])
+  let state = MutexProtected(State())
+  let unknownEpochs = MutexProtected<Set<Int64>>([])
   private let isRunningBodies = MutexProtected(false)
 
   /// How often a commit is tried that others are in the way of.
@@ -261,76 +261,9 @@ final class PostgreSQLCommitter: Sendable {
     }
   }
 
-  private func error(_ failure: PostgreSQLFailure) -> StorageError {
+  func error(_ failure: PostgreSQLFailure) -> StorageError {
     .postgreSQL(failure, "Writing to \(connector.address) failed")
   }
-
-  // MARK: The outcome of a lost commit
-
-  /// Whether the commit has happened of which the answer was lost. If not, it never will.
-  private func isCommitted(
-    until deadline: ContinuousClock.Instant, after cause: any Error,
-    _ meanwhile: @escaping () throws -> Void
-  ) throws -> Bool {
-    let expected = state.withLock { $0.epoch } + 1
-    do {
-      _ = try connected(until: deadline, meanwhile)
-      return state.withLock { $0.epoch } == expected
-    } catch {
-      unknownEpochs.withLock { _ = $0.insert(expected - 1) }
-      // It is fenced off before anything else is written.
-      hub.send(.everything)
-      throw StorageError(
-        .outcomeUnknown,
-        "The connection to \(connector.address) was lost in the middle of a commit, and nobody can say yet whether it has happened.",
-        underlying: cause)
-    }
-  }
-
-  /// The connection, on which the row has been claimed.
-  private func connected(
-    until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
-  ) throws -> PostgreSQLConnection {
-    let (current, epoch) = state.withLock { ($0.connection, $0.epoch) }
-    if let current, !current.hasEnded {
-      current.meanwhile = meanwhile
-      return current
-    }
-    drop()
-    var failures = 0
-    while true {
-      let connection = try connector.connect(until: deadline, after: &failures, meanwhile: meanwhile)
-      do {
-        let results = try connection.run(
-          [.init(.claim, writer.parameter, .number(epoch))]
-            + (epoch == 0 ? [.init(.forgetOthers, writer.parameter)] : []),
-          until: deadline)
-        guard let claimed = try results.first?.number(0, 0) else {
-          throw StorageError(.io, "\(connector.address) has not said what the epoch is.")
-        }
-        // No engine has committed so often.
-        guard (1..<Int64.max / 2).contains(claimed) else {
-          throw StorageError(.corrupted, "The table of commits has the epoch \(claimed).")
-        }
-        // The next claim finds the same. Until then a failover could undo it, and what it says of a commit.
-        guard !connection.hasGivenUpReplication else {
-          throw StorageError(
-            .unavailable,
-            "\(connector.address) has given up to wait until another server has what was committed. Nothing has been written."
-          )
-        }
-        state.withLock { ($0.connection, $0.epoch) = (connection, claimed) }
-        return connection
-      } catch let failure as PostgreSQLFailure {
-        guard failure.isConnectionLost || failure.isConcurrency, ContinuousClock.now < deadline else {
-          throw error(failure)
-        }
-        failures += 1
-      }
-    }
-  }
-
-  private func drop() { state.withLock { $0.connection = nil } }
 
   /// Whether an announcement of this engine speaks of what its own subscribers know.
   func isKnown(epoch: Int64) -> Bool { unknownEpochs.withLock { !$0.contains(epoch) } }
