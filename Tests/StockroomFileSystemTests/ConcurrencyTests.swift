@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import TestFixtures
 import StockroomFileSystem
+import Synchronization
 import Testing
 
 @Suite("Engines that share a directory")
@@ -14,29 +15,85 @@ struct ConcurrencyTests {
   func turns() async throws {
     let busy = try place.open()
     let other = try place.open()
+    let queue = try Queue(place.file(".stockroom/journal").path)
     let isDone = Flag()
-    try await withThrowingTaskGroup(of: Void.self) { group in
+    let writes = try await withThrowingTaskGroup(of: Int?.self) { group in
       // One waits while another's body runs, so that the lock is wanted again as soon as it is given back.
-      for _ in 0..<4 {
+      for _ in 0..<Queue.tasks {
         group.addTask {
           while !isDone.isSet {
             try await busy.withTransaction { transaction in
+              try queue.bodyBegins(after: try transaction.read(key: "other").map(number) ?? 0)
               usleep(50_000)
-              let bodies = try transaction.read(key: "bodies").map(number) ?? 0
-              try transaction.write(data("\(bodies + 1)"), key: "bodies")
+              try transaction.write(data("\(UInt64.random(in: 0...(.max)))"), key: "bodies")
             }
           }
+          return nil
         }
       }
       group.addTask {
         defer { isDone.set() }
-        for number in 0..<30 { try await other.write(data("\(number)"), key: "other") }
+        var number = 0
+        while queue.waits < 10, number < 1_000 {
+          number += 1
+          try await other.write(data("\(number)"), key: "other")
+        }
+        return number
       }
-      try await group.waitForAll()
+      return try await group.reduce(nil) { $0 ?? $1 }
     }
-    #expect(try await busy.read(key: "other") == data("29"))
-    // Two while each write waits, as a rule, and five or more where it is left to chance who comes next.
-    #expect(try await busy.read(key: "bodies").map(number) ?? 0 < 100)
+    #expect(try await busy.read(key: "other").map(number) == writes)
+    #expect(queue.waits >= 10)
+    // The bodies that were waiting already share one commit.
+    #expect(queue.mostBodies <= Queue.tasks)
+  }
+
+  /// What the transactions of one engine see of a write of another that waits for them.
+  private final class Queue: Sendable {
+    /// How many tasks have transactions at once.
+    static let tasks = 4
+
+    private struct State {
+      /// The last write that was done when a body began.
+      var done = -1
+      /// How many bodies have begun since another engine was seen to wait. Nil: none has been seen.
+      var bodies: Int?
+      var waits = 0
+      var mostBodies = 0
+    }
+
+    private let journal: FileDescriptor
+    private let state = MutexProtected(State())
+
+    /// - Parameter path: The file whose lock an engine has while it waits for its turn.
+    init(_ path: String) throws {
+      journal = try #require(try FileDescriptor.openFile(atPath: path))
+    }
+
+    /// How many writes have been seen to wait.
+    var waits: Int { state.withLock { $0.waits } }
+
+    /// The most bodies that began while one and the same write waited.
+    var mostBodies: Int { state.withLock { $0.mostBodies } }
+
+    /// - Parameter write: The last that is done.
+    func bodyBegins(after write: Int) throws {
+      let isFree = try FileLock.tryAcquire(journal.number, path: journal.path)
+      if isFree { FileLock.release(journal.number) }
+      state.withLock { state in
+        if state.done != write {
+          state.done = write
+          state.bodies = nil
+        }
+        if state.bodies == nil, !isFree {
+          state.bodies = 0
+          state.waits += 1
+        }
+        guard let bodies = state.bodies else { return }
+        state.bodies = bodies + 1
+        state.mostBodies = max(state.mostBodies, bodies + 1)
+      }
+    }
   }
 
   private func number(_ data: Data) -> Int { Int(String(decoding: data, as: UTF8.self)) ?? 0 }
