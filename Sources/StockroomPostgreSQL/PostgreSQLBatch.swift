@@ -52,6 +52,7 @@ struct PostgreSQLBatch {
   /// Writers share a lock, and the rows keep them apart, with which writes of many keys at once are atomic, and removals of single keys.
   /// Not so batches that remove, nor removals beside the batch of somebody else: a row that another transaction is about to insert cannot
   /// be removed, so that half of what it wrote could stay. They take the lock alone, as transactions have done that have been begun.
+  /// Those that write new keys take another one, so that they commit one after another.
   ///
   /// - Parameters:
   ///   - isOpen: Whether the transaction has been begun.
@@ -90,6 +91,7 @@ struct PostgreSQLBatch {
   ) -> [PostgreSQLConnection.Step] {
     var steps: [PostgreSQLConnection.Step] = []
     if !isOpen { steps.append(.init(isShared ? .lockShared : .lockExclusively)) }
+    if !isOpen, isShared, !written.isEmpty { steps.append(.init(.lockOrder)) }
     steps.append(.init(.fence, writer.parameter, .number(epoch)))
     if removesAll { steps.append(.init(.removeAll)) }
     if !removed.isEmpty {

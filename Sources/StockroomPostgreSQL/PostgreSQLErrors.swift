@@ -16,8 +16,8 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   var description: String { "PostgreSQL\(sqlState.map { " \($0)" } ?? ""), \(text)" }
 
   /// Nothing was wrong but that others did something at the same time: it may go well the next time.
-  /// `serialization_failure`, `deadlock_detected`, `unique_violation`.
-  var isConcurrency: Bool { ["40001", "40P01", "23505"].contains(sqlState) }
+  /// `serialization_failure`, `deadlock_detected`, `unique_violation`, and what ``PostgreSQLStatement/fencedWrite`` fails with.
+  var isConcurrency: Bool { ["40001", "40P01", "23505", "2201F"].contains(sqlState) }
 
   /// Whether the server cannot be written to: `read_only_sql_transaction`.
   var isStandby: Bool { sqlState == "25006" }

@@ -35,6 +35,9 @@ struct PostgreSQLNamespace: Sendable {
     case subscribers = 0x5354_4b02
     /// Taken alone while a place is made.
     case creation = 0x5354_4b03
+    /// Taken alone, beside ``writers``, by those that write new keys, until their commit: so keys are numbered in the order in which they
+    /// can be read (rule R6).
+    case order = 0x5354_4b04
   }
 
   /// The two numbers of a lock: https://www.postgresql.org/docs/15/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS

@@ -8,7 +8,7 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   case recognise, list, drop, lockCreation, makeSchema, makeEntries, makeSequence, makeCommits, mark,
     storeValuesOutside
   // Writers: see ``PostgreSQLCommitter``.
-  case claim, forget, forgetOthers, fence, lockShared, lockExclusively
+  case claim, forget, forgetOthers, fence, lockShared, lockExclusively, lockOrder
   // Changes.
   case removeAll, lockRows, remove, write, writeWithTimes, fencedWrite, fencedWriteOfOne, notify
   // Reads.
@@ -25,7 +25,8 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   /// Whether it is used so often that it is worth preparing.
   var isPrepared: Bool {
     switch self {
-    case .fence, .lockShared, .lockExclusively, .lockRows, .remove, .write, .writeWithTimes, .fencedWrite,
+    case .fence, .lockShared, .lockExclusively, .lockOrder, .lockRows, .remove, .write, .writeWithTimes,
+      .fencedWrite,
       .fencedWriteOfOne, .notify, .value, .values, .times, .existing, .entriesOfKeys:
       true
     default: false
@@ -125,6 +126,7 @@ struct PostgreSQLStatements: Sendable {
       """
     case .lockShared: "SELECT pg_advisory_xact_lock_shared(\(place.lock(of: .writers)))"
     case .lockExclusively: "SELECT pg_advisory_xact_lock(\(place.lock(of: .writers)))"
+    case .lockOrder: "SELECT pg_advisory_xact_lock(\(place.lock(of: .order)))"
 
     case .removeAll: "DELETE FROM \(entries)"
     case .lockRows: "SELECT FROM \(entries) WHERE key = ANY ($1::bytea[]) ORDER BY key FOR UPDATE"
@@ -135,7 +137,7 @@ struct PostgreSQLStatements: Sendable {
         SELECT old.key FROM \(entries) AS old WHERE old.key = ANY ($1::bytea[]) ORDER BY old.key FOR UPDATE
       ) AS locked WHERE entry.key = locked.key
       """
-    case .write: write("$1", "$2", fencedBy: nil, place)
+    case .write: "WITH now AS MATERIALIZED (SELECT \(moment) AS moment) \(write("$1", "$2", place))"
     case .writeWithTimes:
       // As `write`, but with the times given, or that of the commit where they are null. Of rows that are there already, those
       // that are written without keep theirs as `overwriting` says.
@@ -143,7 +145,7 @@ struct PostgreSQLStatements: Sendable {
       WITH now AS MATERIALIZED (SELECT \(moment) AS moment)
       INSERT INTO \(entries) AS entry (sequence, created, updated, key, value)
       SELECT sequence, created, updated, key, value FROM (
-        SELECT nextval('\(sequence.replacing("'", with: "''"))') AS sequence,
+        SELECT \(nextNumber(place)) AS sequence,
           coalesce(new.created, now.moment) AS created, coalesce(new.updated, now.moment) AS updated, new.key, new.value
         FROM now, unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[]) AS new(key, value, created, updated)
       ) AS numbered ORDER BY key
@@ -154,18 +156,27 @@ struct PostgreSQLStatements: Sendable {
       """
     case .fencedWrite:
       """
-      WITH \(fence(place)), written AS (\(write("$3", "$4", fencedBy: "fence", place)))
-      SELECT (SELECT count(*) FROM fence), \(notify("$5", place))
+      WITH \(fence(place, unless: """
+        cardinality($3::bytea[]) <= \(mostLookedFor)
+          AND cardinality($3::bytea[]) = (SELECT count(*) FROM \(entries) WHERE key = ANY ($3::bytea[]))
+        """)),
+      now AS MATERIALIZED (SELECT \(moment) AS moment, sequence FROM fence),
+      written AS (\(write("$3", "$4", place)) RETURNING entry.sequence)
+      SELECT \(fenceCount), \(notify("$5", place))
       """
     case .fencedWriteOfOne:
       // The same for one entry, which takes the server a fifth less time.
       """
-      WITH \(fence(place, andReturning: ", \(moment) AS moment")), written AS (
+      WITH \(fence(
+        place, unless: "EXISTS (SELECT FROM \(entries) WHERE key = $3::bytea)",
+        andReturning: "\(moment) AS moment")),
+      written AS (
         INSERT INTO \(entries) AS entry (sequence, created, updated, key, value)
-        SELECT nextval('\(sequence.replacing("'", with: "''"))'), moment, moment, $3::bytea, $4::bytea FROM fence
+        SELECT sequence, moment, moment, $3::bytea, $4::bytea FROM fence
         \(overwriting)
+        RETURNING entry.sequence
       )
-      SELECT (SELECT count(*) FROM fence), \(notify("$5", place))
+      SELECT \(fenceCount), \(notify("$5", place))
       """
     case .notify: "SELECT \(notify("$1", place))"
 
@@ -210,15 +221,39 @@ struct PostgreSQLStatements: Sendable {
     }
   }
 
-  /// Lets a commit happen only if the writer has not been fenced off since, and takes the lock that all writers share.
-  private static func fence(_ place: PostgreSQLNamespace, andReturning more: String = "") -> String {
+  /// Lets a commit happen only if the writer has not been fenced off since, and takes the lock that all writers share, and that of
+  /// those that write new keys.
+  ///
+  /// - Parameter areThere: Whether all keys are there already, so that the latter is not needed, in the statement's view.
+  private static func fence(
+    _ place: PostgreSQLNamespace, unless areThere: String, andReturning more: String? = nil
+  ) -> String {
+    // The parts of a CASE are evaluated one after another.
     """
     fence AS (
       UPDATE \(place.table("commits")) SET epoch = $2::bigint + 1, used = now()
       WHERE writer = $1::bytea AND epoch = $2::bigint
-      RETURNING pg_advisory_xact_lock_shared(\(place.lock(of: .writers)))\(more)
+      RETURNING CASE
+        WHEN pg_advisory_xact_lock_shared(\(place.lock(of: .writers))) IS NULL THEN NULL
+        WHEN \(areThere) THEN false
+        ELSE pg_advisory_xact_lock(\(place.lock(of: .order))) IS NOT NULL
+      END AS numbers, \(nextNumber(place)) AS sequence\(more.map { ", \($0)" } ?? "")
     )
     """
+  }
+
+  /// How many keys are looked for at most before they are written.
+  private static let mostLookedFor = 64
+
+  /// How many fences there are. Fails, with what ``PostgreSQLFailure/isConcurrency`` knows, if a key is new that was there when the
+  /// statement began: it has been removed meanwhile, and got a number without the lock.
+  private static let fenceCount = """
+    CASE WHEN (SELECT NOT numbers AND EXISTS (SELECT FROM written WHERE written.sequence >= fence.sequence) FROM fence)
+    THEN sqrt(-(SELECT count(*) FROM fence))::bigint ELSE (SELECT count(*) FROM fence) END
+    """
+
+  private static func nextNumber(_ place: PostgreSQLNamespace) -> String {
+    "nextval('\(place.table("entry_sequence").replacing("'", with: "''"))')"
   }
 
   /// Announces a change, unless nobody subscribes, which a lock shows. As long as a transaction has that lock, nobody
@@ -232,16 +267,13 @@ struct PostgreSQLStatements: Sendable {
 
   /// The keys are numbered in the order given, in which they came to be (rule R6), and written in byte order, in which all writers
   /// lock rows, so that they do not wait for each other in a circle.
-  private static func write(
-    _ keys: String, _ values: String, fencedBy fence: String?, _ place: PostgreSQLNamespace
-  ) -> String {
+  ///
+  /// - Note: The statement must begin with `now`, which has the moment.
+  private static func write(_ keys: String, _ values: String, _ place: PostgreSQLNamespace) -> String {
     """
-    WITH now AS MATERIALIZED (
-      SELECT \(moment) AS moment\(fence.map { " FROM \($0)" } ?? "")
-    )
     INSERT INTO \(place.table("entries")) AS entry (sequence, created, updated, key, value)
     SELECT sequence, moment, moment, key, value FROM (
-      SELECT nextval('\(place.table("entry_sequence").replacing("'", with: "''"))') AS sequence, now.moment, new.key, new.value
+      SELECT \(nextNumber(place)) AS sequence, now.moment, new.key, new.value
       FROM now, unnest(\(keys)::bytea[], \(values)::bytea[]) AS new(key, value)
     ) AS numbered ORDER BY key
     \(overwriting)

@@ -20,28 +20,11 @@ struct PostgreSQLEntryTests {
     let (one, two) = (try await engine(1), try await engine(2))
     let keys = ["a", "h", "m", "z"].map { CacheKey(verbatim: $0) }
     let (a, h, m, z) = (keys[0], keys[1], keys[2], keys[3])
-    try await server.execute("CREATE TABLE \"\(name)\".released (key bytea)")
-    // Other programs that are about to insert entries, and give it up once they are told to.
-    func hold(_ key: CacheKey) async throws -> Task<Void, any Error> {
-      let released = PostgreSQLServer.waiting(
-        until: "EXISTS (SELECT FROM \"\(name)\".released WHERE key = '\(key.value)')")
-      let task = Task {
-        try await server.execute(
-          """
-          SET application_name = '\(name)_\(key.value)'; BEGIN;
-          INSERT INTO "\(name)".entries VALUES (0, 0, 0, '\(key.value)', ''); \(released); ROLLBACK
-          """)
-      }
-      try await server.wait(
-        until: """
-          EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '\(name)_\(key.value)' AND wait_event = 'PgSleep')
-          """)
-      return task
-    }
-    func release(_ key: CacheKey) async throws {
-      try await server.execute("INSERT INTO \"\(name)\".released VALUES ('\(key.value)')")
-    }
-    let (holdingM, holdingH) = (try await hold(m), try await hold(h))
+    try await two.write(value(0), key: h)
+    // Other programs that give it up.
+    let insertion = try await OtherProgram(
+      "INSERT INTO entries VALUES (0, 0, 0, 'm', '')", "ROLLBACK", in: name)
+    let update = try await OtherProgram("UPDATE entries SET value = '' WHERE key = 'h'", "ROLLBACK", in: name)
     // Has inserted the first of three, and waits.
     async let first: Void = one.write([a, m, z].map { ($0, value(1)) })
     try await server.waitForLock(of: "\(name)_1")
@@ -51,17 +34,16 @@ struct PostgreSQLEntryTests {
     for _ in 0..<200 { await Task.yield() }
     let removal = Task { try await two.remove(key: z) }
     for _ in 0..<200 { await Task.yield() }
-    try await release(h)
+    try await update.end()
     try await busy
     // Both, as one transaction.
     try await server.waitForLock(of: "\(name)_2")
-    try await release(m)
+    try await insertion.end()
     try await first
     try await batch.value
     try await removal.value
     let found = (try await one.read(key: a), try await one.read(key: z))
     #expect(found != (value(2), value(1)))
-    for holding in [holdingM, holdingH] { try await holding.value }
     for engine in [one, two] { try await engine.close() }
   }
 

@@ -45,6 +45,11 @@ extension PostgreSQLServer {
 /// A namespace that nothing else uses.
 func newNamespace() -> String { "test_" + UUID().uuidString }
 
+extension CacheKey: ExpressibleByStringLiteral {
+  /// The key itself, in tests.
+  public init(stringLiteral text: String) { self.init(verbatim: text) }
+}
+
 func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "key-\(number)") }
 func value(_ number: Int) -> Data { Data("value-\(number)".utf8) }
 
