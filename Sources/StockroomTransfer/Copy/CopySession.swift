@@ -140,13 +140,12 @@ actor CopySession {
     var last: EntryListing?
     for _ in 0..<Self.maximumRounds {
       let (source, plan) = try await compare()
-      if plan.isEmpty {
-        if let currentMarker { try await target.remove(key: currentMarker) }
-        let summary = CopySummary(
-          entries: source.entries.count, bytes: source.byteCount, written: written,
-          areTimesVerified: comparison.comparesTimes)
-        self.summary = summary
-        return summary
+      if plan.isEmpty { return try await finish(with: source) }
+      if plan.isOfRemovals {
+        // What the source has lost, by expiring say, is lost here too, and the rest is the same: another comparison would find as much again.
+        try await perform(plan)
+        try await verifyRemoval(of: plan.removed)
+        return try await finish(with: source)
       }
       if let last, last.isSame(as: source) {
         let key = (plan.changed + plan.missing).first?.key ?? plan.removed[0]
@@ -159,6 +158,21 @@ actor CopySession {
       try await perform(plan)
     }
     throw StorageError(.conflict, "The source is still being changed: the copy cannot be finished.")
+  }
+
+  private func finish(with source: EntryListing) async throws -> CopySummary {
+    if let currentMarker { try await target.remove(key: currentMarker) }
+    let summary = CopySummary(
+      entries: source.entries.count, bytes: source.byteCount, written: written,
+      areTimesVerified: comparison.comparesTimes)
+    self.summary = summary
+    return summary
+  }
+
+  private func verifyRemoval(of keys: [CacheKey]) async throws {
+    let removed = Set(keys)
+    guard let key = try await target.allKeys().first(where: removed.contains) else { return }
+    throw StorageError(.corrupted, "The target has an entry with the key \(key), which was removed.")
   }
 
   // MARK: Steps
