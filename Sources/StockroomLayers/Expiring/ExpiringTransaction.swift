@@ -7,7 +7,7 @@ import StockroomCore
 #endif
 
 /// A transaction of the engine below, without the entries whose time is over.
-final class ExpiringTransaction: StorageTransaction {
+final class ExpiringTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let lifetimes: Lifetimes
   /// One moment for everything that the body reads. What it writes lives from the moment of the write.
@@ -24,9 +24,12 @@ final class ExpiringTransaction: StorageTransaction {
     try base.read(key: key).flatMap { try look.value($0, key: key) }
   }
 
-  func read(keys: [CacheKey]) throws -> [Data] {
-    try keys.validate()
-    return try keys.compactMap(read(key:))
+  func read(keys: [CacheKey]) throws -> [Data] { try readValues(of: keys).compactMap(\.self) }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] {
+    try zip(keys, base.values(of: keys)).map { key, stored in
+      try stored.flatMap { try look.value($0, key: key) }
+    }
   }
 
   func keyExists(_ key: CacheKey) throws -> Bool { try read(key: key) != nil }
