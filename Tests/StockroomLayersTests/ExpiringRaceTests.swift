@@ -41,4 +41,23 @@ struct ExpiringRaceTests {
     try await writing
     #expect(try await engine.readAllEntries().map(\.key) == [keys[1], old, new])
   }
+
+  @Test(
+    "Without transactions a write of entries that fails removes nothing that another engine has renewed",
+    arguments: [EngineCapabilities.transactions, [.transactions, .preservesTimestamps]])
+  func renewedBeforeFailure(missing: EngineCapabilities) async throws {
+    let (key, value) = (keys[0], value)
+    let others = base.expiring(clock: clock.clock)
+    try await others.write(value, key: key, expiresAfter: .seconds(10))
+    clock.advance(10)
+    let failing = FailingStorageEngine(base)
+    for method in [FailingStorageEngine.Call.Method.writeEntries, .apply] {
+      failing.failEveryCall(with: StorageError(.diskFull, "Full")) { $0.method == method }
+    }
+    let late = AnswersLate(base: failing) { try await others.write(value, key: key) }
+    let engine = Lacking(base: late, capabilities: missing).expiring(after: .seconds(60), clock: clock.clock)
+    let entry = StorageEntry(key: key, data: Data("ours".utf8), createdAt: clock.now, updatedAt: clock.now)
+    await #expect(throws: StorageError.self) { try await engine.writeEntries([entry]) }
+    #expect(try await others.read(key: key) == value)
+  }
 }

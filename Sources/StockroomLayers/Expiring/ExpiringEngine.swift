@@ -108,6 +108,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   }
 
   /// Writes the entries with their times, as one batch, and with the lifetime of the layer: it counts from now.
+  ///
+  /// An engine below that stores these times and has no transactions keeps the place in the order of an entry that has expired.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     for entry in entries { try entry.key.validate() }
     let old = try await timesOutside(of: entries.map(\.key), livingFor: lifetimes.default)
@@ -116,13 +118,13 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     } else {
       let expired = expiredKeys(of: old)
       let stored = try await mapping(entries) { lifetimes.stored($0) }
-      if expired.isEmpty {
+      if expired.isEmpty || capabilities.contains(.preservesTimestamps) {
+        // Nothing is removed first: another engine may have renewed it meanwhile, and this may fail.
         try await base.writeEntries(stored)
       } else {
-        try await asNobodysChange {
-          try await base.remove(keys: expired)
-          try await base.writeEntries(stored)
-        }
+        let removals = expired.map { StorageOperation.remove(key: $0) }
+        let writes = stored.map { StorageOperation.write($0.data, key: $0.key) }
+        try await asNobodysChange { try await base.apply(removals + writes) }
       }
     }
     await sweeper.entriesWereWritten(entries.count)
