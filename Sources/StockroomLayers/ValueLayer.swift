@@ -164,7 +164,7 @@ extension ValueLayer {
 }
 
 /// A transaction of the engine below, with the values of a layer.
-private final class ValueTransaction<Layer: ValueLayer>: StorageTransaction {
+private final class ValueTransaction<Layer: ValueLayer>: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let layer: Layer
 
@@ -172,9 +172,12 @@ private final class ValueTransaction<Layer: ValueLayer>: StorageTransaction {
 
   func read(key: CacheKey) throws -> Data? { try base.read(key: key).map { try layer.decoding($0, key) } }
 
-  func read(keys: [CacheKey]) throws -> [Data] {
-    try keys.validate()
-    return try keys.compactMap(read(key:))
+  func read(keys: [CacheKey]) throws -> [Data] { try readValues(of: keys).compactMap(\.self) }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] {
+    try zip(keys, base.values(of: keys)).map { key, stored in
+      try stored.map { try layer.decoding($0, key) }
+    }
   }
 
   func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }

@@ -5,7 +5,7 @@
 #endif
 
 /// The transaction that bodies get: an overlay, for as long as the body runs.
-final class OverlayTransaction: StorageTransaction {
+final class OverlayTransaction: BulkReadingTransaction {
   /// Nil once the body has returned (rule T4). Behind a lock, since nothing keeps a body from handing the transaction on.
   private let overlay: MutexProtected<TransactionOverlay?>
   private let valueLimit: ValueLimit?
@@ -25,9 +25,11 @@ final class OverlayTransaction: StorageTransaction {
     return try withOverlay { try $0.data(of: key) }
   }
 
-  func read(keys: [CacheKey]) throws -> [Data] {
+  func read(keys: [CacheKey]) throws -> [Data] { try readValues(of: keys).compactMap(\.self) }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] {
     try keys.validate()
-    return try withOverlay { try $0.data(of: keys).compactMap(\.self) }
+    return try withOverlay { try $0.data(of: keys) }
   }
 
   func keyExists(_ key: CacheKey) throws -> Bool {

@@ -68,11 +68,13 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   /// it waiting for its time limit.
   private func follow() {
     Task { [base, cache] in
+      // What this cache has written itself it knows.
+      let origin = cache.origin
       do {
-        // What this cache has written itself it knows.
-        cache.follow(try await ChangeOrigin.$current.withValue(cache.origin) { try await base.changes() })
+        let changes = try await ChangeOrigin.$current.withValue(origin) { try await base.changes() }
+        cache.follow(changes, leavingOut: origin)
       } catch let error as StorageError where error.code == .unsupported {
-        cache.follow(nil)
+        cache.follow(nil, leavingOut: origin)
       } catch {
         // A later read tries again.
         cache.subscriptionFailed()
@@ -138,7 +140,12 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     // A change with an origin of its own, such as that of a Store, comes back through the feed, and others' changes of the key cannot be told
     // from it.
     guard ChangeOrigin.current == nil else { return try await work() }
-    try await ChangeOrigin.$current.withValue(cache.origin) { try await work() }
+    do {
+      try await ChangeOrigin.$current.withValue(cache.origin) { try await work() }
+    } catch let error as StorageError where error.code == .outcomeUnknown {
+      cache.outcomeIsUnknown()
+      throw error
+    }
     written = .some(value)
   }
 

@@ -7,7 +7,7 @@ import StockroomCore
 #endif
 
 /// A transaction of the engine below that makes a cache forget what its body changes.
-final class CachedTransaction: StorageTransaction {
+final class CachedTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let cache: CachedValues
   private let change: CachedValues.Change
@@ -19,6 +19,8 @@ final class CachedTransaction: StorageTransaction {
   func read(key: CacheKey) throws -> Data? { try base.read(key: key) }
 
   func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys) }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] { try base.values(of: keys) }
 
   func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key) }
 

@@ -46,6 +46,7 @@ final class CachedValues: Sendable {
   }
 
   fileprivate struct State {
+    var origin = ChangeOrigin()
     var values = LRUList<CacheKey, Data?>()
     var feed = Feed.none
     /// Reads under way whose answers may be kept: for each key a ticket, and how many have it.
@@ -56,7 +57,8 @@ final class CachedValues: Sendable {
   }
 
   /// What this cache writes, which the feed leaves out.
-  let origin = ChangeOrigin()
+  var origin: ChangeOrigin { state.withLock { $0.origin } }
+
   private let limit: CacheLimit
   private let state = MutexProtected(State())
 
@@ -80,10 +82,12 @@ final class CachedValues: Sendable {
   }
 
   /// Keeps values from now on, or, if there is no feed, never.
-  func follow(_ changes: StorageChanges?) {
+  ///
+  /// - Parameter origin: Whose changes the feed leaves out.
+  func follow(_ changes: StorageChanges?, leavingOut origin: ChangeOrigin) {
     state.withLock { state in
-      // It may have been closed meanwhile.
-      guard case .subscribing = state.feed else { return }
+      // It may have been closed meanwhile, or have another origin.
+      guard case .subscribing = state.feed, state.origin === origin else { return }
       // What others have changed during a write that began before this, the feed does not tell.
       state.forget(.everything)
       state.feed = changes.map { .followed($0) } ?? .unavailable
@@ -94,6 +98,23 @@ final class CachedValues: Sendable {
     state.withLock { state in
       if case .subscribing = state.feed { state.feed = .failed(readsSince: 0) }
     }
+  }
+
+  /// What this cache has written may take effect later, and the feed would leave it out. So nothing is kept until there is a feed that
+  /// leaves out another origin.
+  func outcomeIsUnknown() {
+    let last = state.withLock { state in
+      let last = state.feed
+      state.forget(.everything)
+      state.origin = ChangeOrigin()
+      switch state.feed {
+      case .subscribing, .followed: state.feed = .none
+      case .none, .failed, .unavailable: break
+      }
+      return last
+    }
+    // The lock is not held while it is released.
+    _ = last
   }
 
   /// Keeps nothing any more.

@@ -7,7 +7,7 @@ import StockroomCore
 #endif
 
 /// A transaction of the engine below, and the inventory as it will be at its end.
-final class InventoryTransaction: StorageTransaction {
+final class InventoryTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   /// The engine below, for errors.
   private let place: String?
@@ -29,6 +29,8 @@ final class InventoryTransaction: StorageTransaction {
   }
 
   func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys.map(\.belowInventory)) }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] { try base.values(of: keys.map(\.belowInventory)) }
 
   func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key.belowInventory) }
 

@@ -228,7 +228,7 @@
   }
 
   /// A transaction of the engine below, with the keys as they are.
-  private final class HiddenKeysTransaction: StorageTransaction {
+  private final class HiddenKeysTransaction: BulkReadingTransaction {
     private let base: any StorageTransaction
     private let names: HiddenNames
 
@@ -238,9 +238,13 @@
       try base.read(key: names.hidden(key)).map { try names.value($0, of: key) }
     }
 
-    func read(keys: [CacheKey]) throws -> [Data] {
-      try keys.validate()
-      return try keys.compactMap(read(key:))
+    func read(keys: [CacheKey]) throws -> [Data] { try readValues(of: keys).compactMap(\.self) }
+
+    func readValues(of keys: [CacheKey]) throws -> [Data?] {
+      let hidden = try keys.map { try names.hidden($0) }
+      return try zip(keys, base.values(of: hidden)).map { key, stored in
+        try stored.map { try names.value($0, of: key) }
+      }
     }
 
     func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(names.hidden(key)) }

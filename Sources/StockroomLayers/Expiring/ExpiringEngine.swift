@@ -22,7 +22,8 @@ public import StockroomCore
 /// that close. Entries are removed only once they have expired by the clock of this machine alone.
 ///
 /// Costs beside those of the engine below: a write reads the old value, and is a transaction if that or the new one expires, so that
-/// a lifetime begins when the write takes effect, however long it has waited for others. 1 byte is stored with a value that is kept, 17
+/// a lifetime begins when the write takes effect, however long it has waited for others: it reads within the transaction then, a batch all
+/// values with one request, for which other writers wait. 1 byte is stored with a value that is kept, 17
 /// with one that expires. ``keyExists(_:)`` and ``keysExist(_:)`` read values; ``keyCount()`` and ``allKeys()`` read all of them, which are in
 /// memory together then. A scan with a limit that meets expired entries is repeated with a larger one.
 public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
@@ -107,25 +108,23 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   }
 
   /// Writes the entries with their times, as one batch, and with the lifetime of the layer: it counts from now.
+  ///
+  /// An engine below that stores these times and has no transactions keeps the place in the order of an entry that has expired.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     for entry in entries { try entry.key.validate() }
-    let old = try await times(of: entries.map(\.key))
+    let old = try await timesOutside(of: entries.map(\.key), livingFor: lifetimes.default)
     if isTransaction(livingFor: lifetimes.default, replacing: old) {
-      try await inTransaction { [lifetimes] transaction in
-        for entry in entries {
-          try transaction.put(entry, isReplacing: lifetimes.isExpired(old[entry.key]))
-        }
-      }
+      try await inTransaction { try $0.put(entries) }
     } else {
       let expired = expiredKeys(of: old)
       let stored = try await mapping(entries) { lifetimes.stored($0) }
-      if expired.isEmpty {
+      if expired.isEmpty || capabilities.contains(.preservesTimestamps) {
+        // Nothing is removed first: another engine may have renewed it meanwhile, and this may fail.
         try await base.writeEntries(stored)
       } else {
-        try await asNobodysChange {
-          try await base.remove(keys: expired)
-          try await base.writeEntries(stored)
-        }
+        let removals = expired.map { StorageOperation.remove(key: $0) }
+        let writes = stored.map { StorageOperation.write($0.data, key: $0.key) }
+        try await asNobodysChange { try await base.apply(removals + writes) }
       }
     }
     await sweeper.entriesWereWritten(entries.count)
@@ -133,21 +132,22 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   private func put(_ operations: [StorageOperation], livingFor lifetime: Duration?) async throws {
     try operations.validate()
-    let keys = operations.compactMap { if case .write(_, let key) = $0 { key } else { nil } }
+    let keys = operations.writtenKeys
     if keys.isEmpty { return try await base.apply(operations) }
-    if keys.count == 1, isTransaction(livingFor: lifetime, replacing: [:]) {
-      try await write(operations, livingFor: lifetime) { _ in true }
+    let old = try await timesOutside(of: keys, livingFor: lifetime)
+    if isTransaction(livingFor: lifetime, replacing: old) {
+      try await inTransaction { try $0.apply(operations, livingFor: lifetime) }
     } else {
-      // All at once, since in a transaction each may be a round trip to a server.
-      let old = try await times(of: keys)
-      if isTransaction(livingFor: lifetime, replacing: old) {
-        // What lives still is not read again, while others wait for the transaction.
-        try await write(operations, livingFor: lifetime) { [lifetimes] in lifetimes.isExpired(old[$0]) }
-      } else {
-        try await writeWithoutTransaction(operations, livingFor: lifetime, replacing: expiredKeys(of: old))
-      }
+      try await writeWithoutTransaction(operations, livingFor: lifetime, replacing: expiredKeys(of: old))
     }
     await sweeper.entriesWereWritten(keys.count)
+  }
+
+  /// The times of those entries that expire; none for a write that is a transaction anyway, which reads them itself: by then they may be others.
+  private func timesOutside(
+    of keys: [CacheKey], livingFor lifetime: Duration?
+  ) async throws -> [CacheKey: ExpiringValue.Times] {
+    isTransaction(livingFor: lifetime, replacing: [:]) ? [:] : try await times(of: keys)
   }
 
   /// Whether a write has to be a transaction: it may wait for others, and an entry may have expired by then, and a lifetime begins only then.
@@ -173,23 +173,6 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   private func expiredKeys(of old: [CacheKey: ExpiringValue.Times]) -> [CacheKey] {
     var look = lifetimes.look()
     return Array(old.filter { look.isExpired($0.value) }.keys)
-  }
-
-  /// What is written in place of an expired entry is a new one, with a time and a place in the order of its own.
-  private func write(
-    _ operations: [StorageOperation], livingFor lifetime: Duration?,
-    isReplacing: @escaping @Sendable (CacheKey) -> Bool
-  ) async throws {
-    try await inTransaction { transaction in
-      for operation in operations {
-        switch operation {
-        case .write(let data, let key):
-          try transaction.put(data, key: key, livingFor: lifetime, isReplacing: isReplacing(key))
-        case .remove(let key): try transaction.remove(key: key)
-        case .removeAll: try transaction.removeAll()
-        }
-      }
-    }
   }
 
   private func writeWithoutTransaction(
@@ -314,6 +297,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 }
 
 extension ExpiringEngine: ExpiringLayer {}
+
+extension [StorageOperation] {
+  var writtenKeys: [CacheKey] { compactMap { if case .write(_, let key) = $0 { key } else { nil } } }
+}
 
 extension StorageEngine {
   /// This engine, with values that expire. See ``ExpiringEngine``.

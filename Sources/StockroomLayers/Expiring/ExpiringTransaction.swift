@@ -7,7 +7,7 @@ import StockroomCore
 #endif
 
 /// A transaction of the engine below, without the entries whose time is over.
-final class ExpiringTransaction: StorageTransaction {
+final class ExpiringTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let lifetimes: Lifetimes
   /// One moment for everything that the body reads. What it writes lives from the moment of the write.
@@ -24,9 +24,12 @@ final class ExpiringTransaction: StorageTransaction {
     try base.read(key: key).flatMap { try look.value($0, key: key) }
   }
 
-  func read(keys: [CacheKey]) throws -> [Data] {
-    try keys.validate()
-    return try keys.compactMap(read(key:))
+  func read(keys: [CacheKey]) throws -> [Data] { try readValues(of: keys).compactMap(\.self) }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] {
+    try zip(keys, base.values(of: keys)).map { key, stored in
+      try stored.flatMap { try look.value($0, key: key) }
+    }
   }
 
   func keyExists(_ key: CacheKey) throws -> Bool { try read(key: key) != nil }
@@ -53,35 +56,57 @@ final class ExpiringTransaction: StorageTransaction {
   }
 
   func write(_ data: Data, key: CacheKey) throws {
-    try put(data, key: key, livingFor: lifetimes.default)
+    try key.validate()
+    try replaceIfExpired([key])
+    try store(data, key: key, livingFor: lifetimes.default)
   }
 
   func writeEntry(_ entry: StorageEntry) throws {
-    try put(entry)
+    try entry.key.validate()
+    try replaceIfExpired([entry.key])
+    try store(entry)
   }
 
-  /// Writes a value. In place of an expired entry that is a new one.
-  ///
-  /// - Parameter isReplacing: Whether there may be an entry that has expired. Only then is the old value read.
-  func put(_ data: Data, key: CacheKey, livingFor lifetime: Duration?, isReplacing: Bool = true) throws {
-    try key.validate()
-    if isReplacing { try removeIfExpired(key) }
+  /// Does the operations. In place of expired entries those that are written are new ones, with a place in the order of their own.
+  func apply(_ operations: [StorageOperation], livingFor lifetime: Duration?) throws {
+    try replaceIfExpired(operations.writtenKeys)
+    for operation in operations {
+      switch operation {
+      case .write(let data, let key): try store(data, key: key, livingFor: lifetime)
+      case .remove(let key): try base.remove(key: key)
+      case .removeAll: try base.removeAll()
+      }
+    }
+  }
+
+  /// As ``apply(_:livingFor:)``, with the times of the entries and the default lifetime.
+  func put(_ entries: [StorageEntry]) throws {
+    try replaceIfExpired(entries.map(\.key))
+    for entry in entries { try store(entry) }
+  }
+
+  private func store(_ data: Data, key: CacheKey, livingFor lifetime: Duration?) throws {
     try base.write(lifetimes.stored(data, livingFor: lifetime), key: key)
     writeCount += 1
   }
 
-  /// As ``put(_:key:livingFor:isReplacing:)``, with the times of the entry and the default lifetime.
-  func put(_ entry: StorageEntry, isReplacing: Bool = true) throws {
-    try entry.key.validate()
-    if isReplacing { try removeIfExpired(entry.key) }
+  private func store(_ entry: StorageEntry) throws {
     try base.writeEntry(lifetimes.stored(entry))
     writeCount += 1
   }
 
-  private func removeIfExpired(_ key: CacheKey) throws {
-    if let old = try base.read(key: key), lifetimes.isExpired(try lifetimes.times(of: old, key: key)) {
-      try base.remove(key: key)
-      replacedExpired.append(key)
+  /// Removes those of the entries that have expired, before they are written. Reads all at once: what was read before the transaction may
+  /// have been renewed for a shorter time while that waited.
+  private func replaceIfExpired(_ keys: [CacheKey]) throws {
+    var look = lifetimes.look()
+    var seen: Set<CacheKey> = []
+    for (key, stored) in zip(keys, try base.values(of: keys)) where seen.insert(key).inserted {
+      guard let stored else { continue }
+      let times = try lifetimes.times(of: stored, key: key)
+      if look.isExpired(times) {
+        try base.remove(key: key)
+        replacedExpired.append(key)
+      }
     }
   }
 

@@ -7,7 +7,7 @@ import StockroomCore
 #endif
 
 /// A transaction of the engine below that counts what its body reads and writes.
-final class CountedTransaction: StorageTransaction {
+final class CountedTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let counter: TransactionCounter
 
@@ -24,6 +24,13 @@ final class CountedTransaction: StorageTransaction {
   func read(keys: [CacheKey]) throws -> [Data] {
     let values = try base.read(keys: keys)
     counter.add(requested: keys.count, returned: values.count, bytesRead: values.byteCount(of: \.self))
+    return values
+  }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] {
+    let values = try base.values(of: keys)
+    let found = values.compactMap(\.self)
+    counter.add(requested: keys.count, returned: found.count, bytesRead: found.byteCount(of: \.self))
     return values
   }
 

@@ -214,10 +214,9 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 
   /// What is stored under the name, as a snapshot.
   @concurrent private func ownValues() async throws -> [(key: CacheKey, data: Data)] {
-    try await base.withTransaction { [keys] transaction in
-      try transaction.allKeys().filter(keys.contains).compactMap { key in
-        try transaction.read(key: key).map { (key, $0) }
-      }
+    try await base.withTransaction { [keys] transaction -> [(key: CacheKey, data: Data)] in
+      let own = try transaction.allKeys().filter(keys.contains)
+      return try zip(own, transaction.values(of: own)).compactMap { key, data in data.map { (key, $0) } }
     }
   }
 
@@ -264,7 +263,7 @@ extension StorageEngine {
 }
 
 /// The part of a transaction that is about one namespace.
-private final class NamespacedTransaction: StorageTransaction {
+private final class NamespacedTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let keys: NamespacedKeys
 
@@ -274,9 +273,13 @@ private final class NamespacedTransaction: StorageTransaction {
     try base.read(key: keys.stored(key)).map { try keys.value($0, of: key) }
   }
 
-  func read(keys: [CacheKey]) throws -> [Data] {
-    try keys.validate()
-    return try keys.compactMap(read(key:))
+  func read(keys: [CacheKey]) throws -> [Data] { try readValues(of: keys).compactMap(\.self) }
+
+  func readValues(of keys: [CacheKey]) throws -> [Data?] {
+    let stored = try keys.map { try self.keys.stored($0) }
+    return try zip(keys, base.values(of: stored)).map { key, value in
+      try value.map { try self.keys.value($0, of: key) }
+    }
   }
 
   func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(keys.stored(key)) }

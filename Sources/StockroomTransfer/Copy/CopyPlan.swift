@@ -18,6 +18,9 @@ struct CopyPlan: Sendable {
 
   var writtenCount: Int { changed.count + missing.count }
 
+  /// Whether there is something to remove, and nothing to write.
+  var isOfRemovals: Bool { writtenCount == 0 && !removed.isEmpty }
+
   private init() {}
 }
 

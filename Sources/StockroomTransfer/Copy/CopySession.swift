@@ -12,6 +12,8 @@ actor CopySession {
   private static let mostInBatch = 1_000
   /// How often source and target are compared at the end, and made alike in between.
   private static let maximumRounds = 3
+  /// How many entries are read at a time that an interrupted merge may have written: others may have made their values large.
+  private static let mostAnnouncedAtOnce = 16
 
   private let source: any StorageEngine
   private let target: any StorageEngine
@@ -29,6 +31,8 @@ actor CopySession {
   private var hasMergeMarker = false
   /// When this one wrote the marker; nil before.
   private var mergeStart: Timestamp?
+  /// What interrupted merges have left of batches in a target where these may be left in part.
+  private var announced = AnnouncedEntries()
   private let ending = SingleFlight<CopySummary>()
   /// What has been copied, once that is done.
   private var summary: CopySummary?
@@ -67,17 +71,29 @@ actor CopySession {
     try await target.write(markerValue, key: UnfinishedCopy.marker)
   }
 
-  private var markerValue: Data {
-    Data(("This copy has not been finished." + interrupted.lines(startingAt: mergeStart)).utf8)
+  private var markerValue: Data { markerValue(announcing: announced) }
+
+  private func markerValue(announcing entries: AnnouncedEntries) -> Data {
+    let times = interrupted.lines(startingAt: mergeStart)
+    return Data(("This copy has not been finished." + times + entries.lines).utf8)
   }
 
-  /// Finds out what merges have written that were interrupted, by the clock of the target: it is not what was updated last.
+  /// Finds out what merges have written that were interrupted, by the clock of the target: it is not what was updated last. What they have
+  /// left of a batch has no time in the marker, and is recognized by its values.
   private func beginMerge() async throws {
     guard !comparison.comparesTimes,
       let marker = try await target.readEntries(keys: [UnfinishedCopy.mergeMarker]).first
     else { return }
     hasMergeMarker = true
     interrupted = InterruptedMerges(marker.data, updatedAt: marker.updatedAt)
+    let begun = AnnouncedEntries(marker.data)
+    let keys = begun.keys
+    for start in stride(from: 0, to: keys.count, by: Self.mostAnnouncedAtOnce) {
+      let end = min(start + Self.mostAnnouncedAtOnce, keys.count)
+      let ours = try await target.readEntries(keys: Array(keys[start..<end])).filter(begun.contain)
+      for entry in ours { announced.insert(entry) }
+      merged.beginWriting(ours.map(ListedEntry.init), areNew: false)
+    }
   }
 
   /// Marks the target of a merge before anything is written. The marker of an interrupted one is overwritten, so that there always is
@@ -124,13 +140,12 @@ actor CopySession {
     var last: EntryListing?
     for _ in 0..<Self.maximumRounds {
       let (source, plan) = try await compare()
-      if plan.isEmpty {
-        if let currentMarker { try await target.remove(key: currentMarker) }
-        let summary = CopySummary(
-          entries: source.entries.count, bytes: source.byteCount, written: written,
-          areTimesVerified: comparison.comparesTimes)
-        self.summary = summary
-        return summary
+      if plan.isEmpty { return try await finish(with: source) }
+      if plan.isOfRemovals {
+        // What the source has lost, by expiring say, is lost here too, and the rest is the same: another comparison would find as much again.
+        try await perform(plan)
+        try await verifyRemoval(of: plan.removed)
+        return try await finish(with: source)
       }
       if let last, last.isSame(as: source) {
         let key = (plan.changed + plan.missing).first?.key ?? plan.removed[0]
@@ -143,6 +158,21 @@ actor CopySession {
       try await perform(plan)
     }
     throw StorageError(.conflict, "The source is still being changed: the copy cannot be finished.")
+  }
+
+  private func finish(with source: EntryListing) async throws -> CopySummary {
+    if let currentMarker { try await target.remove(key: currentMarker) }
+    let summary = CopySummary(
+      entries: source.entries.count, bytes: source.byteCount, written: written,
+      areTimesVerified: comparison.comparesTimes)
+    self.summary = summary
+    return summary
+  }
+
+  private func verifyRemoval(of keys: [CacheKey]) async throws {
+    let removed = Set(keys)
+    guard let key = try await target.allKeys().first(where: removed.contains) else { return }
+    throw StorageError(.corrupted, "The target has an entry with the key \(key), which was removed.")
   }
 
   // MARK: Steps
@@ -218,7 +248,7 @@ actor CopySession {
       if !batch.isEmpty { try await markMerge() }
       let listed = options.target == .merge ? batch.map(ListedEntry.init) : []
       merged.beginWriting(listed, areNew: areNew)
-      try await target.writeEntries(batch + renewedMarker(for: batch))
+      try await writeToTarget(batch)
       merged.endWriting(listed)
       written += batch.count
       state.entries += end - start
@@ -226,6 +256,24 @@ actor CopySession {
       progress(state)
       start = end
     }
+  }
+
+  private func writeToTarget(_ batch: [StorageEntry]) async throws {
+    guard leavesPartsOfBatches, !batch.isEmpty, let marker = currentMarker else {
+      return try await target.writeEntries(batch + renewedMarker(for: batch))
+    }
+    var announcing = announced
+    for entry in batch { announcing.insert(entry) }
+    try await target.write(markerValue(announcing: announcing), key: marker)
+    try await target.writeEntries(batch)
+    // From now on the time of the marker tells that they were written by the merge.
+    for entry in batch { announced.remove(entry.key) }
+    try await target.write(markerValue, key: marker)
+  }
+
+  /// Whether a merge that is interrupted may leave entries that were written after the marker.
+  private var leavesPartsOfBatches: Bool {
+    options.target == .merge && !comparison.comparesTimes && !target.capabilities.contains(.atomicBatches)
   }
 }
 

@@ -55,13 +55,13 @@ public final class EngineCopy: Sendable {
   /// Brings over what has changed last, and compares every entry of the source with that of the target: keys, values, times and order.
   /// Then the target is like any other place.
   ///
-  /// Nothing may be written to the source any more when this is called. O(N). If it throws, it can be called again. Once it has
-  /// returned, another call returns the same and does nothing. Calls that are made meanwhile share the work, which is cancelled only if
-  /// all of them are.
+  /// Nothing may be written to the source any more when this is called. Entries that go away, since they expire say, may do so: what is gone
+  /// when the two are compared is removed from the target. O(N). If it throws, it can be called again. Once it has returned, another call
+  /// returns the same and does nothing. Calls that are made meanwhile share the work, which is cancelled only if all of them are.
   ///
   /// - Returns: What has been copied.
-  /// - Throws: `StorageError` with code `conflict` if the source goes on to change, `corrupted` if the target returns something else than
-  ///   was written; otherwise as ``init(from:to:options:progress:)``.
+  /// - Throws: `StorageError` with code `conflict` if the source goes on to be written to, `corrupted` if the target returns something else
+  ///   than was written; otherwise as ``init(from:to:options:progress:)``.
   @discardableResult public func finish() async throws -> CopySummary {
     await stopFollowing()
     return try await session.end()

@@ -5,7 +5,8 @@ enum UnfinishedCopy {
   /// In a target that is not finished, there is an entry under this key.
   static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
   /// In a target whose times are its own, there is one under this key until a merge is finished that has written something. When it
-  /// was updated is when the merge wrote last. Its value says when it began to, and when merges wrote that were interrupted before.
+  /// was updated is when the merge wrote last. Its value says when it began to, when merges wrote that were interrupted before, and
+  /// which entries are written next if a part of these may be left.
   static let mergeMarker = CacheKey(verbatim: "stockroom: unfinished merge")
 
   static func isMarker(_ key: CacheKey) -> Bool { key == marker || key == mergeMarker }

@@ -190,7 +190,7 @@ struct InterruptedMergeTests {
 }
 
 /// An engine that gives its own times, by a clock that is an hour ahead and is a second later for each batch.
-private final class OwnClock: StorageLayer {
+final class OwnClock: StorageLayer {
   let base = FailingStorageEngine(MemoryStorageEngine())
   private let time = MutexProtected(Date.now + 3_600)
 
