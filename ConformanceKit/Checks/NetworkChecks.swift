@@ -132,6 +132,13 @@ extension CheckDefinition {
       }
     }
     Check(
+      .n5, "network.away-secrets",
+      "neither the description of an engine nor an error contains what is secret while the server is away",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkSecretsWhileAway() }
+    }
+    Check(
       .n6, "network.connections-are-bounded",
       "a thousand tasks share a bounded number of connections, and none of them starves", needs: .networked
     ) { context in

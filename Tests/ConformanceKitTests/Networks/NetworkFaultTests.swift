@@ -47,6 +47,8 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n4, fault: .none, replicatesLate: true, check: "network.failover"),
     .init(rule: .n5, fault: .showsThePassword, check: "network.refused"),
     .init(rule: .n5, fault: .callsARefusalAnError, check: "network.refused"),
+    .init(rule: .n5, fault: .showsThePasswordWhileAway, check: "network.away-secrets"),
+    .init(rule: .n5, fault: .describesItsPassword, check: "network.away-secrets"),
     .init(rule: .n6, fault: .connectsForEachCall, check: "network.connections-are-bounded"),
     .init(
       rule: .n6, fault: .abandonsCancelledConnections, check: "network.cancelled-calls-leave-no-connections"),
@@ -67,7 +69,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
       server: ConformanceServer(
         address: server.address,
         timeLimit: fault == .takesLongerThanItsLimit ? WireEngine.timeLimit / 10 : WireEngine.timeLimit,
-        maximumConnections: WireEngine.maximumConnections,
+        maximumConnections: WireEngine.maximumConnections, secret: WireServer.password,
         refusals: [
           .init("a wrong password", secret: "let me in") {
             try await WireEngine($0, port: $1, password: "let me in", fault: fault)

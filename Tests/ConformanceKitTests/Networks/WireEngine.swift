@@ -15,7 +15,7 @@ final class WireEngine: StorageEngine {
       callsLostAnswersFailures, callsLostAnswersSuccesses,
       givesUpReads, neverReadsAgain, neverKnows, neverFindsOut
     case staysDisconnected
-    case showsThePassword, callsARefusalAnError
+    case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
     case connectsForEachCall, abandonsCancelledConnections
     // What its feeds do when their connection is lost
     case staysDeaf, listensOnce, listensAgainSilently
@@ -256,7 +256,10 @@ final class WireEngine: StorageEngine {
   }
 
   private let outcomeUnknown = StorageError(.outcomeUnknown, "The answer has not come.")
-  private let unavailable = StorageError(.unavailable, "The server has not been reached.")
+  private var unavailable: StorageError {
+    let text = "The server has not been reached."
+    return StorageError(.unavailable, fault == .showsThePasswordWhileAway ? "\(text) \(password)" : text)
+  }
 
   private func exchange(
     _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
@@ -314,5 +317,11 @@ final class WireEngine: StorageEngine {
       if let line = reader.next(until: min(deadline, .now + .milliseconds(5))) { return line }
     }
     return nil
+  }
+}
+
+extension WireEngine: CustomStringConvertible {
+  var description: String {
+    fault == .describesItsPassword ? "WireEngine, password \(password)" : "WireEngine"
   }
 }
