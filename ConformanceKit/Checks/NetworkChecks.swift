@@ -43,7 +43,8 @@ extension CheckDefinition {
       }
     }
     for (name, mode, what) in [
-      ("away", NetworkProxy.Mode.away, "away"), ("silent", .silent, "silent"),
+      ("away", NetworkProxy.Mode.away, "away"), ("unreachable", .unreachable, "unreachable"),
+      ("silent", .silent, "silent"),
       ("stalled", .stalling(after: 1), "silent in the middle of its answers"),
     ] {
       Check(
@@ -54,12 +55,30 @@ extension CheckDefinition {
         try await context.throughProxy { try await $0.checkAnyCall(mode) }
       }
     }
-    Check(
-      .n1, "network.silent-opening",
-      "an engine is opened and closed, or throws unavailable, within its time limit while the server is silent",
-      needs: .networked
-    ) { context in
-      try await context.throughProxy { try await $0.checkSilentOpening() }
+    for call in [NetworkCall.read, .write] {
+      Check(
+        .n1, "network.unreachable-\(call.rawValue)",
+        "\(call.phrase) throws within its time limit while nobody answers who connects, and nothing has happened",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkFault(.unreachable, call) }
+      }
+      Check(
+        .n1, "network.unreachable-cancelled-\(call.rawValue)",
+        "\(call.phrase) that waits for a connection ends when it is cancelled, while nobody answers who connects",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkCancellation(call, .unreachable) }
+      }
+    }
+    for (name, mode) in [("silent", NetworkProxy.Mode.silent), ("unreachable", .unreachable)] {
+      Check(
+        .n1, "network.\(name)-opening",
+        "an engine is opened and closed, or throws unavailable, within its time limit while the server is \(name)",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkOpening(mode) }
+      }
     }
     Check(
       .n2, "network.cut-anywhere",

@@ -10,6 +10,7 @@ final class WireEngine: StorageEngine {
     case waitsForEver, takesLongerThanItsLimit, takesOneReadForAMessage, ignoresCancellation,
       isCancelledAtItsLimit, saysNothingIsThere, saysNothingExists, takesSilenceForSuccess,
       waitsForEverToBeOpened, waitsForTheRest
+    case connectsWithoutALimit, connectsThoughCancelled
     case callsCancelledWritesUndone
     case repeatsBlindly, repeatsRemovalsBlindly, repeatsRemovalsOfAllBlindly, takesLostRemovalsForDone,
       callsLostAnswersFailures, callsLostAnswersSuccesses,
@@ -266,11 +267,7 @@ final class WireEngine: StorageEngine {
   ) throws -> WireServer.Answer {
     let (idle, hasLost) = state.withLock { ($0.idle.popLast(), $0.hasLost) }
     if hasLost { throw Lost.before }
-    guard
-      let socket = try fault == .connectsForEachCall
-        ? NetworkSocket.connect(to: .loopback(port: port))
-        : idle ?? NetworkSocket.connect(to: .loopback(port: port)) as Int32?
-    else { throw Lost.before }
+    guard let socket = try idle ?? connect(until: deadline, shared) else { throw Lost.before }
     shared.use(socket)
     var reader = LineReader(socket: socket)
     var line = try JSONEncoder().encode(request)
@@ -298,6 +295,23 @@ final class WireEngine: StorageEngine {
       throw StorageError(fault == .callsARefusalAnError ? .io : .permissionDenied, text)
     }
     return answer
+  }
+
+  /// A new connection; nil if there was none in time, or the call has been cancelled.
+  private func connect(until deadline: ContinuousClock.Instant, _ shared: Shared) throws -> Int32? {
+    if fault == .connectsWithoutALimit { return try NetworkSocket.connect(to: .loopback(port: port)) }
+    let socket = try NetworkSocket.beginConnecting(to: port)
+    do {
+      let isConnected = try NetworkSocket.finishConnecting(socket) {
+        ContinuousClock.now < deadline && (fault == .connectsThoughCancelled || !shared.isCancelled)
+      }
+      if isConnected { return socket }
+    } catch {
+      NetworkSocket.close(socket)
+      throw error
+    }
+    NetworkSocket.close(socket)
+    return nil
   }
 
   private func next(_ reader: inout LineReader, until deadline: ContinuousClock.Instant?) -> Data? {

@@ -41,7 +41,7 @@ final class WireFeed: Sendable {
   func run(until deadline: ContinuousClock.Instant, _ begun: (Bool) -> Void) {
     var hasBegun = false
     while !isStopped, !(hasBegun && fault == .staysDeaf), hasBegun || ContinuousClock.now < deadline {
-      guard var reader = connect() else {
+      guard var reader = connect(until: hasBegun ? nil : deadline) else {
         usleep(1_000)
         continue
       }
@@ -60,8 +60,16 @@ final class WireFeed: Sendable {
     if !hasBegun { begun(false) }
   }
 
-  private func connect() -> LineReader? {
-    guard let socket = try? NetworkSocket.connect(to: .loopback(port: port)) else { return nil }
+  private func connect(until deadline: ContinuousClock.Instant?) -> LineReader? {
+    guard let socket = try? NetworkSocket.beginConnecting(to: port) else { return nil }
+    // The system takes its time before it tries again.
+    let soon = ContinuousClock.now + .milliseconds(200)
+    let end = deadline.map { min($0, soon) } ?? soon
+    let isConnected = try? NetworkSocket.finishConnecting(socket) { ContinuousClock.now < end && !isStopped }
+    guard isConnected == true else {
+      NetworkSocket.close(socket)
+      return nil
+    }
     let isWanted = state.withLock { state in
       if !state.isStopped { state.socket = socket }
       return !state.isStopped
