@@ -159,10 +159,13 @@ extension CheckDefinition {
     }
     Check(
       .n6, "network.connections-are-bounded",
-      "a thousand tasks share a bounded number of connections, and none of them starves", needs: .networked
+      "a thousand tasks and a hundred subscribers share a bounded number of connections, and none of them starves",
+      needs: .networked
     ) { context in
       try await context.throughProxy { network in
         let limit = network.server.maximumConnections
+        let subscribers = try await network.subscribe(100)
+        defer { withExtendedLifetime(subscribers) {} }
         try await gather(0..<1_000) { number in
           // An engine that never closes any would otherwise take all descriptors of this process.
           guard network.proxy.mostConnections <= limit else { return }

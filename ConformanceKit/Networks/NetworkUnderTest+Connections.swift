@@ -8,6 +8,17 @@ import StockroomCore
 // What else an engine does with its connections: it hears of changes, and gives up calls.
 
 extension NetworkUnderTest {
+  /// As many streams of changes, if the engine has a feed: fewer once it has more connections than it may.
+  func subscribe(_ count: Int) async throws -> [StorageChanges] {
+    var streams: [StorageChanges] = []
+    guard context.capabilities.contains(.changeFeed) else { return streams }
+    while streams.count < count, proxy.mostConnections <= server.maximumConnections {
+      streams.append(try await untilAvailable { try await $0.changes() })
+      context.noteProgress()
+    }
+    return streams
+  }
+
   /// Ends all connections of the engine and has somebody else write before it can have another one; then once more, when it has.
   ///
   /// - Parameter fault: What else happens while it has none.

@@ -56,6 +56,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n5, fault: .showsThePasswordWhileAway, check: "network.away-secrets"),
     .init(rule: .n5, fault: .describesItsPassword, check: "network.away-secrets"),
     .init(rule: .n6, fault: .connectsForEachCall, check: "network.connections-are-bounded"),
+    .init(rule: .n6, fault: .connectsForEachSubscriber, check: "network.connections-are-bounded"),
     .init(
       rule: .n6, fault: .abandonsCancelledConnections, check: "network.cancelled-calls-leave-no-connections"),
     .init(rule: .x5, fault: .staysDeaf, check: "network.changes-after-cuts"),

@@ -17,7 +17,7 @@ final class WireEngine: StorageEngine {
       givesUpReads, neverReadsAgain, neverKnows, neverFindsOut
     case staysDisconnected
     case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
-    case connectsForEachCall, abandonsCancelledConnections
+    case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections
     // What its feeds do when their connection is lost
     case staysDeaf, listensOnce, listensAgainSilently
   }
@@ -25,7 +25,10 @@ final class WireEngine: StorageEngine {
   static let promises: EngineCapabilities = [.networked, .atomicBatches, .persistent, .changeFeed]
 
   static let timeLimit = Duration.milliseconds(1_500)
-  static let maximumConnections = 4
+  /// How many calls are made at a time.
+  private static let maximumCalls = 4
+  /// One more listens.
+  static let maximumConnections = maximumCalls + 1
 
   private struct State {
     var idle: [Int32] = []
@@ -40,7 +43,9 @@ final class WireEngine: StorageEngine {
   private let place: String
   private let password: String
   private let fault: Fault
-  private let places = AsyncSemaphore(width: maximumConnections)
+  private let places = AsyncSemaphore(width: maximumCalls)
+  private let listening = AsyncSemaphore(width: 1)
+  private let hub = ChangeHub()
   private let state = MutexProtected(State())
 
   init(_ directory: URL, port: UInt16, password: String = WireServer.password, fault: Fault) async throws {
@@ -64,6 +69,7 @@ final class WireEngine: StorageEngine {
       return (state.idle + state.abandoned, state.feeds)
     }
     for socket in sockets { NetworkSocket.close(socket) }
+    hub.finish()
     for feed in feeds { feed.stop() }
   }
 
@@ -120,10 +126,22 @@ final class WireEngine: StorageEngine {
   }
 
   func changes() async throws -> StorageChanges {
-    let (changes, continuation) = StorageChanges.makeStream()
-    let feed = WireFeed(port: port, place: place, fault: fault, continuation)
-    state.withLock { $0.feeds.append(feed) }
-    continuation.onTermination { [weak feed] in feed?.stop() }
+    let changes = hub.subscribe(without: nil)
+    try await listening.pass { () -> Result<Void, any Error> in
+      do {
+        try await listen()
+        return .success(())
+      } catch {
+        return .failure(error)
+      }
+    }.get()
+    return changes
+  }
+
+  /// Returns when the server tells of all changes. All subscribers share a connection.
+  private func listen() async throws {
+    if fault != .connectsForEachSubscriber, state.withLock({ !$0.feeds.isEmpty }) { return }
+    let feed = WireFeed(port: port, place: place, fault: fault, hub)
     try await ThreadResult<Void>.wait { finish in
       Thread.detachNewThread {
         feed.run(until: .now + Self.timeLimit) { hasBegun in
@@ -132,7 +150,7 @@ final class WireEngine: StorageEngine {
         }
       }
     }
-    return changes
+    state.withLock { $0.feeds.append(feed) }
   }
 
   private func entry(_ key: CacheKey) async throws -> WireServer.Entry? {

@@ -3,7 +3,7 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// What a subscriber of a ``WireEngine`` hears: a connection on which the server tells of changes, another one when it is lost,
+/// What the subscribers of a ``WireEngine`` hear: a connection on which the server tells of changes, another one when it is lost,
 /// and what an engine may do wrong then.
 final class WireFeed: Sendable {
   private struct State {
@@ -14,21 +14,20 @@ final class WireFeed: Sendable {
   private let port: UInt16
   private let place: String
   private let fault: WireEngine.Fault
-  private let continuation: StorageChanges.Continuation
+  private let hub: ChangeHub
   private let state = MutexProtected(State())
 
-  init(port: UInt16, place: String, fault: WireEngine.Fault, _ continuation: StorageChanges.Continuation) {
-    (self.port, self.place, self.fault, self.continuation) = (port, place, fault, continuation)
+  init(port: UInt16, place: String, fault: WireEngine.Fault, _ hub: ChangeHub) {
+    (self.port, self.place, self.fault, self.hub) = (port, place, fault, hub)
   }
 
-  /// Ends the stream, and the thread.
+  /// Ends the thread.
   func stop() {
     // Behind the lock, as the number of a socket that is closed may be another's by then.
     state.withLock { state in
       state.isStopped = true
       if let socket = state.socket { NetworkSocket.shutDown(socket) }
     }
-    continuation.finish()
   }
 
   private var isStopped: Bool { state.withLock { $0.isStopped } }
@@ -48,7 +47,7 @@ final class WireFeed: Sendable {
       let kind: WireServer.Request.Kind = hasBegun && fault == .listensOnce ? .read : .listen
       if ask(kind, &reader, until: hasBegun ? nil : deadline) {
         // What was told while there was no connection is lost.
-        if hasBegun, fault != .listensAgainSilently { continuation.send(.everything) }
+        if hasBegun, fault != .listensAgainSilently { hub.send(.everything) }
         if !hasBegun { begun(true) }
         hasBegun = true
         while let line = reader.next(until: nil) { pass(line) }
@@ -100,9 +99,9 @@ final class WireFeed: Sendable {
     guard let answer = try? JSONDecoder().decode(WireServer.Answer.self, from: line) else { return }
     let keys = answer.changed.map { CacheKey(verbatim: String($0.dropFirst(place.count))) }
     if answer.isEverythingChanged {
-      continuation.send(.everything)
+      hub.send(.everything)
     } else if !keys.isEmpty {
-      continuation.send(.keys(Set(keys)))
+      hub.send(.keys(Set(keys)))
     }
   }
 }
