@@ -97,6 +97,13 @@ extension CheckDefinition {
       }
     }
     Check(
+      .n2, "network.pool-of-lost-connections",
+      "a read goes on by itself when the server has ended every connection that the engine had, as long as it can be reached",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkReadsAfterLosses() }
+    }
+    Check(
       .n3, "network.server-restarts",
       "after the server was killed under many tasks and started again, nothing acknowledged is lost, and the same engine goes on by "
         + "itself", needs: .networked, killsServer: true

@@ -69,4 +69,45 @@ extension NetworkUnderTest {
           + "\(server.maximumConnections) and as many that ask the server to give up")
     }
   }
+
+  /// Lets the server end all connections while the engine has several and nothing is under way, and then reads.
+  ///
+  /// The server can be reached at once, so that an engine may fail to do so now and then, on a busy machine, but not as a rule.
+  func checkReadsAfterLosses() async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    let rounds = 8
+    var failures: [CallFailure] = []
+    for round in 0..<rounds {
+      context.noteProgress()
+      try await makeConnections()
+      proxy.endConnections()
+      let call = round.isMultiple(of: 2) ? NetworkCall.read : .readAll
+      do {
+        try await call.perform(on: engine)
+      } catch let failure as CallFailure {
+        guard (failure.error as? StorageError)?.code == .unavailable else { throw failure }
+        failures.append(failure)
+      }
+    }
+    guard failures.count > rounds / 2, let first = failures.first else { return }
+    throw Violation(
+      "after the server had ended all connections and could be reached, \(first), in \(failures.count) of \(rounds) rounds"
+    )
+  }
+
+  /// Has the engine make as many connections for reads as it likes to have.
+  private func makeConnections() async throws {
+    // As long as the server is silent no read leaves its connection to another.
+    proxy.set(.silent)
+    let reads = (0..<4 * server.maximumConnections).map { number in
+      Task { [engine] in
+        try await (number.isMultiple(of: 2) ? NetworkCall.readAll : .read).perform(on: engine)
+      }
+    }
+    await untilSomethingIsHeldBack()
+    try await gather(0..<100) { _ in await Task.yield() }
+    proxy.set(.open)
+    // Whether they could wait for so long is for rule N1 to say.
+    for read in reads { _ = await read.result }
+  }
 }

@@ -47,6 +47,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n2, fault: .callsLostAnswersSuccesses, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .givesUpReads, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .neverReadsAgain, check: "network.cut-anywhere"),
+    .init(rule: .n2, fault: .readsAgainOnce, check: "network.pool-of-lost-connections"),
     .init(rule: .n2, fault: .neverFindsOut, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .neverKnows, check: "network.cut-under-load"),
     .init(rule: .n3, fault: .staysDisconnected, check: "network.server-restarts"),

@@ -14,7 +14,7 @@ final class WireEngine: StorageEngine {
     case callsCancelledWritesUndone
     case repeatsBlindly, repeatsRemovalsBlindly, repeatsRemovalsOfAllBlindly, takesLostRemovalsForDone,
       callsLostAnswersFailures, callsLostAnswersSuccesses,
-      givesUpReads, neverReadsAgain, neverKnows, neverFindsOut
+      givesUpReads, neverReadsAgain, readsAgainOnce, neverKnows, neverFindsOut
     case staysDisconnected
     case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
     case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections
@@ -213,6 +213,7 @@ final class WireEngine: StorageEngine {
     _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
   ) throws -> WireServer.Answer {
     var isInDoubt = false
+    var losses = 0
     while true {
       if shared.isCancelled {
         let isUnknown = isInDoubt && fault != .callsCancelledWritesUndone
@@ -245,6 +246,8 @@ final class WireEngine: StorageEngine {
         guard request.kind == .change else {
           if fault == .givesUpReads { throw StorageError(.io, "The connection has been lost.") }
           if fault == .neverReadsAgain { throw unavailable }
+          losses += 1
+          if fault == .readsAgainOnce, losses > 1 { throw unavailable }
           continue
         }
         switch fault {
