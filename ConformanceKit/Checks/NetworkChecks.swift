@@ -195,6 +195,18 @@ extension CheckDefinition {
       try await context.throughProxy { try await $0.checkConnectionsOfCancelledCalls() }
     }
     Check(
+      .n6, "network.lost-connections-are-closed",
+      "connections that the server has ended are closed, and leave no descriptors behind", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkLostConnectionsAreClosed() }
+    }
+    Check(
+      .n6, "network.silent-connections-are-closed",
+      "calls that a silent server does not answer in time leave no connections behind", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkSilentConnectionsAreClosed() }
+    }
+    Check(
       .x5, "network.changes-after-cuts",
       "what others change while the connection of a feed is cut is covered, and so is what they change later",
       needs: [.networked, .changeFeed]

@@ -59,8 +59,14 @@ final class NetworkProxy: Sendable {
     /// Both ends of every connection, and of these those to engines.
     var connections: Set<Int32> = []
     var clients: Set<Int32> = []
+    /// Those to engines that the server has ended: see ``NetworkProxy/endServerSides()``.
+    var endedByServer: Set<Int32> = []
     var mostConnections = 0
     var isClosed = false
+
+    /// How many connections engines have, ended by the server or not. One that an engine has closed may be here still, as long as
+    /// its thread has not noticed.
+    var connectionCount: Int { clients.count { !NetworkSocket.isEndedByPeer($0) } }
 
     var isUnreachable: Bool { if case .unreachable = mode { true } else { false } }
     /// Whether there are to be no connections.
@@ -104,7 +110,7 @@ final class NetworkProxy: Sendable {
         state.mode = mode
         state.allowance = if case .stalling(let bytes) = mode { bytes } else { .max }
         state.modeNumber += 1
-        state.behind = state.clients
+        state.behind = state.clients.subtracting(state.endedByServer)
         return (state.isCutOff, state.isUnreachable)
       }
     }
@@ -150,6 +156,18 @@ final class NetworkProxy: Sendable {
   /// The most connections that there were at a time.
   var mostConnections: Int { state.withLock { $0.mostConnections } }
 
+  /// How many connections engines have not closed, whether or not the server has ended them.
+  var connectionCount: Int { state.withLock { $0.connectionCount } }
+
+  /// Ends the connections that there are as a server does: its side. Each remains until the engine has closed its own.
+  func endServerSides() {
+    state.withLock { state in
+      state.endedByServer = state.clients
+      state.behind = []
+      for socket in state.connections.subtracting(state.clients) { NetworkSocket.shutDown(socket) }
+    }
+  }
+
   /// Ends the connections that there are.
   func endConnections() {
     // Behind the lock, since a socket that is closed leaves its number to another one, perhaps somebody else's.
@@ -180,9 +198,7 @@ final class NetworkProxy: Sendable {
         if state.isCutOff || state.isClosed { return false }
         state.connections.formUnion([client, target])
         state.clients.insert(client)
-        // One that the engine has closed may be here still, as long as its thread has not noticed.
-        state.mostConnections = max(
-          state.mostConnections, state.clients.count { !NetworkSocket.isEndedByPeer($0) })
+        state.mostConnections = max(state.mostConnections, state.connectionCount)
         return true
       }
       guard isPassedOn else {
@@ -192,13 +208,16 @@ final class NetworkProxy: Sendable {
       }
       Thread.detachNewThread { [self] in
         relay(client, target)
+        state.withLock { _ = $0.connections.remove(target) }
+        NetworkSocket.close(target)
+        if state.withLock({ $0.endedByServer.contains(client) }) { waitForEnd(of: client) }
         state.withLock { state in
-          state.connections.subtract([client, target])
+          state.connections.remove(client)
           state.clients.remove(client)
+          state.endedByServer.remove(client)
           state.behind.remove(client)
         }
         NetworkSocket.close(client)
-        NetworkSocket.close(target)
       }
     }
     NetworkSocket.close(listener)
@@ -251,6 +270,14 @@ final class NetworkProxy: Sendable {
         state.behind.remove(client)
       }
     }
+  }
+
+  /// Sends the end, and waits for that of the engine. What it sends before leads nowhere.
+  private func waitForEnd(of client: Int32) {
+    NetworkSocket.endSending(client)
+    var buffer = [UInt8](repeating: 0, count: 4_096)
+    let size = buffer.count
+    while NetworkSocket.receive(client, &buffer, size) > 0 {}
   }
 
   /// Returns whether the connection goes on.

@@ -189,6 +189,9 @@ enum NetworkSocket {
     return false
   }
 
+  /// Sends the end, and leaves the connection to be received from.
+  static func endSending(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(1)) }
+
   static func shutDown(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(2)) }
 
   static func close(_ descriptor: Int32) { _ = systemClose(descriptor) }

@@ -110,4 +110,47 @@ extension NetworkUnderTest {
     // Whether they could wait for so long is for rule N1 to say.
     for read in reads { _ = await read.result }
   }
+
+  /// Lets the server end all connections again and again, and looks at whether the engine closes its side of them: a descriptor each.
+  func checkLostConnectionsAreClosed() async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    let stream = try await subscribe(1)
+    defer { withExtendedLifetime(stream) {} }
+    for round in 0..<(server.maximumConnections + 3) {
+      context.noteProgress()
+      try await makeConnections()
+      proxy.endServerSides()
+      try await untilAvailable { _ = try await $0.read(key: key("old")) }
+      try await untilAvailable { try await $0.write(data("\(round)"), key: key("new")) }
+    }
+    try await expectFewConnections("after the server had ended all of them again and again")
+  }
+
+  /// Lets calls run out of time again and again.
+  func checkSilentConnectionsAreClosed() async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    let calls = [NetworkCall.read, .readAll, .write]
+    for _ in 0..<3 {
+      context.noteProgress()
+      proxy.set(.silent)
+      try await gather(0..<server.maximumConnections) { number in
+        // What it throws is for rule N1 to say.
+        do { try await calls[number % calls.count].perform(on: engine) } catch is CallFailure {}
+      }
+      proxy.set(.open)
+      try await untilAvailable { _ = try await $0.read(key: key("old")) }
+    }
+    try await expectFewConnections("after calls had run out of time again and again")
+  }
+
+  /// Waits until the engine has closed what it does not use, which it may do on its way.
+  private func expectFewConnections(_ when: String) async throws {
+    let end = ContinuousClock.now + server.timeLimit
+    while proxy.connectionCount > server.maximumConnections, ContinuousClock.now < end { await Task.yield() }
+    let count = proxy.connectionCount
+    try expect(
+      count <= server.maximumConnections,
+      "\(when) the engine had not closed \(count) connections, of \(server.maximumConnections) that it may have"
+    )
+  }
 }

@@ -60,6 +60,8 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n6, fault: .connectsForEachSubscriber, check: "network.connections-are-bounded"),
     .init(
       rule: .n6, fault: .abandonsCancelledConnections, check: "network.cancelled-calls-leave-no-connections"),
+    .init(rule: .n6, fault: .forgetsLostConnections, check: "network.lost-connections-are-closed"),
+    .init(rule: .n6, fault: .forgetsSilentConnections, check: "network.silent-connections-are-closed"),
     .init(rule: .x5, fault: .staysDeaf, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-a-restart"),

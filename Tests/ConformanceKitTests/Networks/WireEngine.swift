@@ -17,7 +17,8 @@ final class WireEngine: StorageEngine {
       givesUpReads, neverReadsAgain, readsAgainOnce, neverKnows, neverFindsOut
     case staysDisconnected
     case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
-    case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections
+    case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections,
+      forgetsLostConnections, forgetsSilentConnections
     // What its feeds do when their connection is lost
     case staysDeaf, listensOnce, listensAgainSilently
   }
@@ -301,7 +302,7 @@ final class WireEngine: StorageEngine {
       : isSent ? next(&reader, until: waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {
-      if fault == .abandonsCancelledConnections, shared.isCancelled {
+      if forgets(socket, shared) {
         state.withLock { $0.abandoned.append(socket) }
       } else {
         NetworkSocket.close(socket)
@@ -316,6 +317,16 @@ final class WireEngine: StorageEngine {
       throw StorageError(fault == .callsARefusalAnError ? .io : .permissionDenied, text)
     }
     return answer
+  }
+
+  /// Whether a connection of no more use is not closed.
+  private func forgets(_ socket: Int32, _ shared: Shared) -> Bool {
+    switch fault {
+    case .abandonsCancelledConnections: shared.isCancelled
+    case .forgetsLostConnections: NetworkSocket.isEndedByPeer(socket)
+    case .forgetsSilentConnections: !shared.isCancelled && !NetworkSocket.isEndedByPeer(socket)
+    default: false
+    }
   }
 
   /// A new connection; nil if there was none in time, or the call has been cancelled.
