@@ -117,17 +117,24 @@ extension CheckDefinition {
     }
     Check(
       .n4, "network.failover",
-      "after another server has taken the place of one that died under many tasks, nothing acknowledged is lost",
+      "after another server has taken the place of one that died under many tasks, nothing acknowledged is lost, and subscribers "
+        + "learn of what they have missed and of what comes later",
       needs: .networked, killsServer: true
     ) { context in
       try await context.throughProxy { network in
         guard let failOver = network.server.failOver else {
           throw Skip(reason: "The server has no other one to take its place (see ConformanceServer).")
         }
+        let hasFeed = context.capabilities.contains(.changeFeed)
+        let feed = hasFeed ? try await FailoverFeed(network) : nil
         try await network.checkLoad(rounds: 1) { network in
-          network.proxy.target(try await failOver())
+          feed?.loseServer()
+          let address = try await failOver()
+          network.proxy.target(address)
           network.proxy.endConnections()
+          try await feed?.findServer(at: address)
         }
+        try await feed?.check()
       }
     }
     Check(
@@ -205,6 +212,13 @@ extension CheckDefinition {
       "calls that a silent server does not answer in time leave no connections behind", needs: .networked
     ) { context in
       try await context.throughProxy { try await $0.checkSilentConnectionsAreClosed() }
+    }
+    Check(
+      .x3, "network.no-polling",
+      "an engine with a subscriber does not ask its server again and again while nothing changes, nor after its connection was cut",
+      needs: [.networked, .changeFeed]
+    ) { context in
+      try await context.throughProxy { try await $0.checkNoPolling() }
     }
     Check(
       .x5, "network.changes-after-cuts",

@@ -9,6 +9,8 @@ final class WireFeed: Sendable {
   private struct State {
     var socket: Int32?
     var isStopped = false
+    /// How many changes the server had made when it was last heard.
+    var changeCount = 0
   }
 
   private let port: UInt16
@@ -45,18 +47,40 @@ final class WireFeed: Sendable {
         continue
       }
       let kind: WireServer.Request.Kind = hasBegun && fault == .listensOnce ? .read : .listen
+      let count = changeCount
       if ask(kind, &reader, until: hasBegun ? nil : deadline) {
         // What was told while there was no connection is lost.
-        if hasBegun, fault != .listensAgainSilently { hub.send(.everything) }
+        let isSilent = fault == .listensAgainSilently || fault == .comparesCounts && changeCount <= count
+        if hasBegun, !isSilent { hub.send(.everything) }
+        let polls = hasBegun && fault == .pollsOnceLost
         if !hasBegun { begun(true) }
         hasBegun = true
-        while let line = reader.next(until: nil) { pass(line) }
+        receive(&reader, polls: polls)
       }
       state.withLock { $0.socket = nil }
       NetworkSocket.close(reader.socket)
       usleep(1_000)
     }
     if !hasBegun { begun(false) }
+  }
+
+  private var changeCount: Int { state.withLock { $0.changeCount } }
+
+  /// Passes on what the server tells, until the connection ends.
+  private func receive(_ reader: inout LineReader, polls: Bool) {
+    while true {
+      while let line = reader.next(until: polls ? ContinuousClock.now + .milliseconds(20) : nil) {
+        pass(line)
+      }
+      guard polls, !NetworkSocket.isEndedByPeer(reader.socket), send(.read, to: reader.socket) else { return }
+    }
+  }
+
+  private func send(_ kind: WireServer.Request.Kind, to socket: Int32) -> Bool {
+    guard let line = try? JSONEncoder().encode(WireServer.Request(kind: kind, key: place)) else {
+      return false
+    }
+    return NetworkSocket.send(ArraySlice(line + Data("\n".utf8)), to: socket)
   }
 
   private func connect(until deadline: ContinuousClock.Instant?) -> LineReader? {
@@ -82,14 +106,7 @@ final class WireFeed: Sendable {
   private func ask(
     _ kind: WireServer.Request.Kind, _ reader: inout LineReader, until deadline: ContinuousClock.Instant?
   ) -> Bool {
-    guard var line = try? JSONEncoder().encode(WireServer.Request(kind: kind, key: place)) else {
-      return false
-    }
-    line.append(UInt8(ascii: "\n"))
-    guard NetworkSocket.send(ArraySlice(line), to: reader.socket), let answer = reader.next(until: deadline)
-    else {
-      return false
-    }
+    guard send(kind, to: reader.socket), let answer = reader.next(until: deadline) else { return false }
     // The first change may come before the answer.
     pass(answer)
     return true
@@ -97,6 +114,7 @@ final class WireFeed: Sendable {
 
   private func pass(_ line: Data) {
     guard let answer = try? JSONDecoder().decode(WireServer.Answer.self, from: line) else { return }
+    state.withLock { $0.changeCount = answer.changeCount }
     let keys = answer.changed.map { CacheKey(verbatim: String($0.dropFirst(place.count))) }
     if answer.isEverythingChanged {
       hub.send(.everything)
