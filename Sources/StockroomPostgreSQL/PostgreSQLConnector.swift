@@ -189,15 +189,18 @@ final class PostgreSQLConnector: Sendable {
 
   /// What libpq has found itself.
   static func failure(saying text: String, needsPassword: Bool) -> PostgreSQLFailure {
+    // Hosts, users and files may be called whatever they like.
+    let words = text.replacing(/"[^"]*"/, with: "")
     // What libpq finds in certificates and keys, and on the way to a common way of encrypting.
     let isRefused =
       needsPassword
-      || ["certificate", "SSL", "SCRAM", "channel binding", "private key"].contains { text.contains($0) }
+      || ["certificate", "SSL", "SCRAM", "channel binding", "private key"].contains { words.contains($0) }
     // A connection that ends while it is encrypted is no refusal.
     let isBroken = [
       "closed the connection", "Connection reset", "SYSCALL", "timeout expired",
       "connection has been closed unexpectedly", "unexpected eof while reading",
-    ].contains { text.contains($0) }
+      "could not send SSL negotiation packet",
+    ].contains { words.contains($0) }
     if isRefused, !isBroken { return PostgreSQLFailure(sqlState: "28000", text: text) }
     return PostgreSQLFailure(sqlState: nil, text: text, isConnectionLost: true)
   }
