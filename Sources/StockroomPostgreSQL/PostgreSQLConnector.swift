@@ -182,9 +182,17 @@ final class PostgreSQLConnector: Sendable {
   private static func failure(of handle: OpaquePointer) -> PostgreSQLFailure {
     let text = PostgreSQLConnection.message(of: handle)
     if let match = text.firstMatch(of: /: +((?=[A-Z]*[0-9])[0-9A-Z]{5}): +(.+?)(?: LOCATION:.*)?$/) {
-      return PostgreSQLFailure(sqlState: String(match.1), text: String(match.2))
+      return refusal(String(match.1), saying: String(match.2))
     }
     return failure(saying: text, needsPassword: PQconnectionNeedsPassword(handle) == 1)
+  }
+
+  /// What the server has said in place of a connection.
+  private static func refusal(_ sqlState: String, saying text: String) -> PostgreSQLFailure {
+    // PgBouncer has one code for whatever it refuses, and no other languages: `protocol_violation`.
+    let isRefused =
+      sqlState == "08P01" && ["authentication failed", "no such user"].contains { text.contains($0) }
+    return PostgreSQLFailure(sqlState: isRefused ? "28P01" : sqlState, text: text)
   }
 
   /// What libpq has found itself.
