@@ -43,6 +43,9 @@ struct PostgreSQLOpeningTests {
       "postgres://me:secret/a@localhost/db?sslmode=disable", "postgresql://me:a?b@secret@localhost/db",
       "postgresql://me:secret/db", "host=db;port=5432;user=me;password=secret",
       "host=db,user=me,password=secret",
+      // It would be the name of a database.
+      "host=/nowhere dbname=postgresql://me:secret@localhost/db",
+      "host=/nowhere dbname='host=localhost password=secret'",
     ])
   func malformed(connection: String) async throws {
     let error = try #require(await error(connection))
