@@ -70,6 +70,21 @@ struct PostgreSQLOpeningTests {
     try await engine.removeAllData()
   }
 
+  @Test(
+    "A name is the same schema whatever a connection says of encodings and backslashes",
+    arguments: ["client_encoding=LATIN1", "options='-c standard_conforming_strings=off'"])
+  func connectionSettings(parameters: String) async throws {
+    try await PostgreSQLServer.shared.start()
+    let name = "Ä\\t' \(UUID().uuidString)"
+    let engine = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection + " " + parameters, namespace: name, timeLimit: .seconds(300))
+    try await engine.write(value(1), key: key(1))
+    let other = try await newEngine(name)
+    #expect(try await other.read(key: key(1)) == value(1))
+    try await engine.close()
+    try await other.close()
+  }
+
   @Test("What others have made in the schema public is not called in place of the server's own functions")
   func searchPath() async throws {
     let server = PostgreSQLServer.shared
