@@ -39,8 +39,8 @@ final class PostgreSQLConnector: Sendable {
   /// - Parameters:
   ///   - isPatient: Whether a server that is away is tried again until the deadline.
   ///   - meanwhile: Called now and then. What it throws ends the attempt.
-  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if no server can be written to and this is
-  ///   not patient, and others.
+  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if all servers answer, none can be written to
+  ///   and this is not patient, and others.
   func connect(
     until deadline: ContinuousClock.Instant, isPatient: Bool = true,
     meanwhile: @escaping () throws -> Void = {}
@@ -78,6 +78,7 @@ final class PostgreSQLConnector: Sendable {
     let hosts = hosts()
     let count = hosts.count
     var worst: PostgreSQLFailure?
+    var isAnyAway = false
     for offset in 0..<count {
       let index = (first + offset) % count
       let left = deadline - ContinuousClock.now
@@ -88,12 +89,15 @@ final class PostgreSQLConnector: Sendable {
         return connection
       } catch let failure as PostgreSQLFailure {
         worst = failure.isMoreTelling(than: worst) ? failure : worst
+        isAnyAway = isAnyAway || failure.isTemporary && !failure.isStandby
       }
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
     let message = "Connecting to \(address) failed"
-    // The place could be written to before, and a standby is to become the primary.
-    if isPatient, failure.isStandby { throw StorageError(.unavailable, message, underlying: failure) }
+    // The place could be written to before, and a standby is to become the primary; or the primary may be one that is away.
+    if isPatient || isAnyAway, failure.isStandby {
+      throw StorageError(.unavailable, message, underlying: failure)
+    }
     throw StorageError.postgreSQL(failure, message)
   }
 

@@ -76,7 +76,7 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///   - access: Whether the engine may write. One that only reads makes no tables, and has neither transactions nor a change feed.
   ///     It takes a role with `USAGE` on the schema and `SELECT` on its table `entries`, and a standby will do, which may be behind. Of several
   ///     hosts it uses the first that answers.
-  /// - Throws: `StorageError` with code `unavailable` if no server answers, `permissionDenied` if it refuses the user, the
+  /// - Throws: `StorageError` with code `unavailable` if no server answers, or none that can be written to while another one is away, `permissionDenied` if it refuses the user, the
   ///   password, the certificate or the right to make the tables, `readOnly` if it is a standby and the engine is to write, `unsupported` if the connection string is
   ///   malformed, the database does not exist, an engine that only reads finds no tables, or the tables are another program's; `CancellationError`.
   public init(

@@ -34,6 +34,20 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
+    "A server that cannot be written to is read-only, and unavailable while another one is away, whichever is named first",
+    arguments: [false, true])
+  func awayAndReadOnly(isAwayFirst: Bool) async throws {
+    try await PostgreSQLServer.shared.start()
+    let present = PostgreSQLServer.shared.directory.path
+    let hosts = isAwayFirst ? "/nowhere,\(present)" : "\(present),/nowhere"
+    let parameters = "user=postgres dbname=postgres options='-c default_transaction_read_only=on'"
+    let codes = [
+      await error("host=\(present) \(parameters)")?.code, await error("host=\(hosts) \(parameters)")?.code,
+    ]
+    #expect(codes == [.readOnly, .unavailable])
+  }
+
+  @Test(
     "A connection string that cannot be read is refused, and not shown",
     arguments: [
       "password=secret host", "postgresql://me:secret@[::1/db", "nonsense=secret",
