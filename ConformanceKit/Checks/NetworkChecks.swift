@@ -43,7 +43,8 @@ extension CheckDefinition {
       }
     }
     for (name, mode, what) in [
-      ("away", NetworkProxy.Mode.away, "away"), ("silent", .silent, "silent"),
+      ("away", NetworkProxy.Mode.away, "away"), ("unreachable", .unreachable, "unreachable"),
+      ("silent", .silent, "silent"),
       ("stalled", .stalling(after: 1), "silent in the middle of its answers"),
     ] {
       Check(
@@ -54,12 +55,30 @@ extension CheckDefinition {
         try await context.throughProxy { try await $0.checkAnyCall(mode) }
       }
     }
-    Check(
-      .n1, "network.silent-opening",
-      "an engine is opened and closed, or throws unavailable, within its time limit while the server is silent",
-      needs: .networked
-    ) { context in
-      try await context.throughProxy { try await $0.checkSilentOpening() }
+    for call in [NetworkCall.read, .write] {
+      Check(
+        .n1, "network.unreachable-\(call.rawValue)",
+        "\(call.phrase) throws within its time limit while nobody answers who connects, and nothing has happened",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkFault(.unreachable, call) }
+      }
+      Check(
+        .n1, "network.unreachable-cancelled-\(call.rawValue)",
+        "\(call.phrase) that waits for a connection ends when it is cancelled, while nobody answers who connects",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkCancellation(call, .unreachable) }
+      }
+    }
+    for (name, mode) in [("silent", NetworkProxy.Mode.silent), ("unreachable", .unreachable)] {
+      Check(
+        .n1, "network.\(name)-opening",
+        "an engine is opened and closed, or throws unavailable, within its time limit while the server is \(name)",
+        needs: .networked
+      ) { context in
+        try await context.throughProxy { try await $0.checkOpening(mode) }
+      }
     }
     Check(
       .n2, "network.cut-anywhere",
@@ -78,6 +97,13 @@ extension CheckDefinition {
       }
     }
     Check(
+      .n2, "network.pool-of-lost-connections",
+      "a read goes on by itself when the server has ended every connection that the engine had, as long as it can be reached",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkReadsAfterLosses() }
+    }
+    Check(
       .n3, "network.server-restarts",
       "after the server was killed under many tasks and started again, nothing acknowledged is lost, and the same engine goes on by "
         + "itself", needs: .networked, killsServer: true
@@ -91,17 +117,24 @@ extension CheckDefinition {
     }
     Check(
       .n4, "network.failover",
-      "after another server has taken the place of one that died under many tasks, nothing acknowledged is lost",
+      "after another server has taken the place of one that died under many tasks, nothing acknowledged is lost, and subscribers "
+        + "learn of what they have missed and of what comes later",
       needs: .networked, killsServer: true
     ) { context in
       try await context.throughProxy { network in
         guard let failOver = network.server.failOver else {
           throw Skip(reason: "The server has no other one to take its place (see ConformanceServer).")
         }
+        let hasFeed = context.capabilities.contains(.changeFeed)
+        let feed = hasFeed ? try await FailoverFeed(network) : nil
         try await network.checkLoad(rounds: 1) { network in
-          network.proxy.target(try await failOver())
+          feed?.loseServer()
+          let address = try await failOver()
+          network.proxy.target(address)
           network.proxy.endConnections()
+          try await feed?.findServer(at: address)
         }
+        try await feed?.check()
       }
     }
     Check(
@@ -132,11 +165,21 @@ extension CheckDefinition {
       }
     }
     Check(
+      .n5, "network.away-secrets",
+      "neither the description of an engine nor an error contains what is secret while the server is away",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkSecretsWhileAway() }
+    }
+    Check(
       .n6, "network.connections-are-bounded",
-      "a thousand tasks share a bounded number of connections, and none of them starves", needs: .networked
+      "a thousand tasks and a hundred subscribers share a bounded number of connections, and none of them starves",
+      needs: .networked
     ) { context in
       try await context.throughProxy { network in
         let limit = network.server.maximumConnections
+        let subscribers = try await network.subscribe(100)
+        defer { withExtendedLifetime(subscribers) {} }
         try await gather(0..<1_000) { number in
           // An engine that never closes any would otherwise take all descriptors of this process.
           guard network.proxy.mostConnections <= limit else { return }
@@ -157,6 +200,25 @@ extension CheckDefinition {
       "calls that are cancelled while the server is silent leave no connections behind", needs: .networked
     ) { context in
       try await context.throughProxy { try await $0.checkConnectionsOfCancelledCalls() }
+    }
+    Check(
+      .n6, "network.lost-connections-are-closed",
+      "connections that the server has ended are closed, and leave no descriptors behind", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkLostConnectionsAreClosed() }
+    }
+    Check(
+      .n6, "network.silent-connections-are-closed",
+      "calls that a silent server does not answer in time leave no connections behind", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkSilentConnectionsAreClosed() }
+    }
+    Check(
+      .x3, "network.no-polling",
+      "an engine with a subscriber does not ask its server again and again while nothing changes, nor after its connection was cut",
+      needs: [.networked, .changeFeed]
+    ) { context in
+      try await context.throughProxy { try await $0.checkNoPolling() }
     }
     Check(
       .x5, "network.changes-after-cuts",

@@ -56,6 +56,8 @@ public struct ConformanceServer: Sendable {
   public let timeLimit: Duration
   /// How many connections an engine has at most.
   public let maximumConnections: Int
+  /// What must be in no description and no error of an engine that the server accepts, such as its password.
+  public let secret: String?
   /// Ways to open the engine that the server refuses.
   public let refusals: [Refusal]
 
@@ -93,6 +95,8 @@ public struct ConformanceServer: Sendable {
   ///   - timeLimit: When calls of engines made by `makeEngine` give up. The checks wait for it several times: take some
   ///     seconds. Those of the built-in engine on PostgreSQL run with 3 seconds.
   ///   - maximumConnections: How many connections such an engine has at most.
+  ///   - secret: What engines made by `makeEngine` must neither say of themselves nor put into errors, such as the password in a
+  ///     connection string. A server that asks for no password takes any.
   ///   - refusals: Ways to open the engine that the server refuses.
   ///   - start: Starts the server if it is not running. Returns when it can be reached.
   ///   - kill: Ends the server at once, without giving it time for anything.
@@ -100,7 +104,8 @@ public struct ConformanceServer: Sendable {
   ///     called once at most.
   ///   - makeEngine: Opens an engine on the entries that stand for the directory, through a port of 127.0.0.1.
   public init(
-    address: Address, timeLimit: Duration, maximumConnections: Int, refusals: [Refusal] = [],
+    address: Address, timeLimit: Duration, maximumConnections: Int, secret: String? = nil,
+    refusals: [Refusal] = [],
     start: @escaping @Sendable () async throws -> Void,
     kill: @escaping @Sendable () async throws -> Void,
     failOver: (@Sendable () async throws -> Address)? = nil,
@@ -110,6 +115,7 @@ public struct ConformanceServer: Sendable {
     takeOver = failOver
     self.timeLimit = timeLimit
     self.maximumConnections = maximumConnections
+    self.secret = secret
     self.refusals = refusals
     self.start = start
     self.kill = kill

@@ -27,6 +27,8 @@ final class NetworkProxy: Sendable {
     case stalling(after: Int)
     /// Takes no connections, and ends those that there are.
     case away
+    /// Answers nobody who connects, and ends the connections that there are.
+    case unreachable
     /// Passes bytes on one at a time.
     case dripping
   }
@@ -40,6 +42,8 @@ final class NetworkProxy: Sendable {
   private struct State {
     var server: ConformanceServer.Address
     var mode = Mode.open
+    /// What keeps engines out while it is unreachable.
+    var backlog: FullBacklog?
     /// How many bytes of answers are passed on before it stalls.
     var allowance = Int.max
     /// Counts the changes of mode.
@@ -55,8 +59,18 @@ final class NetworkProxy: Sendable {
     /// Both ends of every connection, and of these those to engines.
     var connections: Set<Int32> = []
     var clients: Set<Int32> = []
+    /// Those to engines that the server has ended: see ``NetworkProxy/endServerSides()``.
+    var endedByServer: Set<Int32> = []
     var mostConnections = 0
     var isClosed = false
+
+    /// How many connections engines have, ended by the server or not. One that an engine has closed may be here still, as long as
+    /// its thread has not noticed.
+    var connectionCount: Int { clients.count { !NetworkSocket.isEndedByPeer($0) } }
+
+    var isUnreachable: Bool { if case .unreachable = mode { true } else { false } }
+    /// Whether there are to be no connections.
+    var isCutOff: Bool { if case .away = mode { true } else { isUnreachable } }
   }
 
   /// Where engines reach the proxy.
@@ -65,6 +79,8 @@ final class NetworkProxy: Sendable {
   private let state: MutexProtected<State>
   /// Locked while the connections are cut.
   private let cutting = NSLock()
+  /// Locked while a connection is taken.
+  private let taking = NSLock()
 
   /// - Throws: `StorageError` if the system has no port or no thread to give.
   init(to server: ConformanceServer.Address) throws {
@@ -76,6 +92,7 @@ final class NetworkProxy: Sendable {
   /// Ends everything. To be called in the end.
   func close() {
     state.withLock { $0.isClosed = true }
+    set(.open)
     endConnections()
     // The thread that takes connections wakes up and closes the socket.
     if let own = try? NetworkSocket.connect(to: .loopback(port: port)) { NetworkSocket.close(own) }
@@ -87,13 +104,20 @@ final class NetworkProxy: Sendable {
   func target(_ server: ConformanceServer.Address) { state.withLock { $0.server = server } }
 
   func set(_ mode: Mode) {
-    state.withLock { state in
-      state.mode = mode
-      state.allowance = if case .stalling(let bytes) = mode { bytes } else { .max }
-      state.modeNumber += 1
-      state.behind = state.clients
+    state.withLock { $0.backlog.take() }?.end()
+    let (isCutOff, isUnreachable) = taking.withLock {
+      state.withLock { state in
+        state.mode = mode
+        state.allowance = if case .stalling(let bytes) = mode { bytes } else { .max }
+        state.modeNumber += 1
+        state.behind = state.clients.subtracting(state.endedByServer)
+        return (state.isCutOff, state.isUnreachable)
+      }
     }
-    if case .away = mode { endConnections() }
+    if isCutOff { endConnections() }
+    guard isUnreachable else { return }
+    let backlog = FullBacklog(of: listener, at: port)
+    state.withLock { $0.backlog = backlog }
   }
 
   /// Whether every connection that there was when the mode was set has ended, or has passed on what the engine had sent.
@@ -132,6 +156,18 @@ final class NetworkProxy: Sendable {
   /// The most connections that there were at a time.
   var mostConnections: Int { state.withLock { $0.mostConnections } }
 
+  /// How many connections engines have not closed, whether or not the server has ended them.
+  var connectionCount: Int { state.withLock { $0.connectionCount } }
+
+  /// Ends the connections that there are as a server does: its side. Each remains until the engine has closed its own.
+  func endServerSides() {
+    state.withLock { state in
+      state.endedByServer = state.clients
+      state.behind = []
+      for socket in state.connections.subtracting(state.clients) { NetworkSocket.shutDown(socket) }
+    }
+  }
+
   /// Ends the connections that there are.
   func endConnections() {
     // Behind the lock, since a socket that is closed leaves its number to another one, perhaps somebody else's.
@@ -143,29 +179,26 @@ final class NetworkProxy: Sendable {
   // MARK: On threads
 
   private func accept() {
-    while let client = NetworkSocket.accept(listener) {
+    while let client = next() {
       cutting.withLock {}
-      let (isClosed, isAway, server) = state.withLock { state in
-        if case .away = state.mode { return (state.isClosed, true, state.server) }
-        return (state.isClosed, false, state.server)
-      }
+      let (isClosed, isCutOff, server) = state.withLock { ($0.isClosed, $0.isCutOff, $0.server) }
       if isClosed {
         NetworkSocket.close(client)
         break
       }
-      guard !isAway, let target = try? NetworkSocket.connect(to: server) else {
+      // One that has waited may have been given up.
+      guard !isCutOff, !NetworkSocket.isEndedByPeer(client),
+        let target = try? NetworkSocket.connect(to: server)
+      else {
         NetworkSocket.close(client)
         continue
       }
       let isPassedOn = state.withLock { state in
         // The server may have been away, or the proxy closed, since it was asked for.
-        if case .away = state.mode { return false }
-        if state.isClosed { return false }
+        if state.isCutOff || state.isClosed { return false }
         state.connections.formUnion([client, target])
         state.clients.insert(client)
-        // One that the engine has closed may be here still, as long as its thread has not noticed.
-        state.mostConnections = max(
-          state.mostConnections, state.clients.count { !NetworkSocket.isEndedByPeer($0) })
+        state.mostConnections = max(state.mostConnections, state.connectionCount)
         return true
       }
       guard isPassedOn else {
@@ -175,16 +208,33 @@ final class NetworkProxy: Sendable {
       }
       Thread.detachNewThread { [self] in
         relay(client, target)
+        state.withLock { _ = $0.connections.remove(target) }
+        NetworkSocket.close(target)
+        if state.withLock({ $0.endedByServer.contains(client) }) { waitForEnd(of: client) }
         state.withLock { state in
-          state.connections.subtract([client, target])
+          state.connections.remove(client)
           state.clients.remove(client)
+          state.endedByServer.remove(client)
           state.behind.remove(client)
         }
         NetworkSocket.close(client)
-        NetworkSocket.close(target)
       }
     }
     NetworkSocket.close(listener)
+  }
+
+  /// The next connection. None is taken while the proxy is unreachable.
+  private func next() -> Int32? {
+    while true {
+      var waiting = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
+      guard poll(&waiting, 1, -1) > 0 else { continue }
+      let (isTaken, client) = taking.withLock { () -> (Bool, Int32?) in
+        state.withLock { $0.isUnreachable } ? (false, nil) : (true, NetworkSocket.accept(listener))
+      }
+      if isTaken { return client }
+      // There is something in the queue all the time.
+      usleep(5_000)
+    }
   }
 
   /// Passes on what comes until one side ends.
@@ -220,6 +270,14 @@ final class NetworkProxy: Sendable {
         state.behind.remove(client)
       }
     }
+  }
+
+  /// Sends the end, and waits for that of the engine. What it sends before leads nowhere.
+  private func waitForEnd(of client: Int32) {
+    NetworkSocket.endSending(client)
+    var buffer = [UInt8](repeating: 0, count: 4_096)
+    let size = buffer.count
+    while NetworkSocket.receive(client, &buffer, size) > 0 {}
   }
 
   /// Returns whether the connection goes on.

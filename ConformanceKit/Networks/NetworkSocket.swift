@@ -36,6 +36,12 @@ enum NetworkSocket {
     return address
   }
 
+  /// How many connections may wait until they are taken.
+  static let backlog: Int32 = 128
+
+  /// Says so of a socket that listens already.
+  static func setBacklog(_ count: Int32, of listener: Int32) { _ = systemListen(listener, count) }
+
   /// A socket that listens at a free port of 127.0.0.1.
   static func listen() throws -> (descriptor: Int32, port: UInt16) {
     let descriptor = try make(AF_INET)
@@ -43,7 +49,7 @@ enum NetworkSocket {
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
     let result = withUnsafeMutablePointer(to: &address) {
       $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-        bind(descriptor, address, length) == 0 && systemListen(descriptor, 128) == 0
+        bind(descriptor, address, length) == 0 && systemListen(descriptor, backlog) == 0
           && getsockname(descriptor, address, &length) == 0
       }
     }
@@ -115,6 +121,39 @@ enum NetworkSocket {
     return descriptor
   }
 
+  /// Begins to connect to a port of 127.0.0.1, without waiting for an answer: see ``finishConnecting(_:while:)``.
+  static func beginConnecting(to port: UInt16) throws -> Int32 {
+    let descriptor = try make(AF_INET)
+    _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    var address = loopback(port)
+    let result = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        systemConnect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+      }
+    }
+    guard result == 0 || errno == EINPROGRESS else {
+      defer { close(descriptor) }
+      throw StorageError.posix(errno, "Connecting to the server failed")
+    }
+    return descriptor
+  }
+
+  /// Waits for the answer for as long as it may. Returns whether there is a connection, which may be waited for from then on.
+  ///
+  /// - Throws: `StorageError` if there will be none. The socket is not closed.
+  static func finishConnecting(_ descriptor: Int32, while mayWait: () -> Bool) throws -> Bool {
+    var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+    while poll(&waiting, 1, 10) <= 0 {
+      if !mayWait() { return false }
+    }
+    var failure: Int32 = 0
+    var length = socklen_t(MemoryLayout<Int32>.size)
+    getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &failure, &length)
+    guard failure == 0 else { throw StorageError.posix(failure, "Connecting to the server failed") }
+    _ = fcntl(descriptor, F_SETFL, 0)
+    return true
+  }
+
   static func receive(_ descriptor: Int32, _ buffer: inout [UInt8], _ limit: Int) -> Int {
     while true {
       let count = recv(descriptor, &buffer, limit, 0)
@@ -149,6 +188,9 @@ enum NetworkSocket {
     }
     return false
   }
+
+  /// Sends the end, and leaves the connection to be received from.
+  static func endSending(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(1)) }
 
   static func shutDown(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(2)) }
 

@@ -8,6 +8,17 @@ import StockroomCore
 // What else an engine does with its connections: it hears of changes, and gives up calls.
 
 extension NetworkUnderTest {
+  /// As many streams of changes, if the engine has a feed: fewer once it has more connections than it may.
+  func subscribe(_ count: Int) async throws -> [StorageChanges] {
+    var streams: [StorageChanges] = []
+    guard context.capabilities.contains(.changeFeed) else { return streams }
+    while streams.count < count, proxy.mostConnections <= server.maximumConnections {
+      streams.append(try await untilAvailable { try await $0.changes() })
+      context.noteProgress()
+    }
+    return streams
+  }
+
   /// Ends all connections of the engine and has somebody else write before it can have another one; then once more, when it has.
   ///
   /// - Parameter fault: What else happens while it has none.
@@ -28,6 +39,34 @@ extension NetworkUnderTest {
       try await write(later, by: direct)
       try await subscriber.expectCovered(
         [later], "a write by another engine after an element had come since the connection was cut")
+    }
+  }
+
+  /// Looks at what the engine sends while nobody calls it and nothing changes: before and after its connections were cut.
+  ///
+  /// One that shows now and then that it is still there does not ask again and again.
+  func checkNoPolling() async throws {
+    let passage = try NetworkProxy(to: server.address)
+    defer { passage.close() }
+    let direct = try await context.open(through: passage.port, to: server)
+    defer { direct.release() }
+    let subscriber = try await untilAvailable { try await ChangeSubscriber(to: $0, context) }
+    for isCut in [false, true] {
+      if isCut { proxy.endConnections() }
+      let (written, pause) = (key("cut: \(isCut)"), server.timeLimit / 6)
+      try await write(written, by: direct)
+      try await subscriber.expectCovered([written], "a write by another engine")
+      var sent: [Int] = []
+      for _ in 0..<4 {
+        _ = proxy.takeCounts()
+        try await Task.sleep(for: pause)
+        context.noteProgress()
+        sent.append(proxy.takeCounts()[.toServer, default: 0])
+      }
+      try expect(
+        sent.contains(0),
+        "while nothing changed, an engine with a subscriber had sent \(sent) bytes to the server in \(sent.count) times \(pause)"
+          + (isCut ? ", after its connections had been cut" : ""))
     }
   }
 
@@ -57,5 +96,89 @@ extension NetworkUnderTest {
         "there were \(most) connections at a time after calls had been cancelled one by one, of "
           + "\(server.maximumConnections) and as many that ask the server to give up")
     }
+  }
+
+  /// Lets the server end all connections while the engine has several and nothing is under way, and then reads.
+  ///
+  /// The server can be reached at once, so that an engine may fail to do so now and then, on a busy machine, but not as a rule.
+  func checkReadsAfterLosses() async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    let rounds = 8
+    var failures: [CallFailure] = []
+    for round in 0..<rounds {
+      context.noteProgress()
+      try await makeConnections()
+      proxy.endConnections()
+      let call = round.isMultiple(of: 2) ? NetworkCall.read : .readAll
+      do {
+        try await call.perform(on: engine)
+      } catch let failure as CallFailure {
+        guard (failure.error as? StorageError)?.code == .unavailable else { throw failure }
+        failures.append(failure)
+      }
+    }
+    guard failures.count > rounds / 2, let first = failures.first else { return }
+    throw Violation(
+      "after the server had ended all connections and could be reached, \(first), in \(failures.count) of \(rounds) rounds"
+    )
+  }
+
+  /// Has the engine make as many connections for reads as it likes to have.
+  private func makeConnections() async throws {
+    // As long as the server is silent no read leaves its connection to another.
+    proxy.set(.silent)
+    let reads = (0..<4 * server.maximumConnections).map { number in
+      Task { [engine] in
+        try await (number.isMultiple(of: 2) ? NetworkCall.readAll : .read).perform(on: engine)
+      }
+    }
+    await untilSomethingIsHeldBack()
+    try await gather(0..<100) { _ in await Task.yield() }
+    proxy.set(.open)
+    // Whether they could wait for so long is for rule N1 to say.
+    for read in reads { _ = await read.result }
+  }
+
+  /// Lets the server end all connections again and again, and looks at whether the engine closes its side of them: a descriptor each.
+  func checkLostConnectionsAreClosed() async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    let stream = try await subscribe(1)
+    defer { withExtendedLifetime(stream) {} }
+    for round in 0..<(server.maximumConnections + 3) {
+      context.noteProgress()
+      try await makeConnections()
+      proxy.endServerSides()
+      try await untilAvailable { _ = try await $0.read(key: key("old")) }
+      try await untilAvailable { try await $0.write(data("\(round)"), key: key("new")) }
+    }
+    try await expectFewConnections("after the server had ended all of them again and again")
+  }
+
+  /// Lets calls run out of time again and again.
+  func checkSilentConnectionsAreClosed() async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    let calls = [NetworkCall.read, .readAll, .write]
+    for _ in 0..<3 {
+      context.noteProgress()
+      proxy.set(.silent)
+      try await gather(0..<server.maximumConnections) { number in
+        // What it throws is for rule N1 to say.
+        do { try await calls[number % calls.count].perform(on: engine) } catch is CallFailure {}
+      }
+      proxy.set(.open)
+      try await untilAvailable { _ = try await $0.read(key: key("old")) }
+    }
+    try await expectFewConnections("after calls had run out of time again and again")
+  }
+
+  /// Waits until the engine has closed what it does not use, which it may do on its way.
+  private func expectFewConnections(_ when: String) async throws {
+    let end = ContinuousClock.now + server.timeLimit
+    while proxy.connectionCount > server.maximumConnections, ContinuousClock.now < end { await Task.yield() }
+    let count = proxy.connectionCount
+    try expect(
+      count <= server.maximumConnections,
+      "\(when) the engine had not closed \(count) connections, of \(server.maximumConnections) that it may have"
+    )
   }
 }

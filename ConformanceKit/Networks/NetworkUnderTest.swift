@@ -128,12 +128,14 @@ struct NetworkUnderTest: Sendable {
   /// How often a call may be late before that is what it is.
   private static let attempts = 3
 
-  func checkCancellation(_ call: NetworkCall) async throws {
+  func checkCancellation(_ call: NetworkCall, _ mode: NetworkProxy.Mode = .silent) async throws {
     var durations: [Duration] = []
     for attempt in 0..<4 * Self.attempts where durations.count < Self.attempts {
       context.noteProgress()
       // What became of the writes of an attempt that was late may be unknown.
-      guard let duration = try await checkCancellationOnce(call, writing: "new \(attempt)") else { continue }
+      guard let duration = try await checkCancellationOnce(call, mode, writing: "new \(attempt)") else {
+        continue
+      }
       durations.append(duration)
       // Later, the limit might have ended it.
       if duration < server.timeLimit { return }
@@ -147,9 +149,11 @@ struct NetworkUnderTest: Sendable {
   }
 
   /// Returns how long the calls have taken; nil if the machine was too busy to cancel them long before their limit.
-  private func checkCancellationOnce(_ call: NetworkCall, writing name: String) async throws -> Duration? {
+  private func checkCancellationOnce(
+    _ call: NetworkCall, _ mode: NetworkProxy.Mode, writing name: String
+  ) async throws -> Duration? {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
-    proxy.set(.silent)
+    proxy.set(mode)
     let start = ContinuousClock.now
     let started = AtomicCounter()
     let tasks = (0..<20).map { _ in
@@ -167,7 +171,7 @@ struct NetworkUnderTest: Sendable {
     var isUnknown = false
     for task in tasks {
       switch await task.result {
-      case .success: throw Violation("\(call.phrase) returned although the server was silent")
+      case .success: throw Violation("\(call.phrase) returned although the server had not answered")
       case .failure(let error):
         let cause = (error as? CallFailure)?.error ?? error
         if cause is CancellationError { continue }
@@ -276,8 +280,8 @@ struct NetworkUnderTest: Sendable {
     return false
   }
 
-  /// Opens an engine on a silent server, and closes one that is open. Each that took too long is looked at again: see ``attempts``.
-  func checkSilentOpening() async throws {
+  /// Opens an engine on a server that does not answer, and closes one that is open. Each that took too long is looked at again: see ``attempts``.
+  func checkOpening(_ mode: NetworkProxy.Mode) async throws {
     for isOpen in [false, true] {
       let what = isOpen ? "close()" : "opening"
       var durations: [Duration] = []
@@ -288,7 +292,7 @@ struct NetworkUnderTest: Sendable {
         context.noteProgress()
         proxy.set(.open)
         let other = isOpen ? try await untilAvailable { _ in try await openAnother() } : nil
-        proxy.set(.silent)
+        proxy.set(mode)
         let start = ContinuousClock.now
         do {
           // One that connects when it is first needed has nothing to wait for.
@@ -296,7 +300,7 @@ struct NetworkUnderTest: Sendable {
         } catch let failure as CallFailure {
           let error = failure.error as? StorageError
           try expect(
-            error?.code == .unavailable, "\(what) threw \(failure.error) while the server was silent")
+            error?.code == .unavailable, "\(what) threw \(failure.error) while the server did not answer")
         }
         durations.append(start.duration(to: .now))
       }

@@ -154,8 +154,10 @@ final class CheckContext: Sendable {
   }
 
   /// Opens an engine that reaches the server through a port of this machine.
-  func open(through port: UInt16, to server: ConformanceServer) async throws -> EngineUnderTest {
-    try await opening { try await server.makeEngine(place, port) }
+  func open(
+    through port: UInt16, to server: ConformanceServer, at directory: URL? = nil
+  ) async throws -> EngineUnderTest {
+    try await opening { try await server.makeEngine(directory ?? place, port) }
   }
 
   /// Closes the engine and lets go of it.

@@ -54,6 +54,14 @@ struct EngineUnderTest: StorageEngine {
     }
   }
 
+  /// What the engine says of itself.
+  var selfDescriptions: [String] {
+    get throws {
+      let engine = try engine
+      return ["\(engine)", String(reflecting: engine)]
+    }
+  }
+
   var capabilities: EngineCapabilities { reference.engine.withLock { $0?.capabilities } ?? [] }
 
   /// Whether a change that threw this may have happened, as the rules of networks allow: code `outcomeUnknown`.

@@ -43,7 +43,8 @@ extension ConformanceServer {
   /// The server of this process.
   fileprivate static func postgreSQL(for entry: EngineCatalogue.Entry) -> ConformanceServer {
     @Sendable func engine(
-      _ directory: URL, _ port: UInt16, _ parameters: String = "user=postgres dbname=postgres"
+      _ directory: URL, _ port: UInt16,
+      _ parameters: String = "user=postgres dbname=postgres password=not-asked-for"
     ) async throws -> any StorageEngine {
       try entry.inFront(
         of: try await PostgreSQLStorageEngine(
@@ -53,6 +54,7 @@ extension ConformanceServer {
     }
     return ConformanceServer(
       address: .unixSocket(PostgreSQLServer.shared.socket), timeLimit: .seconds(3), maximumConnections: 5,
+      secret: "not-asked-for",
       refusals: [
         Refusal("a user who does not exist", secret: "not-the-password") {
           try await engine($0, $1, "user=nobody dbname=postgres password=not-the-password")

@@ -45,8 +45,9 @@ struct PostgreSQLAddress: Sendable {
     for (keyword, value) in Self.values(of: options) {
       switch keyword {
       case "host", "hostaddr", "port": given[keyword] = value
-      // What the engine sees to itself: it needs the primary.
-      case "target_session_attrs", "connect_timeout": break
+      // What the engine sees to itself: it needs the primary, and speaks UTF-8.
+      case "target_session_attrs", "connect_timeout", "client_encoding": break
+      case "dbname" where Self.isConnection(value): throw Self.malformed
       default: parameters.append((keyword, value))
       }
     }
@@ -66,6 +67,11 @@ struct PostgreSQLAddress: Sendable {
       option += 1
     }
     return values
+  }
+
+  /// Whether what is given as the name of a database is a connection string itself, with a password perhaps, which errors would show.
+  private static func isConnection(_ name: String) -> Bool {
+    ["postgresql://", "postgres://"].contains(where: name.hasPrefix) || name.contains("password=")
   }
 
   /// Whether libpq could take a part of a password in a URL for a host or a database: one with an @ or / that is not written %40 or %2F.
@@ -121,6 +127,8 @@ struct PostgreSQLAddress: Sendable {
     var parameters = parameters
     for (keyword, value) in [
       ("host", host.name), ("hostaddr", address ?? host.address), ("port", host.port),
+      // In whichever encoding the environment wants texts: the name of a schema may have any characters.
+      ("client_encoding", "UTF8"),
     ] {
       if let value { parameters.append((keyword, value)) }
     }

@@ -280,7 +280,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
   /// libpq's own words for what went wrong last, in one line.
   static func message(of handle: OpaquePointer) -> String {
     let text = PQerrorMessage(handle).map { String(cString: $0) } ?? ""
-    let line = text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+    let line = text.inOneLine
     return line.isEmpty ? "the connection has been lost" : line
   }
 

@@ -39,8 +39,8 @@ final class PostgreSQLConnector: Sendable {
   /// - Parameters:
   ///   - isPatient: Whether a server that is away is tried again until the deadline.
   ///   - meanwhile: Called now and then. What it throws ends the attempt.
-  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if no server can be written to and this is
-  ///   not patient, and others.
+  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if all servers answer, none can be written to
+  ///   and this is not patient, and others.
   func connect(
     until deadline: ContinuousClock.Instant, isPatient: Bool = true,
     meanwhile: @escaping () throws -> Void = {}
@@ -78,6 +78,7 @@ final class PostgreSQLConnector: Sendable {
     let hosts = hosts()
     let count = hosts.count
     var worst: PostgreSQLFailure?
+    var isAnyAway = false
     for offset in 0..<count {
       let index = (first + offset) % count
       let left = deadline - ContinuousClock.now
@@ -88,12 +89,15 @@ final class PostgreSQLConnector: Sendable {
         return connection
       } catch let failure as PostgreSQLFailure {
         worst = failure.isMoreTelling(than: worst) ? failure : worst
+        isAnyAway = isAnyAway || failure.isTemporary && !failure.isStandby
       }
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
     let message = "Connecting to \(address) failed"
-    // The place could be written to before, and a standby is to become the primary.
-    if isPatient, failure.isStandby { throw StorageError(.unavailable, message, underlying: failure) }
+    // The place could be written to before, and a standby is to become the primary; or the primary may be one that is away.
+    if isPatient || isAnyAway, failure.isStandby {
+      throw StorageError(.unavailable, message, underlying: failure)
+    }
     throw StorageError.postgreSQL(failure, message)
   }
 
@@ -182,22 +186,33 @@ final class PostgreSQLConnector: Sendable {
   private static func failure(of handle: OpaquePointer) -> PostgreSQLFailure {
     let text = PostgreSQLConnection.message(of: handle)
     if let match = text.firstMatch(of: /: +((?=[A-Z]*[0-9])[0-9A-Z]{5}): +(.+?)(?: LOCATION:.*)?$/) {
-      return PostgreSQLFailure(sqlState: String(match.1), text: String(match.2))
+      return refusal(String(match.1), saying: String(match.2))
     }
     return failure(saying: text, needsPassword: PQconnectionNeedsPassword(handle) == 1)
   }
 
+  /// What the server has said in place of a connection.
+  private static func refusal(_ sqlState: String, saying text: String) -> PostgreSQLFailure {
+    // PgBouncer has one code for whatever it refuses, and no other languages: `protocol_violation`.
+    let isRefused =
+      sqlState == "08P01" && ["authentication failed", "no such user"].contains { text.contains($0) }
+    return PostgreSQLFailure(sqlState: isRefused ? "28P01" : sqlState, text: text)
+  }
+
   /// What libpq has found itself.
   static func failure(saying text: String, needsPassword: Bool) -> PostgreSQLFailure {
+    // Hosts, users and files may be called whatever they like.
+    let words = text.replacing(/"[^"]*"/, with: "")
     // What libpq finds in certificates and keys, and on the way to a common way of encrypting.
     let isRefused =
       needsPassword
-      || ["certificate", "SSL", "SCRAM", "channel binding", "private key"].contains { text.contains($0) }
+      || ["certificate", "SSL", "SCRAM", "channel binding", "private key"].contains { words.contains($0) }
     // A connection that ends while it is encrypted is no refusal.
     let isBroken = [
       "closed the connection", "Connection reset", "SYSCALL", "timeout expired",
       "connection has been closed unexpectedly", "unexpected eof while reading",
-    ].contains { text.contains($0) }
+      "could not send SSL negotiation packet",
+    ].contains { words.contains($0) }
     if isRefused, !isBroken { return PostgreSQLFailure(sqlState: "28000", text: text) }
     return PostgreSQLFailure(sqlState: nil, text: text, isConnectionLost: true)
   }

@@ -82,3 +82,8 @@ extension StorageError {
     }
   }
 }
+
+extension String {
+  /// The words, with a blank between two of them. What libpq and servers say may have several lines.
+  var inOneLine: String { split(whereSeparator: \.isWhitespace).joined(separator: " ") }
+}

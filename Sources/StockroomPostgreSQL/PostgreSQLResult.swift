@@ -27,7 +27,8 @@ final class PostgreSQLResult {
     let detail = DiagnosticField.detail.text(in: handle).map { " \($0)" } ?? ""
     let state = DiagnosticField.sqlState.text(in: handle)
     return PostgreSQLFailure(
-      sqlState: state, text: text + detail, isConnectionLost: PostgreSQLFailure.endsSession(state),
+      sqlState: state, text: (text + detail).inOneLine,
+      isConnectionLost: PostgreSQLFailure.endsSession(state),
       function: DiagnosticField.function.text(in: handle))
   }
 

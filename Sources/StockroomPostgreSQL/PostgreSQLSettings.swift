@@ -20,6 +20,8 @@ struct PostgreSQLSettings: Sendable {
     let settings: [(name: String, value: String)] = [
       // Nothing that others may have made in a schema of the database takes the place of a function or an operator that is called here.
       ("search_path", "pg_catalog, pg_temp"),
+      // A backslash in the name of a schema is a backslash.
+      ("standard_conforming_strings", "on"),
       ("synchronous_commit", durability == .full ? "on" : "off"),
       ("default_transaction_isolation", "read committed"),
       // A call that has been given up here ends there too.

@@ -22,7 +22,8 @@ import StockroomCore
 ///
 /// Each call ends within `timeLimit`, and at once if its task is cancelled; a write that has been sent waits for its outcome
 /// for another second (rule N1). A transaction may take one limit to begin, one for what its body reads, and half of one to commit, beside
-/// what the body itself takes; writes that are committed with it wait for that. Reads
+/// what the body itself takes; writes that are committed with it wait for that. A body that reads nothing from the server for a minute
+/// loses its transaction: it is run again, or throws `StorageError.Code.unavailable` once its time is over. Reads
 /// that a lost connection has interrupted are done again, and so are those on which a connection
 /// that was idle before says nothing for half of their time. Of a write the engine finds out
 /// whether it has happened, on a new connection, and does it if not (rule N2). Only if it cannot find out in time, it throws
@@ -75,7 +76,7 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///   - access: Whether the engine may write. One that only reads makes no tables, and has neither transactions nor a change feed.
   ///     It takes a role with `USAGE` on the schema and `SELECT` on its table `entries`, and a standby will do, which may be behind. Of several
   ///     hosts it uses the first that answers.
-  /// - Throws: `StorageError` with code `unavailable` if no server answers, `permissionDenied` if it refuses the user, the
+  /// - Throws: `StorageError` with code `unavailable` if no server answers, or none that can be written to while another one is away, `permissionDenied` if it refuses the user, the
   ///   password, the certificate or the right to make the tables, `readOnly` if it is a standby and the engine is to write, `unsupported` if the connection string is
   ///   malformed, the database does not exist, an engine that only reads finds no tables, or the tables are another program's; `CancellationError`.
   public init(

@@ -34,6 +34,20 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
+    "A server that cannot be written to is read-only, and unavailable while another one is away, whichever is named first",
+    arguments: [false, true])
+  func awayAndReadOnly(isAwayFirst: Bool) async throws {
+    try await PostgreSQLServer.shared.start()
+    let present = PostgreSQLServer.shared.directory.path
+    let hosts = isAwayFirst ? "/nowhere,\(present)" : "\(present),/nowhere"
+    let parameters = "user=postgres dbname=postgres options='-c default_transaction_read_only=on'"
+    let codes = [
+      await error("host=\(present) \(parameters)")?.code, await error("host=\(hosts) \(parameters)")?.code,
+    ]
+    #expect(codes == [.readOnly, .unavailable])
+  }
+
+  @Test(
     "A connection string that cannot be read is refused, and not shown",
     arguments: [
       "password=secret host", "postgresql://me:secret@[::1/db", "nonsense=secret",
@@ -43,6 +57,9 @@ struct PostgreSQLOpeningTests {
       "postgres://me:secret/a@localhost/db?sslmode=disable", "postgresql://me:a?b@secret@localhost/db",
       "postgresql://me:secret/db", "host=db;port=5432;user=me;password=secret",
       "host=db,user=me,password=secret",
+      // It would be the name of a database.
+      "host=/nowhere dbname=postgresql://me:secret@localhost/db",
+      "host=/nowhere dbname='host=localhost password=secret'",
     ])
   func malformed(connection: String) async throws {
     let error = try #require(await error(connection))
@@ -65,6 +82,21 @@ struct PostgreSQLOpeningTests {
     try await engine.write(Data(name.utf8), key: key(1))
     #expect(try await newEngine(name).read(key: key(1)) == Data(name.utf8))
     try await engine.removeAllData()
+  }
+
+  @Test(
+    "A name is the same schema whatever a connection says of encodings and backslashes",
+    arguments: ["client_encoding=LATIN1", "options='-c standard_conforming_strings=off'"])
+  func connectionSettings(parameters: String) async throws {
+    try await PostgreSQLServer.shared.start()
+    let name = "Ä\\t' \(UUID().uuidString)"
+    let engine = try await PostgreSQLStorageEngine(
+      PostgreSQLServer.shared.connection + " " + parameters, namespace: name, timeLimit: .seconds(300))
+    try await engine.write(value(1), key: key(1))
+    let other = try await newEngine(name)
+    #expect(try await other.read(key: key(1)) == value(1))
+    try await engine.close()
+    try await other.close()
   }
 
   @Test("What others have made in the schema public is not called in place of the server's own functions")

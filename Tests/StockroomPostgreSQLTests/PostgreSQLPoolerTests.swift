@@ -62,6 +62,26 @@ struct PostgreSQLPoolerTests {
     for engine in engines { try await engine.close() }
   }
 
+  @Test("A password that a pooler refuses is refused, not a server that is away (rule N5)")
+  func refusal() async throws {
+    let pooler = Pooler(to: .shared, password: "the-password")
+    try await pooler.start()
+    @Sendable func use(_ options: String) async throws {
+      let engine = try await PostgreSQLStorageEngine(
+        "host=\(pooler.directory.path) port=6432 dbname=postgres \(options)", namespace: newNamespace(),
+        timeLimit: .seconds(60), isPooled: true)
+      try await engine.write(value(1), key: key(1))
+      try await engine.close()
+    }
+    try await use("user=postgres password=the-password")
+    for options in ["user=postgres password=not-the-password", "user=nobody password=not-the-password"] {
+      let error = await #expect(throws: StorageError.self) { try await use(options) }
+      #expect(error?.code == .permissionDenied, "\(String(describing: error))")
+      #expect(error.map { !$0.description.contains("not-the-password") } ?? true)
+    }
+    try await pooler.stop()
+  }
+
   @Test(
     "Where a pooler's server has become a standby, an engine goes on with the primary, and reads nothing old (rule N3)"
   )
@@ -159,12 +179,17 @@ private actor Pooler {
   private let server: PostgreSQLServer
   private let way: URL
   private let user: String
+  private let password: String?
 
   /// - Parameters:
   ///   - way: A directory by which it reaches the server, which may become that of another one.
   ///   - user: The user that it connects to the server as, whichever user a client names.
-  init(to server: PostgreSQLServer, at way: URL? = nil, user: String = "postgres") {
+  ///   - password: What it asks clients for that name the user postgres; nil if it asks nobody.
+  init(
+    to server: PostgreSQLServer, at way: URL? = nil, user: String = "postgres", password: String? = nil
+  ) {
     (self.server, self.way, self.user) = (server, way ?? server.directory, user)
+    self.password = password
   }
 
   nonisolated var connection: String { "host=\(directory.path) port=6432 user=postgres dbname=postgres" }
@@ -186,6 +211,12 @@ private actor Pooler {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     try PostgreSQLServer.giveToUser(directory)
     let settings = directory.appending(path: "pgbouncer.ini")
+    var access = "auth_type = any"
+    if let password {
+      let users = directory.appending(path: "users.txt")
+      try Data("\"postgres\" \"\(password)\"\n".utf8).write(to: users)
+      access = "auth_type = md5\nauth_file = \(users.path)"
+    }
     try Data(
       """
       [databases]
@@ -194,7 +225,7 @@ private actor Pooler {
       listen_addr =
       listen_port = 6432
       unix_socket_dir = \(directory.path)
-      auth_type = any
+      \(access)
       pool_mode = transaction
       default_pool_size = 4
       max_client_conn = 500

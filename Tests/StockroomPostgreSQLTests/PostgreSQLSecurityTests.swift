@@ -131,6 +131,14 @@ struct PostgreSQLSecurityTests {
       ("SSL connection has been closed unexpectedly", true),
       ("SSL error: unexpected eof while reading", true),
       ("SSL SYSCALL error: EOF detected", true), ("SSL error: certificate verify failed", false),
+      (
+        "connection to server at \"db\", port 5432 failed: could not send SSL negotiation packet: Broken pipe",
+        true
+      ),
+      // What a host or a file is called says nothing.
+      ("connection to server at \"certificates\" (10.0.0.1), port 5432 failed: Connection refused", true),
+      ("connection to server on socket \"/SSL/.s.PGSQL.5432\" failed: No such file or directory", true),
+      ("server certificate for \"SYSCALL\" does not match host name \"db\"", false),
     ])
   func endedEncryption(text: String, isLost: Bool) {
     let failure = PostgreSQLConnector.failure(saying: text, needsPassword: false)

@@ -64,6 +64,7 @@ extension ConformanceServer {
   /// The cluster, reached by engines that give up soon.
   static let postgreSQL = ConformanceServer(
     address: .unixSocket(TestCluster.first.socket), timeLimit: .seconds(3), maximumConnections: 5,
+    secret: "not-asked-for",
     refusals: [
       Refusal("a wrong password", secret: "not-the-password") {
         try await engine($0, $1, "user=secured password=not-the-password")
@@ -76,7 +77,9 @@ extension ConformanceServer {
     ],
     start: { try await TestCluster.shared.start() }, kill: { await TestCluster.shared.kill() },
     failOver: { .unixSocket(try await TestCluster.shared.failOver()) }
-  ) { directory, port in try await engine(directory, port, "user=postgres") }
+  ) { directory, port in
+    try await engine(directory, port, "user=postgres password=not-asked-for")
+  }
 
   private static func engine(_ directory: URL, _ port: UInt16, _ user: String) async throws
     -> PostgreSQLStorageEngine

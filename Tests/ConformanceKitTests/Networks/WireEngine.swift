@@ -10,21 +10,26 @@ final class WireEngine: StorageEngine {
     case waitsForEver, takesLongerThanItsLimit, takesOneReadForAMessage, ignoresCancellation,
       isCancelledAtItsLimit, saysNothingIsThere, saysNothingExists, takesSilenceForSuccess,
       waitsForEverToBeOpened, waitsForTheRest
+    case connectsWithoutALimit, connectsThoughCancelled
     case callsCancelledWritesUndone
     case repeatsBlindly, repeatsRemovalsBlindly, repeatsRemovalsOfAllBlindly, takesLostRemovalsForDone,
       callsLostAnswersFailures, callsLostAnswersSuccesses,
-      givesUpReads, neverReadsAgain, neverKnows, neverFindsOut
+      givesUpReads, neverReadsAgain, readsAgainOnce, neverKnows, neverFindsOut
     case staysDisconnected
-    case showsThePassword, callsARefusalAnError
-    case connectsForEachCall, abandonsCancelledConnections
+    case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
+    case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections,
+      forgetsLostConnections, forgetsSilentConnections
     // What its feeds do when their connection is lost
-    case staysDeaf, listensOnce, listensAgainSilently
+    case staysDeaf, listensOnce, listensAgainSilently, comparesCounts, pollsOnceLost
   }
 
   static let promises: EngineCapabilities = [.networked, .atomicBatches, .persistent, .changeFeed]
 
   static let timeLimit = Duration.milliseconds(1_500)
-  static let maximumConnections = 4
+  /// How many calls are made at a time.
+  private static let maximumCalls = 4
+  /// One more listens.
+  static let maximumConnections = maximumCalls + 1
 
   private struct State {
     var idle: [Int32] = []
@@ -39,7 +44,9 @@ final class WireEngine: StorageEngine {
   private let place: String
   private let password: String
   private let fault: Fault
-  private let places = AsyncSemaphore(width: maximumConnections)
+  private let places = AsyncSemaphore(width: maximumCalls)
+  private let listening = AsyncSemaphore(width: 1)
+  private let hub = ChangeHub()
   private let state = MutexProtected(State())
 
   init(_ directory: URL, port: UInt16, password: String = WireServer.password, fault: Fault) async throws {
@@ -63,6 +70,7 @@ final class WireEngine: StorageEngine {
       return (state.idle + state.abandoned, state.feeds)
     }
     for socket in sockets { NetworkSocket.close(socket) }
+    hub.finish()
     for feed in feeds { feed.stop() }
   }
 
@@ -119,10 +127,22 @@ final class WireEngine: StorageEngine {
   }
 
   func changes() async throws -> StorageChanges {
-    let (changes, continuation) = StorageChanges.makeStream()
-    let feed = WireFeed(port: port, place: place, fault: fault, continuation)
-    state.withLock { $0.feeds.append(feed) }
-    continuation.onTermination { [weak feed] in feed?.stop() }
+    let changes = hub.subscribe(without: nil)
+    try await listening.pass { () -> Result<Void, any Error> in
+      do {
+        try await listen()
+        return .success(())
+      } catch {
+        return .failure(error)
+      }
+    }.get()
+    return changes
+  }
+
+  /// Returns when the server tells of all changes. All subscribers share a connection.
+  private func listen() async throws {
+    if fault != .connectsForEachSubscriber, state.withLock({ !$0.feeds.isEmpty }) { return }
+    let feed = WireFeed(port: port, place: place, fault: fault, hub)
     try await ThreadResult<Void>.wait { finish in
       Thread.detachNewThread {
         feed.run(until: .now + Self.timeLimit) { hasBegun in
@@ -131,7 +151,7 @@ final class WireEngine: StorageEngine {
         }
       }
     }
-    return changes
+    state.withLock { $0.feeds.append(feed) }
   }
 
   private func entry(_ key: CacheKey) async throws -> WireServer.Entry? {
@@ -194,6 +214,7 @@ final class WireEngine: StorageEngine {
     _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
   ) throws -> WireServer.Answer {
     var isInDoubt = false
+    var losses = 0
     while true {
       if shared.isCancelled {
         let isUnknown = isInDoubt && fault != .callsCancelledWritesUndone
@@ -226,6 +247,8 @@ final class WireEngine: StorageEngine {
         guard request.kind == .change else {
           if fault == .givesUpReads { throw StorageError(.io, "The connection has been lost.") }
           if fault == .neverReadsAgain { throw unavailable }
+          losses += 1
+          if fault == .readsAgainOnce, losses > 1 { throw unavailable }
           continue
         }
         switch fault {
@@ -256,18 +279,17 @@ final class WireEngine: StorageEngine {
   }
 
   private let outcomeUnknown = StorageError(.outcomeUnknown, "The answer has not come.")
-  private let unavailable = StorageError(.unavailable, "The server has not been reached.")
+  private var unavailable: StorageError {
+    let text = "The server has not been reached."
+    return StorageError(.unavailable, fault == .showsThePasswordWhileAway ? "\(text) \(password)" : text)
+  }
 
   private func exchange(
     _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
   ) throws -> WireServer.Answer {
     let (idle, hasLost) = state.withLock { ($0.idle.popLast(), $0.hasLost) }
     if hasLost { throw Lost.before }
-    guard
-      let socket = try fault == .connectsForEachCall
-        ? NetworkSocket.connect(to: .loopback(port: port))
-        : idle ?? NetworkSocket.connect(to: .loopback(port: port)) as Int32?
-    else { throw Lost.before }
+    guard let socket = try idle ?? connect(until: deadline, shared) else { throw Lost.before }
     shared.use(socket)
     var reader = LineReader(socket: socket)
     var line = try JSONEncoder().encode(request)
@@ -280,7 +302,7 @@ final class WireEngine: StorageEngine {
       : isSent ? next(&reader, until: waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {
-      if fault == .abandonsCancelledConnections, shared.isCancelled {
+      if forgets(socket, shared) {
         state.withLock { $0.abandoned.append(socket) }
       } else {
         NetworkSocket.close(socket)
@@ -295,6 +317,33 @@ final class WireEngine: StorageEngine {
       throw StorageError(fault == .callsARefusalAnError ? .io : .permissionDenied, text)
     }
     return answer
+  }
+
+  /// Whether a connection of no more use is not closed.
+  private func forgets(_ socket: Int32, _ shared: Shared) -> Bool {
+    switch fault {
+    case .abandonsCancelledConnections: shared.isCancelled
+    case .forgetsLostConnections: NetworkSocket.isEndedByPeer(socket)
+    case .forgetsSilentConnections: !shared.isCancelled && !NetworkSocket.isEndedByPeer(socket)
+    default: false
+    }
+  }
+
+  /// A new connection; nil if there was none in time, or the call has been cancelled.
+  private func connect(until deadline: ContinuousClock.Instant, _ shared: Shared) throws -> Int32? {
+    if fault == .connectsWithoutALimit { return try NetworkSocket.connect(to: .loopback(port: port)) }
+    let socket = try NetworkSocket.beginConnecting(to: port)
+    do {
+      let isConnected = try NetworkSocket.finishConnecting(socket) {
+        ContinuousClock.now < deadline && (fault == .connectsThoughCancelled || !shared.isCancelled)
+      }
+      if isConnected { return socket }
+    } catch {
+      NetworkSocket.close(socket)
+      throw error
+    }
+    NetworkSocket.close(socket)
+    return nil
   }
 
   private func next(_ reader: inout LineReader, until deadline: ContinuousClock.Instant?) -> Data? {
@@ -314,5 +363,11 @@ final class WireEngine: StorageEngine {
       if let line = reader.next(until: min(deadline, .now + .milliseconds(5))) { return line }
     }
     return nil
+  }
+}
+
+extension WireEngine: CustomStringConvertible {
+  var description: String {
+    fault == .describesItsPassword ? "WireEngine, password \(password)" : "WireEngine"
   }
 }

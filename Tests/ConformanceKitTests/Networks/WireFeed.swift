@@ -3,32 +3,33 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// What a subscriber of a ``WireEngine`` hears: a connection on which the server tells of changes, another one when it is lost,
+/// What the subscribers of a ``WireEngine`` hear: a connection on which the server tells of changes, another one when it is lost,
 /// and what an engine may do wrong then.
 final class WireFeed: Sendable {
   private struct State {
     var socket: Int32?
     var isStopped = false
+    /// How many changes the server had made when it was last heard.
+    var changeCount = 0
   }
 
   private let port: UInt16
   private let place: String
   private let fault: WireEngine.Fault
-  private let continuation: StorageChanges.Continuation
+  private let hub: ChangeHub
   private let state = MutexProtected(State())
 
-  init(port: UInt16, place: String, fault: WireEngine.Fault, _ continuation: StorageChanges.Continuation) {
-    (self.port, self.place, self.fault, self.continuation) = (port, place, fault, continuation)
+  init(port: UInt16, place: String, fault: WireEngine.Fault, _ hub: ChangeHub) {
+    (self.port, self.place, self.fault, self.hub) = (port, place, fault, hub)
   }
 
-  /// Ends the stream, and the thread.
+  /// Ends the thread.
   func stop() {
     // Behind the lock, as the number of a socket that is closed may be another's by then.
     state.withLock { state in
       state.isStopped = true
       if let socket = state.socket { NetworkSocket.shutDown(socket) }
     }
-    continuation.finish()
   }
 
   private var isStopped: Bool { state.withLock { $0.isStopped } }
@@ -41,17 +42,20 @@ final class WireFeed: Sendable {
   func run(until deadline: ContinuousClock.Instant, _ begun: (Bool) -> Void) {
     var hasBegun = false
     while !isStopped, !(hasBegun && fault == .staysDeaf), hasBegun || ContinuousClock.now < deadline {
-      guard var reader = connect() else {
+      guard var reader = connect(until: hasBegun ? nil : deadline) else {
         usleep(1_000)
         continue
       }
       let kind: WireServer.Request.Kind = hasBegun && fault == .listensOnce ? .read : .listen
+      let count = changeCount
       if ask(kind, &reader, until: hasBegun ? nil : deadline) {
         // What was told while there was no connection is lost.
-        if hasBegun, fault != .listensAgainSilently { continuation.send(.everything) }
+        let isSilent = fault == .listensAgainSilently || fault == .comparesCounts && changeCount <= count
+        if hasBegun, !isSilent { hub.send(.everything) }
+        let polls = hasBegun && fault == .pollsOnceLost
         if !hasBegun { begun(true) }
         hasBegun = true
-        while let line = reader.next(until: nil) { pass(line) }
+        receive(&reader, polls: polls)
       }
       state.withLock { $0.socket = nil }
       NetworkSocket.close(reader.socket)
@@ -60,8 +64,35 @@ final class WireFeed: Sendable {
     if !hasBegun { begun(false) }
   }
 
-  private func connect() -> LineReader? {
-    guard let socket = try? NetworkSocket.connect(to: .loopback(port: port)) else { return nil }
+  private var changeCount: Int { state.withLock { $0.changeCount } }
+
+  /// Passes on what the server tells, until the connection ends.
+  private func receive(_ reader: inout LineReader, polls: Bool) {
+    while true {
+      while let line = reader.next(until: polls ? ContinuousClock.now + .milliseconds(20) : nil) {
+        pass(line)
+      }
+      guard polls, !NetworkSocket.isEndedByPeer(reader.socket), send(.read, to: reader.socket) else { return }
+    }
+  }
+
+  private func send(_ kind: WireServer.Request.Kind, to socket: Int32) -> Bool {
+    guard let line = try? JSONEncoder().encode(WireServer.Request(kind: kind, key: place)) else {
+      return false
+    }
+    return NetworkSocket.send(ArraySlice(line + Data("\n".utf8)), to: socket)
+  }
+
+  private func connect(until deadline: ContinuousClock.Instant?) -> LineReader? {
+    guard let socket = try? NetworkSocket.beginConnecting(to: port) else { return nil }
+    // The system takes its time before it tries again.
+    let soon = ContinuousClock.now + .milliseconds(200)
+    let end = deadline.map { min($0, soon) } ?? soon
+    let isConnected = try? NetworkSocket.finishConnecting(socket) { ContinuousClock.now < end && !isStopped }
+    guard isConnected == true else {
+      NetworkSocket.close(socket)
+      return nil
+    }
     let isWanted = state.withLock { state in
       if !state.isStopped { state.socket = socket }
       return !state.isStopped
@@ -75,14 +106,7 @@ final class WireFeed: Sendable {
   private func ask(
     _ kind: WireServer.Request.Kind, _ reader: inout LineReader, until deadline: ContinuousClock.Instant?
   ) -> Bool {
-    guard var line = try? JSONEncoder().encode(WireServer.Request(kind: kind, key: place)) else {
-      return false
-    }
-    line.append(UInt8(ascii: "\n"))
-    guard NetworkSocket.send(ArraySlice(line), to: reader.socket), let answer = reader.next(until: deadline)
-    else {
-      return false
-    }
+    guard send(kind, to: reader.socket), let answer = reader.next(until: deadline) else { return false }
     // The first change may come before the answer.
     pass(answer)
     return true
@@ -90,11 +114,12 @@ final class WireFeed: Sendable {
 
   private func pass(_ line: Data) {
     guard let answer = try? JSONDecoder().decode(WireServer.Answer.self, from: line) else { return }
+    state.withLock { $0.changeCount = answer.changeCount }
     let keys = answer.changed.map { CacheKey(verbatim: String($0.dropFirst(place.count))) }
     if answer.isEverythingChanged {
-      continuation.send(.everything)
+      hub.send(.everything)
     } else if !keys.isEmpty {
-      continuation.send(.keys(Set(keys)))
+      hub.send(.keys(Set(keys)))
     }
   }
 }

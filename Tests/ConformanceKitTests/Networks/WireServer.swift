@@ -45,6 +45,8 @@ final class WireServer: Sendable {
     var changed: [String] = []
     /// For a listener: whether any key may have changed.
     var isEverythingChanged = false
+    /// For a listener: how many changes this server has made in the place.
+    var changeCount = 0
   }
 
   static let password = "open sesame"
@@ -65,11 +67,14 @@ final class WireServer: Sendable {
     var connections: Set<Int32> = []
     /// The places to which connections listen.
     var listeners: [Int32: String] = [:]
+    /// How many changes there have been in each place. Another server begins to count anew.
+    var changeCounts: [String: Int] = [:]
 
     /// Sends a change to those that listen. The message is too short for a connection to be full.
     func announce(_ request: Request) {
       var answer = Answer(changed: request.operations.compactMap(\.key))
       answer.isEverythingChanged = request.operations.contains { $0.key == nil }
+      answer.changeCount = changeCounts[request.key, default: 0]
       guard let data = try? JSONEncoder().encode(answer) else { return }
       for (listener, place) in listeners where place == request.key {
         // One that has gone is about to be removed.
@@ -123,6 +128,7 @@ final class WireServer: Sendable {
     state.withLock {
       $0.contents = $0.replica
       $0.unreplicated = []
+      $0.changeCounts = [:]
     }
     start()
     return address
@@ -140,8 +146,12 @@ final class WireServer: Sendable {
           if state.unreplicated.count > lag { _ = state.replica.answer(state.unreplicated.removeFirst()) }
         }
         if request.kind == .listen { state.listeners[client] = request.key }
-        let answer = state.contents.answer(request)
-        if request.kind == .change, answer.hasHappened { state.announce(request) }
+        var answer = state.contents.answer(request)
+        if request.kind == .change, answer.hasHappened {
+          state.changeCounts[request.key, default: 0] += 1
+          state.announce(request)
+        }
+        answer.changeCount = state.changeCounts[request.key, default: 0]
         return answer
       }
       guard let answer, let data = try? JSONEncoder().encode(answer),

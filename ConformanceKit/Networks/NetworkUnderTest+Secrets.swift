@@ -1,0 +1,101 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What an engine says of itself, and of what went wrong, while its server is away: rule N5.
+
+extension NetworkUnderTest {
+  /// A way to open an engine with something that is secret.
+  private struct Opening: Sendable {
+    let what: String
+    let secret: String
+    let makeEngine: @Sendable (_ directory: URL, _ port: UInt16) async throws -> any StorageEngine
+  }
+
+  private var openings: [Opening] {
+    let refused = server.refusals.compactMap { refusal in
+      refusal.secret.map {
+        Opening(what: "with \(refusal.reason)", secret: $0, makeEngine: refusal.makeEngine)
+      }
+    }
+    guard let secret = server.secret else { return refused }
+    return [Opening(what: "with what the server accepts", secret: secret, makeEngine: server.makeEngine)]
+      + refused
+  }
+
+  /// Looks for what is secret in the description of an engine, in what its calls throw, and in what opening another one throws.
+  func checkSecretsWhileAway() async throws {
+    let openings = openings
+    if openings.isEmpty {
+      throw Skip(reason: "The suite was not told what is secret (see ConformanceServer).")
+    }
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    proxy.set(.away)
+    if let secret = server.secret { try await checkCalls(secret) }
+    context.noteProgress()
+    // One that takes connections and ends them, and one that is not there at all.
+    let (listener, unusedPort) = try NetworkSocket.listen()
+    NetworkSocket.close(listener)
+    for port in [proxy.port, unusedPort] {
+      try await gather(openings.indices) { try await check(openings[$0], port) }
+      context.noteProgress()
+    }
+    proxy.set(.open)
+  }
+
+  private func checkCalls(_ secret: String) async throws {
+    try expectNone(of: try engine.selfDescriptions, contains: secret, "the description of an engine")
+    let calls = NetworkCall.allCases.filter { context.capabilities.isSuperset(of: $0.needs) }
+    let errors = try await gather(calls.indices) { [engine] number in
+      await thrown(by: { try await calls[number].perform(on: engine) })
+    }
+    for (call, error) in zip(calls, errors) {
+      try expectNone(
+        of: texts(of: error), contains: secret, "while the server was away, the error of \(call.phrase)")
+    }
+  }
+
+  private func check(_ opening: Opening, _ port: UInt16) async throws {
+    let engine: any StorageEngine
+    do {
+      engine = try await opening.makeEngine(context.place, port)
+    } catch {
+      return try expectNone(
+        of: texts(of: error), contains: opening.secret, "\(opening.what) and no server, the error of opening")
+    }
+    // It connects when it is first needed.
+    let errors = [
+      await thrown(by: { _ = try await engine.read(key: key("k")) }),
+      await thrown(by: { try await engine.close() }),
+    ]
+    try expectNone(
+      of: ["\(engine)", String(reflecting: engine)], contains: opening.secret,
+      "\(opening.what) and no server, the description of the engine")
+    for error in errors {
+      try expectNone(
+        of: texts(of: error), contains: opening.secret, "\(opening.what) and no server, an error")
+    }
+  }
+
+  /// What the call threw. Whether it may throw that, or return, is for rule N1 to say.
+  private func thrown(by call: () async throws -> Void) async -> (any Error)? {
+    do {
+      try await call()
+      return nil
+    } catch {
+      return (error as? CallFailure)?.error ?? error
+    }
+  }
+
+  private func texts(of error: (any Error)?) -> [String] {
+    error.map { ["\($0)", String(reflecting: $0)] } ?? []
+  }
+
+  private func expectNone(of texts: [String], contains secret: String, _ what: String) throws {
+    // What is secret is not repeated here either.
+    if texts.contains(where: { $0.contains(secret) }) { throw Violation("\(what) contained what is secret") }
+  }
+}
