@@ -52,7 +52,7 @@ struct WorkerRequest {
     TakeStepsTask.self,
     InspectTask.self,
     SystemFaultRun.self, InheritedDescriptors.self, HistoryShare.self,
-    MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self,
+    MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self, MakeFiles.self,
   ]
 
   let task: any WorkerTask
