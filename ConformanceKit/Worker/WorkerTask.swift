@@ -53,6 +53,7 @@ struct WorkerRequest {
     InspectTask.self,
     SystemFaultRun.self, InheritedDescriptors.self, HistoryShare.self,
     MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self, MakeFiles.self,
+    MeasureRecovery.self,
   ]
 
   let task: any WorkerTask
