@@ -60,11 +60,13 @@ extension CheckDefinition {
     }
     Check(
       .o4, "dropping.releases-files",
-      "when the last reference is dropped without close() the engine has no file open any more",
+      "when the last reference is dropped without close() the engine has no file open any more, also if it has, or had, "
+        + "subscribers",
       needs: .persistent
     ) { context in
       for _ in 0..<3 { try await context.openAndDrop { try await useMuch($0) } }
       try await expectNoOpenFiles(context, after: "the last reference was dropped")
+      if context.capabilities.contains(.changeFeed) { try await dropWithSubscribers(context) }
     }
     Check(
       .o4, "dropping.releases-locks",
@@ -163,6 +165,37 @@ private func withSubscriber(of engine: EngineUnderTest, _ body: () async throws 
   defer { withExtendedLifetime(changes) {} }
   try await engine.write(data("v"), key: key("k"))
   try await body()
+}
+
+/// Drops engines while a subscriber waits, while one has read nothing, and after some have left in the middle of their streams.
+private func dropWithSubscribers(_ context: CheckContext) async throws {
+  let waiting = try await context.openAndDrop { engine in
+    let waiting = ChangeCollector(try await engine.changes())
+    try await useMuch(engine)
+    return waiting
+  }
+  try await expectNoOpenFiles(
+    context, after: "the last reference was dropped while a subscriber waited for a change")
+  withExtendedLifetime(waiting) {}
+  let unread = try await context.openAndDrop { engine in
+    let unread = try await engine.changes()
+    try await useMuch(engine)
+    return unread
+  }
+  try await expectNoOpenFiles(
+    context, after: "the last reference was dropped while there was a stream of changes that nobody had read")
+  withExtendedLifetime(unread) {}
+  try await context.openAndDrop { engine in
+    let unread = try await engine.changes()
+    let reading = ChangeCollector(try await engine.changes())
+    try await useMuch(engine)
+    // Rule X1 says that it receives something; here it only has to have begun.
+    _ = await reading.hasReceived(keys(50)[0], within: context.patience(atMost: .seconds(60)))
+    withExtendedLifetime(unread) {}
+  }
+  try await expectNoOpenFiles(
+    context,
+    after: "the last reference was dropped after two subscribers had left in the middle of their streams")
 }
 
 /// A thread of the engine may need a moment to end. A thousand turns of all threads are more than that.

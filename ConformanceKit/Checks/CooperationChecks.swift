@@ -65,13 +65,8 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.waits-elsewhere",
-      "no call waits on the thread of its caller, not even for a millisecond"
-    ) { context in
-      let engine = try await context.open()
-      for (name, call) in callsOfEachKind(of: engine) {
-        try await checkWaiting(context, in: engine, during: name, call)
-      }
-    }
+      "no call waits on the thread of its caller, not even for a millisecond, and nor does close() while others are under way"
+    ) { try await checkCallerWaits($0) }
     for method in [ReadMethod.readAllData, .readAllDataAndKeys, .readAllEntries, .scan] {
       Check(
         .c5, "cooperation.\(method.rawValue)-gives-way",
@@ -218,66 +213,6 @@ private final class HeartbeatMonitor: Sendable {
     }
     return (pause, allowed)
   }
-}
-
-// MARK: - Waiting on the caller's thread
-
-private typealias NumberedCall = (name: String, call: @Sendable (EngineUnderTest, Int) async throws -> Void)
-
-/// Every call that the engine has, with the number of the call.
-private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
-  var calls = ChangeMethod.all(engine.capabilities).map { change -> NumberedCall in
-    (
-      change.call,
-      { engine, number in
-        // Where there is nothing, nothing may have to be waited for. A write that waits has been found already.
-        if change == .removeAll { try await engine.write(data("\(number)"), key: key("k")) }
-        let changed = change.removes ? [keys(20)[number]] : keys(change.isOfOneKey ? 1 : 5)
-        try await change.perform(entries(changed, version: number), in: engine)
-      }
-    )
-  }
-  calls.append(
-    (wayOfReplacing.name, { try await wayOfReplacing.write($0, entries(keys(2), version: $1)) }))
-  calls.append(("verify()", { engine, _ in try await engine.verify() }))
-  for method in ReadMethod.allCases {
-    let keys = keys(method.isOfOneKey ? 1 : 5)
-    calls.append((method.call, { engine, _ in _ = try await method.found(of: keys, in: engine) }))
-  }
-  if engine.capabilities.contains(.changeFeed) {
-    calls.append(("changes()", { engine, _ in _ = try await engine.changes() }))
-  }
-  return calls
-}
-
-/// Makes calls one after the other on a thread that is watched. Fails if, three times in a row, the thread
-/// stood still during nearly all of them: during some, a busy machine may have been the cause.
-private func checkWaiting(
-  _ context: CheckContext, in engine: EngineUnderTest, during name: String,
-  _ call: @escaping @Sendable (EngineUnderTest, Int) async throws -> Void
-) async throws {
-  let calls = 20
-  var waits = 0
-  for _ in 0..<3 {
-    try await engine.write(entries(keys(20)))
-    let watch = ThreadWaitMonitor()
-    let threads = CheckExecutor(watchedBy: watch)
-    defer { threads.stop() }
-    waits = try await Task(executorPreference: threads) { @concurrent in
-      var waits = 0
-      for number in 0..<calls {
-        let before = watch.waited
-        try await call(engine, number)
-        if watch.waited - before > .milliseconds(1) { waits += 1 }
-        context.noteProgress()
-      }
-      return waits
-    }.value
-    if waits < calls * 9 / 10 { return }
-  }
-  throw Violation(
-    "during \(waits) of \(calls) calls of \(name), one after the other, the thread of the caller stood still for more than "
-      + "a millisecond")
 }
 
 // MARK: - Giving way

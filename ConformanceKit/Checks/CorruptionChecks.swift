@@ -10,7 +10,7 @@ extension CheckDefinition {
         .f2, "corruption.\(corruption.rawValue)",
         corruption.isCut
           ? "a store that was closed, with a file \(corruption.what), throws corrupted when it is opened or read, or everything "
-            + "is there"
+            + "is there (without durableWrites: up to some batch, and not nothing)"
           : "a store with a file \(corruption.what) throws corrupted when it is opened or read, or gives what is still there",
         needs: .persistent
       ) { context in

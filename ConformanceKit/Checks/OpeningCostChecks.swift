@@ -11,8 +11,8 @@ extension CheckDefinition {
   @CheckList static var openingCostChecks: [CheckDefinition] {
     Check(
       .o6, "opening.costs-the-same",
-      "opening a store takes no more work if it holds a hundred times as many entries", needs: .persistent,
-      needsWorker: true
+      "opening a store takes no more work if it holds a hundred times as many entries, whether it was closed or the process "
+        + "that had it open was killed", needs: .persistent, needsWorker: true
     ) { context in
       let directories = ["small", "large"].map {
         context.root.appending(path: $0, directoryHint: .isDirectory)
@@ -35,8 +35,39 @@ extension CheckDefinition {
         throw CheckFailure(description: "The worker did not report the cost of opening.")
       }
       try costs[1].expectNoMore(than: costs[0], "opening \(count) entries and not \(count / 100)")
+      let recoveries = try await recoveryCosts(of: directories, context)
+      try recoveries[1].expectNoMore(
+        than: recoveries[0],
+        "opening \(count) entries and not \(count / 100), which a process had open when it was killed,")
     }
   }
+}
+
+/// What it costs to open each place after a process was killed that had written a little there.
+private func recoveryCosts(of directories: [URL], _ context: CheckContext) async throws -> [OpeningCost] {
+  let practice = context.root.appending(path: "practice", directoryHint: .isDirectory)
+  var costs = directories.map { _ in OpeningCost() }
+  for _ in 0..<3 {
+    for (index, directory) in directories.enumerated() {
+      context.noteProgress()
+      let killed = try context.startWorker()
+      try await translatingWorkerErrors {
+        try await killed.perform(CallEngine(.open, at: directory))
+        for round in 0..<3 {
+          let entries = (0..<20).map { SharedWork.Entry(key: "late \($0)", data: data("\(round)")) }
+          try await killed.perform(CallEngine(.write(entries), at: directory))
+        }
+      }
+      killed.kill()
+      await killed.waitUntilEnd()
+      try await context.withWorker { worker in
+        for cost in try await worker.perform(MeasureRecovery(place: directory, practice: practice)) {
+          costs[index].formLeast(with: cost)
+        }
+      }
+    }
+  }
+  return costs
 }
 
 extension CheckContext {
@@ -64,6 +95,12 @@ struct OpeningCost: Codable, Sendable {
   var bytesRead = Int.max
   var pagesTouched = Int.max
 
+  mutating func formLeast(with other: OpeningCost) {
+    processorTime = min(processorTime, other.processorTime)
+    bytesRead = min(bytesRead, other.bytesRead)
+    pagesTouched = min(pagesTouched, other.pagesTouched)
+  }
+
   /// Fails if one of the costs is more than four times that of the other opening, and by more than what may
   /// happen beside it.
   func expectNoMore(than other: OpeningCost, _ what: String) throws {
@@ -90,17 +127,41 @@ struct MeasureOpening: WorkerTask {
   ) async throws {
     var least = OpeningCost()
     for round in 0..<5 {
-      let (time, usage) = (System.processorTime, System.usage)
-      let engine = try await open(place, makeEngine)
-      let (timeAfter, usageAfter) = (System.processorTime, System.usage)
-      try await engine.close()
-      engine.release()
+      let cost = try await costOfOpening(place, makeEngine)
       // The first finds what the last session has left to be tidied up, and what the process makes only once.
-      if round < 2 { continue }
-      least.processorTime = min(least.processorTime, timeAfter - time)
-      least.bytesRead = min(least.bytesRead, usageAfter.bytesRead - usage.bytesRead)
-      least.pagesTouched = min(least.pagesTouched, usageAfter.pagesTouched - usage.pagesTouched)
+      if round >= 2 { least.formLeast(with: cost) }
     }
     try send(least)
+  }
+}
+
+/// Opens a store once that was not closed, in a process that does nothing else, and sends what that costs.
+struct MeasureRecovery: WorkerTask {
+  let place: URL
+  /// Where the process makes before what it makes only once.
+  let practice: URL
+
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
+    send: @Sendable (OpeningCost) throws -> Void
+  ) async throws {
+    for _ in 0..<3 { _ = try await costOfOpening(practice, makeEngine) }
+    try send(try await costOfOpening(place, makeEngine))
+  }
+}
+
+extension WorkerTask {
+  /// Opens the engine and closes it again. Gives what the opening has cost.
+  fileprivate func costOfOpening(
+    _ place: URL, _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws -> OpeningCost {
+    let (time, usage) = (System.processorTime, System.usage)
+    let engine = try await open(place, makeEngine)
+    let (timeAfter, usageAfter) = (System.processorTime, System.usage)
+    try await engine.close()
+    engine.release()
+    return OpeningCost(
+      processorTime: timeAfter - time, bytesRead: usageAfter.bytesRead - usage.bytesRead,
+      pagesTouched: usageAfter.pagesTouched - usage.pagesTouched)
   }
 }

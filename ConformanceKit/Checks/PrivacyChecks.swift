@@ -18,6 +18,11 @@ extension CheckDefinition {
       needs: .persistent
     ) { try await checkModes($0, ofDirectories: true) }
     Check(
+      .o5, "privacy.at-every-moment",
+      "no file or directory is open to others for even a moment, whatever the umask of the process is",
+      needs: .persistent, needsWorker: true
+    ) { try await checkModesOfCreation($0) }
+    Check(
       .o5, "locks.of-a-mere-reader",
       "whatever locks a process has that may only read the files, every call returns or throws locked after a minute, and "
         + "all is well when they are gone", needs: .persistent, needsWorker: true
@@ -49,6 +54,65 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   let reopened = try await context.open(top.appending(path: "place", directoryHint: .isDirectory))
   try await reopened.write(entries(keys(20)))
   try look("after reopening")
+}
+
+// MARK: - The permissions with which files are made
+
+private func checkModesOfCreation(_ context: CheckContext) async throws {
+  let strace = try Strace()
+  // Without symbolic links, as the system names files.
+  let root = context.root.resolvingSymlinksInPath()
+  let (shared, empty) = (root.appending(path: "shared"), root.appending(path: "empty"))
+  for directory in [shared, empty] {
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+  }
+  // What is made in a directory that is private from the beginning is out of the reach of others. So files are made in one that
+  // was there, and directories where there is none.
+  let tasks = [MakeFiles(place: shared), MakeFiles(place: empty.appending(path: "new/place"))]
+  let (_, calls) = try await strace.record(tasks, calls: DiskRecording.callsOfNames, in: context)
+  let recordings = [shared, empty].map { directory in
+    TraceReader.recording(
+      of: calls, root: directory.systemPath, initial: DiskTree(),
+      workingDirectory: FileManager.default.currentDirectoryPath
+    ) { _ in nil }
+  }
+  let exposed = recordings.flatMap(\.exposed)
+  try expect(
+    exposed.isEmpty,
+    "these files and directories were made with permissions for others, whatever they were given later: "
+      + exposed.prefix(8).joined(separator: ", "))
+  if let limitation = recordings.compactMap(\.limitation).first { throw Skip(reason: limitation) }
+}
+
+/// Has an engine make whatever files it makes, in a process without a umask.
+struct MakeFiles: WorkerTask {
+  let place: URL
+
+  /// - Parameter send: Sends the number of each session.
+  func run(
+    makeEngine: @Sendable (URL) async throws -> any StorageEngine, send: @Sendable (Int) throws -> Void
+  ) async throws {
+    System.clearUmask()
+    for session in 0..<2 {
+      let engine = try await open(place, makeEngine)
+      let changes = engine.capabilities.contains(.changeFeed) ? try await engine.changes() : nil
+      try await engine.write(data("v"), key: key("k"))
+      try await engine.write(entries(keys(20)))
+      // So much that an engine may begin other files.
+      for round in 0..<20 {
+        try await engine.write(keys(12).map { (key: $0, data: noise(20_000, seed: UInt64(round))) })
+      }
+      if engine.capabilities.contains(.transactions) {
+        try await engine.withTransaction { try $0.write(data("t"), key: key("t")) }
+      }
+      try await engine.remove(keys: keys(20))
+      try await engine.verify()
+      withExtendedLifetime(changes) {}
+      try await engine.close()
+      engine.release()
+      try send(session)
+    }
+  }
 }
 
 // MARK: - A process that may only read

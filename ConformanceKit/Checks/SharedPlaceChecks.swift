@@ -62,74 +62,6 @@ extension CheckDefinition {
 
 // MARK: - Answers
 
-/// Two or more that share a place. The last of several engines stands for the second where something is changed.
-private enum Sharers {
-  case engines([EngineUnderTest])
-  case processes(EngineUnderTest, WorkerProcess, URL)
-
-  /// One that reads what the second changes.
-  var first: EngineUnderTest {
-    switch self {
-    case .engines(let engines): engines[0]
-    case .processes(let engine, _, _): engine
-    }
-  }
-
-  /// - Parameter method: The method that does the operations, or nil for the one that fits them best.
-  func perform(_ operations: [StorageOperation], bySecond: Bool, by method: ChangeMethod?) async throws {
-    switch self {
-    case .processes(_, let worker, let place) where bySecond:
-      let sent = operations.map(SentOperation.init)
-      try await worker.perform(CallEngine(.perform(sent, by: method), at: place))
-    case .engines(let engines):
-      try await engines[bySecond ? engines.count - 1 : 0].perform(operations, by: method)
-    case .processes(let engine, _, _): try await engine.perform(operations, by: method)
-    }
-  }
-
-  /// Fails unless all give the same entries, with the same times.
-  func expectAgreement() async throws {
-    switch self {
-    case .engines(let engines):
-      let entries = try await engines[0].readAllEntries()
-      for engine in engines.dropFirst() { try expectEqual(try await engine.readAllEntries(), entries) }
-    case .processes(let engine, let worker, let place):
-      try expectEqual(try await worker.entries(at: place), try await engine.readAllEntries())
-    }
-
-    func expectEqual(_ others: [StorageEntry], _ entries: [StorageEntry]) throws {
-      try expect(
-        Set(others.map(\.key)) == Set(entries.map(\.key)), "two had different keys in readAllEntries()")
-      let times = Dictionary(entries.map { ($0.key, $0) }) { first, _ in first }
-      for other in others {
-        guard let entry = times[other.key],
-          isSame(other.createdAt, entry.createdAt) && isSame(other.updatedAt, entry.updatedAt)
-        else { throw Violation("two had different times of \(other.key) in readAllEntries()") }
-      }
-    }
-  }
-
-  func verify(
-    _ answers: AnswersOfAllKinds, first: Int, inSecond: Bool, noting progress: CheckProgress
-  ) async throws {
-    progress.note()
-    switch self {
-    case .engines(let engines):
-      for engine in inSecond ? engines.dropFirst() : engines.prefix(1) {
-        try await answers.verify(engine, first: first)
-        do {
-          try await expectAllWaysAgree(in: engine, noting: progress)
-        } catch let violation as Violation {
-          throw Violation(violation.description)
-        }
-      }
-    case .processes(let engine, let worker, let place):
-      if !inSecond { return try await answers.verify(engine, first: first) }
-      try await worker.perform(CallEngine(.compare(answers, first: first), at: place))
-    }
-  }
-}
-
 /// Changes one thing after the other, at once one after the other, so that the clock of the file system may show one time
 /// for several; sizes and counts stay the same where they can.
 private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async throws {
@@ -186,6 +118,39 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row",
     noting: context.progress)
   try await checkAnswersAtOnce(answers, of: sharers, context)
+  try await checkAnswersAfterOverwrites(answers, of: sharers, context)
+}
+
+/// Has the second write far more than is left in the end, after which an engine may have put a new file in the place of an old
+/// one; and then has another one come and go.
+private func checkAnswersAfterOverwrites(
+  _ answers: AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+) async throws {
+  var answers = answers
+  let large = keys(2, prefix: "large-")
+  let count = context.byLevel(quick: 40, standard: 48, exhaustive: 240)
+  for number in 0..<count {
+    context.noteProgress()
+    let value = noise(512 << 10, seed: UInt64(number + 1))
+    try await sharers.perform([.write(value, key: large[number % 2])], bySecond: true, by: nil)
+  }
+  let last = large.map { StorageOperation.remove(key: $0) } + [.write(data("last"), key: key("steady"))]
+  try await sharers.perform(last, bySecond: true, by: nil)
+  answers.apply(last)
+  for isReopened in [false, true] {
+    if isReopened { try await sharers.reopenSecond(context) }
+    // The first changes something before it has read anything.
+    for bySecond in [false, true] {
+      let change = StorageOperation.write(
+        data("\(isReopened), \(bySecond)"), key: key("by \(bySecond ? 2 : 1)"))
+      try await sharers.perform([change], bySecond: bySecond, by: nil)
+      answers.apply([change])
+      try await verify(
+        answers, in: sharers, first: 0, changedBySecond: bySecond,
+        "\(count / 2) MiB of overwrites\(isReopened ? ", an opening" : "") and a change",
+        noting: context.progress)
+    }
+  }
 }
 
 /// Asks by the same method right before a change and right after it: some remember for a few milliseconds only.

@@ -16,6 +16,8 @@ struct DiskRecording: Sendable {
   /// the shared memory of SQLite and the lock file of LMDB. One that kept data so could not be checked, and is found
   /// out by ``firstDifference(from:)`` or when it misses its data after the last call.
   var mappedFiles: Set<Int> = []
+  /// The files and directories that were made so that others could use them, where others could get to them: with their modes.
+  var exposed: [String] = []
   /// What cannot be followed, as a sentence. Nil if everything can.
   var limitation: String?
 
@@ -37,5 +39,12 @@ struct DiskRecording: Sendable {
     "fsync", "fdatasync", "sync", "syncfs", "mmap", "copy_file_range", "sendfile", "splice", "io_uring_setup",
     "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr", "utimensat", "chdir",
     "fchdir", "fork", "vfork", "clone", "clone3",
+  ]
+
+  /// Every call that makes, names or removes files, or says how such calls are to be understood.
+  static let callsOfNames = [
+    "open", "openat", "creat", "close", "close_range", "dup", "dup2", "dup3", "fcntl", "rename", "renameat",
+    "renameat2", "link", "linkat", "unlink", "unlinkat", "symlink", "symlinkat", "mkdir", "mkdirat", "rmdir",
+    "chdir", "fchdir", "umask",
   ]
 }

@@ -25,11 +25,13 @@ struct Strace {
   }
 
   /// Has a worker do something, one task after the other, and gives what the worker said and the calls that it made.
-  func record<Work: WorkerTask>(_ tasks: [Work], in context: CheckContext) async throws -> (
-    messages: [Work.Message], calls: [TraceCall]
-  ) {
+  ///
+  /// - Parameter calls: The names of the calls that are recorded.
+  func record<Work: WorkerTask>(
+    _ tasks: [Work], calls: [String] = DiskRecording.calls, in context: CheckContext
+  ) async throws -> (messages: [Work.Message], calls: [TraceCall]) {
     let file = context.root.appending(path: "trace-\(UUID().uuidString)")
-    let worker = try context.startWorker(under: command(writingTo: file))
+    let worker = try context.startWorker(under: command(recording: calls, to: file))
     var messages: [Work.Message] = []
     do {
       try await translatingWorkerErrors {
@@ -50,14 +52,14 @@ struct Strace {
     }
     worker.closeInput()
     await worker.waitUntilEnd()
-    let calls = TraceText.calls(in: try Data(contentsOf: file, options: .alwaysMapped))
+    let recorded = TraceText.calls(in: try Data(contentsOf: file, options: .alwaysMapped))
     try FileManager.default.removeItem(at: file)
-    return (messages, calls)
+    return (messages, recorded)
   }
 
-  private func command(writingTo file: URL) -> [String] {
+  private func command(recording calls: [String], to file: URL) -> [String] {
     // The question marks are for calls that a system does not know.
-    let calls = DiskRecording.calls.map { "?" + $0 }.joined(separator: ",")
+    let calls = calls.map { "?" + $0 }.joined(separator: ",")
     return [
       path, "-f", "-y", "-xx", "-qq", "-s", "\(8 << 20)", "--seccomp-bpf", "-e", "signal=none", "-e",
       "trace=\(calls)", "-o", file.systemPath,

@@ -33,6 +33,9 @@ indirect enum TraceValue: Equatable {
 
   var number: Int? { if case .number(let number, _) = self { number } else { nil } }
 
+  /// Permissions, which are written in octal and read as if they were decimal.
+  var octal: Int? { number.flatMap { Int(String($0), radix: 8) } }
+
   var symbols: Set<String> { if case .symbols(let symbols, _) = self { symbols } else { [] } }
 
   /// The path that `strace` has put behind a descriptor.

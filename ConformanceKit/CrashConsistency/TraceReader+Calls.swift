@@ -11,9 +11,10 @@ extension TraceReader {
     if let message = call.message, self[arguments[0]] == nil { acknowledge(message) }
     guard call.succeeded, let result = call.result else { return }
     switch call.name {
-    case "open", "creat":
-      try open(call, arguments[0], in: nil, call.name == "creat" ? creation : arguments[1].symbols)
-    case "openat": try open(call, arguments[1], in: arguments[0], arguments[2].symbols)
+    case "open": try open(call, arguments[0], in: nil, arguments[1].symbols, arguments[2])
+    case "creat": try open(call, arguments[0], in: nil, creation, arguments[1])
+    case "openat": try open(call, arguments[1], in: arguments[0], arguments[2].symbols, arguments[3])
+    case "umask": setUmask(arguments[0])
     case "close": close((arguments[0].number ?? -1)...(arguments[0].number ?? -1))
     case "close_range":
       close((arguments[0].number ?? 0)...max(arguments[0].number ?? 0, arguments[1].number ?? .max))
@@ -42,7 +43,8 @@ extension TraceReader {
   // MARK: Opening
 
   private mutating func open(
-    _ call: TraceCall, _ path: TraceValue, in directory: TraceValue?, _ flags: Set<String>
+    _ call: TraceCall, _ path: TraceValue, in directory: TraceValue?, _ flags: Set<String>,
+    _ mode: TraceValue
   ) throws {
     assign(nil, to: call.result)
     switch try place(path, in: directory) {
@@ -52,7 +54,7 @@ extension TraceReader {
       if flags.contains("O_TMPFILE") || flags.contains("__O_TMPFILE") {
         return assign(OpenFile(node: makeFile(), flags: flags), to: call.result)
       }
-      let node = try live[name] ?? create(call, name, flags)
+      let node = try live[name] ?? create(call, name, flags, mode)
       assign(OpenFile(node: node, flags: flags), to: call.result)
       if flags.contains("O_TRUNC"), live.length(of: node) > 0 {
         change(.resize(node, length: 0), of: call, "emptying of \(title(name)) by open")
@@ -60,12 +62,15 @@ extension TraceReader {
     }
   }
 
-  private mutating func create(_ call: TraceCall, _ name: DiskName, _ flags: Set<String>) throws -> Int {
+  private mutating func create(
+    _ call: TraceCall, _ name: DiskName, _ flags: Set<String>, _ mode: TraceValue
+  ) throws -> Int {
     guard flags.contains("O_CREAT") else {
       throw UntraceableCall(reason: "The recording lost track of \(title(name)).")
     }
     let node = makeFile()
     change(.link(name, to: node), of: call, "creation of \(title(name))")
+    noteMode(mode, of: node, name)
     return node
   }
 

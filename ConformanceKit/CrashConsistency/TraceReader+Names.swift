@@ -2,8 +2,8 @@ extension TraceReader {
   /// Does to the names what a call did, if it is one of names.
   mutating func readName(_ call: TraceCall, _ arguments: [TraceValue]) throws {
     switch call.name {
-    case "mkdir": try makeDirectory(call, try place(arguments[0]))
-    case "mkdirat": try makeDirectory(call, try place(arguments[1], in: arguments[0]))
+    case "mkdir": try makeDirectory(call, try place(arguments[0]), arguments[1])
+    case "mkdirat": try makeDirectory(call, try place(arguments[1], in: arguments[0]), arguments[2])
     case "rmdir", "unlink": try remove(call, try place(arguments[0]))
     case "unlinkat": try remove(call, try place(arguments[1], in: arguments[0]))
     case "rename": try rename(call, try place(arguments[0]), try place(arguments[1]))
@@ -24,9 +24,11 @@ extension TraceReader {
     }
   }
 
-  private mutating func makeDirectory(_ call: TraceCall, _ place: Place) throws {
+  private mutating func makeDirectory(_ call: TraceCall, _ place: Place, _ mode: TraceValue) throws {
     guard case .name(let name) = place else { return }
-    change(.link(name, to: makeDirectory()), of: call, "\(call.name) of \(title(name))")
+    let node = makeDirectory()
+    change(.link(name, to: node), of: call, "\(call.name) of \(title(name))")
+    noteMode(mode, of: node, name)
   }
 
   private mutating func remove(_ call: TraceCall, _ place: Place) throws {

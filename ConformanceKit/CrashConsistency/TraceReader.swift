@@ -37,6 +37,10 @@ struct TraceReader {
   private var descriptors: [Int: OpenFile] = [:]
   private var workingDirectory: String
   private var nextNode: Int
+  /// The permissions that the process takes away from what it makes.
+  private var umask = 0
+  /// The permissions with which files and directories were made.
+  private var modes: [Int: Int] = [:]
   /// At which line of the trace each change was made.
   private var changeLines: [Int] = []
 
@@ -114,6 +118,29 @@ struct TraceReader {
     live.addDirectory(nextNode)
     recording.initial.addDirectory(nextNode)
     return nextNode
+  }
+
+  // MARK: Permissions
+
+  mutating func setUmask(_ mask: TraceValue) { umask = mask.octal ?? 0 }
+
+  /// Notes down with which permissions a file or directory was made.
+  mutating func noteMode(_ mode: TraceValue, of node: Int, _ name: DiskName) {
+    // Without a number there are permissions that have names, which are those of others.
+    let mode = (mode.octal ?? 0o7777) & ~umask
+    modes[node] = mode
+    if mode & 0o077 != 0, !isPrivate(name.directory) {
+      recording.exposed.append("\(title(name)) (0\(String(mode, radix: 8)))")
+    }
+  }
+
+  /// Whether a directory, or one above it, was made for its owner alone.
+  private func isPrivate(_ directory: Int) -> Bool {
+    if let mode = modes[directory], mode & 0o077 == 0 { return true }
+    for (parent, names) in live.directories where names.values.contains(directory) {
+      return isPrivate(parent)
+    }
+    return false
   }
 
   // MARK: Descriptors

@@ -93,7 +93,7 @@ extension Corruption {
     }
   }
 
-  /// Whether the file has lost its end, which an engine that was closed can always tell.
+  /// Whether the file has lost its end, which an engine that was closed can tell if it syncs what it acknowledges.
   var isCut: Bool { if case .cut = kind { true } else { false } }
 
   /// Whether nothing may be left, if that was the file with the entries.

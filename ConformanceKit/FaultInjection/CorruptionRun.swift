@@ -80,7 +80,9 @@ struct CorruptionRun {
       && !(corruption.mayEmpty && holdsEverything(corruption.file))
     let reading = CorruptedStoreCheck(
       directory: copy, history: history, what: corruption.description, codes: corruption.codes,
-      mustBeRight: mustBeRight, mustBeWhole: corruption.isCut, isVerified: isVerified,
+      mustBeRight: mustBeRight, mustBeWhole: corruption.isCut,
+      mayLackLastBatches: corruption.isCut && !store.context.capabilities.contains(.durableWrites),
+      isVerified: isVerified,
       mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty && mayHoldMost(corruption.file),
       remedy: .init(
         original: store.directory.appending(path: corruption.file),

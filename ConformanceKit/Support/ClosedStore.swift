@@ -111,6 +111,15 @@ enum StoreHistory: String, Codable, Sendable {
       }
     }
 
+    /// The same, with a step for each key.
+    var parts: [Step] {
+      switch self {
+      case .write, .remove: [self]
+      case .batch(let entries): entries.map { .write($0.key, $0.data) }
+      case .removals(let keys): keys.map { .remove($0) }
+      }
+    }
+
     func apply(to contents: inout [CacheKey: Data]) {
       switch self {
       case .write(let key, let data): contents[key] = data
@@ -138,6 +147,18 @@ enum StoreHistory: String, Codable, Sendable {
     var contents: [CacheKey: Data] = [:]
     for step in sessions.prefix(count ?? sessions.count).joined() { step.apply(to: &contents) }
     return contents
+  }
+
+  /// Whether the store held this, of some keys, after one of its steps.
+  ///
+  /// - Parameter inBatches: Whether a batch is one step, not one for each of its keys.
+  func hasHeld(_ found: [CacheKey: Data], in keys: some Collection<CacheKey>, inBatches: Bool) -> Bool {
+    var contents: [CacheKey: Data] = [:]
+    for step in sessions.joined().flatMap({ inBatches ? [$0] : $0.parts }) {
+      step.apply(to: &contents)
+      if keys.allSatisfy({ contents[$0] == found[$0] }) { return true }
+    }
+    return false
   }
 
   /// In batches, since thousands of single writes may each be synced.

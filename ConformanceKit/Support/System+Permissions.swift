@@ -23,6 +23,9 @@ extension System {
     }
   }
 
+  /// Has whatever this process makes from now on keep the permissions that it is made with.
+  static func clearUmask() { umask(0) }
+
   /// Whether the directory may be looked at.
   static func canRead(_ directory: URL) -> Bool { access(directory.systemPath, R_OK | X_OK) == 0 }
 

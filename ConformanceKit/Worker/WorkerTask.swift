@@ -52,7 +52,8 @@ struct WorkerRequest {
     TakeStepsTask.self,
     InspectTask.self,
     SystemFaultRun.self, InheritedDescriptors.self, HistoryShare.self,
-    MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self,
+    MakeChanges.self, ExchangeChanges.self, SubscriberBounds.self, MakeFiles.self,
+    MeasureRecovery.self,
   ]
 
   let task: any WorkerTask

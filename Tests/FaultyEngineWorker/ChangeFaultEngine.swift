@@ -33,7 +33,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     // Ends wrongly
     case goesOnWhenClosed, subscribesWhenClosed, endsAllWithOneEngine, endsAllWithOneSubscriber
     // No faults
-    case saysEverything, mergesForAWhile
+    case saysEverything, mergesForAWhile, losesSightOnce
   }
 
   package static let promises: EngineCapabilities = [

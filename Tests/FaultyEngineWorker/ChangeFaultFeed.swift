@@ -79,6 +79,8 @@ final class ChangeFaultFeed: Sendable {
       return (state.nextID, !state.isPolled)
     }
     continuation.onTermination { [weak self] in self?.leave(id) }
+    // The system tells the second subscriber that there was more than it could tell of.
+    if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
     if isFirst, let look, !isDeaf { poll(look) }
     return changes
   }

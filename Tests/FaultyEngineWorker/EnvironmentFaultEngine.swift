@@ -31,6 +31,8 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     // The clock
     case updatesBackwards, remembersTimesUntilClosed, listsByTime, updatesBackwardsInTransactions
     case waitsForTheClock
+    // Permissions
+    case makesFilesForAll, makesDirectoriesForAll
     // None: another file beside that of the entries, and calls that wait for a timer
     case hasLockFile, hasPreallocatedLog, waitsWithTimers
   }

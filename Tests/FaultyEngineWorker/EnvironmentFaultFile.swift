@@ -30,10 +30,17 @@ struct EnvironmentFaultFile: Sendable {
 
   /// What was saved last; nothing if there is no file.
   func load() throws -> [EnvironmentFaultEntry] {
-    if mkdir(directory.path(percentEncoded: false), 0o755) != 0, errno != EEXIST {
-      guard errno == ENOENT else { return try refused(errno) }
-      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    let mode: mode_t = fault == .makesDirectoriesForAll ? 0o755 : 0o700
+    if mkdir(directory.path(percentEncoded: false), mode) != 0 {
+      switch errno {
+      case EEXIST: break
+      case ENOENT where fault == .makesDirectoriesForAll:
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+      case ENOENT: try FileManager.Directory(url: directory).create()
+      case let number: return try refused(number)
+      }
     }
+    if fault == .makesDirectoriesForAll { chmod(directory.path(percentEncoded: false), 0o700) }
     if fault == .cannotOpenWhenFull { try takeRoom() }
     try makeOtherFile()
     if fault == .emptiesWithoutItsMarker, access(marker, F_OK) != 0 { unlink(path) }
@@ -96,8 +103,10 @@ struct EnvironmentFaultFile: Sendable {
     let payload = try encoder.encode(entries)
     let bytes = Self.magic + Self.sum(of: payload) + payload
     let target = fault == .writesInPlace ? path : path + ".new"
-    let descriptor = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    let mode: mode_t = fault == .makesFilesForAll ? 0o644 : 0o600
+    let descriptor = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)
     guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(target) failed") }
+    if fault == .makesFilesForAll { fchmod(descriptor, 0o600) }
     var written = 0
     while written < bytes.count {
       let count = bytes.withUnsafeBytes {

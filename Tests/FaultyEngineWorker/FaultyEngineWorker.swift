@@ -42,6 +42,12 @@ import StockroomCore
         try SharedPlaceFaultEngine(directory: $0, isShared: arguments.contains("shared"), fault: fault)
       }
     }
+    if arguments.contains("reference") {
+      let readsEverything = arguments.contains("afterCrashes")
+      return try await ConformanceWorker.serve {
+        try ReferenceEngine(directory: $0, fault: readsEverything ? .readsEverythingAfterCrashes : nil)
+      }
+    }
     let isShared = arguments.contains("shared")
     let fault = arguments.lazy.compactMap(CrashFaultEngine.Fault.init).first
     try await ConformanceWorker.serve {

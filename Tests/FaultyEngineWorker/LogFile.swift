@@ -87,7 +87,9 @@ struct LogFile: ~Copyable {
       let file = open(path, O_RDONLY | O_CLOEXEC)
       if file >= 0 { close(file) }
     }
-    let isOurs = !isNew && (FileManager.default.contents(atPath: path) ?? Data()).starts(with: magic)
+    var isOurs: Bool {
+      !isNew && (FileManager.default.contents(atPath: path) ?? Data()).starts(with: magic)
+    }
     let follows =
       switch fault {
       case .followsForeignLinks: !isNew && !isOurs

@@ -21,6 +21,7 @@ package final class ReferenceEngine: ApplyingEngine {
     case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly, noticesDirectoryOnly
     case takesTornTails, fillsTornTails, remembersRefusedWrites, repeatsRefusedWrites
     case datesInItsOwnTurn, numbersInItsOwnTurn, takesLongRecordsForTorn
+    case readsEverythingAfterCrashes
   }
 
   package static let promises: EngineCapabilities = [
@@ -34,6 +35,8 @@ package final class ReferenceEngine: ApplyingEngine {
   /// Whether a call has the turn of this engine, which a fault takes for that of the place.
   private let isTaken = MutexProtected(false)
   private let fault: Fault?
+  /// A file that is there while an engine with a fault is open.
+  private let mark: String?
   private let transactions = DedicatedThread()
   private let hasTransactions = MutexProtected(false)
   package let capabilities: EngineCapabilities
@@ -47,6 +50,12 @@ package final class ReferenceEngine: ApplyingEngine {
     shared = MutexProtected(
       try directory.map { try SharedContents.shared(at: $0, fault: fault) }
         ?? SharedContents(log: nil, fault: fault))
+    mark =
+      fault == .readsEverythingAfterCrashes ? directory.map { $0.path(percentEncoded: false) + "/open" } : nil
+    guard let mark else { return }
+    if FileManager.default.fileExists(atPath: mark) { _ = try everything() }
+    _ = FileManager.default.createFile(
+      atPath: mark, contents: nil, attributes: [.posixPermissions: 0o600])
   }
 
   deinit {
@@ -211,5 +220,6 @@ package final class ReferenceEngine: ApplyingEngine {
     }
     if fault == .refusesOnlyWrites { refusesWrites.withLock { $0 = true } }
     try shared.flush()
+    if let mark { try FileManager.default.removeItem(atPath: mark) }
   }
 }

@@ -10,7 +10,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case remembersAbsence, remembersAbsenceForAMoment, remembersValues, remembersCount, remembersKeys,
       remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
-    case trustsItsFirstDirectory
+    case trustsItsFirstDirectory, staysOnCompactedFiles
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
@@ -84,6 +84,10 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       if fault == .countsApplies, cached.mark.changes == mark.changes { return cached.entries }
       if fault == .mapsTooLittle, mark.size > state.mapSize { return cached.entries }
       if fault == .losesOldLogs, mark.changes > cached.mark.changes + 200 { return cached.entries }
+      // There is a new file after every 16 MiB.
+      if fault == .staysOnCompactedFiles, cached.mark.changes >> 14 != mark.changes >> 14 {
+        return cached.entries
+      }
       if fault == .trustsItsFirstDirectory, mark.directory == state.directory { return cached.entries }
     }
     let entries = try state.place?.load() ?? [:]
@@ -105,7 +109,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     try perform { state, entries in
       for operation in operations { entries.apply(operation) }
       try state.place?.save(entries)
-      if isCounted { state.place?.countChange() }
+      let size = operations.reduce(0) { $0 + ($1.writtenSize ?? 0) }
+      if isCounted { state.place?.countChange(of: size) }
       state.forget()
       state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
       if let mark = state.place?.mark { state.cached = (mark, entries) }
@@ -179,6 +184,10 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       }
     }
   }
+}
+
+extension StorageOperation {
+  fileprivate var writtenSize: Int? { if case .write(let data, _) = self { data.count } else { nil } }
 }
 
 struct SharedPlaceEntry: Codable, Sendable {

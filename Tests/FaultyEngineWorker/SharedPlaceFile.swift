@@ -18,7 +18,7 @@ final class SharedPlaceFile {
     var directory: UInt64 = 0
     var seconds = 0
     var size = 0
-    /// How often it was changed, for engines with a fault that count.
+    /// How often it was changed, or how many KiB were written to it, for engines with a fault that count.
     var changes = 0
   }
 
@@ -198,15 +198,18 @@ final class SharedPlaceFile {
     return mark
   }
 
-  private var isCounting: Bool { fault == .countsApplies || fault == .losesOldLogs }
+  private var isCounting: Bool {
+    fault == .countsApplies || fault == .losesOldLogs || fault == .staysOnCompactedFiles
+  }
   private var countPath: String { path + ".count" }
 
-  /// Counts a change for all who have the place open, with a byte for each.
-  func countChange() {
+  /// Counts a change for all who have the place open, with a byte for each change, or for each KiB.
+  func countChange(of size: Int) {
     guard isCounting else { return }
     let file = systemOpen(countPath, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC)
     guard file >= 0 else { return }
-    _ = systemWrite(file, "+", 1)
+    let count = fault == .staysOnCompactedFiles ? max(1, size >> 10) : 1
+    _ = systemWrite(file, [UInt8](repeating: UInt8(ascii: "+"), count: count), count)
     systemClose(file)
   }
 

@@ -214,7 +214,9 @@ struct ChangeFaultTests {
   func isComplete() {
     let failing = ChangeFaultCase.all.reduce(into: Set()) { $0.formUnion($1.checks) }
     #expect(Set(ChangeFaultCase.checks().map(\.id)) == failing)
-    let faults = Set(ChangeFaultCase.all.map(\.fault)).union([.saysEverything, .mergesForAWhile])
+    let faults = Set(ChangeFaultCase.all.map(\.fault)).union([
+      .saysEverything, .mergesForAWhile, .losesSightOnce,
+    ])
     #expect(faults == Set(ChangeFaultEngine.Fault.allCases))
   }
 
@@ -224,5 +226,11 @@ struct ChangeFaultTests {
   func passes(_ number: Int, _ behaviour: ChangeFaultEngine.Fault?) async throws {
     let checks = ChangeFaultCase.checks("Log", behaviour)
     for check in behaviour == nil ? checks : checks.half(of: number) { try await check.run() }
+  }
+
+  @Test("A correct engine passes that could not watch its place once, and says so where nothing has changed")
+  func passesOnceBlind() async throws {
+    let checks = ChangeFaultCase.checks("Blind for a moment", .losesSightOnce)
+    for check in checks where check.id.hasPrefix("changes.silence-") { try await check.run() }
   }
 }

@@ -14,9 +14,17 @@ extension FaultyEngineCase {
       CutsBatchesWhenClosed(base: base)
     },
     .init(
-      persistent: .o3, "has its file open as long as it has subscribers",
+      persistent: .o3, "has its file open as long as it has subscribers", also: [.o4],
       claiming: ReferenceEngine.promises.union(.changeFeed)
     ) { base, place in OpensItsFileForSubscribers(base: base, place: place) },
+    .init(
+      persistent: .o4, "is held by the streams of its changes",
+      claiming: ReferenceEngine.promises.union(.changeFeed)
+    ) { base, _ in HeldBySubscribers(base: base) },
+    .init(
+      persistent: .o4, "is held until the next change once a subscriber has left",
+      claiming: ReferenceEngine.promises.union(.changeFeed)
+    ) { base, _ in HeldAfterSubscribers(base: base) },
     .init(persistent: .w6, "calls corrupted what was not closed", also: [.f2]) { base, place in
       CallsCorruptedWhatWasNotClosed(base: base, place: place)
     },
@@ -77,6 +85,29 @@ struct OpensItsFileForSubscribers: FaultyEngine {
   func changes() async throws -> StorageChanges {
     let file = try FileHandle(forReadingFrom: place.appending(path: "reference.log"))
     return try await base.changes().passedOn { try? file.close() }
+  }
+}
+
+/// Is needed for what each stream does at its end.
+struct HeldBySubscribers: FaultyEngine {
+  let base: ReferenceEngine
+  func changes() async throws -> StorageChanges {
+    try await base.changes().passedOn { [base] in withExtendedLifetime(base) {} }
+  }
+}
+
+/// Tidies up after a subscriber that has left when something has changed.
+struct HeldAfterSubscribers: FaultyEngine {
+  let base: ReferenceEngine
+  func changes() async throws -> StorageChanges {
+    try await base.changes().passedOn { [base] in
+      Task {
+        // An engine that is closed has nothing to tidy up.
+        guard let changes = try? await base.changes() else { return }
+        for await _ in changes { break }
+        withExtendedLifetime(base) {}
+      }
+    }
   }
 }
 

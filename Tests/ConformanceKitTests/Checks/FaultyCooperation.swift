@@ -103,7 +103,7 @@ struct BlocksReaders: FaultyEngine {
 }
 
 /// Waits on the thread of the caller in one of its calls.
-struct BlocksOneCall: FaultyEngine {
+final class BlocksOneCall: FaultyEngine {
   enum Call: String, CaseIterable, Sendable {
     case verify = "verify()"
     case changes = "changes()"
@@ -112,10 +112,37 @@ struct BlocksOneCall: FaultyEngine {
     case removeAll = "removeAllData()"
     case readEntries = "readEntries(keys:)"
     case keysExist = "keysExist(_:)"
+    case close = "close()"
+    case closeDuringTransaction = "close() during a transaction"
+    case closeDuringReads = "close() during reads"
   }
   let base: ReferenceEngine
-  let call: Call
+  private let call: Call
+  /// What `close()` waits for.
+  private let underWay = MutexProtected((count: 0, isClosing: false))
+  init(base: ReferenceEngine, call: Call) { (self.base, self.call) = (base, call) }
   private func wait(_ call: Call) { if call == self.call { waitOnThisThread() } }
+  private func heldUp<Result>(_ call: Call, by work: () async throws -> Result) async throws -> Result {
+    guard call == self.call else { return try await work() }
+    try underWay.withLock { underWay in
+      if underWay.isClosing { throw StorageError(.closed, "The engine has been closed.") }
+      underWay.count += 1
+    }
+    defer { underWay.withLock { $0.count -= 1 } }
+    return try await work()
+  }
+  func close() async throws {
+    wait(.close)
+    underWay.withLock { $0.isClosing = true }
+    while underWay.withLock({ $0.count }) > 0 { usleep(1_000) }
+    try await base.close()
+  }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await heldUp(.closeDuringReads) {
+      if call == .closeDuringReads { try await Task.sleep(for: .milliseconds(5)) }
+      return try await base.readAllDataAndKeys()
+    }
+  }
   func verify() async throws {
     wait(.verify)
     try await base.verify()
@@ -128,7 +155,7 @@ struct BlocksOneCall: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     wait(.transaction)
-    return try await base.withTransaction(body)
+    return try await heldUp(.closeDuringTransaction) { try await base.withTransaction(body) }
   }
   func writeEntries(_ entries: [StorageEntry]) async throws {
     wait(.imports)

@@ -81,7 +81,7 @@ extension FaultyEngineCase {
         "faults.system-calls", "faults.failed-syncs", "sharing.every-answer", "opening.races",
         "opening.any-name",
         "opening.relative-path", "opening.twice-by-any-spelling", "dropping.beside-a-child-process",
-        "store.follows-another-engine",
+        "store.follows-another-engine", "privacy.at-every-moment",
       ].contains(id)
   }
 

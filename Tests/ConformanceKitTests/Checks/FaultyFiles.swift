@@ -34,7 +34,7 @@ extension FaultyEngineCase {
     .init(persistent: .f4, "repeats writes that were refused", fault: .repeatsRefusedWrites),
     .init(
       persistent: .f2, "takes a torn tail for the end", fault: .takesTornTails,
-      claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)),
+      claiming: ReferenceEngine.promises.subtracting(.detectsCorruption).union(.durableWrites)),
     .init(
       persistent: .f2, "takes what its last page lacks for zeros", fault: .fillsTornTails,
       claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)),

@@ -51,6 +51,12 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "follows a log of another process no further than 200 changes", .losesOldLogs,
       by: "processes.every-answer"),
     .init(
+      .c2, "stays on a file that another engine has compacted", .staysOnCompactedFiles,
+      by: "sharing.every-answer"),
+    .init(
+      .c3, "stays on a file that another process has compacted", .staysOnCompactedFiles,
+      by: "processes.every-answer"),
+    .init(
       .c6, "remembers another place once its own is back", .trustsItsFirstDirectory, isShared: false,
       by: "place.replaced-and-put-back"),
     .init(

@@ -116,6 +116,27 @@ struct PowerCutTests {
   }
 }
 
+@Suite("Files without their ends")
+struct LostEndTests {
+  private static let ids = ["corruption.shortened-file", "corruption.truncated-file"]
+
+  @Test("An engine that never syncs, and says so, passes without its last batches", arguments: ids)
+  func unsynced(_ id: String) async throws {
+    #expect(try await PowerLossFaultCase.careful[0].outcome(of: id) == .passed)
+  }
+
+  @Test("It fails if it has a half of the last batch")
+  func torn() async throws {
+    let engineCase = PowerLossFaultCase.ofProcesses[0]
+    #expect(try await engineCase.outcome(of: "corruption.shortened-file").failure?.rule == .f2)
+  }
+
+  @Test("An engine that syncs fails without its last batches", arguments: ids)
+  func synced(_ id: String) async throws {
+    #expect(try await PowerLossFaultCase.careful[1].outcome(of: id).failure?.rule == .f2)
+  }
+}
+
 @Suite("Compactions on a full disk")
 struct FullDiskCompactionTests {
   @Test("An engine whose compaction loses everything on a full disk fails")

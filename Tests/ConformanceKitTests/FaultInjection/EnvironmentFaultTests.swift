@@ -94,6 +94,11 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .f4, "shows what a transaction has written that was refused", .mergesTransactionsFirst,
       by: "refused.read-only-directory"),
+    .init(
+      .o5, "makes files for all, and takes that back", .makesFilesForAll, by: "privacy.at-every-moment"),
+    .init(
+      .o5, "makes directories for all, and takes that back", .makesDirectoriesForAll,
+      by: "privacy.at-every-moment"),
     .init(.w2, "lets updatedAt follow the clock", .updatesBackwards, by: "clock.set-back"),
     .init(
       .w2, "lets updatedAt follow the clock in transactions", .updatesBackwardsInTransactions,
@@ -122,7 +127,7 @@ extension ConformanceSuite {
     let others: Set = [
       "faults.full-disk-at-every-step", "faults.file-size-limit", "faults.no-descriptors-while-open",
       "opening.without-permission", "opening.without-descriptors", "dropping.after-many-failed-openings",
-      "refused.read-only-directory",
+      "refused.read-only-directory", "privacy.at-every-moment",
     ]
     return checks.filter {
       $0.id.hasPrefix("corruption.") || $0.id.hasPrefix("clock.set-back") || others.contains($0.id)
@@ -139,7 +144,7 @@ struct EnvironmentFaultTests {
       switch await check.outcome() {
       case .passed: Issue.record("\(check.id) did not fail it")
       case .failed(let failure): #expect(failure.rule == engineCase.rule, "\(failure)")
-      // A clock that can be set, and file systems to fill up, are not everywhere.
+      // A clock that can be set, file systems to fill up, and strace are not everywhere.
       case .skipped(let reason): #expect(!reason.isEmpty)
       case .couldNotRun(let reason): Issue.record("\(check.id) could not run: \(reason)")
       }

@@ -30,6 +30,18 @@ struct WorkerFaultCase: Sendable, CustomTestStringConvertible {
     return engine
   }
 
+  /// Reads its log when something is first asked for.
+  static func lazyLog(readingAfterCrashes: Bool = false) -> ConformanceSuite {
+    ConformanceSuite(
+      "Lazy log", capabilities: ReferenceEngine.promises,
+      worker: ConformanceWorker(
+        product: "FaultyEngineWorker",
+        arguments: ["reference"] + (readingAfterCrashes ? ["afterCrashes"] : []))
+    ) {
+      try ReferenceEngine(directory: $0, fault: readingAfterCrashes ? .readsEverythingAfterCrashes : nil)
+    }
+  }
+
   static let all: [WorkerFaultCase] = [
     .init(
       rule: .c6, name: "writes to a file that has no name", check: "place.deleted-for-another-process",
@@ -40,6 +52,9 @@ struct WorkerFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .o5, name: "waits for a lock without end", check: "locks.of-a-mere-reader", suite: sharedLog),
     .init(
       rule: .o6, name: "reads everything when it is opened", check: "opening.costs-the-same", suite: otherLog),
+    .init(
+      rule: .o6, name: "reads everything when it was not closed", check: "opening.costs-the-same",
+      suite: lazyLog(readingAfterCrashes: true)),
   ]
 }
 
@@ -54,6 +69,11 @@ struct WorkerFaultTests {
     case .passed: Issue.record("It passed.")
     case .couldNotRun(let reason): Issue.record("\(reason)")
     }
+  }
+
+  @Test("An engine passes that reads nothing when it is opened, also after its process was killed")
+  func passesWithLateReading() async throws {
+    try await #require(WorkerFaultCase.lazyLog().checks.first { $0.id == "opening.costs-the-same" }).run()
   }
 
   @Test("An engine that gives up when another process has its lock passes")

@@ -35,12 +35,7 @@ final class ChangeLog {
   /// Opens the file in a directory, without reading it.
   init(in directory: URL) throws {
     self.directory = directory
-    do {
-      try FileManager.default.createDirectory(
-        at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-    } catch {
-      throw Self.error(error, "Making the directory \(directory.path) failed.")
-    }
+    try OwnedFile.makeDirectory(directory)
     lock = try OwnedFile(directory.appending(path: "changes.lock"))
     try lock.lock()
     file = try OwnedFile(directory.appending(path: "changes.json"))
@@ -151,17 +146,5 @@ final class ChangeLog {
     try new.write(bytes, at: 0)
     try new.sync()
     return (new, bytes.count)
-  }
-
-  /// Turns what Foundation throws into what the contract asks for.
-  private static func error(_ error: any Error, _ what: String) -> StorageError {
-    let code: StorageError.Code =
-      switch (error as? CocoaError)?.code {
-      case .fileWriteOutOfSpace: .diskFull
-      case .fileWriteVolumeReadOnly: .readOnly
-      case .fileWriteNoPermission, .fileReadNoPermission: .permissionDenied
-      default: .io
-      }
-    return StorageError(code, what, underlying: error)
   }
 }

@@ -4,12 +4,16 @@ import StockroomCore
 /// A storage engine that keeps its entries in a file of JSON, one line for each change.
 ///
 /// An example of a third-party engine: an actor with the six methods that are required, and close(), which every
-/// engine needs that keeps files open.
+/// engine needs that keeps files open. Its calls are made on a queue, since they wait for the disk now and then.
 /// Everything is in memory as well, so it suits what fits there. A change is acknowledged when the operating system
 /// has it: it survives the death of the process, and the last changes may be lost when the machine dies.
 public actor JSONStorageEngine: StorageEngine {
   /// What is written is there after the next launch.
   public nonisolated let capabilities: EngineCapabilities = .persistent
+
+  private let executor = QueueExecutor()
+  /// Where the calls are made.
+  public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
   /// Nil once the engine has been closed.
   private var log: ChangeLog?

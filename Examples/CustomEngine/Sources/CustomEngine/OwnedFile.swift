@@ -94,6 +94,25 @@ final class OwnedFile {
     path = other
   }
 
+  /// Makes a directory that is missing, and those above it, for their owner alone. `FileManager` makes a directory for all, and gives it
+  /// its permissions then.
+  static func makeDirectory(_ directory: URL) throws {
+    let path = directory.path
+    if mkdir(path, 0o700) == 0 { return }
+    let number = errno
+    let parent = directory.deletingLastPathComponent()
+    switch number {
+    case EEXIST:
+      var status = stat()
+      guard stat(path, &status) == 0 else { throw error(errno, "Making the directory \(path)") }
+      guard status.st_mode & S_IFMT == S_IFDIR else { throw error(ENOTDIR, "Making the directory \(path)") }
+    case ENOENT where parent.path != path:
+      try makeDirectory(parent)
+      if mkdir(path, 0o700) != 0, errno != EEXIST { throw error(errno, "Making the directory \(path)") }
+    default: throw error(number, "Making the directory \(path)")
+    }
+  }
+
   /// Sees to it that the names in a directory are on the disk.
   static func sync(_ directory: URL) throws {
     let descriptor = open(directory.path, O_RDONLY | O_CLOEXEC)
