@@ -76,7 +76,7 @@ final class SQLiteConnection: @unchecked Sendable {
       }.joined() + "?immutable=1"
   }
 
-  /// Finalises the statements and closes the connection. May be called twice.
+  /// Finalizes the statements and closes the connection. May be called twice.
   func close() {
     for statement in prepared { sqlite3_finalize(statement) }
     prepared = prepared.map { _ in nil }

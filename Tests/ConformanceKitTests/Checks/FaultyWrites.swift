@@ -24,8 +24,8 @@ extension FaultyEngineCase {
     // The number of variables of a statement has a limit.
     .init(.w1, "writes 999 entries of a batch", also: [.w3, .r5]) { WritesPartOfBatches(base: $0) },
     .init(.w1, "drops a batch of one after a write", also: [.v1, .v2]) { DropsABatchOfOne(base: $0) },
-    .init(.w1, "drops the neighbour of an overwritten key", also: [.r3, .r5, .r6, .c1, .c4]) {
-      DropsANeighbour(base: $0)
+    .init(.w1, "drops the neighbor of an overwritten key", also: [.r3, .r5, .r6, .c1, .c4]) {
+      DropsANeighbor(base: $0)
     },
 
     .init(persistent: .w6, "saves when it is closed", fault: .forgetsUntilClosed),
@@ -159,7 +159,7 @@ final class DropsABatchOfOne: InterceptingEngine {
 }
 
 /// Removes one entry too many when it makes room for a longer value.
-struct DropsANeighbour: FaultyEngine {
+struct DropsANeighbor: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
     let exists = try await base.keyExists(key)
