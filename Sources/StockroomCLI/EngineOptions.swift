@@ -13,14 +13,14 @@ struct EngineOptions: ParsableArguments {
   @Option(
     name: .customLong("engine"),
     help: ArgumentHelp(
-      "An engine; repeat it for more. (values: \(EngineCatalogue.list); default: all)",
+      "An engine; repeat it for more. (values: \(EngineCatalog.list); default: all)",
       valueName: "name"))
   var names: [String] = []
 
   @Option(
     name: .customLong("layer"),
     help: ArgumentHelp(
-      "A layer in front of each engine; repeat it for several, the last one outermost. (values: \(EngineCatalogue.listOfLayers))",
+      "A layer in front of each engine; repeat it for several, the last one outermost. (values: \(EngineCatalog.listOfLayers))",
       valueName: "name"))
   var layers: [String] = []
 
@@ -43,14 +43,14 @@ struct EngineOptions: ParsableArguments {
   var postgresql: String?
 
   /// Those that are named, or all.
-  var engines: [EngineCatalogue.Entry] {
+  var engines: [EngineCatalog.Entry] {
     get throws {
-      try EngineCatalogue.named(names, layers: layers, database: database ?? .shared)
+      try EngineCatalog.named(names, layers: layers, database: database ?? .shared)
     }
   }
 
   /// Those that can be used here: without names, PostgreSQL only where there is a server.
-  var usableEngines: [EngineCatalogue.Entry] {
+  var usableEngines: [EngineCatalog.Entry] {
     get throws { try engines.filter { !leavesServerOut || $0.database == nil } }
   }
 
@@ -59,7 +59,7 @@ struct EngineOptions: ParsableArguments {
   }
 
   /// The part of somebody's database that this process has.
-  private var database: EngineCatalogue.Database? {
+  private var database: EngineCatalog.Database? {
     postgresql.map { .init(connection: $0, namespacePrefix: Self.namespacePrefix) }
   }
 
@@ -104,14 +104,14 @@ struct EngineOptions: ParsableArguments {
   }
 
   /// Whether the engine keeps entries elsewhere than in the directory of the engines.
-  func isElsewhere(_ engine: EngineCatalogue.Entry) -> Bool {
+  func isElsewhere(_ engine: EngineCatalog.Entry) -> Bool {
     guard let database = engine.database else { return false }
     return database != .shared || !PostgreSQLServer.shared.data.isBelow(parent)
   }
 
   /// The checks for engines, below a directory.
   func suites(
-    of engines: [EngineCatalogue.Entry], budget: ConformanceBudget = ConformanceBudget(), in directory: URL
+    of engines: [EngineCatalog.Entry], budget: ConformanceBudget = ConformanceBudget(), in directory: URL
   ) -> [ConformanceSuite] {
     engines.map { $0.suite(durability: durability, budget: budget, in: directory) }
   }
