@@ -6,7 +6,7 @@ import StockroomEngines
 import StockroomPostgreSQL
 
 extension EngineCatalog {
-  /// The engines with these names, each once, in the order of the catalogue, with layers in front; all of them if there are no names.
+  /// The engines with these names, each once, in the order of the catalog, with layers in front; all of them if there are no names.
   ///
   /// - Parameter database: Where the engine on PostgreSQL keeps entries.
   /// - Throws: `ValidationError`, so that the command ends with its usage, if no engine or layer has one of the names.

@@ -114,7 +114,7 @@ public enum EngineCatalog {
     },
   ]
 
-  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names. After a plus sign
+  /// The engines with these names, each once, in the order of the catalog; all of them if there are no names. After a plus sign
   /// comes the name of a layer in front of the engine.
   ///
   /// - Throws: ``UnknownEngine`` for the first name that no engine or layer has.
