@@ -1,4 +1,3 @@
-import Observation
 import StockroomCore
 import StockroomTestSupport
 import StockroomStore
@@ -166,43 +165,4 @@ func expectSame(_ items: [CheckedItem], _ expected: [CheckedItem], _ what: @auto
     zip(items, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(items.count, expected.count)
   func name(_ items: [CheckedItem]) -> String { place < items.count ? "\(items[place])" : "none" }
   throw Violation("\(what())\(count) had at place \(place) \(name(items)) instead of \(name(expected))")
-}
-
-/// Gives other tasks, those on the main actor above all, the chance to do what they can do now.
-func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
-
-/// Waits for a moment, in which everybody's tasks have gone on: those on the threads of the check, on the main actor if
-/// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
-///
-/// Patience is counted in such turns where a busy machine must not be taken for one that hangs.
-func yieldToAllThreads() async throws {
-  await Task.detached(priority: Task.currentPriority) {}.value
-  try await Task.sleep(for: .milliseconds(1))
-}
-
-/// A number that tasks on the main actor share.
-@MainActor final class Counter { var count = 0 }
-
-/// Counts how often observers of a store's items are notified that they change.
-@MainActor
-final class ChangeCounter {
-  private(set) var count = 0
-  private let store: any CheckedStore
-
-  init(_ store: any CheckedStore) {
-    self.store = store
-    watch()
-  }
-
-  private func watch() {
-    withObservationTracking {
-      _ = store.items
-    } onChange: { [weak self] in
-      // Only the main actor changes the items.
-      MainActor.assumeIsolated {
-        self?.count += 1
-        self?.watch()
-      }
-    }
-  }
 }
