@@ -133,7 +133,7 @@ extension CheckDefinition {
   }
 }
 
-/// Writes keys in an order that is neither ascending nor descending. Gives that order.
+/// Writes keys in an order that is neither ascending nor descending. Returns that order.
 private func writeShuffled(in engine: EngineUnderTest) async throws -> [CacheKey] {
   let sorted = keys(13)
   let order = (0..<13).map { sorted[$0 * 5 % 13] }

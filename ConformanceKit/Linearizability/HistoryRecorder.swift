@@ -31,7 +31,7 @@ struct HistoryRecorder {
     await record(method, changes: [], keys: keys, call, answer: answer)
   }
 
-  /// Makes a transaction, whose body gives what it has read, or throws that in ``RolledBack``.
+  /// Makes a transaction, whose body returns what it has read, or throws that in ``RolledBack``.
   mutating func transact(
     reading keys: [Int], _ changes: [HistoryCall.Change], _ call: () async throws -> HistoryCall.Answer
   ) async {

@@ -76,7 +76,7 @@ final class AtomicCounter: Sendable {
   func increment() -> Int { state.wrappingAdd(1, ordering: .relaxed).newValue }
 }
 
-/// Does the work for each number in a task of its own, all at the same time. Gives the results in order.
+/// Does the work for each number in a task of its own, all at the same time. Returns the results in order.
 @discardableResult
 func gather<Value: Sendable>(
   _ numbers: Range<Int>, _ work: @escaping @Sendable (Int) async throws -> Value

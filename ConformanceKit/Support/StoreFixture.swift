@@ -86,7 +86,7 @@ extension StoreFixture {
     return results
   }
 
-  /// Makes a call, and looks when it has reached the engine, before the engine has done anything. Gives what was seen.
+  /// Makes a call, and looks when it has reached the engine, before the engine has done anything. Returns what was seen.
   func whileUnderWay<Seen>(
     _ call: @escaping @MainActor @Sendable () async throws -> Void, look: () -> Seen
   ) async throws -> Seen {
@@ -124,7 +124,7 @@ extension StoreFixture {
     try expectSame(try await storedItems(likely: expected), expected, "what the engine held \(when)")
   }
 
-  /// Fails unless its items are what the engine holds, and those of a fresh store. Gives that.
+  /// Fails unless its items are what the engine holds, and those of a fresh store. Returns that store.
   @discardableResult
   func expectAgreement(_ when: String) async throws -> StoreFixture {
     try await expectItems(store.items, when)

@@ -93,7 +93,7 @@ final class SQLiteConnection: @unchecked Sendable {
     return try body(statement)
   }
 
-  /// Runs a query that takes nothing and gives no rows.
+  /// Runs a query that takes no parameters and returns no rows.
   func run(_ query: SQLiteQuery) throws {
     try run(query) { _ = try $0.step() }
   }

@@ -133,7 +133,7 @@ struct TakesBackTooMuch: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
-    return try await onThreadOfItsOwn {
+    return try await onDedicatedThread {
       let before = try base.everything()
       do {
         return try base.transact(body)
@@ -151,7 +151,7 @@ struct TakesBackTooMuch: FaultyEngine {
 }
 
 /// Does the work on a new thread.
-func onThreadOfItsOwn<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws
+func onDedicatedThread<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws
   -> Result
 {
   try await withCheckedThrowingContinuation { continuation in
@@ -208,7 +208,7 @@ struct ReturnsTheFirstResult: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
-    return try await onThreadOfItsOwn {
+    return try await onDedicatedThread {
       var first: Result?
       return try base.transact { transaction in
         let result = try body(transaction)
