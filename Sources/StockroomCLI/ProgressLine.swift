@@ -21,6 +21,17 @@ struct ProgressLine: Sendable {
   /// Removes the line.
   func clear() { show("") }
 
+  /// Calls `body`, and meanwhile `draw` every second.
+  static func redrawing<Result>(
+    _ draw: @escaping @Sendable () -> Void, during body: () async throws -> Result
+  ) async throws -> Result {
+    let ticker = Task { @concurrent in
+      while (try? await Task.sleep(for: .seconds(1))) != nil { draw() }
+    }
+    defer { ticker.cancel() }
+    return try await body()
+  }
+
   private static var width: Int {
     var size = winsize()
     guard ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
