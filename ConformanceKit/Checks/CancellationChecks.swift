@@ -220,7 +220,7 @@ private func expectCancellation(_ error: any Error, _ call: String) throws {
   throw Violation("a cancelled \(call) threw \(shortened(String(describing: error))), not CancellationError")
 }
 
-/// What a call gives in a task that is cancelled: before the call if `yields` is nil, else once this task has let
+/// What a call returns or throws in a task that is cancelled: before the call if `yields` is nil, else once this task has let
 /// others run that many times.
 private func cancelled<Value: Sendable>(
   after yields: Int?, _ call: @escaping @Sendable () async throws -> Value

@@ -186,7 +186,7 @@ private final class HeartbeatMonitor: Sendable {
 
   func beat() { beats.wrappingAdd(1, ordering: .relaxed) }
 
-  /// Watches from a thread outside the pool until the end. Gives the longest pause and the longest excusable one.
+  /// Watches from a thread outside the pool until the end. Returns the longest pause and the longest excusable one.
   ///
   /// Time in which the process computed, or waited for a processor, is no part of a pause: a thread that computes does not wait for a
   /// disk. How late this thread wakes up shows how busy the machine is.

@@ -153,7 +153,7 @@ private func checkLifeOnFullDisk(_ context: CheckContext) async throws {
     expected.map { (key: $0.key, data: $0.value) }, in: try await context.reopen(engine, at: place))
 }
 
-/// Writes until that throws `diskFull`. Gives what was acknowledged.
+/// Writes until that throws `diskFull`. Returns what was acknowledged.
 private func fillUp(_ engine: EngineUnderTest) async throws -> [(key: CacheKey, data: Data)] {
   var written: [(key: CacheKey, data: Data)] = []
   for key in keys(3 * diskSize * (1 << 20) / blockSize) {

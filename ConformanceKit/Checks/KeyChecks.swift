@@ -164,7 +164,7 @@ private func checkConfinement(_ context: CheckContext) async throws {
   let outer = context.root.appending(path: "outer", directoryHint: .isDirectory)
   let place = outer.appending(path: "a/b/place", directoryHint: .isDirectory)
   try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
-  let guarded = ["guard", "a/guard", "a/b/guard", "a/b/neighbour/guard", "a/b/place-guard"]
+  let guarded = ["guard", "a/guard", "a/b/guard", "a/b/neighbor/guard", "a/b/place-guard"]
   for name in guarded {
     let file = outer.appending(path: name)
     try FileManager.default.createDirectory(
@@ -176,7 +176,7 @@ private func checkConfinement(_ context: CheckContext) async throws {
   let engine = try await context.open(place)
   let outward = [
     "..", "../guard", "../new", "../../guard", "../../new", "../../../guard", "../../../new",
-    "../neighbour/guard", "../neighbour/new", "x/../../guard", "./../guard", "..\\guard", "%2E%2E%2Fguard",
+    "../neighbor/guard", "../neighbor/new", "x/../../guard", "./../guard", "..\\guard", "%2E%2E%2Fguard",
     "../guard\0", "..//guard", outer.systemPath + "guard", outer.systemPath + "new",
     "file://" + outer.systemPath + "guard",
   ]

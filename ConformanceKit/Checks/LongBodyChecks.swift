@@ -28,12 +28,12 @@ extension CheckDefinition {
       .t1, "transactions.beside-openings",
       "a transaction does all of its work although another engine is opened on the place while its body runs",
       needs: [.transactions, .persistent]
-    ) { try await checkCompanyOfBody($0, .opened) }
+    ) { try await checkEnginesBesideBody($0, .opened) }
     Check(
       .t1, "transactions.beside-closings",
       "a transaction does all of its work although another engine on the place is closed while its body runs",
       needs: [.transactions, .persistent]
-    ) { try await checkCompanyOfBody($0, .closed) }
+    ) { try await checkEnginesBesideBody($0, .closed) }
   }
 }
 
@@ -116,12 +116,12 @@ private func openedBesideBody(_ context: CheckContext) async throws -> EngineUnd
 }
 
 /// What happens to another engine on the place while a body runs.
-private enum Neighbour { case opened, closed }
+private enum Neighbor { case opened, closed }
 
-private func checkCompanyOfBody(_ context: CheckContext, _ neighbour: Neighbour) async throws {
+private func checkEnginesBesideBody(_ context: CheckContext, _ neighbor: Neighbor) async throws {
   let engine = try await context.open()
   var earlier: EngineUnderTest?
-  if neighbour == .closed {
+  if neighbor == .closed {
     guard let second = try await context.openUnlessLocked(context.place) else { return }
     _ = try await second.keyCount()
     earlier = second
@@ -137,7 +137,7 @@ private func checkCompanyOfBody(_ context: CheckContext, _ neighbour: Neighbour)
     try transaction.write(value(for: keys[3]), key: keys[3])
   }
   try await body.begin()
-  switch neighbour {
+  switch neighbor {
   case .opened:
     guard let second = try await openedBesideBody(context) else { break }
     let found = try await second.read(key: keys[0])

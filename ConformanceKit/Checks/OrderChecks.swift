@@ -133,7 +133,7 @@ extension CheckDefinition {
   }
 }
 
-/// Writes keys in an order that is neither ascending nor descending. Gives that order.
+/// Writes keys in an order that is neither ascending nor descending. Returns that order.
 private func writeShuffled(in engine: EngineUnderTest) async throws -> [CacheKey] {
   let sorted = keys(13)
   let order = (0..<13).map { sorted[$0 * 5 % 13] }
@@ -155,7 +155,7 @@ func letClockTick() async throws {
 /// Fails unless its entries are in this order.
 ///
 /// An engine that makes a batch of single writes cannot distinguish two of them if they happened between two
-/// ticks of the clock. So neighbours with equal times may change places, unless all entries have the same time.
+/// ticks of the clock. So neighbors with equal times may change places, unless all entries have the same time.
 func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
   let entries = try await engine.readAllEntries()
   let times = Set(entries.map(\.createdAt))
@@ -201,7 +201,7 @@ private func checkGrowingOrder(_ context: CheckContext) async throws {
   }
 }
 
-/// Fails unless the list begins with the earlier one. Neighbours with equal times may change places: see ``expectOrder(_:in:)``.
+/// Fails unless the list begins with the earlier one. Neighbors with equal times may change places: see ``expectOrder(_:in:)``.
 private func expect(_ list: [StorageEntry], continues earlier: [StorageEntry]) throws {
   var places: [CacheKey: Int] = [:]
   for (place, entry) in earlier.enumerated() { places[entry.key] = place }

@@ -213,7 +213,7 @@ private struct EarlierEngine {
     engine.release()
   }
 
-  /// Fails if a read gives what is not there.
+  /// Fails if a read returns what is not there.
   private func read(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
       _ = try await isDone {

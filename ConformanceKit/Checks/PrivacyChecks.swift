@@ -188,7 +188,7 @@ private struct ReaderLocks {
 }
 
 extension Result where Failure == any Error {
-  /// What the work gives or throws.
+  /// What the work returns or throws.
   init(_ work: () async throws -> Success) async {
     do { self = .success(try await work()) } catch { self = .failure(error) }
   }

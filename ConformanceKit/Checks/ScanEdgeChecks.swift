@@ -148,7 +148,7 @@ private struct Bounds {
   }
 }
 
-/// Writes the keys, and compares what each scan gives with what the bytes of the keys say.
+/// Writes the keys, and compares what each scan returns with what the bytes of the keys say.
 private func expectScans(
   of keys: [CacheKey], _ ranges: [Bounds], limits: [Int?], in engine: EngineUnderTest
 ) async throws {

@@ -20,7 +20,7 @@ extension CheckDefinition {
 }
 
 /// Does the changes one by one, and fails unless the items always are in the right order, and those of
-/// a fresh store in the end. Gives the last of these.
+/// a fresh store in the end. Returns the last of these.
 @MainActor @discardableResult
 private func checkOrder(
   _ context: CheckContext, after changes: [CheckedChange]

@@ -22,7 +22,7 @@ extension CheckDefinition {
       .t3, "transactions.thrown-bodies-spoil-no-others",
       "of transactions at the same time those that throw change nothing, and all others do their work",
       needs: .transactions
-    ) { try await checkCompanyOfThrown($0) }
+    ) { try await checkCallsBesideThrown($0) }
     Check(
       .t4, "transactions.end-with-their-body",
       "a transaction that is used after its body has returned, or thrown, throws, and changes nothing",
@@ -156,7 +156,7 @@ private func checkErrors(_ context: CheckContext) async throws {
   try expect(try await engine.read(key: key("k")), is: nil, "a key that only bodies that threw had written")
 }
 
-private func checkCompanyOfThrown(_ context: CheckContext) async throws {
+private func checkCallsBesideThrown(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let tasks = 12
   let rounds = context.rounds(

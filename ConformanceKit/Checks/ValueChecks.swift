@@ -187,7 +187,7 @@ struct ReturnedValues: CheckTask {
   }
 }
 
-/// What each method that returns values gives, bodies of transactions included.
+/// What each method that returns values returns, bodies of transactions included.
 func everyRead(
   of keys: [CacheKey], in engine: EngineUnderTest
 ) async throws -> [(method: String, values: [Data])] {

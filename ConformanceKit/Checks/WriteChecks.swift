@@ -169,7 +169,7 @@ extension CheckDefinition {
   }
 }
 
-/// Writes, overwrites and removes in every way. Gives what is left and what is not.
+/// Writes, overwrites and removes in every way. Returns what is left and what is not.
 private func makeHistory(
   in engine: EngineUnderTest
 ) async throws -> (left: [(key: CacheKey, data: Data)], removed: [CacheKey]) {

@@ -25,7 +25,7 @@ struct ProcessKiller {
 
   init(seed: UInt64) { random = SeededRandom(seed: seed) }
 
-  /// Has the process do the work and kills it. Gives all the messages that it sent; for work that was done before, it gives
+  /// Has the process do the work and kills it. Returns all the messages that it sent; for work that was done before, it returns
   /// those of all of the work.
   ///
   /// - Throws: What the work throws, and ``WorkerProcess/Died`` if the process died in another way.

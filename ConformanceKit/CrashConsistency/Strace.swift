@@ -24,7 +24,7 @@ struct Strace {
     #endif
   }
 
-  /// Has a worker do something, one task after the other, and gives what the worker said and the calls that it made.
+  /// Has a worker do something, one task after the other, and returns what the worker said and the calls that it made.
   ///
   /// - Parameter calls: The names of the calls that are recorded.
   func record<Work: WorkerTask>(

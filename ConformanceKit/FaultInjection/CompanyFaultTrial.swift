@@ -6,7 +6,7 @@
 import StockroomCore
 
 /// Transactions and batches of several tasks at a time, while one call of the system fails: what becomes of one of them must cost its
-/// neighbours nothing, whose changes may be on their way to the disk together with it.
+/// neighbors nothing, whose changes may be on their way to the disk together with it.
 ///
 /// Each transaction increments two counters and leaves a receipt of its own, so that a change that was done twice, or by half,
 /// does not agree with its receipt.
@@ -134,7 +134,7 @@ struct CompanyFaultTrial: FaultTrial {
   /// The key that only one task writes.
   private static func own(_ number: Int) -> CacheKey { key("own-\(number)") }
 
-  /// Two counters, of which a task's neighbours have one each.
+  /// Two counters, of which a task's neighbors have one each.
   private static func pair(_ number: Int, _ round: Int) -> (CacheKey, CacheKey) {
     let first = (number * 7 + round * 11) % counters.count
     return (counters[first], counters[(first + 7) % counters.count])

@@ -121,7 +121,7 @@ struct DescriptorExhaustion: CheckTask {
     }
   }
 
-  /// Fails if a read gives something else than what is there, instead of throwing.
+  /// Fails if a read returns something else than what is there, instead of throwing.
   private func look(for expected: [CacheKey: Data], in engine: EngineUnderTest, _ when: String) async throws {
     for (key, value) in expected.sorted(by: { $0.key < $1.key }) {
       _ = try await refusal(of: engine, when) {

@@ -112,7 +112,7 @@ struct SystemFaultContents: Sendable {
     }
   }
 
-  /// Takes the state that is found. Gives what is wrong with it, or nil.
+  /// Takes the state that is found. Returns what is wrong with it, or nil.
   ///
   /// - Parameter isReopened: Whether the store has been opened since the last change.
   mutating func mismatch(_ found: [CacheKey: Data], isReopened: Bool) -> Violation? {

@@ -174,7 +174,7 @@ extension CommandGenerator {
     case 5..<11: return CommandValue(number, size: 1 + random.next(upTo: 64))
     case 11..<13: return CommandValue(number, size: random.next(upTo: 4_096))
     case 13:
-      // The sizes of pages and of buffers, and their neighbours.
+      // The sizes of pages and of buffers, and their neighbors.
       let edge = random.pick([128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384]) ?? 4_096
       return CommandValue(number, size: edge - 1 + random.next(upTo: 3))
     default: return CommandValue(number)

@@ -28,7 +28,7 @@ struct AnswersOfAllKinds: Codable, Sendable {
     }
   }
 
-  /// Fails unless the engine gives these answers.
+  /// Fails unless the engine returns these answers.
   ///
   /// - Parameters:
   ///   - first: The number of the method that is asked first: what others remember, its call may put right.
@@ -50,7 +50,7 @@ struct AnswersOfAllKinds: Codable, Sendable {
     ReadMethod.allCases + (withTransactions ? [nil] : [])
   }
 
-  /// Fails unless the method gives the right answer, or a transaction if there is none.
+  /// Fails unless the method returns the right answer, or a transaction if there is none.
   func ask(_ method: ReadMethod?, _ engine: EngineUnderTest) async throws {
     let there = present.keys.map(CacheKey.init(verbatim:)).sorted()
     let gone = absent.map(CacheKey.init(verbatim:)).sorted()

@@ -21,7 +21,7 @@ package protocol CheckedStore: AnyObject, Sendable {
   /// Makes one call.
   func perform(_ change: CheckedChange) async throws
 
-  /// Adds to the version of the item that is stored, as one step. Throws what `refusal` gives, if it gives anything, after the item has
+  /// Adds to the version of the item that is stored, as one step. Throws what `refusal` returns, if it returns anything, after the item has
   /// been changed.
   func update(_ item: CheckedItem, adding amount: Double, refusal: (any Error)?) async throws
 

@@ -76,7 +76,7 @@ final class AtomicCounter: Sendable {
   func increment() -> Int { state.wrappingAdd(1, ordering: .relaxed).newValue }
 }
 
-/// Does the work for each number in a task of its own, all at the same time. Gives the results in order.
+/// Does the work for each number in a task of its own, all at the same time. Returns the results in order.
 @discardableResult
 func gather<Value: Sendable>(
   _ numbers: Range<Int>, _ work: @escaping @Sendable (Int) async throws -> Value
@@ -106,4 +106,16 @@ func turns(of call: @escaping @Sendable () async throws -> Void) async throws ->
   }
   try await task.value
   return turns
+}
+
+/// Gives other tasks, those on the main actor above all, the chance to do what they can do now.
+func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
+
+/// Waits for a moment, in which everybody's tasks have gone on: those on the threads of the check, on the main actor if
+/// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
+///
+/// Patience is counted in such turns where a busy machine must not be taken for one that hangs.
+func yieldToAllThreads() async throws {
+  await Task.detached(priority: Task.currentPriority) {}.value
+  try await Task.sleep(for: .milliseconds(1))
 }

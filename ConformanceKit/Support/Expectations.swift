@@ -84,7 +84,7 @@ func contentsByKey(_ entries: [(key: CacheKey, data: Data)]) throws -> [CacheKey
   }
 }
 
-/// Fails unless the call throws a `StorageError` with one of the codes. Gives back the error.
+/// Fails unless the call throws a `StorageError` with one of the codes. Returns the error.
 @discardableResult
 func expectError<Result>(
   _ codes: StorageError.Code..., from call: @autoclosure () -> String, _ body: () async throws -> Result

@@ -67,7 +67,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Those of which one call gives the values of any number of entries.
+  /// Those of which one call returns the values of any number of entries.
   static let ofManyValues = allCases.filter { $0.givesValues && !$0.isOfOneKey }
 
   /// What an engine claims of which one call shows one snapshot. The default of `readEntries(keys:)` cannot, however well the others are

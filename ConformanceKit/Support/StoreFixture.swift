@@ -1,4 +1,3 @@
-import Observation
 import StockroomCore
 import StockroomTestSupport
 import StockroomStore
@@ -87,7 +86,7 @@ extension StoreFixture {
     return results
   }
 
-  /// Makes a call, and looks when it has reached the engine, before the engine has done anything. Gives what was seen.
+  /// Makes a call, and looks when it has reached the engine, before the engine has done anything. Returns what was seen.
   func whileUnderWay<Seen>(
     _ call: @escaping @MainActor @Sendable () async throws -> Void, look: () -> Seen
   ) async throws -> Seen {
@@ -125,7 +124,7 @@ extension StoreFixture {
     try expectSame(try await storedItems(likely: expected), expected, "what the engine held \(when)")
   }
 
-  /// Fails unless its items are what the engine holds, and those of a fresh store. Gives that.
+  /// Fails unless its items are what the engine holds, and those of a fresh store. Returns that store.
   @discardableResult
   func expectAgreement(_ when: String) async throws -> StoreFixture {
     try await expectItems(store.items, when)
@@ -166,43 +165,4 @@ func expectSame(_ items: [CheckedItem], _ expected: [CheckedItem], _ what: @auto
     zip(items, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(items.count, expected.count)
   func name(_ items: [CheckedItem]) -> String { place < items.count ? "\(items[place])" : "none" }
   throw Violation("\(what())\(count) had at place \(place) \(name(items)) instead of \(name(expected))")
-}
-
-/// Gives other tasks, those on the main actor above all, the chance to do what they can do now.
-func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
-
-/// Waits for a moment, in which everybody's tasks have gone on: those on the threads of the check, on the main actor if
-/// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
-///
-/// Patience is counted in such turns where a busy machine must not be taken for one that hangs.
-func yieldToAllThreads() async throws {
-  await Task.detached(priority: Task.currentPriority) {}.value
-  try await Task.sleep(for: .milliseconds(1))
-}
-
-/// A number that tasks on the main actor share.
-@MainActor final class Counter { var count = 0 }
-
-/// Counts how often observers of a store's items are notified that they change.
-@MainActor
-final class ChangeCounter {
-  private(set) var count = 0
-  private let store: any CheckedStore
-
-  init(_ store: any CheckedStore) {
-    self.store = store
-    watch()
-  }
-
-  private func watch() {
-    withObservationTracking {
-      _ = store.items
-    } onChange: { [weak self] in
-      // Only the main actor changes the items.
-      MainActor.assumeIsolated {
-        self?.count += 1
-        self?.watch()
-      }
-    }
-  }
 }

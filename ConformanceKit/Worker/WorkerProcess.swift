@@ -85,7 +85,7 @@ final class WorkerProcess: Sendable {
     }
   }
 
-  /// Has the process do something and waits until it has been done. Gives the messages.
+  /// Has the process do something and waits until it has been done. Returns the messages.
   @discardableResult
   func perform<Work: WorkerTask>(_ task: Work) async throws -> [Work.Message] {
     var messages: [Work.Message] = []

@@ -110,7 +110,7 @@ struct ConformanceCommand: AsyncParsableCommand {
     budgetOptions.arguments(seed: budgetOptions.seed) + engineOptions.surroundings
   }
 
-  private func suites(of engines: [EngineCatalogue.Entry], in directory: URL) -> [ConformanceSuite] {
+  private func suites(of engines: [EngineCatalog.Entry], in directory: URL) -> [ConformanceSuite] {
     engineOptions.suites(of: engines, budget: budgetOptions.budget, in: directory)
   }
 }

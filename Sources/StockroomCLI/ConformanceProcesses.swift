@@ -25,7 +25,7 @@ struct ConformanceProcesses: Sendable {
     let engines: [ConformanceReport]
   }
 
-  /// Makes a check of the engine with a name of the catalogue.
+  /// Makes a check of the engine with a name of the catalog.
   func result(of check: ConformanceCheck, engine: String) async -> ConformanceReport.Result {
     func ended(_ outcome: ConformanceOutcome) -> ConformanceReport.Result {
       ConformanceReport.Result(

@@ -17,7 +17,7 @@ extension EngineOptions {
     let surroundings = surroundings
     return { report, failure in
       let arguments =
-        ["--engine", EngineCatalogue.name(titled: report.name), "--check", failure.check]
+        ["--engine", EngineCatalog.name(titled: report.name), "--check", failure.check]
         + (budget?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"]) + surroundings
       return "stockroom conformance " + arguments.map(\.hidingPasswords.quotedForShell).joined(separator: " ")
     }

@@ -47,7 +47,7 @@ struct ConformanceRun: Sendable {
             if let result = resume?.result(of: check.id, engine: suite.name) { return result }
             let result =
               if let processes {
-                await processes.result(of: check, engine: EngineCatalogue.name(titled: suite.name))
+                await processes.result(of: check, engine: EngineCatalog.name(titled: suite.name))
               } else {
                 await check.result()
               }

@@ -30,18 +30,18 @@ struct ServeCommand: AsyncParsableCommand {
   var connection: String?
 
   @Option(help: "What the namespaces in that database begin with.")
-  var namespacePrefix = EngineCatalogue.Database.shared.namespacePrefix
+  var namespacePrefix = EngineCatalog.Database.shared.namespacePrefix
 
   func validate() throws {
-    _ = try EngineCatalogue.named([engine])
+    _ = try EngineCatalog.named([engine])
   }
 
   func run() async throws {
     let durability = durability
     let database = connection.map {
-      EngineCatalogue.Database(connection: $0, namespacePrefix: namespacePrefix)
+      EngineCatalog.Database(connection: $0, namespacePrefix: namespacePrefix)
     }
-    for entry in try EngineCatalogue.named([engine], database: database ?? .shared) {
+    for entry in try EngineCatalog.named([engine], database: database ?? .shared) {
       switch client {
       case .checks: try await ConformanceWorker.serve { try await entry.open($0, durability) }
       case .benchmarks: try await BenchmarkWorker.serve { try await entry.open($0, durability) }
@@ -51,7 +51,7 @@ struct ServeCommand: AsyncParsableCommand {
 
   /// This very command, as the process of its checks.
   static func conformanceWorker(
-    for engine: EngineCatalogue.Entry, _ durability: Durability
+    for engine: EngineCatalog.Entry, _ durability: Durability
   ) -> ConformanceWorker? {
     Bundle.main.executableURL.map {
       ConformanceWorker(executable: $0, arguments: arguments(.checks, engine, durability))
@@ -60,7 +60,7 @@ struct ServeCommand: AsyncParsableCommand {
 
   /// This very command, as the process of its benchmarks.
   static func benchmarkWorker(
-    for engine: EngineCatalogue.Entry, _ durability: Durability
+    for engine: EngineCatalog.Entry, _ durability: Durability
   ) -> BenchmarkWorker? {
     Bundle.main.executableURL.map {
       BenchmarkWorker(executable: $0, arguments: arguments(.benchmarks, engine, durability))
@@ -68,7 +68,7 @@ struct ServeCommand: AsyncParsableCommand {
   }
 
   private static func arguments(
-    _ client: Client, _ engine: EngineCatalogue.Entry, _ durability: Durability
+    _ client: Client, _ engine: EngineCatalog.Entry, _ durability: Durability
   ) -> [String] {
     ["serve", client.rawValue, engine.name, "--durability", durability.rawValue]
       + (engine.database.map { ["--connection", $0.connection, "--namespace-prefix", $0.namespacePrefix] }

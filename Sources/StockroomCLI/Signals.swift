@@ -1,4 +1,3 @@
-import BenchmarkKit
 import Dispatch
 import Foundation
 import StockroomCore
@@ -95,47 +94,4 @@ private func isIgnored(_ number: Int32) -> Bool {
 /// Waits for a second and a half, and longer on a machine that is so busy that the work gets its turn as late as this thread.
 private func waitForWork() {
   for _ in 0..<75 { usleep(20_000) }
-}
-
-/// Work that leaves files or entries behind if the process ends before it has cleaned up.
-enum CleaningUp {
-  private static let count = MutexProtected(0)
-
-  /// Calls `body`, for the end of which an interrupted command waits. It must end soon after its task has been cancelled.
-  static func awaited<Result>(_ body: () async throws -> Result) async rethrows -> Result {
-    count.withLock { $0 += 1 }
-    defer { count.withLock { $0 -= 1 } }
-    return try await body()
-  }
-
-  static var isAwaited: Bool { count.withLock { $0 > 0 } }
-
-  /// Waits on a thread that may wait.
-  static func waitUntilDone() {
-    while isAwaited { usleep(20_000) }
-  }
-}
-
-/// The directories to be removed when a command ends, also by a signal.
-enum ScratchDirectories {
-  private static let existing = MutexProtected<[URL: ScratchDirectory]>([:])
-
-  static func add(_ directory: ScratchDirectory) {
-    existing.withLock { $0[directory.url] = directory }
-  }
-
-  /// Removes the directory.
-  ///
-  /// - Throws: `StorageError` that names the path and the cause.
-  static func remove(_ directory: ScratchDirectory) throws {
-    defer { existing.withLock { $0[directory.url] = nil } }
-    try directory.remove()
-  }
-
-  /// Removes all of them. Retries a few times, since an engine that is still running may create files.
-  static func removeAll() {
-    for directory in existing.withLock({ Array($0.values) }) {
-      for _ in 0..<10 where (try? directory.remove()) == nil { usleep(20_000) }
-    }
-  }
 }

@@ -68,25 +68,3 @@ private func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int
   }
   return 0
 }
-
-/// A line of progress on standard error, which is overwritten.
-///
-/// Shows nothing if standard error is not a terminal.
-struct ProgressLine: Sendable {
-  private let isShown = isatty(STDERR_FILENO) == 1
-
-  /// Replaces the line.
-  func show(_ text: String) {
-    guard isShown else { return }
-    writeToStandardError("\r\u{1B}[K" + text.prefix(max(0, Self.width - 1)))
-  }
-
-  /// Removes the line.
-  func clear() { show("") }
-
-  private static var width: Int {
-    var size = winsize()
-    guard ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
-    return Int(size.ws_col)
-  }
-}

@@ -127,7 +127,7 @@ private struct Importer {
     self.isMerging = isMerging
   }
 
-  /// Throws if the target has entries, unless it may.
+  /// Throws if the target has entries, unless they are merged with.
   ///
   /// - Throws: `StorageError` with code `targetNotEmpty`.
   func refuseEntries() async throws {

@@ -55,7 +55,7 @@ final class LMDBFile: Sendable {
 
   deinit { close() }
 
-  /// Gives back the lock and closes the file. May be called twice.
+  /// Releases the lock and closes the file. May be called twice.
   func close() {
     unlock()
     file.release()
@@ -74,7 +74,7 @@ final class LMDBFile: Sendable {
 
   func unlock() { FileLock.release(descriptor) }
 
-  /// Makes the database in another directory and gives it its place when it is complete, so that an empty file is
+  /// Makes the database in another directory and moves it to its place when it is complete, so that an empty file is
   /// never a new database, but always one that was truncated (rule F2).
   private static func make(_ path: String, in directory: String, _ permissions: FilePermissions) throws {
     let unfinished = "\(directory)/new-\(UUID().uuidString)"

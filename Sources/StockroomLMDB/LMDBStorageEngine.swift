@@ -146,7 +146,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Gives the place back, the first time it is called.
+  /// Releases the place, the first time it is called.
   ///
   /// - Returns: Whether this was the last engine on the place, which has to be closed.
   private func release() -> Bool {

@@ -93,7 +93,7 @@ struct LMDBTreeCheck {
     if count != tree.entries { throw LMDBError.corruptedPage }
   }
 
-  /// Checks a page and those below it. Gives the number of entries.
+  /// Checks a page and those below it. Returns the number of entries.
   private mutating func walk(_ page: UInt64, level: UInt16, _ kind: Kind) throws -> UInt64 {
     if isCancelled() { throw CancellationError() }
     try markVisited(page, count: 1)

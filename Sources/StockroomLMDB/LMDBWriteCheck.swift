@@ -50,7 +50,7 @@ struct LMDBWriteCheck {
     }
   }
 
-  /// - Parameter lastRemoval: The path to the key before this one that is removed, whose neighbours have been checked.
+  /// - Parameter lastRemoval: The path to the key before this one that is removed, whose neighbors have been checked.
   /// - Returns: The path to a key that is removed, from the child of the root to the leaf.
   private mutating func checkPath(
     to key: UnsafeRawBufferPointer, in tree: LMDBTree, isRemoved: Bool, after lastRemoval: [UInt64]
@@ -64,9 +64,9 @@ struct LMDBWriteCheck {
       number = try page.node(index).child
       level -= 1
       if isRemoved, !lastRemoval.indices.contains(path.count) || lastRemoval[path.count] != number {
-        // A page that becomes too empty is joined with a neighbour, and that may be joined with the next one.
-        for neighbour in max(0, index - 2)...min(page.count - 1, index + 2) {
-          try checkEdges(of: page.node(neighbour).child, level: level, in: tree)
+        // A page that becomes too empty is joined with a neighbor, and that may be joined with the next one.
+        for neighbor in max(0, index - 2)...min(page.count - 1, index + 2) {
+          try checkEdges(of: page.node(neighbor).child, level: level, in: tree)
         }
       }
       if isRemoved { path.append(number) }
@@ -80,7 +80,7 @@ struct LMDBWriteCheck {
 
   /// Checks a page with the first and the last pages below it. LMDB follows the first ones to the leaf behind the one that loses
   /// its last key, and to the key with which a branch begins that it joins with another. What is last in a branch can thereby
-  /// become the neighbour of the next page that becomes too empty.
+  /// become the neighbor of the next page that becomes too empty.
   private mutating func checkEdges(
     of root: UInt64, level: UInt16, in tree: LMDBTree
   ) throws(LMDBError) {

@@ -155,7 +155,7 @@ final class LevelDBConnection: Sendable {
     }
   }
 
-  /// Gives the database up. Waits for a compaction and for the disk.
+  /// Closes the database. Waits for a compaction and for the disk.
   ///
   /// - Parameter isEasingOpening: Whether to move what is in the log to a table, and to write down what the files are like, so that
   ///   the next opening neither reads a long log nor takes corruption for a crash. That takes a few syncs.

@@ -40,7 +40,7 @@ extension StorageError {
     // The end of the text is what strerror says, in the language of the process.
     func ends(with number: Int32) -> Bool { text.hasSuffix(": " + SystemError(number).text) }
     if ends(with: EAGAIN) || ends(with: EACCES) && text.hasPrefix("IO error: lock ") { return .locked }
-    // A table that has vanished, and a table that is shorter than it says. Syncing a directory gives EINVAL where that is not possible.
+    // A table that has vanished, and a table that is shorter than it says. Syncing a directory fails with EINVAL where that is not possible.
     let isOfTable = text.contains(".ldb: ") || text.contains(".sst: ")
     if ends(with: ENOENT) || ends(with: EINVAL) && isOfTable { return .corrupted }
     // A file of LevelDB's holds many values.

@@ -40,7 +40,7 @@ final class LevelDBHandle: @unchecked Sendable {
 
   deinit { close() }
 
-  /// Waits for a compaction that is running, and gives the database up. Nothing else may be called afterwards.
+  /// Waits for a compaction that is running, and closes the database. Nothing else may be called afterwards.
   func close() {
     guard isOpen else { return }
     isOpen = false

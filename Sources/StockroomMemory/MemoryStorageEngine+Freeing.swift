@@ -5,7 +5,7 @@ extension MemoryStorageEngine {
   /// Tables with more entries than this are freed on a queue of the system.
   private static let mostFreedAtOnce = 10_000
 
-  /// Lets go of a table, which takes long if it is large and not shared.
+  /// Releases a table, which takes long if it is large and not shared.
   func free(_ table: inout MemoryTable?) {
     #if DEBUG
       // A snapshot that is released lets the writer change shared nodes in place. Reference counts see to that,

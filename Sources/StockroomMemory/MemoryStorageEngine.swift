@@ -39,8 +39,8 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed, .preservesTimestamps]
   }
 
-  /// Waits for the batches and transactions that are under way, forgets every entry and gives their memory back (rule O3).
-  /// O(1) besides; freeing them costs O(N), in the background.
+  /// Waits for the batches and transactions that are under way, and frees every entry (rule O3).
+  /// O(1) apart from that; freeing them costs O(N), in the background.
   public func close() async throws {
     await takeTurn()
     defer { passTurn() }

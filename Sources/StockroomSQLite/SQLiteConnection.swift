@@ -30,7 +30,7 @@ final class SQLiteConnection: @unchecked Sendable {
   }
 
   let path: String
-  private var handle: OpaquePointer?
+  private(set) var handle: OpaquePointer?
   private var prepared = [OpaquePointer?](repeating: nil, count: SQLiteQuery.allCases.count)
   private let callbackState = CallbackState()
   private let isInterrupted = Atomic(false)
@@ -76,7 +76,7 @@ final class SQLiteConnection: @unchecked Sendable {
       }.joined() + "?immutable=1"
   }
 
-  /// Finalises the statements and closes the connection. May be called twice.
+  /// Finalizes the statements and closes the connection. May be called twice.
   func close() {
     for statement in prepared { sqlite3_finalize(statement) }
     prepared = prepared.map { _ in nil }
@@ -93,7 +93,7 @@ final class SQLiteConnection: @unchecked Sendable {
     return try body(statement)
   }
 
-  /// Runs a query that takes nothing and gives no rows.
+  /// Runs a query that takes no parameters and returns no rows.
   func run(_ query: SQLiteQuery) throws {
     try run(query) { _ = try $0.step() }
   }
@@ -211,75 +211,6 @@ final class SQLiteConnection: @unchecked Sendable {
       Unmanaged<CallbackState>.fromOpaque(state).takeUnretainedValue().logPages = Int(pages)
       return SQLITE_OK
     }
-}
-
-// MARK: - The files
-
-extension SQLiteConnection {
-  /// Whether the database could be opened for reading only.
-  var isReadOnly: Bool { sqlite3_db_readonly(handle, "main") == 1 }
-
-  /// Whether the path, followed as SQLite has done, leads to another file than the one that is open, or to none.
-  func hasMoved() throws -> Bool {
-    var hasMoved: Int32 = 0
-    let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &hasMoved)
-    guard result == SQLITE_OK else { throw error(result, "Looking for the file") }
-    return hasMoved != 0
-  }
-
-  /// - Throws: `StorageError` with code `io` if ``hasMoved()``.
-  func checkPlace() throws {
-    if try hasMoved() { throw StorageError.posix(ESTALE, "The database \(path) has been replaced.") }
-  }
-
-  /// The first bytes of the database file, of which there must be as many.
-  ///
-  /// Read through SQLite's own descriptor: when a process closes another descriptor of the file, it loses every
-  /// lock that it has on the file. https://sqlite.org/howtocorrupt.html, section 2.2
-  func header(length: Int) throws -> [UInt8] {
-    var file: UnsafeMutablePointer<sqlite3_file>?
-    let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
-    guard result == SQLITE_OK, let file, let read = file.pointee.pMethods?.pointee.xRead else {
-      throw error(result, "Looking for the file")
-    }
-    var bytes = [UInt8](repeating: 0, count: length)
-    let done = read(file, &bytes, Int32(length), 0)
-    guard done == SQLITE_OK else { throw error(done, "Reading the header") }
-    return bytes
-  }
-
-  /// A number that is another one after each change to the database, by any connection:
-  /// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html
-  ///
-  /// During a transaction it tells what the transaction sees, without looking into the database.
-  func dataVersion() throws -> UInt32 {
-    var version: UInt32 = 0
-    let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_DATA_VERSION, &version)
-    guard result == SQLITE_OK else { throw error(result, "Looking for changes") }
-    return version
-  }
-}
-
-// MARK: - Commits
-
-extension SQLiteConnection {
-  /// How many rows have been changed on this connection, in a number that begins again some time.
-  var changeCount: Int32 { sqlite3_total_changes(handle) }
-
-  /// A number that grows by one with each commit, by any connection, as long as anybody has the database open; after a crash of another
-  /// process it may begin again. Reads two words of shared memory.
-  ///
-  /// - Throws: `StorageError` with code `locked` if another process has just been about to write it for long.
-  func commitNumber() throws -> UInt64 {
-    var number: UInt32 = 0
-    for _ in 0..<1_000 {
-      let result = stockroom_sqlite3_commit_number(handle, &number)
-      if result == SQLITE_OK { return UInt64(number) }
-      guard result == SQLITE_BUSY else { throw error(result, "Looking for changes") }
-      usleep(10)
-    }
-    throw error(SQLITE_BUSY, "Looking for changes")
-  }
 }
 
 // MARK: - The write-ahead log

@@ -38,7 +38,7 @@ enum SQLiteEncoding {
   ///
   /// - Throws: `StorageError` with code `corrupted` if the file is no SQLite database, `unsupported` if another
   ///   program, or a later version of this one, made it.
-  static func recognise(header: [UInt8], path: String) throws {
+  static func recognize(header: [UInt8], path: String) throws {
     guard header.count == headerLength, header.starts(with: Array("SQLite format 3\0".utf8)) else {
       throw StorageError(.corrupted, "\(path) is not an SQLite database, or it is corrupted.")
     }

@@ -67,7 +67,7 @@ struct SQLiteFile: Sendable {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
     let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
-    try recognise(connection, size: size)
+    try recognize(connection, size: size)
     if connection.isReadOnly {
       let reason = access(path, W_OK) == 0 ? EACCES : errno
       throw StorageError.posix(reason, "The database \(path) can only be read.")
@@ -89,7 +89,7 @@ struct SQLiteFile: Sendable {
     }
     let connection = try SQLiteConnection(
       file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
-    try recognise(connection, size: size)
+    try recognize(connection, size: size)
     // Otherwise the last connection to close moves it into the database. What is written from now on is looked at then.
     if hasLog { try connection.keepLogWhenClosing() }
     try connection.execute("PRAGMA query_only = ON")
@@ -99,9 +99,9 @@ struct SQLiteFile: Sendable {
   }
 
   /// Throws if the file is no database of ours, or has lost its end.
-  private func recognise(_ connection: SQLiteConnection, size: Int) throws {
+  private func recognize(_ connection: SQLiteConnection, size: Int) throws {
     var header = try connection.header(length: min(size, SQLiteEncoding.headerLength))
-    try SQLiteEncoding.recognise(header: header, path: path)
+    try SQLiteEncoding.recognize(header: header, path: path)
     // SQLite takes a last page of which a part is missing for one that ends with zeros. Twice, since another process may be making the
     // database shorter.
     var (expected, found): (Int64, Int64) = (0, 0)

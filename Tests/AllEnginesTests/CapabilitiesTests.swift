@@ -7,10 +7,10 @@ import Testing
 @Suite struct CapabilitiesTests {
   @Test(
     "An engine has the capability durableWrites at full durability only",
-    arguments: EngineCatalogue.onThisMachine.map(\.name), [Durability.full, .process])
+    arguments: EngineCatalog.onThisMachine.map(\.name), [Durability.full, .process])
   func capabilities(name: String, durability: Durability) async throws {
     let directory = try TemporaryDirectory()
-    let entry = try EngineCatalogue.select([name])[0]
+    let entry = try EngineCatalog.select([name])[0]
     let engine = try await entry.open(directory.url, durability)
     #expect(engine.capabilities == entry.capabilities(at: durability))
     #expect(!engine.capabilities.contains(.durableWrites) || durability == .full)

@@ -6,13 +6,13 @@ import Testing
 
 /// The change feed of every engine (rules X1 to X5). The conformance kit tests the same rules under load and over several processes.
 @Suite struct ChangeFeedTests {
-  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
+  private static let engines = EngineCatalog.onThisMachine.map(\.name)
   private static let shared = ["files", "sqlite", "lmdb"]
 
   private static func open(_ name: String, in directory: borrowing TemporaryDirectory) async throws
     -> any StorageEngine
   {
-    try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    try await EngineCatalog.select([name])[0].open(directory.url, .process)
   }
 
   private static func key(_ name: String) -> CacheKey { CacheKey(verbatim: name) }
@@ -212,7 +212,7 @@ import Testing
     for _ in 0..<20 {
       let directory = try TemporaryDirectory()
       let place = directory.url.appending(path: "place", directoryHint: .isDirectory)
-      let engine = try await EngineCatalogue.select([name])[0].open(place, .process)
+      let engine = try await EngineCatalog.select([name])[0].open(place, .process)
       try await engine.write(Data(), key: Self.key("a"))
       let changes = try await engine.changes()
       try FileManager.default.removeItem(at: place)

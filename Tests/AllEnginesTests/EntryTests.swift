@@ -6,14 +6,14 @@ import Testing
 
 /// Entries that are written with the times that another engine had for them.
 @Suite struct EntryTests {
-  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
+  private static let engines = EngineCatalog.onThisMachine.map(\.name)
   /// In front of an engine, by name.
-  private static let layers = EngineCatalogue.layers.map { "memory+\($0.name)" }
+  private static let layers = EngineCatalog.layers.map { "memory+\($0.name)" }
 
   private static func open(_ name: String, in directory: borrowing TemporaryDirectory) async throws
     -> any StorageEngine
   {
-    try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    try await EngineCatalog.select([name])[0].open(directory.url, .process)
   }
 
   private static func entry(_ name: String, _ createdAt: Double, _ updatedAt: Double) -> StorageEntry {

@@ -6,10 +6,10 @@ import StockroomKitSupport
 import Testing
 
 struct LargeRequestsTests {
-  @Test("A request of 300,000 keys succeeds", arguments: EngineCatalogue.onThisMachine.map(\.name))
+  @Test("A request of 300,000 keys succeeds", arguments: EngineCatalog.onThisMachine.map(\.name))
   func request(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.appending("engine"), .process)
     let present = (0..<1_000).map { CacheKey(verbatim: "key-\($0 * 300)") }
     try await engine.write(present.map { (key: $0, data: Data($0.value.utf8)) })
     #expect(try await engine.read(keys: Self.manyKeys) == present.map { Data($0.value.utf8) })
@@ -25,7 +25,7 @@ struct LargeRequestsTests {
     "A value beyond the engine's maximum throws .valueTooLarge", arguments: ["sqlite", "lmdb", "leveldb"])
   func tooLargeValue(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.appending("engine"), .process)
     let key = CacheKey(verbatim: "large")
     try await engine.write(Data([1]), key: key)
     // Pages of zeros that are not accessed take no memory.
@@ -39,10 +39,10 @@ struct LargeRequestsTests {
   }
 
   /// Of files, which the system makes one by one, fewer.
-  @Test("100,000 entries fit in one batch", arguments: EngineCatalogue.onThisMachine.map(\.name))
+  @Test("100,000 entries fit in one batch", arguments: EngineCatalog.onThisMachine.map(\.name))
   func largeBatch(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.appending("engine"), .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.appending("engine"), .process)
     let count = name == "files" ? TestRun.count(12_000, exhaustive: 100_000) : 100_000
     let keys = (0..<count).map { CacheKey(verbatim: "key-\($0)") }
     try await engine.write(keys.map { (key: $0, data: Data($0.value.utf8)) })

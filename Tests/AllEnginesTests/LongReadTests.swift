@@ -24,7 +24,7 @@ private final class Counts: Sendable {
     arguments: ["sqlite", "lmdb"])
   func wait(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let opened = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let opened = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     let engine = try #require(opened as? any SnapshotStreamingEngine)
     try await engine.write(value, key: key)
     // Twice, since a read that was cancelled must leave room for others.

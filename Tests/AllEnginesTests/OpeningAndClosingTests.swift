@@ -10,12 +10,12 @@
   @Suite(.serialized) struct OpeningAndClosingTests {
     @Test(
       "Opening and closing engines leaks no descriptors, threads or memory",
-      arguments: EngineCatalogue.onThisMachine.map(\.name))
+      arguments: EngineCatalog.onThisMachine.map(\.name))
     func leavesNothing(name: String) async {
       await #expect(processExitsWith: .success) { [name] in
         let times = ProcessInfo.processInfo.environment["STOCKROOM_OPENINGS"].flatMap { Int($0) } ?? 100
         let directory = try TemporaryDirectory()
-        let engine = try EngineCatalogue.select([name])[0]
+        let engine = try EngineCatalog.select([name])[0]
         var before = try Resources()
         for opening in 0..<times {
           // The first ones fill the caches of the C library and of the runtime.
@@ -32,7 +32,7 @@
     }
 
     /// Opens an engine, writes and reads, and closes it or only releases it.
-    static func useOnce(_ entry: EngineCatalogue.Entry, directory: URL, closing: Bool) async throws {
+    static func useOnce(_ entry: EngineCatalog.Entry, directory: URL, closing: Bool) async throws {
       let engine = try await entry.open(directory, .process)
       let key = CacheKey(verbatim: "key")
       try await engine.write(Data([1]), key: key)

@@ -9,7 +9,7 @@ import Testing
   @Suite(
     "The order of entries", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct OrderTests {
-    private static let engines = EngineCatalogue.onThisMachine.filter {
+    private static let engines = EngineCatalog.onThisMachine.filter {
       $0.capabilities.contains(.persistent)
     }
     .map(\.name)
@@ -21,7 +21,7 @@ import Testing
       let disk = try SmallDisk("size=16m")
       let place = disk.url.appending(path: "engine")
       func open() async throws -> any StorageEngine {
-        try await EngineCatalogue.select([name])[0].open(place, .process)
+        try await EngineCatalog.select([name])[0].open(place, .process)
       }
       var engine = try await open()
       var expected: [CacheKey] = []

@@ -73,9 +73,9 @@ import Testing
   @Test("All engines return the same results for unusual keys")
   func transcripts() async throws {
     let expected = await Self.transcript(
-      of: try await EngineCatalogue.onThisMachine[0].open(URL(filePath: "/nowhere"), .process))
+      of: try await EngineCatalog.onThisMachine[0].open(URL(filePath: "/nowhere"), .process))
     #expect(expected.count > 100)
-    for engine in EngineCatalogue.onThisMachine.dropFirst() {
+    for engine in EngineCatalog.onThisMachine.dropFirst() {
       let directory = try TemporaryDirectory()
       let inside = directory.appending("a/b/engine")
       let answers = try await Self.transcript(of: engine.open(inside, .process))

@@ -13,12 +13,12 @@ import Testing
 
   private func withEngine(_ name: String, _ body: (any StorageEngine) async throws -> Void) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     try await body(engine)
     try await engine.close()
   }
 
-  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
+  private static let engines = EngineCatalog.onThisMachine.map(\.name)
 
   @Test(
     "What a body reads begins at index 0, also of a slice that another task has just written (rule V3)",
@@ -83,7 +83,7 @@ import Testing
 
   @Test(
     "A body reads hundreds of keys at once, its own changes among them, in the order of the request",
-    arguments: engines + EngineCatalogue.layers.map { "memory+\($0.name)" })
+    arguments: engines + EngineCatalog.layers.map { "memory+\($0.name)" })
   func bulkReads(name: String) async throws {
     try await withEngine(name) { engine in
       let keys = (0..<300).map { CacheKey(verbatim: "key \($0)") }
@@ -249,7 +249,7 @@ import Testing
     arguments: engines)
   func closing(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     let hasBegun = DispatchSemaphore(value: 0)
     let mayGoOn = DispatchSemaphore(value: 0)
     let transaction = Task {

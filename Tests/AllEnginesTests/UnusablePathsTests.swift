@@ -6,11 +6,11 @@ import Testing
 
 /// Paths that cannot be opened by any user, including root.
 @Suite struct UnusablePathsTests {
-  static let engines = EngineCatalogue.onThisMachine.filter { $0.capabilities.contains(.persistent) }.map(
+  static let engines = EngineCatalog.onThisMachine.filter { $0.capabilities.contains(.persistent) }.map(
     \.name)
 
   func opening(_ name: String, at url: URL) async throws -> StorageError {
-    let engine = try EngineCatalogue.select([name])[0]
+    let engine = try EngineCatalog.select([name])[0]
     let error = try await #require(throws: StorageError.self) {
       _ = try await engine.open(url, .full)
     }
@@ -43,7 +43,7 @@ import Testing
   func notAFile(name: String) async throws {
     let url = try #require(URL(string: "https://example.com/engine"))
     let error = await #expect(throws: StorageError.self) {
-      try await EngineCatalogue.select([name])[0].open(url, .full)
+      try await EngineCatalog.select([name])[0].open(url, .full)
     }
     #expect(error?.code == .unsupported)
   }

@@ -87,7 +87,7 @@ import Testing
     "/usr/bin/chromium", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
   ].first { FileManager.default.isExecutableFile(atPath: $0) }
 
-  /// What a browser finds on the page. Colours are asked for as they are drawn.
+  /// What a browser finds on the page. Colors are asked for as they are drawn.
   private struct Findings: Decodable {
     let charts: Int
     let overlaps: [String]

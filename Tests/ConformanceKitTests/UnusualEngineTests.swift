@@ -111,7 +111,7 @@ struct BusyProcessTests {
 }
 
 @Suite("Engines that misbehave do not harm the kit")
-struct MisbehaviourTests {
+struct MisbehaviorTests {
   private func failures(
     stallTimeout: Duration = .seconds(60), of rules: Set<ContractRule>,
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine

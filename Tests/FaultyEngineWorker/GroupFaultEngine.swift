@@ -7,7 +7,7 @@ import StockroomCore
 package final class GroupFaultEngine: ApplyingEngine {
   /// How the engine is broken on purpose.
   package enum Fault: String, CaseIterable, Sendable {
-    case repeatsGroups, keepsChangesOfFailedBodies, undoesNeighbours, tellsOnlyTheFirst, blamesNeighbours
+    case repeatsGroups, keepsChangesOfFailedBodies, undoesNeighbors, tellsOnlyTheFirst, blamesNeighbors
     case keepsHalfOfFailedGroups, findsNothingWhereReadsFail
   }
 
@@ -104,8 +104,8 @@ package final class GroupFaultEngine: ApplyingEngine {
           if write(operations) != nil { break }
           return commit(group, isRepetition: true)
         case .keepsChangesOfFailedBodies: done = undone
-        case .undoesNeighbours: (values, operations) = (state.withLock { $0.values }, [])
-        case .blamesNeighbours: results = results.map { _ in .failure(error) }
+        case .undoesNeighbors: (values, operations) = (state.withLock { $0.values }, [])
+        case .blamesNeighbors: results = results.map { _ in .failure(error) }
         default: break
         }
         results.append(.failure(error))

@@ -21,7 +21,7 @@ package final class SystemFaultEngine: ApplyingEngine {
     case forgetsUnreadable, skipsUnreadable, skipsUnreadableInBodies, skipsUnreadableAtSecondAttempt
     case absentAfterAccessErrors, undatedAfterAccessErrors, uncountedAfterAccessErrors
     // Names
-    case rewritesCarelessly, unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors,
+    case ignoresRewriteErrors, unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors,
       ignoresTruncateErrors
     // Errors
     case trapsOnErrors, hangsWhenInterrupted, leaksDescriptors, leaksLocks, throwsForeignErrors
@@ -148,7 +148,7 @@ package final class SystemFaultEngine: ApplyingEngine {
 
   package func close() async throws {
     try state.withLock { state in
-      if fault == .rewritesCarelessly { try state.replace(applying: CrashFaultLog.Record([])) }
+      if fault == .ignoresRewriteErrors { try state.replace(applying: CrashFaultLog.Record([])) }
       state.file = nil
     }
   }

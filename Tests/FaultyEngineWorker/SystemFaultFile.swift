@@ -263,7 +263,7 @@ final class SystemFaultFile {
     let (before, old) = (length, file)
     (file, length) = (other, 0)
     do {
-      do { try write(bytes) } catch  where fault == .rewritesCarelessly {}
+      do { try write(bytes) } catch  where fault == .ignoresRewriteErrors {}
       try sync()
       if fault == .unlinksBeforeRenaming { unlink(path) }
       if new != path, rename(new, path) != 0, fault != .ignoresRenameErrors {

@@ -115,7 +115,7 @@ struct Snippet {
   @Test("The table of engines says what they promise")
   func table() throws {
     func row(_ cells: [String]) -> String { "| " + cells.joined(separator: " | ") + " |" }
-    let engines = EngineCatalogue.all
+    let engines = EngineCatalog.all
     let rows = EngineCapabilities.named.map { name, capability in
       row([name] + engines.map { $0.capabilities.contains(capability) ? "yes" : "–" })
     }
@@ -127,7 +127,7 @@ struct Snippet {
   @Test("The matrix says how many checks hold each engine to each rule")
   func matrix() throws {
     let text = try Page.contract.text()
-    let suites = EngineCatalogue.all.map { $0.suite(in: FileManager.default.temporaryDirectory) }
+    let suites = EngineCatalog.all.map { $0.suite(in: FileManager.default.temporaryDirectory) }
     let expected = try #require(
       MarkedSection.conformance.replacing(in: text, with: ConformanceMatrix(suites).markdown))
     let isUpToDate = text == expected

@@ -2,7 +2,7 @@
 
 import StockroomStore
 
-@MainActor func organise(_ chores: Store<Chore>, _ chore: Chore) async throws {
+@MainActor func organize(_ chores: Store<Chore>, _ chore: Chore) async throws {
   chores.undoLimit = StoreUndoLimit(calls: 50)
 
   try await chores.update(chore) { $0.isDone = true }

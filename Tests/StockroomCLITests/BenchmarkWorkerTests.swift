@@ -11,7 +11,7 @@ import Testing
   static let names = ["files", "sqlite", "lmdb"]
 
   private func follow(_ name: String, _ worker: BenchmarkWorker?) async throws -> BenchmarkReport {
-    let engine = try #require(try EngineCatalogue.named([name]).first)
+    let engine = try #require(try EngineCatalog.named([name]).first)
     let subject = BenchmarkSubject(name, worker: worker) { try await engine.open($0, .process) }
     let configuration = BenchmarkConfiguration(repetitions: 1, workloads: [.follow(among: 100)])
     return try await BenchmarkRunner(configuration: configuration).run([subject])
@@ -30,7 +30,7 @@ import Testing
     arguments: names)
   func bothProcesses(name: String) async throws {
     try await withTemporaryDirectory { directory in
-      let engine = try await #require(try EngineCatalogue.named([name]).first).open(directory, .process)
+      let engine = try await #require(try EngineCatalog.named([name]).first).open(directory, .process)
       let changes = try await engine.changes()
       let subscriber = Task { await changes.reduce(into: []) { $0.append($1) } }
       // Alone at first.

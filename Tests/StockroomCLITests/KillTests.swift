@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Processes that are killed") struct KillTests {
   struct Case: Sendable, CustomTestStringConvertible {
-    let engine: EngineCatalogue.Entry
+    let engine: EngineCatalog.Entry
     let check: ConformanceCheck
 
     var testDescription: String { "\(engine.name): \(check.id)" }
@@ -16,7 +16,7 @@ import Testing
 
   /// The checks with a process that is killed, with more kills than a run of all checks has. At full durability the tests of
   /// each engine make these checks; waiting for the disk shows nothing more here.
-  static let cases = EngineCatalogue.onThisMachine.filter { $0.capabilities.contains(.persistent) }.flatMap {
+  static let cases = EngineCatalog.onThisMachine.filter { $0.capabilities.contains(.persistent) }.flatMap {
     engine in
     var budget = ConformanceBudget(.quick)
     budget.seed = 2_026

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("The matrix in a text") struct MatrixTests {
   private let matrix = ConformanceMatrix(
-    EngineCatalogue.all.map { $0.suite(in: FileManager.default.temporaryDirectory) })
+    EngineCatalog.all.map { $0.suite(in: FileManager.default.temporaryDirectory) })
 
   @Test("The command writes the matrix between its marks and nothing else")
   func command() async throws {
@@ -33,14 +33,14 @@ import Testing
   @Test("An engine has a figure where checks apply to it and a dash where none do")
   func cells() throws {
     let lines = matrix.markdown.split(separator: "\n")
-    let titles = EngineCatalogue.all.map(\.title).joined(separator: " | ")
+    let titles = EngineCatalog.all.map(\.title).joined(separator: " | ")
     #expect(lines.first == "| rule | what it promises | \(titles) |")
     #expect(lines.count == 2 + ContractRule.allCases.count + 1)
     // Only what keeps its entries is checked for rule W6.
     let w6 = try #require(lines.first { $0.hasPrefix("| W6 | ") })
     let cells = w6.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
-    #expect(cells.count == 2 + EngineCatalogue.all.count)
-    for (engine, cell) in zip(EngineCatalogue.all, cells.dropFirst(2)) {
+    #expect(cells.count == 2 + EngineCatalog.all.count)
+    for (engine, cell) in zip(EngineCatalog.all, cells.dropFirst(2)) {
       #expect(engine.capabilities.contains(.persistent) ? Int(cell) != nil : cell == "–", "\(engine.title)")
     }
   }

@@ -98,7 +98,7 @@ import Testing
       #expect(output.standardError == "")
       #expect(!output.standardOutput.contains { $0 == "\u{1B}" || $0 == "\r" })
       let header = try #require(output.lines.first { $0.hasPrefix("workload") })
-      #expect(header.split(separator: " ").dropFirst().map(String.init) == EngineCatalogue.all.map(\.title))
+      #expect(header.split(separator: " ").dropFirst().map(String.init) == EngineCatalog.all.map(\.title))
       #expect(try contents(of: directory) == [])
     }
   }
@@ -152,7 +152,7 @@ import Testing
 
   @Test("Each failure is printed with the command that reproduces it")
   func reproduction() async throws {
-    let broken = EngineCatalogue.Entry("broken", "LMDB", []) { _, _ in throw StorageError(.io, "No.") }
+    let broken = EngineCatalog.Entry("broken", "LMDB", []) { _, _ in throw StorageError(.io, "No.") }
     let suite = broken.suite(in: FileManager.default.temporaryDirectory)
     let check = try #require(suite.checks.first)
     func text(_ arguments: [String], budget: [String]) async throws -> String {

@@ -2,7 +2,7 @@ import StockroomCore
 import Testing
 
 @Suite("CRC-32C") struct CRC32CTests {
-  // RFC 3720, appendix B.4, and the check value of the catalogue of parametrised CRC algorithms.
+  // RFC 3720, appendix B.4, and the check value of the catalog of parametrized CRC algorithms.
   static let vectors: [(bytes: [UInt8], checksum: UInt32)] = [
     (Array("123456789".utf8), 0xE306_9283),
     ([UInt8](repeating: 0, count: 32), 0x8A91_36AA),

@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomImport
 import StockroomMemory
+import TestFixtures
 import Testing
 
 struct Note: Codable, Sendable, Hashable, Identifiable {
@@ -26,8 +27,8 @@ extension Note {
 }
 
 /// An engine in memory that notes the entries that are written with their times.
-final class RecordingEngine: StorageEngine {
-  let base = MemoryStorageEngine()
+final class RecordingEngine: MinimalForwardingEngine {
+  let base: any StorageEngine = MemoryStorageEngine()
   private let recorded = MutexProtected<[[StorageEntry]]>([])
   /// What a write does to a value.
   private let change: @Sendable (Data) -> Data
@@ -41,13 +42,6 @@ final class RecordingEngine: StorageEngine {
     recorded.withLock { $0.append(entries) }
     try await base.write(entries.map { (key: $0.key, data: change($0.data)) })
   }
-
-  func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
-  func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
-  func remove(key: CacheKey) async throws { try await base.remove(key: key) }
-  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
-  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
-  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
 }
 
 /// Everything that can be seen of a directory, except for times of access.

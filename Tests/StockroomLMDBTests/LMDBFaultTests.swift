@@ -196,10 +196,10 @@ import Testing
     let engine = try place.engine()
     try await engine.write(value(1), key: key(1))
     try await engine.close()
-    try FileManager.default.moveItem(at: place.dataFile, to: place.neighbour)
+    try FileManager.default.moveItem(at: place.dataFile, to: place.neighbor)
     #expect(await code { _ = try place.engine() } == .corrupted)
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["lock.mdb"])
-    try FileManager.default.moveItem(at: place.neighbour, to: place.dataFile)
+    try FileManager.default.moveItem(at: place.neighbor, to: place.dataFile)
     #expect(try await place.engine().read(key: key(1)) == value(1))
   }
 

@@ -17,18 +17,18 @@ struct LMDBReplacedPlaceTests {
       let (manager, lock) = (FileManager.default, place.url.appending(path: "lock.mdb"))
       switch self {
       case .directoryDeleted: try manager.removeItem(at: place.url)
-      case .directoryMoved: try manager.moveItem(at: place.url, to: place.neighbour)
+      case .directoryMoved: try manager.moveItem(at: place.url, to: place.neighbor)
       case .directoryReplaced:
-        try manager.moveItem(at: place.url, to: place.neighbour)
-        try manager.copyItem(at: place.neighbour, to: place.url)
+        try manager.moveItem(at: place.url, to: place.neighbor)
+        try manager.copyItem(at: place.neighbor, to: place.url)
       case .dataDeleted: try manager.removeItem(at: place.dataFile)
       case .dataReplaced:
-        try manager.copyItem(at: place.dataFile, to: place.neighbour)
-        #expect(rename(place.neighbour.path, place.dataFile.path) == 0)
+        try manager.copyItem(at: place.dataFile, to: place.neighbor)
+        #expect(rename(place.neighbor.path, place.dataFile.path) == 0)
       case .lockDeleted: try manager.removeItem(at: lock)
       case .lockReplaced:
-        try manager.copyItem(at: lock, to: place.neighbour)
-        #expect(rename(place.neighbour.path, lock.path) == 0)
+        try manager.copyItem(at: lock, to: place.neighbor)
+        #expect(rename(place.neighbor.path, lock.path) == 0)
       }
     }
   }
@@ -100,9 +100,9 @@ struct LMDBReplacedPlaceTests {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
     try await engine.write(value(1), key: key(1))
-    try FileManager.default.moveItem(at: place.url, to: place.neighbour)
+    try FileManager.default.moveItem(at: place.url, to: place.neighbor)
     #expect(await code { try await engine.write(value(2), key: key(2)) } == .io)
-    try FileManager.default.moveItem(at: place.neighbour, to: place.url)
+    try FileManager.default.moveItem(at: place.neighbor, to: place.url)
     try await engine.write(value(3), key: key(3))
     #expect(try await engine.allKeys() == [key(1), key(3)])
   }

@@ -6,7 +6,7 @@ import StockroomLMDB
 
 extension TemporaryDirectory {
   /// Where something can be moved to.
-  var neighbour: URL { beside("neighbour") }
+  var neighbor: URL { beside("neighbor") }
   var dataFile: URL { url.appending(path: "data.mdb") }
 
   func engine(

@@ -8,7 +8,7 @@ import Testing
 /// Layers in front of engines keep the contract: a sample, of which `stockroom conformance --layer` makes all.
 @Suite struct LayerConformanceTests {
   static func suite(_ name: String) throws -> ConformanceSuite {
-    let engine = try EngineCatalogue.select([name])[0]
+    let engine = try EngineCatalog.select([name])[0]
     return ConformanceSuite(
       name, capabilities: engine.capabilities, stallTimeout: .seconds(600), budget: .quick,
       worker: engine.capabilities.contains(.persistent)
@@ -20,7 +20,7 @@ import Testing
   /// one stands for the others where it is not about values. Of layers that keep something of their own, and of a stack of those that change
   /// values, what a killed process and a power cut leave. Of all layers in front of one another everything but what is about the Store.
   static func checks() throws -> [ConformanceCheck] {
-    let names = EngineCatalogue.layers.map(\.name)
+    let names = EngineCatalog.layers.map(\.name)
     let single =
       try names.flatMap { layer in
         try suite("memory+\(layer)").checks.filter {
@@ -60,10 +60,10 @@ import Testing
 
   @Test("A name may have layers, and an unknown one is reported with those that there are")
   func names() throws {
-    let names = try EngineCatalogue.select(["sqlite+compressed", "memory", "sqlite", "memory"]).map(\.name)
+    let names = try EngineCatalog.select(["sqlite+compressed", "memory", "sqlite", "memory"]).map(\.name)
     #expect(names == ["memory", "sqlite+compressed", "sqlite"])
     for name in ["sqlite+", "sqlite+glittering", "glittering+compressed", "+compressed"] {
-      #expect(throws: EngineCatalogue.UnknownEngine.self) { try EngineCatalogue.select([name]) }
+      #expect(throws: EngineCatalog.UnknownEngine.self) { try EngineCatalog.select([name]) }
     }
   }
 }

@@ -15,7 +15,7 @@ struct CorruptedPlaceTests {
   func place(name: String) async throws {
     let directory = try TemporaryDirectory()
     func open(_ layers: String) async throws -> any StorageEngine {
-      try await EngineCatalogue.select([name + layers])[0].open(directory.url, .full)
+      try await EngineCatalog.select([name + layers])[0].open(directory.url, .full)
     }
     let plain = try await open("")
     let own = try #require((plain as? any CustomStringConvertible)?.description)

@@ -41,7 +41,7 @@ struct FaultyLayerTests {
     await withKnownIssue { try await checkRefusedBatch(FilledTooEarly()) }
   }
 
-  // MARK: A namespace that leaks into its neighbour by a prefix
+  // MARK: A namespace that leaks into its neighbor by a prefix
 
   private struct LeakingNamespace: StorageLayer {
     let base: MemoryStorageEngine
@@ -63,7 +63,7 @@ struct FaultyLayerTests {
     }
   }
 
-  private func checkNeighbours(_ first: some StorageEngine, _ second: some StorageEngine) async throws {
+  private func checkNeighbors(_ first: some StorageEngine, _ second: some StorageEngine) async throws {
     try await first.write(value, key: key)
     try await second.write(value, key: key)
     #expect(try await first.allKeys() == [key])
@@ -71,12 +71,12 @@ struct FaultyLayerTests {
     #expect(try await second.read(key: key) == value)
   }
 
-  @Test("A namespace that leaks into its neighbour by a prefix is found")
+  @Test("A namespace that leaks into its neighbor by a prefix is found")
   func namespaces() async throws {
     let place = MemoryStorageEngine()
-    try await checkNeighbours(place.namespaced("a"), place.namespaced("ab"))
+    try await checkNeighbors(place.namespaced("a"), place.namespaced("ab"))
     await withKnownIssue {
-      try await checkNeighbours(
+      try await checkNeighbors(
         LeakingNamespace(base: place, name: "a"), LeakingNamespace(base: place, name: "ab"))
     }
   }

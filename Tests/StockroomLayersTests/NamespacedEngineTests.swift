@@ -22,7 +22,7 @@ struct NamespacedEngineTests {
   }
 
   @Test("Whatever is done in a namespace, those with similar names, and the place itself, stay as they were")
-  func neighbours() async throws {
+  func neighbors() async throws {
     let engine = try place.namespaced("a")
     let others = [
       try place.namespaced("ab"), try place.namespaced("b"), try place.namespaced("A"),
@@ -132,7 +132,7 @@ struct NamespacedEngineTests {
   func longKeys(name: String) async throws {
     var random = SeededRandom(seed: 511)
     let engine = try place.namespaced(name)
-    let neighbour = try place.namespaced(name == "a" ? "aa" : "n")
+    let neighbor = try place.namespaced(name == "a" ? "aa" : "n")
     var keys: Set<CacheKey> = []
     // Much in common, and differing around where keys are cut, in scalars of all lengths.
     let beginnings = ["x", "é", "\u{10FFFF}"].map { String(repeating: $0, count: 511 / $0.utf8.count) }
@@ -150,7 +150,7 @@ struct NamespacedEngineTests {
     }
     let sorted = keys.sorted()
     try await engine.write(sorted.map { ($0, Data($0.value.utf8)) })
-    try await neighbour.write(sorted.map { ($0, Data()) })
+    try await neighbor.write(sorted.map { ($0, Data()) })
 
     #expect(try await Set(engine.allKeys()) == keys)
     #expect(try await engine.readDataAndKeys(keys: sorted).map(\.key) == sorted)
@@ -182,7 +182,7 @@ struct NamespacedEngineTests {
 
     try await engine.remove(keys: sorted)
     #expect(try await engine.keyCount() == 0)
-    #expect(try await neighbour.keyCount() == sorted.count)
+    #expect(try await neighbor.keyCount() == sorted.count)
   }
 
   @Test("No value is read to be removed")
@@ -240,27 +240,27 @@ struct NamespacedEngineTests {
   }
 
   @Test("A corrupted value makes only its own namespace unreadable", arguments: [true, false])
-  func corruptionOfNeighbours(ordersKeys: Bool) async throws {
+  func corruptionOfNeighbors(ordersKeys: Bool) async throws {
     let below = Lacking(base: place.checksummed(), capabilities: ordersKeys ? [] : .orderedScans)
-    let (engine, neighbour) = (try below.namespaced("a"), try below.namespaced("b"))
+    let (engine, neighbor) = (try below.namespaced("a"), try below.namespaced("b"))
     let keys = ["z", "y", "x"].map { CacheKey(verbatim: $0) }
     for key in keys { try await engine.write(Data(key.value.utf8), key: key) }
-    try await neighbour.write(Data([1]), key: keys[0])
+    try await neighbor.write(Data([1]), key: keys[0])
     let stored = try #require(try await place.allKeys().first { $0.value.hasPrefix("b") })
     try await place.write(Data([1]), key: stored)
-    await expect(.corrupted) { _ = try await neighbour.readAllEntries() }
+    await expect(.corrupted) { _ = try await neighbor.readAllEntries() }
     #expect(try await engine.readAllEntries().map(\.key) == keys)
     #expect(try await Set(engine.readAllData()) == Set(keys.map { Data($0.value.utf8) }))
     #expect(try await engine.allKeys().count == 3)
   }
 
-  @Test("Beside a corrupted neighbour, too, entries are read as they were at some moment, while others write")
+  @Test("Beside a corrupted neighbor, too, entries are read as they were at some moment, while others write")
   func snapshotBesideCorruption() async throws {
     let below = place.checksummed()
     let (one, two) = (CacheKey(verbatim: "1"), CacheKey(verbatim: "2"))
-    let (plain, neighbour) = (try below.namespaced("a"), try below.namespaced("b"))
+    let (plain, neighbor) = (try below.namespaced("a"), try below.namespaced("b"))
     try await plain.write(Data([1]), key: one)
-    try await neighbour.write(Data([1]), key: one)
+    try await neighbor.write(Data([1]), key: one)
     let stored = try #require(try await place.allKeys().first { $0.value.hasPrefix("b") })
     try await place.write(Data([1]), key: stored)
     // At every moment there is one entry: under the one key or the other.
@@ -289,13 +289,13 @@ struct NamespacedEngineTests {
   @Test(
     "What another program has written, with a key or in a form that is not known here, makes only its own namespace unreadable",
     arguments: [StorageError.Code.permissionDenied, .unsupported])
-  func unreadableNeighbours(_ code: StorageError.Code) async throws {
+  func unreadableNeighbors(_ code: StorageError.Code) async throws {
     let below = Refuses(base: place, value: Data([2]), code: code)
-    let (engine, neighbour) = (try below.namespaced("a"), try below.namespaced("b"))
+    let (engine, neighbor) = (try below.namespaced("a"), try below.namespaced("b"))
     let key = CacheKey(verbatim: "k")
     try await engine.write(Data([1]), key: key)
-    try await neighbour.write(Data([2]), key: key)
-    await expect(code) { _ = try await neighbour.readAllEntries() }
+    try await neighbor.write(Data([2]), key: key)
+    await expect(code) { _ = try await neighbor.readAllEntries() }
     #expect(try await engine.readAllEntries().map(\.data) == [Data([1])])
     #expect(try await engine.readAllData() == [Data([1])])
   }

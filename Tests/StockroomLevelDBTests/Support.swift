@@ -2,6 +2,7 @@ import Foundation
 import StockroomCore
 import TestFixtures
 import StockroomLevelDB
+import Testing
 
 extension TemporaryDirectory {
   /// Where the engine has its files.
@@ -10,6 +11,17 @@ extension TemporaryDirectory {
   func open(durability: Durability = .process) throws -> LevelDBStorageEngine {
     try LevelDBStorageEngine(directory: .init(url: url), durability: durability)
   }
+}
+
+/// Expects that the engine has exactly these entries.
+func expectEntries(
+  _ expected: [CacheKey: Data], in engine: LevelDBStorageEngine,
+  _ location: SourceLocation = #_sourceLocation
+) async throws {
+  let all = try await engine.readAllDataAndKeys()
+  let isRight = Dictionary(uniqueKeysWithValues: all.map { ($0.key, $0.data) }) == expected
+  #expect(isRight, "\(all.count) of \(expected.count) entries", sourceLocation: location)
+  #expect(try await engine.keyCount() == expected.count, sourceLocation: location)
 }
 
 /// Bytes that no compression makes shorter.

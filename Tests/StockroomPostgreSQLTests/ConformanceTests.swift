@@ -19,7 +19,7 @@ struct PostgreSQLConformanceTests {
       product: "stockroom",
       arguments: ["serve", "checks", "postgresql", "--connection", PostgreSQLServer.shared.connection]),
     server: .postgreSQL
-  ) { directory in try await EngineCatalogue.postgreSQL().open(directory, .full) }
+  ) { directory in try await EngineCatalog.postgreSQL().open(directory, .full) }
 
   @Test("The PostgreSQL engine keeps the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws {

@@ -21,7 +21,7 @@ struct PostgreSQLPoolerTests {
     stallTimeout: .seconds(600), budget: .quick
   ) { directory in
     try await PostgreSQLStorageEngine(
-      Pooler.shared.connection, namespace: EngineCatalogue.Database.shared.namespace(for: directory),
+      Pooler.shared.connection, namespace: EngineCatalog.Database.shared.namespace(for: directory),
       timeLimit: .seconds(300), isPooled: true)
   }
 

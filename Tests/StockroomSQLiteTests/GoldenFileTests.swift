@@ -9,19 +9,11 @@ import Testing
     "A place that version 0.1.0 has written is read completely, with times and order, and written further")
   func reading() async throws {
     let golden = try GoldenPlace(in: .module)
-    let engine = try SQLiteStorageEngine(directory: golden.directory.directory)
-    try await engine.verify()
-    #expect(try await GoldenPlace.entries(of: engine) == golden.entries)
     #expect(golden.entries.count == 5)
-    let key = CacheKey(verbatim: "new")
-    try await engine.write(Data("new".utf8), key: key)
-    try await engine.close()
-
-    let again = try SQLiteStorageEngine(directory: golden.directory.directory)
-    try await again.verify()
-    #expect(try await GoldenPlace.entries(of: again).dropLast() == golden.entries[...])
-    #expect(try await again.readAllEntries().last?.key == key)
-    try await again.close()
+    let contents = try await golden.contents { try SQLiteStorageEngine(directory: $0) }
+    #expect(contents.found == golden.entries)
+    #expect(contents.foundAfterWrite.dropLast() == golden.entries[...])
+    #expect(contents.foundAfterWrite.last?.key == GoldenPlace.newKey)
   }
 
   @Test("Writes the golden files", .enabled(if: GoldenPlace.isWriting))

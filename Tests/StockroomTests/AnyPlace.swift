@@ -7,9 +7,9 @@ import Testing
 final class Place: Sendable {
   let url = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-\(UUID().uuidString)", directoryHint: .isDirectory)
-  let kind: EngineCatalogue.Entry
+  let kind: EngineCatalog.Entry
 
-  init(_ name: String) throws { kind = try EngineCatalogue.select([name])[0] }
+  init(_ name: String) throws { kind = try EngineCatalog.select([name])[0] }
 
   deinit { try? FileManager.default.removeItem(at: url) }
 
@@ -18,7 +18,7 @@ final class Place: Sendable {
   }
 
   /// The names of all built-in engines, as arguments of tests.
-  static let names = EngineCatalogue.onThisMachine.map(\.name)
+  static let names = EngineCatalog.onThisMachine.map(\.name)
 }
 
 /// Calls `body` in a process of its own whose data belong into a directory that is removed afterwards.

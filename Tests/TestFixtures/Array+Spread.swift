@@ -1,5 +1,5 @@
 extension Array {
-  /// The elements in an order in which neighbours are far apart, always the same one.
+  /// The elements in an order in which neighbors are far apart, always the same one.
   ///
   /// Few cases of a test run at once, in the order of its arguments. What is about one rule stands together there, and when all of it
   /// waits, for a server or for another process, nothing computes meanwhile.

@@ -12,7 +12,7 @@ package struct GoldenPlace: Sendable {
 
   /// An entry as it was read by the version that wrote it. Times are in microseconds since 2001.
   package struct Entry: Codable, Hashable, Sendable {
-    let key: String
+    package let key: String
     let data: Data
     let createdAt: Int
     let updatedAt: Int
@@ -53,6 +53,27 @@ package struct GoldenPlace: Sendable {
         updatedAt: $0.updatedAt.microsecondsSinceReferenceDate)
     }
   }
+
+  /// What an engine finds in the place, verifying it first; and after it has written one more entry, under ``newKey``, what it finds
+  /// when it is opened again.
+  package func contents(
+    openedBy open: (FileManager.Directory) async throws -> some StorageEngine
+  ) async throws -> (found: [Entry], foundAfterWrite: [Entry]) {
+    let engine = try await open(directory.directory)
+    try await engine.verify()
+    let found = try await Self.entries(of: engine)
+    try await engine.write(Data("new".utf8), key: CacheKey(verbatim: Self.newKey))
+    try await engine.close()
+
+    let again = try await open(directory.directory)
+    try await again.verify()
+    let foundAfterWrite = try await Self.entries(of: again)
+    try await again.close()
+    return (found, foundAfterWrite)
+  }
+
+  /// The key that ``contents(openedBy:)`` writes.
+  package static let newKey = "new"
 
   /// Writes the golden files below the folder of a test.
   ///

@@ -17,14 +17,8 @@ final class ActivityLine: Sendable {
     _ title: String, _ body: (ActivityLine) async throws -> Result
   ) async throws -> Result {
     let line = ActivityLine(title)
-    let ticker = Task { @concurrent in
-      while (try? await Task.sleep(for: .seconds(1))) != nil { line.draw() }
-    }
-    defer {
-      ticker.cancel()
-      line.clear()
-    }
-    return try await body(line)
+    defer { line.clear() }
+    return try await ProgressLine.redrawing({ line.draw() }) { try await body(line) }
   }
 
   /// What to show from the next second on.

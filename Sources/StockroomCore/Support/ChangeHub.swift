@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Tells the subscribers of an engine what has been committed in this process (rules X1, X4).
+/// Reports to the subscribers of an engine what has been committed in this process (rules X1, X4).
 package final class ChangeHub: Sendable {
   private struct Subscriber {
     let continuation: StorageChanges.Continuation
@@ -71,7 +71,7 @@ package final class ChangeHub: Sendable {
     for continuation in continuations { continuation.finish() }
   }
 
-  // MARK: Telling
+  // MARK: Reporting
 
   /// A write begins, which is reported to everyone who subscribes before it is acknowledged. ``endWrite()`` comes after it.
   package func beginWrite() { _ = writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent) }
@@ -94,7 +94,7 @@ package final class ChangeHub: Sendable {
     }
   }
 
-  /// Tells everybody of a change that was made elsewhere.
+  /// Reports a change that was made elsewhere to all subscribers.
   package func send(_ change: StorageChange) {
     for subscriber in state.withLock({ Array($0.subscribers.values) }) {
       subscriber.continuation.send(change)

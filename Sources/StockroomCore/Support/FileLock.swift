@@ -42,7 +42,7 @@ package enum FileLock {
     return true
   }
 
-  /// Gives the lock back. To close the descriptor would not do: a child between fork and exec has a copy, which would
+  /// Releases the lock. To close the descriptor would not do: a child between fork and exec has a copy, which would
   /// keep the lock.
   package static func release(_ descriptor: Int32) { _ = flock(descriptor, LOCK_UN) }
 }

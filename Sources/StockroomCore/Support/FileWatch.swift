@@ -19,6 +19,8 @@ package final class FileWatch: Sendable {
     case attributes
     /// Files in the directory are made, written, renamed, moved in or out, or removed.
     case names
+    /// Files in the directory are made, closed after writing, renamed, moved in or out, or removed, or the directory itself is moved.
+    case directory
   }
 
   /// What is known of a change.
@@ -41,7 +43,7 @@ package final class FileWatch: Sendable {
         switch kind {
         case .contents: [.write, .extend, .delete, .rename]
         case .attributes: [.attrib, .link, .delete, .rename]
-        case .names: [.write, .delete, .rename]
+        case .names, .directory: [.write, .delete, .rename]
         }
       let source = DispatchSource.makeFileSystemObjectSource(
         fileDescriptor: descriptor, eventMask: events, queue: DispatchQueue(label: "Stockroom.FileWatch"))
@@ -58,6 +60,7 @@ package final class FileWatch: Sendable {
 
   #else
     private let id: Int
+    private let descriptor: Int32
 
     /// - Throws: ``StorageError`` that names the path, with code `io` if the system's limit of watched files is reached.
     package init(path: String, _ kind: Kind, _ handler: @escaping @Sendable (Event) -> Void) throws {
@@ -68,11 +71,16 @@ package final class FileWatch: Sendable {
         // A file that an engine has moved in may be closed later, if a child process has a copy of the descriptor for a moment: so what counts
         // is that files are written, not that they are closed.
         case .names: IN_MODIFY | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE
+        case .directory:
+          IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_MOVE_SELF | IN_ONLYDIR
         }
-      id = try Inotify.shared.add(path, UInt32(events), handler)
+      (id, descriptor) = try Inotify.shared.add(path, UInt32(events), handler)
     }
 
     deinit { Inotify.shared.remove(id) }
+
+    /// Whether both watch the same file.
+    package func watchesSameFile(as other: FileWatch) -> Bool { descriptor == other.descriptor }
 
     /// Calls the handlers for what has happened before, and returns when they have returned. Not for handlers to call.
     package static func deliverPending() { Inotify.shared.deliverPending() }
@@ -102,14 +110,14 @@ package final class FileWatch: Sendable {
 
     func add(
       _ path: String, _ events: UInt32, _ handler: @escaping @Sendable (FileWatch.Event) -> Void
-    ) throws -> Int {
+    ) throws -> (id: Int, descriptor: Int32) {
       try state.withLock { state in
         let instance = try state.instance?.descriptor ?? open(&state)
         let descriptor = inotify_add_watch(instance, path, events | UInt32(IN_MASK_ADD))
         guard descriptor >= 0 else { throw StorageError.posix(errno, "Watching \(path) failed.") }
         state.nextID += 1
         state.watches[state.nextID] = Watch(descriptor: descriptor, events: events, handler: handler)
-        return state.nextID
+        return (id: state.nextID, descriptor: descriptor)
       }
     }
 

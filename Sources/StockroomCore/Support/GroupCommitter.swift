@@ -65,7 +65,7 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
   /// done fails no other; but not if the error would be the same for each, or came after the commit.
   ///
-  /// Lets go of the requests. A transaction's body may hold the engine, whose last reference a task that is resumed may
+  /// Releases the requests. A transaction's body may hold the engine, whose last reference a task that is resumed may
   /// drop (rule O4).
   private func results(
     of group: consuming [Waiting]

@@ -107,12 +107,7 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
   }
 
   private func decode(_ data: Data, of key: CacheKey) throws(StorageError) -> Object {
-    do throws(StorageError) {
-      return try codec.decode(data, of: key)
-    } catch {
-      if error.isOfNewerVersion { versions.noteNewer() }
-      throw error
-    }
+    try versions.decode(data, of: key, with: codec)
   }
 
   /// Writes as one batch. Looks for newer versions first, if there may be any.

@@ -15,7 +15,7 @@ struct ChunkedArray<Element> {
 
   /// A chunk with more elements is divided.
   private static var maximum: Int { 512 }
-  /// Neighbours with fewer elements together become one.
+  /// Neighbors with fewer elements together become one.
   private static var minimum: Int { 128 }
 
   /// O(N).

@@ -2,60 +2,61 @@
   @preconcurrency import Dispatch
   import StockroomCore
 
-  #if canImport(Glibc)
-    import Glibc
-  #elseif canImport(Musl)
-    import Musl
-  #endif
-
-  /// Reports changes in a directory, by inotify. While the directory does not exist, watches its nearest existing ancestor.
+  /// Reports changes in a directory. While the directory does not exist, watches its nearest existing ancestor.
   final class DirectoryWatcher: Sendable {
-    private let source: any DispatchSourceRead
+    private struct State {
+      var watch: FileWatch?
+      /// Whether a change has been noticed that is still to be reported.
+      var isReporting = false
+    }
 
-    /// Nil if the system's limit of inotify instances is reached.
+    private let directory: String
+    private let changed: @Sendable () -> Void
+    private let state = MutexProtected(State())
+    /// Not the queue on which all watches call their handlers, since `changed` may wait for another watch.
+    private let queue = DispatchQueue(label: "StoredValue")
+
+    /// Nil if the system's limit of inotify instances or watches is reached.
     init?(directory: String, _ changed: @escaping @Sendable () -> Void) {
-      let descriptor = inotify_init1(Int32(IN_NONBLOCK) | Int32(IN_CLOEXEC))
-      guard descriptor >= 0 else { return nil }
-      let watched = MutexProtected(Int32(-1))
-      source = DispatchSource.makeReadSource(
-        fileDescriptor: descriptor, queue: DispatchQueue(label: "StoredValue"))
-      source.setEventHandler {
-        Self.discardEvents(of: descriptor)
-        watched.withLock { Self.watch(directory, with: descriptor, insteadOf: &$0) }
+      self.directory = directory
+      self.changed = changed
+      guard updateWatch() else { return nil }
+    }
+
+    private func noteChange() {
+      let isReportedAlready = state.withLock { exchange(&$0.isReporting, with: true) }
+      if isReportedAlready { return }
+      queue.async { [weak self] in
+        guard let self else { return }
+        state.withLock { $0.isReporting = false }
+        updateWatch()
         changed()
       }
-      source.setCancelHandler { close(descriptor) }
-      watched.withLock { Self.watch(directory, with: descriptor, insteadOf: &$0) }
-      source.activate()
     }
 
-    deinit { source.cancel() }
-
-    /// The events are not needed: each one makes the caller examine the files.
-    private static func discardEvents(of descriptor: Int32) {
-      var buffer = [UInt8](repeating: 0, count: 4096)
-      while read(descriptor, &buffer, buffer.count) > 0 {}
-    }
-
-    /// Watches the directory, or its nearest existing ancestor, with the same descriptor.
-    private static func watch(_ directory: String, with descriptor: Int32, insteadOf watched: inout Int32) {
+    /// Watches the directory, or its nearest existing ancestor.
+    ///
+    /// - Returns: Whether something is watched.
+    @discardableResult
+    private func updateWatch() -> Bool {
+      var watch = state.withLock { $0.watch }
       // Again after each success, since the directory may have been created before its ancestor was watched.
-      while true {
-        let new = watchNearest(to: directory, with: descriptor)
-        if new == watched || new < 0 { return }
-        if watched >= 0 { inotify_rm_watch(descriptor, watched) }
-        watched = new
+      while let new = watchNearest() {
+        if let watch, new.watchesSameFile(as: watch) { break }
+        watch = new
       }
+      state.withLock { $0.watch = watch }
+      return watch != nil
     }
 
-    private static func watchNearest(to directory: String, with descriptor: Int32) -> Int32 {
-      let events =
-        IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF
-        | IN_ONLYDIR
+    private func watchNearest() -> FileWatch? {
       var path = directory[...]
       while true {
-        let watch = inotify_add_watch(descriptor, path.isEmpty ? "/" : String(path), UInt32(events))
-        if watch >= 0 || path.isEmpty { return watch }
+        // Whatever the error is, the parent is the next to try; and without any watch each use still reads what has changed.
+        let watch = try? FileWatch(path: path.isEmpty ? "/" : String(path), .directory) { [weak self] _ in
+          self?.noteChange()
+        }
+        if watch != nil || path.isEmpty { return watch }
         path = path[..<(path.lastIndex(of: "/") ?? path.startIndex)]
       }
     }

@@ -35,15 +35,11 @@
     /// The identity of the file, with its size and time, in case another program modifies it in place.
     private struct Version: Equatable {
       let identity: FileIdentity
-      let size: off_t
-      let seconds: Int
-      let nanoseconds: Int
+      let size: Int
+      let modified: Timestamp
 
-      init(_ status: stat) {
-        identity = FileIdentity(status)
-        size = status.st_size
-        seconds = Int(status.st_mtim.tv_sec)
-        nanoseconds = Int(status.st_mtim.tv_nsec)
+      init(_ status: FileStatus) {
+        (identity, size, modified) = (status.identity, status.size, status.modified)
       }
     }
 
@@ -108,7 +104,7 @@
       values[key] = bytes
       // Without the lock of the state, so that reads do not wait for the disk.
       let descriptor = try write(Self.encode(values))
-      let version = try Version(descriptor.status(path: path))
+      let version = try Version(descriptor.status())
       state.withLock { state in
         state.descriptor = descriptor
         state.version = version
@@ -197,24 +193,24 @@
 
     /// Reads the file again if it is not the one that was read last.
     private func refresh(_ state: inout State) throws {
-      var status = stat()
-      guard stat(path, &status) == 0 else {
+      var found = stat()
+      guard stat(path, &found) == 0 else {
         guard errno == ENOENT || errno == ENOTDIR else { throw failure("Examining") }
         return state.forgetFile()
       }
-      if state.version == Version(status) { return }
+      if state.version == Version(FileStatus(found)) { return }
       // O_NONBLOCK, since opening a FIFO of this name would wait for a writer.
       let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
       guard number >= 0 else {
         guard errno == ENOENT else { throw failure("Opening") }
         return state.forgetFile()
       }
-      let descriptor = FileDescriptor(number)
-      status = try descriptor.status(path: path)
-      guard status.st_mode & S_IFMT == S_IFREG else {
+      let descriptor = FileDescriptor(owning: number, path: path)
+      let status = try descriptor.status()
+      guard status.isRegularFile else {
         throw StorageError(.corrupted, "\(path) is not a regular file.")
       }
-      state.values = try decode(descriptor.readAll(path: path))
+      state.values = try decode(descriptor.readData(size: status.size))
       state.descriptor = descriptor
       state.version = Version(status)
     }
@@ -225,7 +221,7 @@
       while true {
         let number = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0o600)
         guard number >= 0 else { throw failure("Opening the lock of") }
-        let descriptor = FileDescriptor(number)
+        let descriptor = FileDescriptor(owning: number, path: path)
         try FileLock.acquire(number, path: path, timeout: FileLock.defaultTimeout)
         // The directory may have been removed and created again in the meantime.
         if try FileIdentity(path: path) == FileIdentity(descriptor: number, path: path) { return descriptor }
@@ -239,21 +235,19 @@
       // Left by a process that was killed. The name is used under the lock only.
       guard unlink(temporary) == 0 || errno == ENOENT else { throw failure("Replacing") }
       // Opened before anything is changed, since opening may fail.
-      let directoryDescriptor = FileDescriptor(open(directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
-      guard directoryDescriptor.number >= 0 else { throw failure("Opening the directory of") }
-      let new = FileDescriptor(open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
-      guard new.number >= 0 else { throw failure("Replacing") }
+      let directory = try FileDescriptor.openDirectory(atPath: self.directory.path)
+      guard let new = try FileDescriptor.makeFile(atPath: temporary, .owner) else {
+        throw StorageError.posix(EEXIST, "Making the file \(temporary) failed.")
+      }
       do {
-        try new.writeAll(bytes, path: temporary)
-        guard fsync(new.number) == 0, rename(temporary, path) == 0 else { throw failure("Replacing") }
+        try bytes.withUnsafeBytes { try new.write($0) }
+        try new.synchronize()
+        guard rename(temporary, path) == 0 else { throw failure("Replacing") }
       } catch {
         unlink(temporary)
         throw error
       }
-      // EINVAL: the file system cannot sync directories.
-      guard fsync(directoryDescriptor.number) == 0 || errno == EINVAL else {
-        throw failure("Syncing the directory of")
-      }
+      try directory.synchronizeNames()
       return new
     }
 

@@ -40,12 +40,7 @@ extension StoreBackend {
 
   /// The item in the stored bytes of an entry.
   func decoded(_ data: Data, of key: CacheKey) throws(StorageError) -> Item {
-    do throws(StorageError) {
-      return try codec.decode(data, of: key)
-    } catch {
-      if error.isOfNewerVersion { versions.noteNewer() }
-      throw error
-    }
+    try versions.decode(data, of: key, with: codec)
   }
 
   /// Notes that steps have left no older version where they have written or removed something.

@@ -1,5 +1,11 @@
 import StockroomCore
 
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
 /// What has been seen of versions in an engine: by a store or a storage of objects, which are copied.
 final class VersionLog: Sendable {
   private struct State {
@@ -15,7 +21,17 @@ final class VersionLog: Sendable {
   /// How many entries have an older version.
   var oldCount: Int { state.withLock { $0.old.count } }
 
-  func noteNewer() { state.withLock { $0.hasSeenNewer = true } }
+  /// The value in an entry. A newer version is noted, so that no write replaces it from now on.
+  func decode<Value: StorableItem>(
+    _ data: Data, of key: CacheKey, with codec: ItemCodec<Value>
+  ) throws(StorageError) -> Value {
+    do throws(StorageError) {
+      return try codec.decode(data, of: key)
+    } catch {
+      if error.isOfNewerVersion { state.withLock { $0.hasSeenNewer = true } }
+      throw error
+    }
+  }
 
   /// Notes that the entry has an older version, so that it can be rewritten.
   func noteOld(_ key: CacheKey) { state.withLock { _ = $0.old.insert(key) } }

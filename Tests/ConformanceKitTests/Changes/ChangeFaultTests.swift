@@ -223,9 +223,9 @@ struct ChangeFaultTests {
   @Test(
     "Correct engines pass, also those that merge elements, or name no keys",
     arguments: [(0, nil), (0, ChangeFaultEngine.Fault.saysEverything), (1, .mergesForAWhile)])
-  func passes(_ number: Int, _ behaviour: ChangeFaultEngine.Fault?) async throws {
-    let checks = ChangeFaultCase.checks("Log", behaviour)
-    for check in behaviour == nil ? checks : checks.half(of: number) { try await check.run() }
+  func passes(_ number: Int, _ behavior: ChangeFaultEngine.Fault?) async throws {
+    let checks = ChangeFaultCase.checks("Log", behavior)
+    for check in behavior == nil ? checks : checks.half(of: number) { try await check.run() }
   }
 
   @Test("A correct engine passes that could not watch its place once, and says so where nothing has changed")

@@ -54,9 +54,10 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
   }
 
   /// Every engine there is.
-  static let all: [FaultyEngineCase] =
-    ofKeys + ofValues + ofWrites + ofBatches + ofEntries + ofReads + ofSnapshots + ofScans + ofRemovals
-    + ofConcurrency + ofCancellation + ofFiles + ofClaims + ofTransactions + ofBodies + ofCompany
-    + ofIsolation
-    + ofMoments + ofClosings + ofWaiting
+  static let all: [FaultyEngineCase] = [
+    ofKeys, ofValues, ofWrites, ofTimes, ofBatches, ofEntries, ofReads, ofSnapshots, ofScans, ofRemovals,
+    ofConcurrency, ofCancellation, ofFiles, ofClaims, ofTransactions, ofBodies, ofCompany, ofIsolation,
+    ofMoments,
+    ofClosings, ofWaiting,
+  ].flatMap { $0 }
 }

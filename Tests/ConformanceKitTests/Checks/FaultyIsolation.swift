@@ -96,7 +96,7 @@ final class LooseTransactions: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
-    return try await onThreadOfItsOwn { [self] in
+    return try await onDedicatedThread { [self] in
       if level == .otherTransactions || level == .writesAtOnce { turn.lock() }
       defer { if level == .otherTransactions || level == .writesAtOnce { turn.unlock() } }
       while true {

@@ -46,7 +46,7 @@ extension FaultyEngineCase {
     .init(.k2, "decodes percent signs", also: [.k3]) {
       RenamingEngine(base: $0) { $0.removingPercentEncoding ?? $0 }
     },
-    .init(.k2, "normalises paths", also: [.k3, .r5]) {
+    .init(.k2, "normalizes paths", also: [.k3, .r5]) {
       RenamingEngine(base: $0) { $0.contains("/") ? URL(filePath: $0).standardizedFileURL.path() : $0 }
     },
     // A column of type integer or real keeps what looks like a number as one.

@@ -99,7 +99,7 @@ final class ClosesUnderBodies: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
-    return try await onThreadOfItsOwn { [self] in
+    return try await onDedicatedThread { [self] in
       var result: Result?
       do {
         try base.transact { transaction in

@@ -4,8 +4,8 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose transactions go wrong by themselves: in what a body reads, how it ends, and whom it holds up. Those whose
-// transactions get into each other's way are in FaultyIsolation.swift.
+// Engines whose transactions go wrong by themselves: in what a body reads, and how it ends. Those whose
+// transactions get into each other's way are in FaultyIsolation.swift, those that hold others up in FaultyWaiting.swift.
 
 extension FaultyEngineCase {
   /// What the engines of transactions in memory claim.
@@ -70,20 +70,6 @@ extension FaultyEngineCase {
       inMemory(.t1, "writes an entry that a body could have read, to lock it") {
         LocksByWriting(base: $0)
       },
-      inMemory(.t5, "keeps readers out while a body runs", also: [.t1], stallTimeout: .seconds(3)) {
-        KeepsReadersOut(base: $0)
-      },
-      inMemory(.t5, "runs bodies on the thread of its caller", stallTimeout: .seconds(3)) {
-        RunsBodiesAtOnce(base: $0)
-      },
-      inMemory(.t5, "keeps readers of some entries out while a body runs", stallTimeout: .seconds(3)) {
-        KeepsReadersOut(base: $0, ofEntries: true)
-      },
-      inMemory(
-        .t5, "writes when no transaction has come for a while", also: [.t1, .c4], stallTimeout: .seconds(3)
-      ) {
-        PrefersTransactions(base: $0)
-      },
     ]
 }
 
@@ -147,7 +133,7 @@ struct TakesBackTooMuch: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
-    return try await onThreadOfItsOwn {
+    return try await onDedicatedThread {
       let before = try base.everything()
       do {
         return try base.transact(body)
@@ -165,7 +151,7 @@ struct TakesBackTooMuch: FaultyEngine {
 }
 
 /// Does the work on a new thread.
-func onThreadOfItsOwn<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws
+func onDedicatedThread<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws
   -> Result
 {
   try await withCheckedThrowingContinuation { continuation in
@@ -222,7 +208,7 @@ struct ReturnsTheFirstResult: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
-    return try await onThreadOfItsOwn {
+    return try await onDedicatedThread {
       var first: Result?
       return try base.transact { transaction in
         let result = try body(transaction)
@@ -322,69 +308,5 @@ final class RemembersThrownRemovals: FaultyEngine {
   func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     let (found, absent) = (try await base.keysExist(keys), absent.keys.withLock { $0 })
     return found.filter { !absent.contains($0) }
-  }
-}
-
-// MARK: - Long bodies
-
-/// Has readers wait for the bodies that are running: all of them, or those of some entries.
-final class KeepsReadersOut: InterceptingEngine {
-  let base: ReferenceEngine
-  private let areOfEntries: Bool
-  private let running = MutexProtected(0)
-  init(base: ReferenceEngine, ofEntries areOfEntries: Bool = false) {
-    (self.base, self.areOfEntries) = (base, areOfEntries)
-  }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    running.withLock { $0 += 1 }
-    defer { running.withLock { $0 -= 1 } }
-    return try await base.withTransaction(body)
-  }
-  private func waitForBodies() async throws {
-    while running.withLock({ $0 > 0 }) { try await Task.sleep(for: .milliseconds(1)) }
-  }
-  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-    try await waitForBodies()
-    return try await base.readEntries(keys: keys)
-  }
-  func call<Result: Sendable>(
-    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
-  ) async throws -> Result {
-    if !isChange, !areOfEntries { try await waitForBodies() }
-    return try await work()
-  }
-}
-
-/// Runs bodies where it is called.
-struct RunsBodiesAtOnce: FaultyEngine {
-  let base: ReferenceEngine
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    try Task.checkCancellation()
-    return try base.transact(body)
-  }
-}
-
-/// Has single calls wait until there are no transactions any more.
-final class PrefersTransactions: InterceptingEngine {
-  let base: ReferenceEngine
-  private let last = MutexProtected<ContinuousClock.Instant?>(nil)
-  init(base: ReferenceEngine) { self.base = base }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    last.withLock { $0 = .now }
-    return try await base.withTransaction(body)
-  }
-  func call<Result: Sendable>(
-    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
-  ) async throws -> Result {
-    while isChange, let last = last.withLock({ $0 }), ContinuousClock.now - last < .milliseconds(200) {
-      try await Task.sleep(for: .milliseconds(5))
-    }
-    return try await work()
   }
 }

@@ -110,7 +110,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.o1, "puts relative paths elsewhere", .anchorsRelativePaths, by: "opening.relative-path"),
   ]
 
-  /// Those that stand company, each in its way.
+  /// Correct ones, which admit others to their place or keep them out.
   static let correct: [SharedPlaceFaultCase] = [
     .init(.c3, "waits for others", nil, by: ""),
     .init(.c3, "keeps others out", nil, isShared: false, by: ""),
@@ -137,7 +137,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   }
 }
 
-@Suite("Engines in company")
+@Suite("Engines beside others on one place")
 struct SharedPlaceFaultTests {
   @Test("Each faulty engine fails the checks that are named for it", arguments: SharedPlaceFaultCase.all)
   func failsForItsRule(_ engineCase: SharedPlaceFaultCase) async throws {

@@ -9,8 +9,8 @@ import Testing
 @Suite("Engines whose tasks pay for each other's failed calls", .enabled(if: canInterceptCalls))
 struct GroupFaultTests {
   private static let rules: [GroupFaultEngine.Fault: Set<ContractRule>] = [
-    .repeatsGroups: [.t1], .keepsChangesOfFailedBodies: [.t1], .undoesNeighbours: [.w6],
-    .tellsOnlyTheFirst: [.w6], .blamesNeighbours: [.f4], .findsNothingWhereReadsFail: [.r4],
+    .repeatsGroups: [.t1], .keepsChangesOfFailedBodies: [.t1], .undoesNeighbors: [.w6],
+    .tellsOnlyTheFirst: [.w6], .blamesNeighbors: [.f4], .findsNothingWhereReadsFail: [.r4],
     // What was half written may belong to a batch or to a transaction.
     .keepsHalfOfFailedGroups: [.w4, .t1],
   ]

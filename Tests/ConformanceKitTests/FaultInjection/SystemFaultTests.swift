@@ -76,7 +76,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
       by: "faults.every-change"),
     .init(
       [.w6, .f4, .r4], "rewrites its file when it is closed, and does not see what fails",
-      .rewritesCarelessly,
+      .ignoresRewriteErrors,
       by: "faults.every-change"),
     .init([.w4, .f4], "removes several keys one by one", .removesKeyByKey, by: "faults.every-change"),
     .init(

@@ -59,14 +59,14 @@ struct LosesUpdatesOfAPage: FaultyEngine {
 
   func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
-    guard let neighbour = neighbour(of: key), let kept = try await base.read(key: neighbour) else {
+    guard let neighbor = neighbor(of: key), let kept = try await base.read(key: neighbor) else {
       return try await base.write(data, key: key)
     }
     await pause()
-    try await base.write([(key, data), (neighbour, kept)])
+    try await base.write([(key, data), (neighbor, kept)])
   }
 
-  private func neighbour(of key: CacheKey) -> CacheKey? {
+  private func neighbor(of key: CacheKey) -> CacheKey? {
     guard let byte = key.value.utf8.first, key.value.utf8.count == 1 else { return nil }
     return CacheKey(verbatim: String(UnicodeScalar(byte ^ 1)))
   }

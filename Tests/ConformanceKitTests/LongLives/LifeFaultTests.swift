@@ -113,8 +113,8 @@ struct LifeFaultTests {
   @Test(
     "A correct engine with a log passes",
     arguments: [nil, LifeFaultEngine.Fault.compactsEagerly, .keepsTwoCopies, .countsTicks])
-  func passes(_ behaviour: LifeFaultEngine.Fault?) async throws {
-    for check in ConformanceSuite.lifeFault("Log", behaviour).checksOfLives { try await check.run() }
+  func passes(_ behavior: LifeFaultEngine.Fault?) async throws {
+    for check in ConformanceSuite.lifeFault("Log", behavior).checksOfLives { try await check.run() }
   }
 
   @Test(

@@ -127,7 +127,7 @@ struct ModelBasedCase: Sendable, CustomTestStringConvertible {
           RenewsTimesWhenOpened(base: base)
         }),
 
-      .init(2, .everything, .init(.r2, "answers neighbours once") { AnswersNeighboursOnce(base: $0) }),
+      .init(2, .everything, .init(.r2, "answers neighbors once") { AnswersNeighborsOnce(base: $0) }),
       .init(3, .everything, .init(.r5, "counts the bound of a scan") { CountsTheBound(base: $0) }),
       .init(
         2, .everything, .init(.r5, "skips an entry after the bound within a prefix") { SkipsTwice(base: $0) }),

@@ -184,7 +184,7 @@ final class ListsRepeats: FaultyEngine {
 }
 
 /// Answers a key once that is twice in a row in the request.
-struct AnswersNeighboursOnce: FaultyEngine {
+struct AnswersNeighborsOnce: FaultyEngine {
   let base: ReferenceEngine
   func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     let found = try await base.readDataAndKeys(keys: keys)

@@ -40,7 +40,7 @@ struct DataPlace: Sendable, CustomTestStringConvertible {
 
   /// Lets `body` use the engine in this process.
   func withEngine<Result>(_ body: (any StorageEngine) async throws -> Result) async throws -> Result {
-    let engine = try await #require(try EngineCatalogue.select([engine]).first).open(directory, .process)
+    let engine = try await #require(try EngineCatalog.select([engine]).first).open(directory, .process)
     let result = try await body(engine)
     try await engine.close()
     return result

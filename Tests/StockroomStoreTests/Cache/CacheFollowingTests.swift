@@ -9,7 +9,7 @@ import Testing
 
 /// Caches and stored values that follow what others change.
 @Suite struct CacheFollowingTests {
-  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
+  private static let engines = EngineCatalog.onThisMachine.map(\.name)
 
   private func wait(until isTrue: () async throws -> Bool) async throws {
     while try await !isTrue() {
@@ -23,7 +23,7 @@ import Testing
     arguments: engines)
   func entries(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     let one = PersistentCache<String, Int>(storage: engine, namespace: "numbers")
     let two = PersistentCache<String, Int>(storage: engine, namespace: "numbers")
     let long = String(repeating: "k", count: 600)
@@ -228,7 +228,7 @@ import Testing
   @Test("A stored value becomes what others store", .timeLimit(.minutes(10)), arguments: engines)
   func storedValues(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     let one = AsyncStoredValue(wrappedValue: 0, storage: engine, key: "number")
     let two = AsyncStoredValue(wrappedValue: 0, storage: engine, key: "number")
     try await one.valueHasLoaded()

@@ -47,7 +47,7 @@ struct PersistentCacheKeyTests {
     var tags: [String: String] = [:]
   }
 
-  enum Colour: String, Codable, Sendable { case red, green }
+  enum Color: String, Codable, Sendable { case red, green }
 
   @Test("Numbers, identifiers, URLs, dates, enumerations and custom types are keys")
   func kinds() async throws {
@@ -57,7 +57,7 @@ struct PersistentCacheKeyTests {
     try await expectDistinct([UUID(), UUID(), UUID()], in: storage)
     try await expectDistinct([0.1, 0.1 + .ulpOfOne, 1, 1e300], in: storage)
     try await expectDistinct([true, false], in: storage)
-    try await expectDistinct([Colour.red, .green], in: storage)
+    try await expectDistinct([Color.red, .green], in: storage)
     try await expectDistinct(
       [Date(timeIntervalSince1970: 0), Date(timeIntervalSince1970: 0.001)], in: storage)
     try await expectDistinct([nil, 0, 1] as [Int?], in: storage)

@@ -13,7 +13,7 @@ import Testing
   init() throws { directory = try TemporaryDirectory() }
 
   private func openFiles() async throws -> any StorageEngine {
-    try await EngineCatalogue.select(["files"])[0].open(directory.url, .process)
+    try await EngineCatalog.select(["files"])[0].open(directory.url, .process)
   }
 
   /// Moves files into the directory that have the same time, as another program does that unpacks an archive.

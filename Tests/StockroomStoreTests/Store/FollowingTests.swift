@@ -16,14 +16,14 @@ import Testing
     var count = 0
   }
 
-  private nonisolated static let engines = EngineCatalogue.onThisMachine.map(\.name)
+  private nonisolated static let engines = EngineCatalog.onThisMachine.map(\.name)
   private nonisolated static let shared = ["files", "sqlite", "lmdb"]
 
   /// Two engines on one place, or one twice if a second cannot be opened.
   private static func openTwice(
     _ name: String, in directory: borrowing TemporaryDirectory
   ) async throws -> (any StorageEngine, any StorageEngine) {
-    let entry = try EngineCatalogue.select([name])[0]
+    let entry = try EngineCatalog.select([name])[0]
     let engine = try await entry.open(directory.url, .process)
     return (engine, shared.contains(name) ? try await entry.open(directory.url, .process) : engine)
   }
@@ -93,7 +93,7 @@ import Testing
   @Test("A store does not read back what it has written itself", .timeLimit(.minutes(10)), arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     let store = try await Store<Note>(storage: engine)
     var events = store.events.makeAsyncIterator()
     _ = await events.next()
@@ -126,7 +126,7 @@ import Testing
   func failingUpdates(name: String) async throws {
     struct Refusal: Error {}
     let directory = try TemporaryDirectory()
-    let engine = try await EngineCatalogue.select([name])[0].open(directory.url, .process)
+    let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     let store = try await Store<Note>(storage: engine)
     try await store.insert(Note(id: "a", text: "before"))
     await #expect(throws: Refusal.self) {

@@ -6,10 +6,10 @@ import Testing
 
 /// One of the built-in engines, as an argument of tests that run on each.
 struct AnyEngine: Sendable, CustomTestStringConvertible {
-  static let all = EngineCatalogue.onThisMachine.map(AnyEngine.init)
+  static let all = EngineCatalog.onThisMachine.map(AnyEngine.init)
   static let persistent = all.filter { $0.entry.capabilities.contains(.persistent) }
 
-  let entry: EngineCatalogue.Entry
+  let entry: EngineCatalog.Entry
 
   var name: String { entry.name }
   var testDescription: String { entry.title }

@@ -94,7 +94,7 @@ final class ImagesController {
 
 // Spellings that Stockroom has only so that such code compiles. Its witnesses may be deprecated without anybody who
 // calls the requirement being warned.
-@MainActor protocol FormerCode {
+@MainActor protocol DeprecatedCode {
   func run(in place: Place) async throws
   func runInDefaultPlaces() async throws
 }
@@ -104,7 +104,7 @@ private struct Garment: Codable, Sendable, Equatable {
   var id: String { name }
 }
 
-private struct DeprecatedSpellings: FormerCode {
+private struct DeprecatedNames: DeprecatedCode {
   @available(*, deprecated)
   func run(in place: Place) async throws {
     let store = try await Store<Garment>(
@@ -174,10 +174,10 @@ private struct DeprecatedSpellings: FormerCode {
   }
 }
 
-@MainActor @Suite("Source compatibility: former spellings") struct FormerSpellingTests {
+@MainActor @Suite("Source compatibility: deprecated names") struct DeprecatedNameTests {
   @Test("Adding, removing and chaining", arguments: Place.names)
   func adding(_ name: String) async throws {
-    let code: any FormerCode = DeprecatedSpellings()
+    let code: any DeprecatedCode = DeprecatedNames()
     try await code.run(in: Place(name))
   }
 
@@ -185,7 +185,7 @@ private struct DeprecatedSpellings: FormerCode {
   func paths() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {
-        let code: any FormerCode = DeprecatedSpellings()
+        let code: any DeprecatedCode = DeprecatedNames()
         try await code.runInDefaultPlaces()
       }
     }

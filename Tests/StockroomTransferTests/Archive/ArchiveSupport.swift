@@ -10,7 +10,7 @@ import Testing
 func key(_ text: String) -> CacheKey { CacheKey(verbatim: text) }
 
 /// The built-in engines without a server.
-let engineNames = EngineCatalogue.onThisMachine.map(\.name)
+let engineNames = EngineCatalog.onThisMachine.map(\.name)
 /// Those that can be backed up.
 let backupEngineNames = engineNames.filter { $0 != "memory" }
 
@@ -18,7 +18,7 @@ let backupEngineNames = engineNames.filter { $0 != "memory" }
 func open(_ name: String, _ directory: URL, _ durability: Durability = .process) async throws
   -> any StorageEngine
 {
-  try await EngineCatalogue.select([name])[0].open(directory, durability)
+  try await EngineCatalog.select([name])[0].open(directory, durability)
 }
 
 /// Opens a built-in engine that can be backed up.

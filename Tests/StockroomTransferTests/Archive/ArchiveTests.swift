@@ -290,16 +290,9 @@ private struct EntryByEntryReader: StorageLayer {
 }
 
 /// An engine with the six required methods and batches, of which it refuses the second.
-private final class SecondBatchRefuser: StorageEngine {
-  private let base = MemoryStorageEngine()
+private final class SecondBatchRefuser: MinimalForwardingEngine {
+  let base: any StorageEngine = MemoryStorageEngine()
   let batches = Atomic(0)
-
-  func write(_ data: Data, key: CacheKey) async throws { try await base.write(data, key: key) }
-  func read(key: CacheKey) async throws -> Data? { try await base.read(key: key) }
-  func remove(key: CacheKey) async throws { try await base.remove(key: key) }
-  func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
-  func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
-  func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
 
   func writeEntries(_ entries: [StorageEntry]) async throws {
     let number = batches.add(1, ordering: .relaxed).newValue

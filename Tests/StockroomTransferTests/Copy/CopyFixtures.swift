@@ -29,7 +29,7 @@ func value(of key: CacheKey, size: Int) -> Data {
   Data(key.value.utf8) + Data(repeating: UInt8(truncatingIfNeeded: size), count: size)
 }
 
-extension EngineCatalogue {
+extension EngineCatalog {
   static func open(_ name: String, in directory: URL) async throws -> any StorageEngine {
     try await select([name])[0].open(directory, .process)
   }

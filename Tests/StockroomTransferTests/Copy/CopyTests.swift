@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Copies")
 struct CopyTests {
-  private static let engines = EngineCatalogue.onThisMachine.map(\.name)
+  private static let engines = EngineCatalog.onThisMachine.map(\.name)
   /// How many entries are copied from each engine to each: `STOCKROOM_COPIED_ENTRIES` says so for runs by hand.
   private static let count =
     ProcessInfo.processInfo.environment["STOCKROOM_COPIED_ENTRIES"].flatMap { Int($0) } ?? 150
@@ -19,8 +19,8 @@ struct CopyTests {
     arguments: engines, engines)
   func pairs(source: String, target: String) async throws {
     let directories = (try TemporaryDirectory(), try TemporaryDirectory())
-    let old = try await EngineCatalogue.open(source, in: directories.0.url)
-    let new = try await EngineCatalogue.open(target, in: directories.1.url)
+    let old = try await EngineCatalog.open(source, in: directories.0.url)
+    let new = try await EngineCatalog.open(target, in: directories.1.url)
     let keys = hostileKeys(Self.count)
     try await fill(old, keys)
     let summary = try await old.copy(to: new, options: CopyOptions(batchSize: 4_000))
@@ -37,7 +37,7 @@ struct CopyTests {
   @Test("Files that were copied in with one time have the order of their keys in a copy", arguments: engines)
   func filesWithOneTime(target: String) async throws {
     let directories = (try TemporaryDirectory(), try TemporaryDirectory())
-    let old = try await EngineCatalogue.open("files", in: directories.0.url)
+    let old = try await EngineCatalog.open("files", in: directories.0.url)
     // Without metadata, as a program leaves them that copies times and no extended attributes.
     for number in 0..<100 {
       let file = directories.0.appending("key\(number * 37 % 100).entry")
@@ -45,7 +45,7 @@ struct CopyTests {
       try FileManager.default.setAttributes(
         [.modificationDate: Date(timeIntervalSince1970: 1_700_000_000)], ofItemAtPath: file.path)
     }
-    let new = try await EngineCatalogue.open(target, in: directories.1.url)
+    let new = try await EngineCatalog.open(target, in: directories.1.url)
     #expect(try await old.copy(to: new).written == 100)
     let entries = try await old.readAllEntries()
     #expect(entries.map(\.key) == entries.map(\.key).sorted())
@@ -83,10 +83,10 @@ struct CopyTests {
 
   @Test(
     "What is read through layers is copied, and written through others",
-    arguments: EngineCatalogue.layers.map(\.name))
+    arguments: EngineCatalog.layers.map(\.name))
   func layers(name: String) async throws {
     let directory = try TemporaryDirectory()
-    let layered = try await EngineCatalogue.open("memory+\(name)", in: directory.url)
+    let layered = try await EngineCatalog.open("memory+\(name)", in: directory.url)
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
     try await fill(old, hostileKeys(150))
     try await old.copy(to: layered)
@@ -191,7 +191,7 @@ struct CopyTests {
     try await old.writeEntries([
       StorageEntry(key: CacheKey(verbatim: "1"), data: Data("1".utf8), createdAt: date, updatedAt: date)
     ])
-    let new = try await EngineCatalogue.open("files", in: place.url)
+    let new = try await EngineCatalog.open("files", in: place.url)
     #expect(try await old.copy(to: new).written == 1)
     #expect(try await new.readAllData() == [Data("1".utf8)])
     try await new.close()

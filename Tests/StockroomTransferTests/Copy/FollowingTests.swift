@@ -21,8 +21,8 @@ struct FollowingTests {
     arguments: pairs)
   func tasks(source: String, target: String) async throws {
     let directories = (try TemporaryDirectory(), try TemporaryDirectory())
-    let old = try await EngineCatalogue.open(source, in: directories.0.url)
-    let new = try await EngineCatalogue.open(target, in: directories.1.url)
+    let old = try await EngineCatalog.open(source, in: directories.0.url)
+    let new = try await EngineCatalog.open(target, in: directories.1.url)
     let keys = hostileKeys(200)
     try await fill(old, keys)
     async let writing: Void = withThrowingTaskGroup(of: Void.self) { group in

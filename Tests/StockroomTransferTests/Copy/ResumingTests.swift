@@ -18,17 +18,17 @@ struct ResumingTests {
   func killed(name: String) async throws {
     let directories = (try TemporaryDirectory(), try TemporaryDirectory())
     let paths = (directories.0.url.path(), directories.1.url.path())
-    let old = try await EngineCatalogue.open("sqlite", in: directories.0.url)
+    let old = try await EngineCatalog.open("sqlite", in: directories.0.url)
     try await fill(old, hostileKeys(Self.count))
     await #expect(processExitsWith: .signal(SIGKILL)) {
       [name = name as String, source = paths.0 as String, target = paths.1 as String] in
-      let old = try await EngineCatalogue.open("sqlite", in: URL(filePath: source))
-      let new = try await EngineCatalogue.open(name, in: URL(filePath: target))
+      let old = try await EngineCatalog.open("sqlite", in: URL(filePath: source))
+      let new = try await EngineCatalog.open(name, in: URL(filePath: target))
       try await old.copy(to: new, options: CopyOptions(batchSize: 10_000)) { state in
         if state.phase == .copying, state.entries >= Self.count / 2 { kill(getpid(), SIGKILL) }
       }
     }
-    let new = try await EngineCatalogue.open(name, in: directories.1.url)
+    let new = try await EngineCatalog.open(name, in: directories.1.url)
     let there = try await new.keyCount() - 1
     #expect((Self.count / 2..<Self.count).contains(there))
     for options in [CopyOptions(target: .refuse), CopyOptions(target: .merge)] {

@@ -10,6 +10,6 @@ struct Subject: Sendable {
   let open: @Sendable (URL, Durability) async throws -> any StorageEngine
 
   static let all =
-    EngineCatalogue.all.map { Subject(name: $0.title, usesServer: $0.database != nil, open: $0.open) }
+    EngineCatalog.all.map { Subject(name: $0.title, usesServer: $0.database != nil, open: $0.open) }
     + Peer.all.map { Subject(name: $0.name, usesServer: $0.usesServer, open: $0.open) }
 }

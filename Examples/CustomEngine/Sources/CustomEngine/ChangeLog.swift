@@ -114,14 +114,14 @@ final class ChangeLog {
       lock.close()
     }
     if isMarked { return }
-    // In this order: the note is there only if what it is about is, and the files have their names.
+    // In this order: the mark is on the disk only if the file is, and the files have their names.
     try file.sync()
     try OwnedFile.sync(directory)
     try lock.write(Data("\(length)".utf8), at: 0)
     try lock.sync()
   }
 
-  /// Takes the note back, before anything is changed.
+  /// Removes the length from the lock's file, before anything is changed.
   private func removeMark() throws {
     guard isMarked else { return }
     try lock.truncate()

@@ -277,7 +277,7 @@ struct Page: Sendable {
       "Network.emulateNetworkConditions", Conditions(offline: isOffline), in: session)
   }
 
-  /// Draws the page in this size and colour scheme, as a PNG file.
+  /// Draws the page in this size and color scheme, as a PNG file.
   func screenshot(width: Int, height: Int, scheme: String) async throws -> Data {
     struct Size: Encodable {
       let width: Int

@@ -70,7 +70,8 @@ final class ChildProcess: @unchecked Sendable {
 }
 
 /// Does work that waits on a thread of its own, so that it holds up no other test.
-func onThreadOfItsOwn<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+func onDedicatedThread<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value
+{
   try await withCheckedThrowingContinuation { continuation in
     Thread.detachNewThread { continuation.resume(with: Result { try work() }) }
   }

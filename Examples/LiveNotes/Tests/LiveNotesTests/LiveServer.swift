@@ -23,7 +23,7 @@ final class LiveServer: Sendable {
 
   /// Starts the server, and waits until it listens.
   static func start(_ arguments: [String], port: Int = 0, isPinned: Bool = false) async throws -> LiveServer {
-    try await onThreadOfItsOwn { try LiveServer(arguments, port, isPinned) }
+    try await onDedicatedThread { try LiveServer(arguments, port, isPinned) }
   }
 
   private init(_ arguments: [String], _ port: Int, _ isPinned: Bool) throws {
@@ -55,7 +55,7 @@ final class LiveServer: Sendable {
     _ method: String, _ path: String, _ body: Data? = nil, headers: [String: String] = [:]
   ) async throws -> HTTPExchange.Answer {
     let exchange = HTTPExchange(method: method, path: path, body: body, headers: headers)
-    return try await onThreadOfItsOwn { [port] in try exchange.perform(port: port) }
+    return try await onDedicatedThread { [port] in try exchange.perform(port: port) }
   }
 
   @discardableResult

@@ -16,7 +16,7 @@ final class PostgreSQLCluster: Sendable {
   var connection: String { "host=\(directory.path) user=postgres dbname=postgres" }
 
   static func start() async throws -> PostgreSQLCluster {
-    try await onThreadOfItsOwn { try PostgreSQLCluster() }
+    try await onDedicatedThread { try PostgreSQLCluster() }
   }
 
   private init() throws {

@@ -189,8 +189,8 @@ export class ListView {
       stops[Math.min(stops.length - 1, Math.max(0, at))].focus();
     } else if (actions[event.key]) {
       if (event.key === "Delete") {
-        const neighbour = this.#notes[index + 1] ?? this.#notes[index - 1];
-        if (neighbour) this.focus(neighbour.id); else this.#box.focus();
+        const neighbor = this.#notes[index + 1] ?? this.#notes[index - 1];
+        if (neighbor) this.focus(neighbor.id); else this.#box.focus();
       }
       this.#perform(actions[event.key], row.note);
     } else return;

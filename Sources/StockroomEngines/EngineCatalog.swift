@@ -10,7 +10,7 @@ import StockroomSQLite
 /// The built-in engines: what the command, the tests and the benchmarks run on. A new engine is one entry here.
 ///
 /// It is public only because Benchmarks/Peers, a package of its own, uses it too. Nothing else may rely on it.
-public enum EngineCatalogue {
+public enum EngineCatalog {
   /// One of the built-in engines.
   public struct Entry: Sendable {
     /// How the engine is selected on a command line.
@@ -77,7 +77,7 @@ public enum EngineCatalogue {
     /// The name.
     public let name: String
     var kind = "engine"
-    var list = EngineCatalogue.list
+    var list = EngineCatalog.list
     /// Which name it is, and which there are.
     public var description: String { "There is no \(kind) called \(name). \(kind.capitalized)s: \(list)." }
   }
@@ -114,7 +114,7 @@ public enum EngineCatalogue {
     },
   ]
 
-  /// The engines with these names, each once, in the order of the catalogue; all of them if there are no names. After a plus sign
+  /// The engines with these names, each once, in the order of the catalog; all of them if there are no names. After a plus sign
   /// comes the name of a layer in front of the engine.
   ///
   /// - Throws: ``UnknownEngine`` for the first name that no engine or layer has.

@@ -3,7 +3,7 @@ import StockroomLayers
 import StockroomStore
 import Synchronization
 
-extension EngineCatalogue {
+extension EngineCatalog {
   /// One of the layers that can be put in front of any engine.
   public struct Layer: Sendable {
     /// How the layer is selected on a command line.
@@ -98,10 +98,10 @@ extension EngineCatalogue {
   }
 }
 
-extension EngineCatalogue.Entry {
+extension EngineCatalog.Entry {
   /// The engine with layers in front of it, the last one outermost. Its name and title are those of the engine and of the layers,
   /// with a plus sign in between.
-  public func layered(by layers: [EngineCatalogue.Layer]) -> Self {
+  public func layered(by layers: [EngineCatalog.Layer]) -> Self {
     guard !layers.isEmpty else { return self }
     let name = ([name] + layers.map(\.name)).joined(separator: "+")
     let promises = layers.reduce(capabilities) {
@@ -113,8 +113,8 @@ extension EngineCatalogue.Entry {
   }
 
   /// The engine with its entries in another database, if it reaches a server.
-  public func moved(to database: EngineCatalogue.Database) -> Self {
-    self.database == nil ? self : EngineCatalogue.postgreSQL(database).layered(by: layers)
+  public func moved(to database: EngineCatalog.Database) -> Self {
+    self.database == nil ? self : EngineCatalog.postgreSQL(database).layered(by: layers)
   }
 
   /// The engine with the layers of this entry in front of it.

@@ -5,8 +5,8 @@ import StockroomCore
 import StockroomEngines
 import StockroomPostgreSQL
 
-extension EngineCatalogue {
-  /// The engines with these names, each once, in the order of the catalogue, with layers in front; all of them if there are no names.
+extension EngineCatalog {
+  /// The engines with these names, each once, in the order of the catalog, with layers in front; all of them if there are no names.
   ///
   /// - Parameter database: Where the engine on PostgreSQL keeps entries.
   /// - Throws: `ValidationError`, so that the command ends with its usage, if no engine or layer has one of the names.
@@ -25,7 +25,7 @@ extension EngineCatalogue {
   static func name(titled title: String) -> String { all.first { $0.title == title }?.name ?? title }
 }
 
-extension EngineCatalogue.Entry {
+extension EngineCatalog.Entry {
   /// The checks for it, below a directory.
   func suite(
     durability: Durability = .full, budget: ConformanceBudget = ConformanceBudget(), in directory: URL
@@ -41,7 +41,7 @@ extension EngineCatalogue.Entry {
 
 extension ConformanceServer {
   /// The server of this process.
-  fileprivate static func postgreSQL(for entry: EngineCatalogue.Entry) -> ConformanceServer {
+  fileprivate static func postgreSQL(for entry: EngineCatalog.Entry) -> ConformanceServer {
     @Sendable func engine(
       _ directory: URL, _ port: UInt16,
       _ parameters: String = "user=postgres dbname=postgres password=not-asked-for"
@@ -49,7 +49,7 @@ extension ConformanceServer {
       try entry.inFront(
         of: try await PostgreSQLStorageEngine(
           "host=127.0.0.1 port=\(port) sslmode=disable \(parameters)",
-          namespace: EngineCatalogue.Database.shared.namespace(for: directory), maximumConnections: 5,
+          namespace: EngineCatalog.Database.shared.namespace(for: directory), maximumConnections: 5,
           timeLimit: .seconds(3)))
     }
     return ConformanceServer(

@@ -11,14 +11,8 @@ final class CheckProgressLine: Sendable {
   /// Calls `body` with a line that is redrawn every second, and removed at the end.
   static func whileShown<Result>(_ body: (CheckProgressLine) async throws -> Result) async throws -> Result {
     let line = CheckProgressLine()
-    let ticker = Task { @concurrent in
-      while (try? await Task.sleep(for: .seconds(1))) != nil { line.draw() }
-    }
-    defer {
-      ticker.cancel()
-      line.clear()
-    }
-    return try await body(line)
+    defer { line.clear() }
+    return try await ProgressLine.redrawing({ line.draw() }) { try await body(line) }
   }
 
   /// Shows where the checks of an engine are.

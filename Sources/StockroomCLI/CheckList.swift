@@ -1,5 +1,4 @@
 import ConformanceKit
-import Foundation
 
 /// The checks that a run would make.
 struct CheckList: Encodable {
@@ -29,12 +28,4 @@ struct CheckList: Encodable {
       return try jsonText(self)
     }
   }
-}
-
-/// One JSON object with its keys in alphabetical order.
-func jsonText(_ value: some Encodable) throws -> String {
-  let encoder = JSONEncoder()
-  encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-  encoder.dateEncodingStrategy = .iso8601
-  return String(decoding: try encoder.encode(value), as: UTF8.self) + "\n"
 }

@@ -6,41 +6,21 @@ import StockroomCore
 import StockroomEngines
 import StockroomPostgreSQL
 
-/// Parses a seed.
-///
-/// - Throws: `ValidationError` with the range of seeds.
-func parseSeed(_ argument: String) throws -> UInt64 {
-  guard let seed = UInt64(argument) else {
-    throw ValidationError("The seed must be a whole number between 0 and \(UInt64.max), not \(argument).")
-  }
-  return seed
-}
-
-/// The format of results.
-enum OutputFormat: String, CaseIterable, ExpressibleByArgument {
-  case text, markdown, json
-}
-
-/// The format of the results of checks.
-enum ConformanceFormat: String, CaseIterable, ExpressibleByArgument {
-  case text, markdown, json, junit
-}
-
 extension Durability: ExpressibleByArgument {}
 
-/// The options that all commands share.
+/// The engines of a command, where they keep their entries, and how.
 struct EngineOptions: ParsableArguments {
   @Option(
     name: .customLong("engine"),
     help: ArgumentHelp(
-      "An engine; repeat it for more. (values: \(EngineCatalogue.list); default: all)",
+      "An engine; repeat it for more. (values: \(EngineCatalog.list); default: all)",
       valueName: "name"))
   var names: [String] = []
 
   @Option(
     name: .customLong("layer"),
     help: ArgumentHelp(
-      "A layer in front of each engine; repeat it for several, the last one outermost. (values: \(EngineCatalogue.listOfLayers))",
+      "A layer in front of each engine; repeat it for several, the last one outermost. (values: \(EngineCatalog.listOfLayers))",
       valueName: "name"))
   var layers: [String] = []
 
@@ -63,14 +43,14 @@ struct EngineOptions: ParsableArguments {
   var postgresql: String?
 
   /// Those that are named, or all.
-  var engines: [EngineCatalogue.Entry] {
+  var engines: [EngineCatalog.Entry] {
     get throws {
-      try EngineCatalogue.named(names, layers: layers, database: database ?? .shared)
+      try EngineCatalog.named(names, layers: layers, database: database ?? .shared)
     }
   }
 
   /// Those that can be used here: without names, PostgreSQL only where there is a server.
-  var usableEngines: [EngineCatalogue.Entry] {
+  var usableEngines: [EngineCatalog.Entry] {
     get throws { try engines.filter { !leavesServerOut || $0.database == nil } }
   }
 
@@ -79,7 +59,7 @@ struct EngineOptions: ParsableArguments {
   }
 
   /// The part of somebody's database that this process has.
-  private var database: EngineCatalogue.Database? {
+  private var database: EngineCatalog.Database? {
     postgresql.map { .init(connection: $0, namespacePrefix: Self.namespacePrefix) }
   }
 
@@ -124,14 +104,14 @@ struct EngineOptions: ParsableArguments {
   }
 
   /// Whether the engine keeps entries elsewhere than in the directory of the engines.
-  func isElsewhere(_ engine: EngineCatalogue.Entry) -> Bool {
+  func isElsewhere(_ engine: EngineCatalog.Entry) -> Bool {
     guard let database = engine.database else { return false }
     return database != .shared || !PostgreSQLServer.shared.data.isBelow(parent)
   }
 
   /// The checks for engines, below a directory.
   func suites(
-    of engines: [EngineCatalogue.Entry], budget: ConformanceBudget = ConformanceBudget(), in directory: URL
+    of engines: [EngineCatalog.Entry], budget: ConformanceBudget = ConformanceBudget(), in directory: URL
   ) -> [ConformanceSuite] {
     engines.map { $0.suite(durability: durability, budget: budget, in: directory) }
   }
@@ -210,91 +190,5 @@ extension URL {
   fileprivate func isBelow(_ directory: URL) -> Bool {
     let parent = directory.absoluteURL.path
     return absoluteURL.path.hasPrefix(parent.hasSuffix("/") ? parent : parent + "/")
-  }
-}
-
-/// The options of the measurements.
-struct BenchmarkOptions: ParsableArguments {
-  // Numbers are parsed unconditionally so that a negative one is not taken for an option.
-  @Option(
-    parsing: .unconditional, help: ArgumentHelp("The number of records.", valueName: "number"))
-  var entries = BenchmarkConfiguration().entries
-
-  @Option(
-    parsing: .unconditional, help: ArgumentHelp("The mean size of a value in bytes.", valueName: "bytes"))
-  var valueSize = BenchmarkConfiguration().valueSize
-
-  @Option(
-    parsing: .unconditional,
-    help: ArgumentHelp("The number of measurements, after a warm-up.", valueName: "number"))
-  var repetitions = BenchmarkConfiguration().repetitions
-
-  @Option(
-    parsing: .unconditional,
-    help: ArgumentHelp(
-      "The seed of keys, values and their order, from 0 to 18446744073709551615. (default: 1)",
-      valueName: "number"), transform: parseSeed)
-  var seed = BenchmarkConfiguration().seed
-
-  @Option(
-    name: .customLong("workload"),
-    help: ArgumentHelp(
-      "A workload, or a group of workloads; repeat it for more. (groups: \(Self.groups), all; "
-        + "default: standard)",
-      valueName: "name"))
-  var names: [String] = []
-
-  func validate() throws {
-    do {
-      try configuration(directory: FileManager.default.temporaryDirectory, durability: .full).validate()
-    } catch let error as BenchmarkError {
-      throw ValidationError(error.description)
-    }
-  }
-
-  func configuration(directory: URL, durability: Durability) throws -> BenchmarkConfiguration {
-    let selected = try names.flatMap { name in
-      guard let workloads = Workload.named(name) else {
-        let names = Workload.groups.map(\.name) + ["all"] + Workload.all.map(\.name)
-        let suggestion = name.mostSimilar(in: names).map { " Did you mean \($0)?" } ?? ""
-        throw ValidationError(
-          "There is no workload called \(name).\(suggestion) `stockroom bench --help` lists the groups.")
-      }
-      return workloads
-    }
-    let chosen = Set(selected.map(\.name))
-    return BenchmarkConfiguration(
-      entries: entries, valueSize: valueSize, repetitions: repetitions, seed: seed,
-      workloads: names.isEmpty ? Workload.standard : Workload.all.filter { chosen.contains($0.name) },
-      directory: directory, durability: durability.rawValue, software: softwareVersions)
-  }
-
-  private static var groups: String { Workload.groups.map(\.name).joined(separator: ", ") }
-}
-
-extension String {
-  /// The first of the names that differ from this one in the fewest characters; nil if all differ in more than a third of them.
-  func mostSimilar(in names: [String]) -> String? {
-    let distances = names.map { (name: $0, distance: distance(to: $0)) }
-    guard let best = distances.min(by: { $0.distance < $1.distance }), best.distance * 3 <= count else {
-      return nil
-    }
-    return best.name
-  }
-
-  /// How many characters have to be inserted, removed or replaced to make the other text (Levenshtein's distance).
-  private func distance(to other: String) -> Int {
-    let other = Array(other)
-    var row = Array(0...other.count)
-    for (line, character) in enumerated() {
-      var diagonal = row[0]
-      row[0] = line + 1
-      for column in other.indices {
-        let replaced = diagonal + (character == other[column] ? 0 : 1)
-        diagonal = row[column + 1]
-        row[column + 1] = Swift.min(replaced, diagonal + 1, row[column] + 1)
-      }
-    }
-    return row[other.count]
   }
 }

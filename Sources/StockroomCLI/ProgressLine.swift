@@ -1,0 +1,40 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+/// A line of progress on standard error, which is overwritten.
+///
+/// Shows nothing if standard error is not a terminal.
+struct ProgressLine: Sendable {
+  private let isShown = isatty(STDERR_FILENO) == 1
+
+  /// Replaces the line.
+  func show(_ text: String) {
+    guard isShown else { return }
+    writeToStandardError("\r\u{1B}[K" + text.prefix(max(0, Self.width - 1)))
+  }
+
+  /// Removes the line.
+  func clear() { show("") }
+
+  /// Calls `body`, and meanwhile `draw` every second.
+  static func redrawing<Result>(
+    _ draw: @escaping @Sendable () -> Void, during body: () async throws -> Result
+  ) async throws -> Result {
+    let ticker = Task { @concurrent in
+      while (try? await Task.sleep(for: .seconds(1))) != nil { draw() }
+    }
+    defer { ticker.cancel() }
+    return try await body()
+  }
+
+  private static var width: Int {
+    var size = winsize()
+    guard ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+    return Int(size.ws_col)
+  }
+}

@@ -1,0 +1,148 @@
+import StockroomCLMDB
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+// Writing, on the one thread that does.
+extension LMDBEnvironment {
+  /// Commits the requests as one transaction, or none of them.
+  ///
+  /// - Throws: `StorageError`; `AfterCommitError` if the files were found replaced only after the commit (rule C6).
+  func commit(_ requests: [LMDBRequest]) throws {
+    do {
+      // What transactions come to is known only once they have the write lock.
+      let known = requests.map(\.request).knownOperations.map(LMDBGroup.init)
+      var group = known ?? LMDBGroup(operations: [])
+      var size = group.estimatedSize
+      if case .failure = handle { try repair() }
+      // LMDB looks at the file whatever it is asked for.
+      try files.checkWritable()
+      try checkFiles(try handle.get())
+      // What turns out not to fit has been done for nothing. If there can be no more room, it may fit all the same.
+      if try handle.get().unusedMap < size { try? makeRoom(forBytes: size) }
+      var repairs = 0
+      var wasFull = false
+      var usesReserve = false
+      while true {
+        do {
+          return try commitOnce(requests, known, &group, usesReserve: usesReserve)
+        } catch let error as LMDBError where error.code == MDB_MAP_FULL {
+          size = group.estimatedSize
+          try makeRoom(forBytes: size)
+        } catch let error as LMDBError where Self.isRepairable(error) && repairs < 3 {
+          repairs += 1
+          try repair()
+        } catch {
+          let error = explained(error, size: size)
+          let isFull = (error as? LMDBError)?.code == ENOSPC
+          guard isFull, !usesReserve else { throw error }
+          if wasFull {
+            guard group.removes else { throw error }
+            usesReserve = true
+          }
+          wasFull = true
+          try? commitNothing()
+        }
+      }
+    } catch {
+      // LMDB may have given up the environment, which readers need too. If it cannot be reopened, their errors say why.
+      try? repair()
+      throw StorageError.fromTransaction(error, "Writing the LMDB database in \(directory) failed")
+    }
+  }
+
+  /// - Parameters:
+  ///   - known: What the requests come to, if that is known.
+  ///   - group: Gets what they come to.
+  private func commitOnce(
+    _ requests: [LMDBRequest], _ known: LMDBGroup?, _ group: inout LMDBGroup, usesReserve: Bool
+  ) throws {
+    let handle = try handle.get()
+    try handle.setDurability(requests.contains { $0.durability == .full } ? .full : .process)
+    let transaction = try handle.beginWriting()
+    var announcement: ChangeFeed.Announcement?
+    do {
+      // Waiting for another process may have taken long.
+      try checkFiles(handle)
+      try files.checkWritable()
+      let number = mdb_txn_id(transaction)
+      guard handle.information.me_last_txnid == number - 1 else {
+        throw StorageError(
+          .io, "\(file.path) has been written without \(lockFile.path), or written over, since it was opened."
+        )
+      }
+      try handle.extendFile(to: handle.mapSize)
+      if usesReserve { try handle.releaseReserve() } else { handle.keepReserve() }
+      if let known {
+        group = known
+      } else {
+        // No one else can commit, so that the latest snapshot is what the transaction sees.
+        let reader = LMDBEntryReader(snapshot: try handle.latestSnapshot(file), directory: directory)
+        group = LMDBGroup(
+          operations: requests.map(\.request).operations(reading: reader, LMDBStorageEngine.valueLimit))
+      }
+      let batch = SortedBatch(
+        joining: group.operations, requests.map(\.request).times(of: group.operations))
+      try writeCheck.check(batch, in: transaction, of: handle, file)
+      var writer = try LMDBWriter(
+        transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
+      try writer.perform(batch)
+      if !batch.operations.isEmpty {
+        announcement = feed.announce(
+          requests.map(\.request), group.operations, hasNumber: writer.hasChanged
+        ) {
+          UInt64(clamping: mdb_txn_id(transaction))
+        }
+      }
+    } catch {
+      mdb_txn_abort(transaction)
+      throw error
+    }
+    if let announcement {
+      do {
+        try LMDBError.check(mdb_txn_commit(transaction))
+        hasWritten = true
+      } catch {
+        feed.withdraw(announcement)
+        throw error
+      }
+      feed.publish(announcement)
+    } else {
+      mdb_txn_abort(transaction)
+    }
+    // What was committed to files that no opening will find is not acknowledged, and nor is what was read of them.
+    try AfterCommitError.marking { try checkFiles() }
+  }
+
+  /// Commits a transaction that changes nothing, after which LMDB can use the pages that the one before it has left.
+  private func commitNothing() throws {
+    let handle = try handle.get()
+    try checkFiles(handle)
+    let transaction = try handle.beginWriting()
+    do {
+      guard let metadata = try LMDBMetadata(in: transaction, main: handle.main) else {
+        throw LMDBError.corruptedEntry
+      }
+      try metadata.store(in: transaction, main: handle.main)
+    } catch {
+      mdb_txn_abort(transaction)
+      throw error
+    }
+    try LMDBError.check(mdb_txn_commit(transaction))
+    hasWritten = true
+  }
+
+  /// LMDB reports a write that was cut short, which is what a disk does that becomes full on the way, as EIO.
+  private func explained(_ error: any Error, size: Int) -> any Error {
+    guard let error = error as? LMDBError, error.code == EIO, case .success(let handle) = handle,
+      handle.hasLessRoom(than: size + 1 << 16)
+    else { return error }
+    return LMDBError(code: ENOSPC)
+  }
+}

@@ -1,0 +1,41 @@
+import StockroomCSQLite
+import StockroomCore
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
+extension SQLiteConnection {
+  /// A number that is another one after each change to the database, by any connection:
+  /// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html
+  ///
+  /// During a transaction it tells what the transaction sees, without looking into the database.
+  func dataVersion() throws -> UInt32 {
+    var version: UInt32 = 0
+    let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_DATA_VERSION, &version)
+    guard result == SQLITE_OK else { throw error(result, "Looking for changes") }
+    return version
+  }
+
+  /// How many rows have been changed on this connection, in a number that begins again some time.
+  var changeCount: Int32 { sqlite3_total_changes(handle) }
+
+  /// A number that grows by one with each commit, by any connection, as long as anybody has the database open; after a crash of another
+  /// process it may begin again. Reads two words of shared memory.
+  ///
+  /// - Throws: `StorageError` with code `locked` if another process has just been about to write it for long.
+  func commitNumber() throws -> UInt64 {
+    var number: UInt32 = 0
+    for _ in 0..<1_000 {
+      let result = stockroom_sqlite3_commit_number(handle, &number)
+      if result == SQLITE_OK { return UInt64(number) }
+      guard result == SQLITE_BUSY else { throw error(result, "Looking for changes") }
+      usleep(10)
+    }
+    throw error(SQLITE_BUSY, "Looking for changes")
+  }
+}
