@@ -214,13 +214,6 @@ extension CheckDefinition {
       try await context.throughProxy { try await $0.checkSilentConnectionsAreClosed() }
     }
     Check(
-      .x3, "network.no-polling",
-      "an engine with a subscriber does not ask its server again and again while nothing changes, nor after its connection was cut",
-      needs: [.networked, .changeFeed]
-    ) { context in
-      try await context.throughProxy { try await $0.checkNoPolling() }
-    }
-    Check(
       .x5, "network.changes-after-cuts",
       "what others change while the connection of a feed is cut is covered, and so is what they change later",
       needs: [.networked, .changeFeed]

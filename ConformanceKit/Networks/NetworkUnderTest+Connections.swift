@@ -42,34 +42,6 @@ extension NetworkUnderTest {
     }
   }
 
-  /// Looks at what the engine sends while nobody calls it and nothing changes: before and after its connections were cut.
-  ///
-  /// One that shows now and then that it is still there does not ask again and again.
-  func checkNoPolling() async throws {
-    let passage = try NetworkProxy(to: server.address)
-    defer { passage.close() }
-    let direct = try await context.open(through: passage.port, to: server)
-    defer { direct.release() }
-    let subscriber = try await untilAvailable { try await ChangeSubscriber(to: $0, context) }
-    for isCut in [false, true] {
-      if isCut { proxy.endConnections() }
-      let (written, pause) = (key("cut: \(isCut)"), server.timeLimit / 6)
-      try await write(written, by: direct)
-      try await subscriber.expectCovered([written], "a write by another engine")
-      var sent: [Int] = []
-      for _ in 0..<4 {
-        _ = proxy.takeCounts()
-        try await Task.sleep(for: pause)
-        context.noteProgress()
-        sent.append(proxy.takeCounts()[.toServer, default: 0])
-      }
-      try expect(
-        sent.contains(0),
-        "while nothing changed, an engine with a subscriber had sent \(sent) bytes to the server in \(sent.count) times \(pause)"
-          + (isCut ? ", after its connections had been cut" : ""))
-    }
-  }
-
   /// Writes, once the server is there.
   private func write(_ key: CacheKey, by other: EngineUnderTest) async throws {
     let network = NetworkUnderTest(context: context, server: server, proxy: proxy, engine: other)

@@ -8,7 +8,8 @@ import Testing
 @Suite("Writes through a cache that take effect after their call has ended", .timeLimit(.minutes(10)))
 struct CachedLateWriteTests {
   private let key = CacheKey(verbatim: "k")
-  private let (old, new) = (Data("old".utf8), Data("new".utf8))
+  private let old = Data("old".utf8)
+  private let new = Data("new".utf8)
 
   /// Reads until an answer comes from memory: the cache has subscribed to the feed then.
   private func waitForSubscription(

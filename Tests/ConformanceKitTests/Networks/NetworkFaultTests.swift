@@ -63,7 +63,6 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n6, fault: .forgetsLostConnections, check: "network.lost-connections-are-closed"),
     .init(rule: .n6, fault: .forgetsSilentConnections, check: "network.silent-connections-are-closed"),
     .init(rule: .x5, fault: .comparesCounts, check: "network.failover"),
-    .init(rule: .x3, fault: .pollsOnceLost, check: "network.no-polling"),
     .init(rule: .x5, fault: .staysDeaf, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-a-restart"),

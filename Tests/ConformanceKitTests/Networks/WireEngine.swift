@@ -20,7 +20,7 @@ final class WireEngine: StorageEngine {
     case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections,
       forgetsLostConnections, forgetsSilentConnections
     // What its feeds do when their connection is lost
-    case staysDeaf, listensOnce, listensAgainSilently, comparesCounts, pollsOnceLost
+    case staysDeaf, listensOnce, listensAgainSilently, comparesCounts
   }
 
   static let promises: EngineCapabilities = [.networked, .atomicBatches, .persistent, .changeFeed]

@@ -52,10 +52,9 @@ final class WireFeed: Sendable {
         // What was told while there was no connection is lost.
         let isSilent = fault == .listensAgainSilently || fault == .comparesCounts && changeCount <= count
         if hasBegun, !isSilent { hub.send(.everything) }
-        let polls = hasBegun && fault == .pollsOnceLost
         if !hasBegun { begun(true) }
         hasBegun = true
-        receive(&reader, polls: polls)
+        receive(&reader)
       }
       state.withLock { $0.socket = nil }
       NetworkSocket.close(reader.socket)
@@ -67,13 +66,8 @@ final class WireFeed: Sendable {
   private var changeCount: Int { state.withLock { $0.changeCount } }
 
   /// Passes on what the server tells, until the connection ends.
-  private func receive(_ reader: inout LineReader, polls: Bool) {
-    while true {
-      while let line = reader.next(until: polls ? ContinuousClock.now + .milliseconds(20) : nil) {
-        pass(line)
-      }
-      guard polls, !NetworkSocket.isEndedByPeer(reader.socket), send(.read, to: reader.socket) else { return }
-    }
+  private func receive(_ reader: inout LineReader) {
+    while let line = reader.next(until: nil) { pass(line) }
   }
 
   private func send(_ kind: WireServer.Request.Kind, to socket: Int32) -> Bool {
