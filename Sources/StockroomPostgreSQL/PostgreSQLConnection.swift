@@ -236,6 +236,9 @@ final class PostgreSQLConnection: @unchecked Sendable {
   ) {
     let ready: (reading: Bool, writing: Bool)
     let now = ContinuousClock.now
+    let limit = min(deadline, firstAnswerDeadline ?? deadline)
+    // Of a large encrypted record libpq takes a part, and no socket tells of the rest.
+    let end = PQsslInUse(handle) == 1 ? min(limit, now + PostgreSQLSocket.slice) : limit
     defer { timeWaited += ContinuousClock.now - now }
     do {
       if now >= nextLook {
@@ -243,13 +246,13 @@ final class PostgreSQLConnection: @unchecked Sendable {
         try meanwhile()
       }
       ready = try PostgreSQLSocket.wait(
-        for: PQsocket(handle), writing: writing, until: min(deadline, firstAnswerDeadline ?? deadline),
-        meanwhile: meanwhile)
+        for: PQsocket(handle), writing: writing, until: end, meanwhile: meanwhile)
     } catch {
       // Nobody wants the answer any more, which may still come.
       isLost = true
       throw error
     }
+    if ready == (false, false), end < limit { return (true, false) }
     if ready == (false, false) {
       isLost = true
       throw PostgreSQLFailure(

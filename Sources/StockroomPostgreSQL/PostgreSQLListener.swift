@@ -64,12 +64,13 @@ final class PostgreSQLListener: Sendable {
   private func run() {
     var isFirst = true
     while stays() {
+      var isConnected = false
       do {
         let (connection, hasWaited) = try connect()
         // What was announced while there was no connection is lost (rule X5). And what was committed while this waited has been
         // announced to nobody, though it may be acknowledged only now (rule X1).
         if !isFirst || hasWaited { hub.send(.everything) }
-        isFirst = false
+        (isFirst, isConnected) = (false, true)
         let waiting = state.withLock { state in
           defer { (state.waiting, state.isListening) = ([], true) }
           return state.waiting
@@ -78,8 +79,8 @@ final class PostgreSQLListener: Sendable {
         defer { state.withLock { $0.isListening = false } }
         try receive(on: connection)
       } catch {
-        // One who subscribes at the moment at which nobody wanted the connection any more waits for the next.
-        if !(error is CancellationError) { failWaiting(error) }
+        // One who subscribes at the moment at which nobody wanted the connection any more, or at which it was lost, waits for the next.
+        if !isConnected, !(error is CancellationError) { failWaiting(error) }
         signal.wait(for: nil, atMost: .milliseconds(250))
       }
     }
