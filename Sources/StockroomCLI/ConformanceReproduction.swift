@@ -36,6 +36,6 @@ extension String {
         default: "/._-".utf8.contains(byte)
         }
       }
-    return isPlain ? self : "'" + replacing("'", with: #"'\''"#) + "'"
+    return isPlain ? self : "'" + replacingScalar("'", with: #"'\''"#) + "'"
   }
 }

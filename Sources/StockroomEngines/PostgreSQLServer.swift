@@ -296,5 +296,5 @@ public final class PostgreSQLServer: Sendable {
 
 extension String {
   /// The text as one word of a command line.
-  fileprivate var quotedForShell: String { "'" + replacing("'", with: #"'\''"#) + "'" }
+  fileprivate var quotedForShell: String { "'" + replacingScalar("'", with: #"'\''"#) + "'" }
 }

@@ -21,7 +21,7 @@ struct PostgreSQLNamespace: Sendable {
   }
 
   /// The name as an identifier: https://www.postgresql.org/docs/15/sql-syntax-lexical.html#SQL-SYNTAX-IDENTIFIERS
-  var schema: String { "\"\(name.replacing("\"", with: "\"\""))\"" }
+  var schema: String { "\"\(name.replacingScalar("\"", with: "\"\""))\"" }
 
   func table(_ table: String) -> String { "\(schema).\(table)" }
 

@@ -253,7 +253,7 @@ struct PostgreSQLStatements: Sendable {
     """
 
   private static func nextNumber(_ place: PostgreSQLNamespace) -> String {
-    "nextval('\(place.table("entry_sequence").replacing("'", with: "''"))')"
+    "nextval('\(place.table("entry_sequence").replacingScalar("'", with: "''"))')"
   }
 
   /// Announces a change, unless nobody subscribes, which a lock shows. As long as a transaction has that lock, nobody

@@ -55,7 +55,7 @@ extension SQLiteConnection {
     // Through no symbolic link, which SQLite is opened to refuse.
     let path = try FileManager.Directory(url: URL(filePath: directory)).resolvedPath + "/" + name
     // SQLite takes an empty file for one that it may write: https://sqlite.org/lang_vacuum.html
-    try execute("VACUUM INTO '\(path.replacing("'", with: "''"))'")
+    try execute("VACUUM INTO '\(path.replacingScalar("'", with: "''"))'")
     try file.synchronize()
   }
 }

@@ -192,7 +192,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   private static func open(
     _ directory: FileManager.Directory, _ filename: String, _ options: SQLiteOptions
   ) throws -> SQLiteDatabase {
-    guard !filename.isEmpty, !filename.contains("/"), !filename.utf8.contains(0) else {
+    guard !filename.isEmpty, !filename.utf8.contains(UInt8(ascii: "/")), !filename.utf8.contains(0) else {
       throw StorageError(.unsupported, "\(filename.debugDescription) is not the name of a file.")
     }
     if options.access == .readWrite { try directory.create(options.permissions) }

@@ -150,6 +150,13 @@ import Testing
     }
   }
 
+  @Test("A word of a command line is quoted, whatever follows a quotation mark in it")
+  func quotedWords() {
+    #expect("a-b/c_d.e".quotedForShell == "a-b/c_d.e")
+    #expect("a place's".quotedForShell == #"'a place'\''s'"#)
+    #expect(Array("'\u{301}$(x)".quotedForShell.utf8) == Array((#"''\''"# + "\u{301}$(x)'").utf8))
+  }
+
   @Test("Each failure is printed with the command that reproduces it")
   func reproduction() async throws {
     let broken = EngineCatalog.Entry("broken", "LMDB", []) { _, _ in throw StorageError(.io, "No.") }

@@ -94,6 +94,15 @@ struct HostileSourceTests {
     #expect(try await BodegaSQLiteSource(at: database, table: "notes").open().count == 0)
   }
 
+  @Test("A table whose name has quotation marks is imported", arguments: ["a\"b", "a\"\u{301}b"])
+  func quotationMarks(table: String) async throws {
+    let quoted = try LegacyDatabase(at: database)
+    try quoted.execute(
+      "CREATE TABLE \"\(table.replacingScalar("\"", with: "\"\""))\" (key, value, createdAt, updatedAt)")
+    quoted.close()
+    #expect(try await BodegaSQLiteSource(at: database).open().count == 0)
+  }
+
   @Test(
     "A row with a value of the wrong type is refused with its number, after 2,000 sound ones, and nothing is written",
     arguments: [

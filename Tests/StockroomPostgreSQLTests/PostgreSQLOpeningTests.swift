@@ -76,7 +76,8 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "Any other name is a schema of its own", arguments: ["Ä \"quoted\" 'name'", "UPPER", "upper", "a.b; --"])
+    "Any other name is a schema of its own",
+    arguments: ["Ä \"quoted\" 'name'", "accents \"\u{301} and '\u{301}", "UPPER", "upper", "a.b; --"])
   func anyName(name: String) async throws {
     let engine = try await newEngine(name)
     try await engine.write(Data(name.utf8), key: key(1))

@@ -46,7 +46,7 @@ struct TableContent: ImportContent {
   /// - Throws: `StorageError` with code `corrupted` that names the row.
   init(of table: String, _ layout: TableLayout, in database: SourceDatabase) throws {
     self.database = database
-    let quoted = "\"\(table.replacing("\"", with: "\"\""))\""
+    let quoted = "\"\(table.replacingScalar("\"", with: "\"\""))\""
     // The rowid, by a name that no column of the layout has.
     sql = "SELECT key, \(layout.value) FROM \(quoted) WHERE _rowid_ = ?"
     var rows: [Row] = []
