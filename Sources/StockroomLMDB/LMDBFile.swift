@@ -63,10 +63,16 @@ final class LMDBFile: Sendable {
 
   /// Keeps other processes from opening or closing the database, and returns whether the path still leads to the file.
   ///
-  /// - Throws: `StorageError` with code `locked` if another process has kept the lock for as long as `timeout`.
+  /// - Throws: `StorageError` with code `locked` if another process has kept the lock for as long as `timeout`. The caller does not
+  ///   have the lock if this throws.
   func lock(timeout: Duration) throws -> Bool {
     try FileLock.acquire(descriptor, path: path, timeout: timeout)
-    return try FileIdentity(path: path) == identity
+    do {
+      return try FileIdentity(path: path) == identity
+    } catch {
+      unlock()
+      throw error
+    }
   }
 
   /// Whether the lock was free. The caller has it then.
