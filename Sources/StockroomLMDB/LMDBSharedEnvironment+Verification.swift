@@ -11,8 +11,10 @@ import Synchronization
 #endif
 
 extension LMDBSharedEnvironment {
-  /// Checks all pages as one transaction sees them, on a thread that is made for it. Writes go on meanwhile.
+  /// Checks all pages as one transaction sees them, on a thread that is made for it, as one of a few long reads. Writes go on meanwhile.
   func verifyElsewhere() async throws {
+    try await environment.readers.longReads.enter()
+    defer { environment.readers.longReads.leave() }
     let thread = DedicatedThread()
     defer { thread.stop() }
     let cancellation = Cancellation()
