@@ -72,7 +72,7 @@ extension LMDBEnvironment {
       try checkFiles(handle)
       try files.checkWritable()
       let number = mdb_txn_id(transaction)
-      guard handle.information.me_last_txnid == number - 1 else {
+      guard handle.information.me_last_txnid == number &- 1 else {
         throw StorageError(
           .io, "\(file.path) has been written without \(lockFile.path), or written over, since it was opened."
         )

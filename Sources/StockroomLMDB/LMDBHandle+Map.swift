@@ -158,8 +158,9 @@ extension LMDBHandle {
     for _ in 0..<100 {
       let transaction = try beginOnce(&reader).transaction
       let (information, number) = (information, mdb_txn_id(transaction))
-      // One more is the commit that has not been acknowledged yet.
-      if information.me_last_txnid == number || information.me_last_txnid == number + 1 {
+      // One more is the commit that has not been acknowledged yet. Wrapping: the number is from the lock file, in which another
+      // process may have written any.
+      if information.me_last_txnid == number || information.me_last_txnid == number &+ 1 {
         do {
           let tree = try tree(in: transaction, pageCount: Self.pageCount(information))
           return LMDBSnapshot(transaction: transaction, number: number, tree: tree)

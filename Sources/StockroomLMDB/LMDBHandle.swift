@@ -127,7 +127,8 @@ final class LMDBHandle: @unchecked Sendable {
     for _ in 0..<1_000 {
       do {
         let isRight = try inTransaction(of: environment, flags: MDB_RDONLY) { transaction in
-          let difference = information(environment).me_last_txnid - mdb_txn_id(transaction)
+          // Wrapping: the number is from the lock file, in which another process may have written any.
+          let difference = information(environment).me_last_txnid &- mdb_txn_id(transaction)
           return (0...1).contains(difference)
         }
         if isRight { return }

@@ -66,5 +66,25 @@
       #expect(try await engine.read(key: key(1)) == value(3))
       try await engine.close()
     }
+
+    @Test(
+      "A lock file with a number that the latest commit cannot have makes calls throw",
+      arguments: [Int.max, .min])
+    func impossibleNumber(number: Int) async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      try await engine.write(value(1), key: key(1))
+      let table = try ReaderTable(place)
+      let latest = try table.latest()
+
+      try table.setLatest(number)
+      #expect(await code { _ = try await engine.read(key: key(1)) } == .io)
+      #expect(await code { try await engine.write(value(2), key: key(1)) } == .io)
+
+      try table.setLatest(latest)
+      try await engine.write(value(3), key: key(1))
+      #expect(try await engine.read(key: key(1)) == value(3))
+      try await engine.close()
+    }
   }
 #endif
