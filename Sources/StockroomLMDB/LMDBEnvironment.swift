@@ -119,7 +119,7 @@ extension LMDBEnvironment {
       // Another process has made the database larger than the map, which has to cover that first.
       size = 0
     }
-    moveMap(of: handle, to: max(size, try handle.fileSize()))
+    moveMap(of: handle, to: max(size, try handle.sizeToMap()))
     _ = try self.handle.get()
   }
 
@@ -143,14 +143,14 @@ extension LMDBEnvironment {
     try files.checkWritable()
     // LMDB looks for a free place in its table of readers first, and would not say that the map is too small if there is none.
     if handle.unusedMap < 0 {
-      moveMap(of: handle, to: try handle.fileSize())
+      moveMap(of: handle, to: try handle.sizeToMap())
       _ = try self.handle.get()
       return
     }
     let result = handle.probe()
     switch result {
     case MDB_SUCCESS, MDB_READERS_FULL: return
-    case MDB_MAP_RESIZED: moveMap(of: handle, to: try handle.fileSize())
+    case MDB_MAP_RESIZED: moveMap(of: handle, to: try handle.sizeToMap())
     case MDB_PANIC: reopen(handle)
     default:
       throw StorageError.lmdb(LMDBError(code: result), "Reading the LMDB database in \(directory) failed")

@@ -94,6 +94,20 @@ extension LMDBHandle {
     guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
   }
 
+  /// Where the reserve begins that another process keeps behind its map; nil if the file does not end with one, as far as can be told.
+  func startOfReserve() throws -> Int? {
+    let size = try fileSize()
+    let start = size - Self.reserveSize
+    guard start >= max(usedSize, LMDBEnvironment.initialMapSize), size.isMultiple(of: Self.reserveSize),
+      firstData(from: start) == start
+    else { return nil }
+    return start
+  }
+
+  /// How much of the file the map has to cover: all but the reserve of another process. A process that mapped that too would keep as much
+  /// behind it again, and so would each that opens the database after it.
+  func sizeToMap() throws -> Int { try startOfReserve() ?? fileSize() }
+
   /// The first offset from `offset` on at which something may have been written; nil if there is none. Where the file system does not
   /// report holes, everything counts as written. So it does on Apple's systems, where APFS may report a hole that has been written.
   private func firstData(from offset: Int) -> Int? {

@@ -39,6 +39,10 @@ final class LMDBHandle: @unchecked Sendable {
       throw error
     }
     do {
+      try Self.mapErrors(file.directory) {
+        guard let size = try startOfReserve(), size < mapSize else { return }
+        try setMapSize(size)
+      }
       // Both paths led to what is open just before, and lead there now.
       guard try FileIdentity(descriptor: fileDescriptor, path: file.path) == file.identity else {
         throw StorageError(.io, "\(file.path) was replaced while it was being opened.")

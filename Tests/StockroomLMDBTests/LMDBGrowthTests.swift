@@ -54,6 +54,30 @@ import Testing
     #expect(try await engine.read(key: key(99_999)) == value(99_999, count: 300))
   }
 
+  #if os(Linux)
+    @Test("Processes that write one after another while another has the database open do not make it longer")
+    func severalProcesses() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      try await engine.write(value(0), key: key(0))
+      func size() throws -> Int? {
+        try FileManager.default.attributesOfItem(atPath: place.dataFile.path)[.size] as? Int
+      }
+      let before = try #require(try size())
+      for _ in 0..<3 {
+        await #expect(processExitsWith: .success) { [url = place.url as URL] in
+          let other = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
+          try await other.write(value(1), key: key(1))
+          try await other.close()
+        }
+      }
+      #expect(try await engine.read(key: key(1)) == value(1))
+      try await engine.write(value(2), key: key(2))
+      #expect(try size() == before)
+      try await engine.close()
+    }
+  #endif
+
   @Test("A value of 64 MiB comes back, replaced and removed too")
   func largeValue() async throws {
     let place = try TemporaryDirectory()
