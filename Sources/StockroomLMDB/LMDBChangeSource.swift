@@ -17,7 +17,16 @@ extension LMDBEnvironment {
   private func waitForCommits() throws {
     if case .failure = handle { try repair() }
     do {
-      mdb_txn_abort(try handle.get().beginWriting())
+      var repairs = 0
+      while true {
+        do {
+          return mdb_txn_abort(try handle.get().beginWriting())
+        } catch let error as LMDBError where Self.isRepairable(error) && repairs < 3 {
+          // Another process may have made the database larger than the map, and nothing may have been read since.
+          repairs += 1
+          try repair()
+        }
+      }
     } catch {
       throw StorageError.fromTransaction(
         error, "Waiting for the writers of the LMDB database in \(directory) failed")

@@ -76,6 +76,28 @@ import Testing
       #expect(try size() == before)
       try await engine.close()
     }
+
+    @Test("A change feed begins though another process has made the database larger than the map")
+    func subscribing() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      try await engine.write(value(0), key: key(0))
+      await #expect(processExitsWith: .success) { [url = place.url as URL] in
+        let other = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
+        try await other.write((0..<100).map { (key($0), value($0, count: 100_000)) })
+        try await other.close()
+      }
+      let changes = try await engine.changes()
+      try await engine.write(value(1), key: key(1))
+      var received = 0
+      for await _ in changes {
+        received += 1
+        break
+      }
+      #expect(received == 1)
+      #expect(try await engine.keyCount() == 100)
+      try await engine.close()
+    }
   #endif
 
   @Test("A value of 64 MiB comes back, replaced and removed too")
