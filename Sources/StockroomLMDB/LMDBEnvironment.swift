@@ -72,8 +72,13 @@ final class LMDBEnvironment: @unchecked Sendable {
       if hasWritten || (try? handle.isEmptyBehindLastPage()) == true, isLocked, lockFile.isUnused,
         (try? checkFiles(handle)) != nil
       {
-        // The file is as good without.
-        try? handle.trimFile()
+        do {
+          // Another process may have made the database larger than the map, and then LMDB begins no transaction.
+          if handle.unusedMap < 0 { try handle.setMapSize(handle.sizeToMap()) }
+          try handle.trimFile()
+        } catch {
+          // The file is as good without. Nothing but closing follows, for which LMDB needs no map.
+        }
       }
       readers.drain()
       handle.close()

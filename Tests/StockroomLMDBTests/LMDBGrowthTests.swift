@@ -77,6 +77,28 @@ import Testing
       try await engine.close()
     }
 
+    @Test(
+      "A closed engine leaves a file without slack though another process has made the database larger than the map"
+    )
+    func closing() async throws {
+      let place = try TemporaryDirectory()
+      let engine = try place.engine()
+      try await engine.write(value(0), key: key(0))
+      await #expect(processExitsWith: .success) { [url = place.url as URL] in
+        let other = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
+        try await other.write((0..<100).map { (key($0), value($0, count: 100_000)) })
+        try await other.close()
+      }
+      try await engine.close()
+      func size() throws -> Int? {
+        try FileManager.default.attributesOfItem(atPath: place.dataFile.path)[.size] as? Int
+      }
+      let closed = try #require(try size())
+      // Opening trims what has not been trimmed.
+      try await place.engine().close()
+      #expect(try size() == closed)
+    }
+
     @Test("A change feed begins though another process has made the database larger than the map")
     func subscribing() async throws {
       let place = try TemporaryDirectory()
