@@ -15,13 +15,20 @@ import StockroomCore
 /// that may be undone.
 extension DiskConnection {
   /// Completes or undoes what a process that died has left in the journal, and tells subscribers, whom nobody else tells. Needs the lock.
-  func completePending() throws {
-    if try hasCompletedPending() { feed.noteRecovery() }
+  ///
+  /// - Parameter synchronize: Puts the journal on the disk, before anything of a transaction that is in it is done.
+  func completePending(
+    synchronize: (FileDescriptor) throws -> Void = { try $0.synchronize() }
+  ) throws {
+    if try hasCompletedPending(synchronize) { feed.noteRecovery() }
   }
 
   /// Whether there was anything to do.
-  private func hasCompletedPending() throws -> Bool {
+  private func hasCompletedPending(_ synchronize: (FileDescriptor) throws -> Void) throws -> Bool {
     if let transaction = try journal.read() {
+      // Its process may have died between writing and syncing it. Should the machine die in the middle of what follows, the journal must say
+      // on the disk what it says here, or half of the transaction would stay.
+      try synchronize(journal.file)
       do {
         try transaction.isAborted ? rollBack(transaction) : complete(transaction, isReplay: true)
       } catch {

@@ -81,6 +81,40 @@ struct CrashTests {
     try expectNothingLeft()
   }
 
+  @Test(
+    "The journal is on the disk before another engine does anything of it, as its process may have died before that"
+  )
+  func unsyncedJournal() async throws {
+    try await prepare()
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    let other = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock { try connection.journal.begin(try stage(connection)) }
+    connection.release()
+
+    try other.state.lock(turn: other.journal.file, timeout: .seconds(60))
+    let error = #expect(throws: StorageError.self) {
+      try other.completePending { _ in throw StorageError(.io, "In the test.") }
+    }
+    #expect(error?.message == "In the test.")
+    var syncs = 0
+    try other.completePending { file in
+      #expect(file === other.journal.file)
+      for (key, value) in zip(Self.keys, before) {
+        #expect(try other.value(of: FileName(key)) == value.map { data($0) })
+      }
+      #expect(try other.journal.read() != nil)
+      try file.synchronize()
+      syncs += 1
+    }
+    #expect(syncs == 1)
+    try other.completePending { _ in syncs += 1 }
+    #expect(syncs == 1)
+    other.state.unlock()
+    other.release()
+    #expect(try await state(place.open()) == after)
+    try expectNothingLeft()
+  }
+
   @Test("It has not happened if it was not wholly in the journal")
   func rolledBack() async throws {
     try await prepare()
