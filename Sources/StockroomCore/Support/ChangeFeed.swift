@@ -129,7 +129,9 @@ package final class ChangeFeed: Sendable {
       }
       return Announcement(requests: requests, operations: operations, entry: entry)
     } catch {
-      // What cannot be written down leaves a gap, which subscribers take for a change of everything.
+      // What cannot be written down leaves a gap, which subscribers take for a change of everything. The gap is marked, since a commit
+      // that has failed may have left a record with the same number. Where even that fails, there is nothing left to try.
+      if let log = state.withLock({ $0.log }) { try? log.leaveGap() }
       return Announcement(requests: requests, operations: operations, entry: nil, isGap: true)
     }
   }

@@ -203,8 +203,16 @@ extension ChangeLog {
       }
     }
     let newEnd = end + UInt64(bytes.count)
-    try withUnsafeBytes(of: newEnd.littleEndian) { try file.write($0, at: Self.signature.count) }
+    try setEnd(newEnd)
     return end..<newEnd
+  }
+
+  /// Lets every reader find that records are missing, which it takes for a change of everything: in place of a record that cannot be
+  /// written. Needs no room on the disk.
+  func leaveGap() throws { try setEnd(end() + 2 * UInt64(Self.capacity)) }
+
+  private func setEnd(_ end: UInt64) throws {
+    try withUnsafeBytes(of: end.littleEndian) { try file.write($0, at: Self.signature.count) }
   }
 
   /// Wakes the subscribers up. They watch the file's times, not its contents, so that writing a record wakes nobody.
