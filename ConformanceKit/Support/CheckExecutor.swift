@@ -85,13 +85,30 @@ final class ThreadWaitMonitor: @unchecked Sendable {
 
   fileprivate func isBusy(_ isBusy: Bool) {
     waitedBefore = waited
-    start = isBusy ? (.now, busy) : nil
+    start = nil
+    guard isBusy else { return }
+    // In this order, and in the other one at the end: what others compute in between is then not taken for a wait.
+    let busy = busy
+    start = (.now, busy)
   }
 
   /// For how long the thread has waited so far. Only on that thread.
   var waited: Duration {
     guard let start else { return waitedBefore }
-    return waitedBefore + (start.moment.duration(to: .now) - (busy - start.busy))
+    let time = start.moment.duration(to: .now)
+    return waitedBefore + max(.zero, time - (busy - start.busy))
+  }
+
+  /// For how long the thread stands still, on this machine and beside what else the process does, while it starts a thread, waits
+  /// until that runs, and computes for so long. Only on that thread, in the middle of a job.
+  func waitWithoutEngine(computing time: Duration = .zero) -> Duration {
+    let before = waited
+    let end = System.threadProcessorTime + min(time, .milliseconds(50))
+    while System.threadProcessorTime < end {}
+    let isRunning = Latch()
+    Thread.detachNewThread { isRunning.signal() }
+    _ = isRunning.wait(for: .seconds(1))
+    return max(.zero, waited - before)
   }
 
   private var busy: Duration { System.threadProcessorTime + System.timeOnRunQueue(statistics) }
