@@ -86,13 +86,28 @@ extension NetworkUnderTest {
         try await call.perform(on: engine)
       } catch let failure as CallFailure {
         guard (failure.error as? StorageError)?.code == .unavailable else { throw failure }
-        failures.append(failure)
+        // Where a new engine takes too long as well, the machine is busy, or the server slow.
+        if try await isReachedSoon() { failures.append(failure) }
       }
     }
     guard failures.count > rounds / 2, let first = failures.first else { return }
     throw Violation(
       "after the server had ended all connections and could be reached, \(first), in \(failures.count) of \(rounds) rounds"
     )
+  }
+
+  /// Whether another engine, which has lost nothing, connects and reads long before its time limit.
+  private func isReachedSoon() async throws -> Bool {
+    let start = ContinuousClock.now
+    do {
+      let other = try await openAnother()
+      _ = try await other.read(key: key("old"))
+      let time = start.duration(to: .now)
+      try await context.close(other)
+      return time < server.timeLimit / 2
+    } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .unavailable {
+      return false
+    }
   }
 
   /// Has the engine make as many connections for reads as it likes to have.

@@ -308,7 +308,7 @@ struct NetworkUnderTest: Sendable {
     proxy.set(.open)
   }
 
-  private func openAnother() async throws -> EngineUnderTest {
+  func openAnother() async throws -> EngineUnderTest {
     try await context.open(through: proxy.port, to: server)
   }
 
