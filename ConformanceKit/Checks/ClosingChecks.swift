@@ -198,16 +198,33 @@ private func dropWithSubscribers(_ context: CheckContext) async throws {
     after: "the last reference was dropped after two subscribers had left in the middle of their streams")
 }
 
-/// A thread of the engine may need a moment to end. A thousand turns of all threads are more than that.
+/// Fails if files remain open. An engine may close them on a thread of its own, soon but not at once, and as slowly as its disk is.
 func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
   var files = System.openFiles(in: context.root)
-  // An engine may close files on a thread of its own, soon but not at once.
   for attempt in 0..<60 where !files.isEmpty {
     try await yieldToAllThreads()
     try await Task.sleep(for: .milliseconds(min(attempt, 50)))
     files = System.openFiles(in: context.root)
   }
+  if files.isEmpty { return }
+  // Counted in pauses, as the process may not run for a while.
+  let allowed = min(try await timeOfClosing(context) * 20, context.patience(atMost: .seconds(30)))
+  for _ in 0..<Int(allowed.inSeconds * 20) where !files.isEmpty {
+    try await Task.sleep(for: .milliseconds(50))
+    files = System.openFiles(in: context.root)
+  }
   try expect(files.isEmpty, "after \(what) these files were still open: \(describe(files))")
+}
+
+/// How long it takes to close an engine that somebody waits for.
+private func timeOfClosing(_ context: CheckContext) async throws -> Duration {
+  context.noteProgress()
+  let engine = try await context.open(
+    context.root.appending(path: "closed for comparison", directoryHint: .isDirectory))
+  try await engine.write(entries(keys(50)))
+  let time = try await ContinuousClock().measure { try await context.close(engine) }
+  context.noteProgress()
+  return time
 }
 
 /// Calls every method of an engine that has been closed.

@@ -81,6 +81,18 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == id }).run()
   }
 
+  /// It took longer than a check had waited for any engine.
+  @Test(
+    "An engine that closes its files as slowly as its disk is, after it was dropped, is not said to keep them"
+  )
+  func slowlyClosedFiles() async throws {
+    let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
+    let suite = ConformanceSuite("Slow disk", capabilities: claims, budget: .quick) {
+      try ClosesSlowly(base: try ReferenceEngine(claiming: claims), directory: $0)
+    }
+    try await #require(suite.checks.first { $0.id == "dropping.releases-files" }).run()
+  }
+
   @Test("An engine whose scans take a moment to begin is not said to load everything")
   func slowlyBegunScans() async throws {
     let suite = ConformanceSuite("Slow scans", capabilities: .orderedScans, budget: .quick) { _ in
@@ -89,6 +101,21 @@ struct SlowEngineTests {
     let check = try #require(suite.checks.first { $0.id == "scan.costs-what-it-returns" })
     let outcome = await check.outcome()
     #expect(outcome.failure == nil, "\(String(describing: outcome.failure?.actual))")
+  }
+}
+
+@Suite("Unusual feeds")
+struct UnusualFeedTests {
+  /// What came before was taken for an element of the calls that must yield none.
+  @Test("An engine that tells subscribers also of what was written right before is not said to tell of reads")
+  func tellsOfWhatCameBefore() async throws {
+    let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
+    let suite = ConformanceSuite("Looks now and then", capabilities: claims, budget: .quick) { _ in
+      TellsOfWhatCameBefore(base: try ReferenceEngine(claiming: claims))
+    }
+    let checks = suite.checks.filter { $0.id.hasPrefix("changes.silence-") }
+    #expect(checks.count > 3)
+    for check in checks { try await check.run() }
   }
 }
 

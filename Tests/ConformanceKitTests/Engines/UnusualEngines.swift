@@ -220,6 +220,30 @@ final class SerialEngine: StorageEngine {
   }
 }
 
+/// Has a file open on a disk that takes its time, which a thread of its own closes when the engine is dropped.
+final class ClosesSlowly: FaultyEngine {
+  let base: ReferenceEngine
+  private let file: FileDescriptor?
+  init(base: ReferenceEngine, directory: URL) throws {
+    self.base = base
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    let path = directory.appending(path: "entries").path(percentEncoded: false)
+    if !FileManager.default.fileExists(atPath: path) { try Data().write(to: URL(filePath: path)) }
+    file = try FileDescriptor.openFile(atPath: path)
+  }
+  deinit {
+    Thread.detachNewThread { [file] in
+      usleep(4_000_000)
+      file?.release()
+    }
+  }
+  func close() async throws {
+    try await Task.sleep(for: .milliseconds(400))
+    file?.release()
+    try await base.close()
+  }
+}
+
 // Engines that are wrong in ways which must not harm the kit.
 
 /// Says that there are ten million entries.

@@ -1,0 +1,31 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Correct engines that tell their subscribers of changes in a way of their own.
+
+/// Finds changes by looking at its place now and then, and tells all who have subscribed by then of what it has found: also of what was
+/// written right before.
+final class TellsOfWhatCameBefore: FaultyEngine {
+  let base: ReferenceEngine
+  private let latest = MutexProtected<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    if !dataAndKeys.isEmpty { latest.withLock { $0 = Set(dataAndKeys.map(\.key)) } }
+  }
+
+  func changes() async throws -> StorageChanges {
+    let changes = try await base.changes()
+    let (told, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
+    let found = latest.withLock { $0 }
+    if !found.isEmpty { continuation.send(.keys(found)) }
+    let task = Task {
+      for await change in changes { continuation.send(change) }
+      continuation.finish()
+    }
+    continuation.onTermination { task.cancel() }
+    return told
+  }
+}
