@@ -87,27 +87,13 @@ extension NetworkUnderTest {
       } catch let failure as CallFailure {
         guard (failure.error as? StorageError)?.code == .unavailable else { throw failure }
         // Where a new engine takes too long as well, the machine is busy, or the server slow.
-        if try await isReachedSoon() { failures.append(failure) }
+        if try await context.isReachedSoon(server, through: proxy.port) { failures.append(failure) }
       }
     }
     guard failures.count > rounds / 2, let first = failures.first else { return }
     throw Violation(
       "after the server had ended all connections and could be reached, \(first), in \(failures.count) of \(rounds) rounds"
     )
-  }
-
-  /// Whether another engine, which has lost nothing, connects and reads long before its time limit.
-  private func isReachedSoon() async throws -> Bool {
-    let start = ContinuousClock.now
-    do {
-      let other = try await openAnother()
-      _ = try await other.read(key: key("old"))
-      let time = start.duration(to: .now)
-      try await context.close(other)
-      return time < server.timeLimit / 2
-    } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .unavailable {
-      return false
-    }
   }
 
   /// Has the engine make as many connections for reads as it likes to have.
@@ -167,5 +153,21 @@ extension NetworkUnderTest {
       count <= server.maximumConnections,
       "\(when) the engine had not closed \(count) connections, of \(server.maximumConnections) that it may have"
     )
+  }
+}
+
+extension CheckContext {
+  /// Whether a new engine, which has lost nothing, connects and reads long before its time limit.
+  func isReachedSoon(_ server: ConformanceServer, through port: UInt16) async throws -> Bool {
+    let start = ContinuousClock.now
+    do {
+      let engine = try await open(through: port, to: server)
+      _ = try await engine.read(key: key("old"))
+      let time = start.duration(to: .now)
+      try await close(engine)
+      return time < server.timeLimit / 2
+    } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .unavailable {
+      return false
+    }
   }
 }

@@ -308,7 +308,7 @@ struct NetworkUnderTest: Sendable {
     proxy.set(.open)
   }
 
-  func openAnother() async throws -> EngineUnderTest {
+  private func openAnother() async throws -> EngineUnderTest {
     try await context.open(through: proxy.port, to: server)
   }
 
