@@ -91,7 +91,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
     try planted.plant()
     let what = "with \(kind.what) called \(file.path)"
     // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
-    let patience = context.patience(atMost: patienceWithPlanted)
+    let patience = context.patienceWithLocks
     let result = await withStallTimeout(patience, on: CheckExecutor()) {
       await Result { try await use(context, place, isLong: file.isTemporary) }
     }
@@ -108,8 +108,8 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
   }
 }
 
-/// Far more than it takes to open an engine, make some calls, and overwrite entries for a quarter of it.
-private let patienceWithPlanted = Duration.seconds(20)
+/// How long entries are overwritten.
+private let timeOfOverwrites = Duration.seconds(5)
 
 /// Opens, writes, reads and closes; what it throws says nothing, but that it is a `StorageError`.
 private func use(_ context: CheckContext, _ place: URL, isLong: Bool) async throws {
@@ -121,7 +121,7 @@ private func use(_ context: CheckContext, _ place: URL, isLong: Bool) async thro
     _ = try await engine.readAllDataAndKeys()
     if isLong {
       try await overwriteMuch(
-        engine, context, until: .now + context.patience(atMost: patienceWithPlanted) / 4)
+        engine, context, until: .now + context.patience(atMost: timeOfOverwrites))
     }
   } catch {
     try? await engine.close()

@@ -163,7 +163,7 @@ extension CheckContext {
         try await worker.perform(CallEngine(.close, at: place))
       }
     }
-    let outcome = await withStallTimeout(limit) { await pending.value }
+    let outcome = await withStallTimeout(patienceWithLocks) { await pending.value }
     if !isKilled, isShared { try await translatingWorkerErrors { for try await _ in work {} } }
     worker.kill()
     await worker.waitUntilEnd()

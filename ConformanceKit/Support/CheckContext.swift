@@ -87,6 +87,9 @@ final class CheckContext: Sendable {
   /// How long a single call, or a few, is waited for: no longer than this, and not until the check itself is said to hang.
   func patience(atMost limit: Duration) -> Duration { min(limit, stallTimeout / 2) }
 
+  /// How long a call is waited for that may wait for a lock, as an engine does for a minute at most before it throws `locked`.
+  var patienceWithLocks: Duration { min(.seconds(75), stallTimeout * 3 / 4) }
+
   /// Has something done when the engines have been closed, before the directory is removed.
   func addTeardown(_ step: @escaping @Sendable () -> Void) {
     lastSteps.withLock { $0.append(step) }
