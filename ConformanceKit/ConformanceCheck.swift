@@ -66,6 +66,13 @@ public struct ConformanceCheck: Sendable, Identifiable {
     // Before it takes a place, so that those that wait for the server do not hold up the others.
     await suite.server?.enter(definition)
     let ending = await AsyncSemaphore.shared.pass { () -> (ConformanceOutcome, String?) in
+      for _ in 0..<2 {
+        let (start, context) = (ClockReading(), CheckContext(suite: suite))
+        let outcome = await make(in: context)
+        // Somebody may set the clock at any time, and no timestamp is of one before and after.
+        if case .failed = outcome, !definition.killsServer, start.isOff(from: ClockReading()) { continue }
+        return (outcome, context.shortfall)
+      }
       let context = CheckContext(suite: suite)
       return (await make(in: context), context.shortfall)
     }

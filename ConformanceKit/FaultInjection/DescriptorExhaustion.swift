@@ -224,8 +224,8 @@ struct FailedOpenings: CheckTask {
       } catch {}
     }
     // A thread that has something open may need a moment to end.
-    let deadline = ContinuousClock.now + .seconds(5)
-    while System.descriptorCount > before + 3 && ContinuousClock.now < deadline { await Task.yield() }
+    var limit = RunningTimeLimit(.seconds(5))
+    while System.descriptorCount > before + 3, !limit.isOver() { await Task.yield() }
     let growth = System.descriptorCount - before
     try expect(growth <= 3, "\(count) openings that threw left \(growth) file descriptors open")
   }

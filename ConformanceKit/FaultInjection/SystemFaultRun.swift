@@ -123,9 +123,9 @@ private struct SystemFaultTrial: FaultTrial {
 
   /// Fails if a descriptor was forgotten where a call failed. A thread that has something open may need a moment to end.
   private func expectNothingOpen() async throws {
-    let deadline = ContinuousClock.now + .seconds(5)
+    var limit = RunningTimeLimit(.seconds(5))
     while case let open = System.openFiles(in: task.place), !open.isEmpty {
-      if ContinuousClock.now > deadline {
+      if limit.isOver() {
         throw Violation("closed, it had \(open.joined(separator: ", ")) open", rule: .o4)
       }
       await Task.yield()

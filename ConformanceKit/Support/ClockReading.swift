@@ -1,0 +1,22 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+/// What the clock of the machine shows at a moment, from which it follows later whether it has been set.
+struct ClockReading: Sendable {
+  let date: Date
+  let moment: ContinuousClock.Instant
+
+  init(date: Date = Date(), at moment: ContinuousClock.Instant = .now) {
+    (self.date, self.moment) = (date, moment)
+  }
+
+  /// Whether the clock shows another time later than has gone by: more than a clock is slowed down or sped up to be set right, and
+  /// more than it takes to read it.
+  func isOff(from later: ClockReading) -> Bool {
+    let elapsed = moment.duration(to: later.moment).inSeconds
+    return abs(later.date.timeIntervalSince(date) - elapsed) > 0.001_5 + elapsed / 1_000
+  }
+}

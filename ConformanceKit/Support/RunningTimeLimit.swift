@@ -1,0 +1,19 @@
+/// A limit of the time in which this process runs, for a loop that looks whether something has happened.
+///
+/// A process may be stopped, or get no processor, for seconds between two looks, and what it waits for with it. Of that time no more
+/// counts than a look takes at most.
+struct RunningTimeLimit: Sendable {
+  private static let longestLook = Duration.milliseconds(20)
+
+  private var left: Duration
+  private var last: ContinuousClock.Instant
+
+  init(_ limit: Duration, from start: ContinuousClock.Instant = .now) { (left, last) = (limit, start) }
+
+  /// Whether the time is over. To be asked once in each round of the loop.
+  mutating func isOver(at now: ContinuousClock.Instant = .now) -> Bool {
+    left -= min(last.duration(to: now), Self.longestLook)
+    last = now
+    return left <= .zero
+  }
+}

@@ -1,0 +1,33 @@
+import Foundation
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("Time while the kit runs")
+struct TimeLimitTests {
+  /// A process that had been stopped found its time over at the first look after that.
+  @Test("Time in which the process does not run is not counted")
+  func pauses() {
+    let start = ContinuousClock.now
+    var limit = RunningTimeLimit(.milliseconds(50), from: start)
+    #expect(!limit.isOver(at: start + .milliseconds(10)))
+    #expect(!limit.isOver(at: start + .seconds(60)))
+    #expect(limit.isOver(at: start + .seconds(60) + .milliseconds(20)))
+  }
+
+  @Test("A clock that has been set is noticed, and one that is sped up to be right is not")
+  func setClocks() {
+    let (date, start) = (Date(timeIntervalSince1970: 1_700_000_000), ContinuousClock.now)
+    let reading = ClockReading(date: date, at: start)
+    func isOff(_ seconds: Double, after elapsed: Double) -> Bool {
+      reading.isOff(
+        from: ClockReading(date: date.addingTimeInterval(seconds), at: start + .seconds(elapsed)))
+    }
+    #expect(!isOff(0, after: 0))
+    #expect(!isOff(10.004, after: 10))
+    #expect(!isOff(3_599, after: 3_600))
+    #expect(isOff(9, after: 10))
+    #expect(isOff(-3_600, after: 1))
+    #expect(isOff(0.01, after: 0.005))
+  }
+}
