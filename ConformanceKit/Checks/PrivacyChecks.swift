@@ -31,6 +31,7 @@ extension CheckDefinition {
 }
 
 private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectories: Bool) async throws {
+  try requirePermissions(below: context.root)
   let top = context.root.appending(path: "new", directoryHint: .isDirectory)
   let engine = try await context.open(top.appending(path: "place", directoryHint: .isDirectory))
   func look(_ when: String) throws {
@@ -54,6 +55,20 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   let reopened = try await context.open(top.appending(path: "place", directoryHint: .isDirectory))
   try await reopened.write(entries(keys(20)))
   try look("after reopening")
+}
+
+/// Skips the check where the file system has no permissions of its own for each file.
+private func requirePermissions(below root: URL) throws {
+  let directory = root.appending(path: "permissions", directoryHint: .isDirectory)
+  let file = directory.appending(path: "file")
+  try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+  try Data().write(to: file)
+  do { try System.setPermissions(of: directory, directories: 0o700, files: 0o600) } catch {
+    throw Skip(reason: "Permissions cannot be set here: \(error).")
+  }
+  for url in [directory, file] where System.mode(of: url).map({ $0.mode & 0o077 != 0 }) ?? true {
+    throw Skip(reason: "The file system has no permissions for each file.")
+  }
 }
 
 // MARK: - The permissions with which files are made

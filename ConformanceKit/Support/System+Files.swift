@@ -91,6 +91,9 @@ extension System {
     }
   }
 
+  /// Makes a directory. Returns whether the file system takes the name, and has it not yet.
+  static func makeDirectory(_ path: String) -> Bool { mkdir(path, 0o700) == 0 }
+
   static func makeFIFO(_ url: URL) throws {
     guard mkfifo(url.systemPath, 0o600) == 0 else {
       throw StorageError.posix(errno, "Making the FIFO \(url.systemPath) failed")
