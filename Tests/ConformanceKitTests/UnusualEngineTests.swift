@@ -93,6 +93,19 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "dropping.releases-files" }).run()
   }
 
+  /// By default a call was given 20 seconds.
+  @Test("An engine that waits for its lock, and throws locked, is not said to hang")
+  func waitsForItsLock() async throws {
+    let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
+    let suite = ConformanceSuite(
+      "Waits", capabilities: claims, stallTimeout: .seconds(20), budget: .quick
+    ) {
+      try await WaitsForItsLock(
+        base: try ReferenceEngine(claiming: claims), directory: $0, waiting: .seconds(11))
+    }
+    try await #require(suite.checks.first { $0.id == "planted.directory" }).run()
+  }
+
   @Test("An engine whose scans take a moment to begin is not said to load everything")
   func slowlyBegunScans() async throws {
     let suite = ConformanceSuite("Slow scans", capabilities: .orderedScans, budget: .quick) { _ in
