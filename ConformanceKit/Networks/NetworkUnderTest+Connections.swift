@@ -146,8 +146,8 @@ extension NetworkUnderTest {
 
   /// Waits until the engine has closed what it does not use, which it may do on its way.
   private func expectFewConnections(_ when: String) async throws {
-    let end = ContinuousClock.now + server.timeLimit
-    while proxy.connectionCount > server.maximumConnections, ContinuousClock.now < end { await Task.yield() }
+    var limit = RunningTimeLimit(max(server.timeLimit, .seconds(3)))
+    while proxy.connectionCount > server.maximumConnections, !limit.isOver() { await Task.yield() }
     let count = proxy.connectionCount
     try expect(
       count <= server.maximumConnections,
