@@ -23,7 +23,7 @@ struct SystemFaultSearch {
     (self.failures, self.losesUnsynced) = (failures, losesUnsynced)
   }
 
-  /// How long the life of a store with a few dozen entries may take.
+  /// How long a step in the life of a store with a few dozen entries may take.
   private static let patience = Duration.seconds(60)
 
   /// Fails if the engine does not stand one of the faults. The failure is about an early call of its kind, if it is one of some.
@@ -170,9 +170,14 @@ private final class FaultWorker {
     let process = try process ?? context.startWorker()
     self.process = process
     let messages = MutexProtected<[SystemFaultRun.Message]>([])
-    let result = await withStallTimeout(limit) { () -> Result<Void, any Error> in
+    let progress = CheckProgress()
+    let result = await withStallTimeout(limit, since: progress) { [context] () -> Result<Void, any Error> in
       do {
-        for try await message in try process.start(task) { messages.withLock { $0.append(message) } }
+        for try await message in try process.start(task) {
+          messages.withLock { $0.append(message) }
+          progress.note()
+          context.noteProgress()
+        }
         return .success(())
       } catch {
         return .failure(error)
