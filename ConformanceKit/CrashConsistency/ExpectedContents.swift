@@ -92,14 +92,19 @@ struct ExpectedContents: Sendable {
   /// Waits until a server has done what a client had asked for that is gone. Without a server there is nothing to
   /// wait for.
   ///
-  /// Nothing says when that is, so it waits until nothing has changed for a while.
+  /// Nothing says when that is, so it waits until nothing has changed for a while: longer where the server is slow, or the machine busy.
   static func settle(_ engine: any StorageEngine) async throws {
     guard engine.capabilities.contains(.networked) else { return }
+    let clock = ContinuousClock()
+    var start = clock.now
     var last = try await engine.readAllEntries()
+    var pause = max(.milliseconds(30), (clock.now - start) * 3)
     var quietCount = 0
     while quietCount < 10 {
-      try await Task.sleep(for: .milliseconds(30))
+      try await Task.sleep(for: min(pause, .seconds(1)))
+      start = clock.now
       let now = try await engine.readAllEntries()
+      pause = max(pause, (clock.now - start) * 3)
       quietCount = now == last ? quietCount + 1 : 0
       last = now
     }
