@@ -23,7 +23,7 @@ public struct ConformanceSuite: Sendable {
   /// Where the checks make their directories.
   public let workingDirectory: URL
   /// How long a check may go without getting any further before the engine is said to hang. Checks that search take
-  /// longer as a whole, as the budget has it.
+  /// longer as a whole, as the budget has it. Beyond five minutes single calls are waited for longer, too.
   public let stallTimeout: Duration
   /// How much the checks do, above all those that search for faults.
   public let budget: ConformanceBudget

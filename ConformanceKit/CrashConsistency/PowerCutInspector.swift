@@ -18,7 +18,9 @@ final class PowerCutInspector {
       histories: histories, capabilities: search.context.capabilities.rawValue, since: search.since)
     let worker = try worker ?? search.context.startWorker()
     self.worker = worker
-    let result = await withStallTimeout(PowerCutSearch.patience) { () -> Result<[Violation], any Error> in
+    let usual = PowerCutSearch.patience
+    let patience = max(usual, search.context.patience(atMost: usual))
+    let result = await withStallTimeout(patience) { () -> Result<[Violation], any Error> in
       do { return .success(try await worker.perform(task)) } catch { return .failure(error) }
     }
     switch result {
@@ -33,7 +35,7 @@ final class PowerCutInspector {
       self.worker = nil
       try Task.checkCancellation()
       return Violation(
-        Violation("the engine had not been opened and read after \(PowerCutSearch.patience)"))
+        Violation("the engine had not been opened and read after \(patience)"))
     }
   }
 }

@@ -73,7 +73,11 @@ struct ResourceBounds: CheckTask {
     let count = level == .exhaustive ? 40 : 4
     for round in 1...count {
       try note("\(round * size) \(what)")
-      for number in 0..<size { try await call(round * size + number) }
+      for number in 0..<size {
+        // A slow engine may need a minute for all of them.
+        if number % 25 == 24 { try note("\(number + 1) of the last of \(round * size) \(what)") }
+        try await call(round * size + number)
+      }
       guard let first else {
         first = try await Holdings.measured(in: place)
         continue

@@ -84,8 +84,11 @@ final class CheckContext: Sendable {
   /// Notes how far the check went, as in "1,200 of 70,000 calls", for the report.
   func noteShortfall(_ text: String) { shortfallNoted.withLock { $0 = text } }
 
-  /// How long a single call, or a few, is waited for: no longer than this, and not until the check itself is said to hang.
-  func patience(atMost limit: Duration) -> Duration { min(limit, stallTimeout / 2) }
+  /// How long a single call, or a few, is waited for: no longer than this, and not until the check itself is said to hang. A suite
+  /// whose stall timeout is longer than five minutes is for an engine that is slow, or a machine, and has longer limits as well.
+  func patience(atMost limit: Duration) -> Duration {
+    min(limit * max(1, stallTimeout / .seconds(300)), stallTimeout / 2)
+  }
 
   /// How long a call is waited for that may wait for a lock, as an engine does for a minute at most before it throws `locked`.
   var patienceWithLocks: Duration { min(.seconds(75), stallTimeout * 3 / 4) }

@@ -15,6 +15,20 @@ struct TimeLimitTests {
     #expect(limit.isOver(at: start + .seconds(60) + .milliseconds(20)))
   }
 
+  /// Only the check as a whole had longer.
+  @Test("A suite with a long stall timeout waits longer for a single call, too")
+  func longerPatience() {
+    func patience(of seconds: Int) -> Duration {
+      let suite = ConformanceSuite("", capabilities: [], stallTimeout: .seconds(seconds)) { _ in
+        LockedEngine()
+      }
+      return CheckContext(suite: suite).patience(atMost: .seconds(30))
+    }
+    #expect(patience(of: 10) == .seconds(5))
+    #expect(patience(of: 120) == .seconds(30))
+    #expect(patience(of: 1_200) == .seconds(120))
+  }
+
   @Test("A clock that has been set is noticed, and one that is sped up to be right is not")
   func setClocks() {
     let (date, start) = (Date(timeIntervalSince1970: 1_700_000_000), ContinuousClock.now)
