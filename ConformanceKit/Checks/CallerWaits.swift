@@ -85,7 +85,7 @@ private func checkWaiting(
   for _ in 0..<12 {
     let waits = try await callerWaits(context, preparing: prepare)
     switch waits.verdict {
-    case .none: return
+    case .ofNobody: return
     case .ofTheMachine: continue
     case .ofTheEngine: unexplained += 1
     }
@@ -132,7 +132,7 @@ private func callerWaits(
 struct CallerWaits: Sendable {
   enum Verdict: Sendable {
     /// The thread went on.
-    case none
+    case ofNobody
     /// It stood still for about as long as without an engine.
     case ofTheMachine
     /// It stood still during nearly all calls, and nothing but the engine explains it.
@@ -153,7 +153,7 @@ struct CallerWaits: Sendable {
 
   var verdict: Verdict {
     let most = calls * 9 / 10
-    return unexplained >= most ? .ofTheEngine : long >= most ? .ofTheMachine : .none
+    return unexplained >= most ? .ofTheEngine : long >= most ? .ofTheMachine : .ofNobody
   }
 }
 

@@ -37,7 +37,7 @@ struct CallerWaitTests {
 
   @Test("An engine that waits in some calls is not said to wait")
   func someWaits() {
-    #expect(verdict(of: [0.01, 0.02, 9, 0, 9], withoutEngine: [0.1]) == .none)
-    #expect(verdict(of: [0.9], withoutEngine: [0]) == .none)
+    #expect(verdict(of: [0.01, 0.02, 9, 0, 9], withoutEngine: [0.1]) == .ofNobody)
+    #expect(verdict(of: [0.9], withoutEngine: [0]) == .ofNobody)
   }
 }
