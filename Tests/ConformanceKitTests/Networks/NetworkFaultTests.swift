@@ -122,6 +122,21 @@ struct NetworkFaultTests {
     }
   }
 
+  /// More than half of its reads throw after connections were lost, which was enough to say so.
+  @Test("An engine is not said to give up reads where no other one gets through in time either")
+  func slowServer() async throws {
+    let server = try WireServer(lag: 0)
+    let suite = ConformanceSuite(
+      "Slowly reached", capabilities: WireEngine.promises, stallTimeout: .seconds(300), budget: .quick,
+      server: ConformanceServer(
+        address: server.address, timeLimit: WireEngine.timeLimit,
+        maximumConnections: WireEngine.maximumConnections,
+        start: { server.start() }, kill: { server.kill() }
+      ) { try await SlowlyReachedEngine($0, port: $1) }
+    ) { _ in throw StorageError(.unavailable, "It is reached through the proxy alone.") }
+    try await #require(suite.checks.first { $0.id == "network.pool-of-lost-connections" }).run()
+  }
+
   @Test(
     "An engine without a fault passes",
     arguments: TestRun.isExhaustive ? [ConformanceBudget.Level.quick, .standard] : [.quick])
