@@ -140,6 +140,8 @@ final class DiskConnection: Sendable {
         throw StorageError.corruptedState(state.file.path, "it has been truncated")
       }
       try journal.prepare()
+      // Another engine may have made some of the files, and not have come to this.
+      for directory in [entries.root, hidden] { try directory.synchronizeNames() }
       try state.create(SharedState.Contents(lastSequence: last, reservedSequence: last))
       try journal.file.synchronize()
       try state.file.synchronize()

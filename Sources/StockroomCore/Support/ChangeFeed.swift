@@ -138,11 +138,14 @@ package final class ChangeFeed: Sendable {
 
   /// A commit has failed that was announced. The next one may have its number, and be made by a program that announces nothing.
   package func withdraw(_ announcement: Announcement) {
-    // If this fails too, subscribers may miss a commit of such a program that comes next.
     guard let entry = announcement.entry else { return }
-    // As nobody's, so that the subscribers of this process take note of it too.
-    _ = try? entry.log.append(
-      ChangeLog.Record(commit: entry.number, writer: ~writer, change: .everything))
+    do {
+      // As nobody's, so that the subscribers of this process take note of it too.
+      try entry.log.append(ChangeLog.Record(commit: entry.number, writer: ~writer, change: .everything))
+    } catch {
+      // If this fails too, subscribers may miss a commit of such a program that comes next.
+      _ = try? entry.log.leaveGap()
+    }
   }
 
   /// Tells the subscribers, here and elsewhere, of what has been committed.
