@@ -22,7 +22,8 @@ extension PersistentCache {
   ///
   /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It replaces a stored
   /// value that cannot be decoded, such as one of a type that has changed since. If the stored value is of a newer version, that
-  /// stays, and the loaded one is returned and not kept.
+  /// stays, and the loaded one is returned and not kept. A load that begins before the cache follows what others change reads the key once
+  /// more at its end, and is not kept if there is a value by then.
   ///
   /// The loader has the priority of the first caller, raised to that of every later one. Its task-local values are those
   /// of the first caller.
@@ -89,6 +90,8 @@ extension PersistentCache {
   ) async {
     do {
       var isKept = true
+      // Before it is read whether there is a value.
+      let isFollowing = core.isFollowing
       do {
         let now = now()
         if let item = try await find(key, .none), !item.isExpired(at: now) {
@@ -99,10 +102,23 @@ extension PersistentCache {
       }
       let context = LoadContext.current.nested(load)
       let value = try await LoadContext.$current.withValue(context) { try await fallback() }
+      // What others have stored before the cache followed them, nobody has reported.
+      if isKept, !isFollowing { isKept = await isMissing(key) }
       let item = newItem(value, expiresIn: lifetime)
       end(load, .success(value)) { if isKept { assign(item, to: key, in: &$0) } }
     } catch {
       end(load, .failure(error)) { _ in }
+    }
+  }
+
+  /// Whether a value that has been loaded for the key replaces none that is valid, as far as that can be read.
+  private func isMissing(_ key: EncodedKey) async -> Bool {
+    do {
+      let now = now()
+      return try await find(key, .none)?.isExpired(at: now) ?? true
+    } catch {
+      // The loaded value is returned all the same, and the next call reads again.
+      return false
     }
   }
 

@@ -133,6 +133,27 @@ import Testing
   }
 
   @Test(
+    "A value that was loaded before the cache followed others replaces none that another one has stored since",
+    .timeLimit(.minutes(10)))
+  func storedBeforeFollowing() async throws {
+    let engine = MemoryStorageEngine()
+    let held = FailingStorageEngine(engine)
+    let one = PersistentCache<String, Int>(storage: held)
+    let two = PersistentCache<String, Int>(storage: engine)
+    held.hold { $0.method == .changes }
+    let loaded = try await one.fetch("a") {
+      try await two.store(2, forKey: "a")
+      held.release()
+      await one.core.followIfNeeded()
+      return 1
+    }
+    #expect(loaded == 1)
+    try await one.sync()
+    #expect(try await one["a"] == 2)
+    #expect(try await PersistentCache<String, Int>(storage: engine)["a"] == 2)
+  }
+
+  @Test(
     "A value is not kept if more keys were written while it was loaded than the feed names",
     .timeLimit(.minutes(10)))
   func manyWrittenWhileLoading() async throws {
