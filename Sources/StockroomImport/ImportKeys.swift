@@ -25,9 +25,10 @@ public struct ImportKeys: Sendable {
 
   /// For a `Store`, and for sources without hashes: the text that the key was made from, or its hash if an engine's key cannot hold it.
   ///
-  /// Where the source has stored hashes, the text is looked for in the value: a text or an integer anywhere in its JSON that has this
-  /// hash. So a wrong one is never taken. An identifier that is not in the JSON as it is, but computed, is not found, and the entry is
-  /// imported under its hash: ``ImportReport/unresolvedHashes`` counts these. For them use ``identifiers(of:_:codec:)``.
+  /// Where the source has stored hashes, the text is looked for in the value: a text or an integer in its JSON, in up to 64 objects and
+  /// arrays within each other, that has this hash. So a wrong one is never taken. An identifier that is not in the JSON as it is, but
+  /// computed, is not found, and the entry is imported under its hash: ``ImportReport/unresolvedHashes`` counts these. For them use
+  /// ``identifiers(of:_:codec:)``.
   public static let identifiers = ImportKeys(rule: .identifiers)
 
   /// For an `ObjectStorage` with keys made by `CacheKey("text")`: the hash, which is computed where the source has stored the text.
@@ -150,8 +151,12 @@ private enum HashedText {
   }
 }
 
-/// Every text and integer in a JSON value, at any depth.
+/// Every text and integer in a JSON value, but for those that are nested too deep.
 private struct JSONScalars: Decodable {
+  /// How many objects and arrays within each other are looked into. The decoder accepts more, each with several calls inside another, than
+  /// the stack of a task's thread has room for on some systems.
+  private static let maximumNesting = 64
+
   private struct AnyKey: CodingKey {
     let stringValue: String
     let intValue: Int? = nil
@@ -164,8 +169,10 @@ private struct JSONScalars: Decodable {
 
   init(from decoder: any Decoder) throws {
     if let object = try? decoder.container(keyedBy: AnyKey.self) {
+      if decoder.codingPath.count >= Self.maximumNesting { return }
       for key in object.allKeys { texts += try object.decode(JSONScalars.self, forKey: key).texts }
     } else if var array = try? decoder.unkeyedContainer() {
+      if decoder.codingPath.count >= Self.maximumNesting { return }
       while !array.isAtEnd { texts += try array.decode(JSONScalars.self).texts }
     } else {
       let value = try decoder.singleValueContainer()

@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomImport
+import StockroomMemory
 import StockroomStore
 import TestFixtures
 import Testing
@@ -50,6 +51,25 @@ struct HostileSourceTests {
         ) { $0 }
       }
       #expect(error?.code == .decodingFailed)
+    }
+  }
+
+  @Test("What is nested deep in a value is not looked into, and hides no identifier beside it")
+  func nestedValues() async throws {
+    // As deep as Foundation decodes.
+    for (depth, isFound) in [(64, true), (65, false), (500, false)] {
+      let (open, close) = (String(repeating: "[", count: depth), String(repeating: "]", count: depth))
+      let directory = place.appending("\(depth)")
+      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
+      try Data("\(open)\"deep\"\(close)".utf8).write(
+        to: directory.appending(path: CacheKey("deep").value))
+      try Data("{\"id\":\"flat\",\"more\":\(open)1\(close)}".utf8).write(
+        to: directory.appending(path: CacheKey("flat").value))
+      let engine = MemoryStorageEngine()
+      let report = try await BodegaDiskSource(at: directory).import(into: engine)
+      #expect(report.unresolvedHashes == (isFound ? 0 : 1))
+      #expect(try await engine.keyExists(CacheKey(verbatim: "flat")))
+      #expect(try await engine.keyExists(CacheKey(verbatim: "deep")) == isFound)
     }
   }
 
