@@ -59,7 +59,7 @@ extension ImportContent {
   func entries(from start: Int) async throws -> [StorageEntry] {
     try await batch(from: start) { index in
       let entry = try self.entry(at: index)
-      return (entry, entry.data.count)
+      return (entry, entry.data.count + entry.key.value.utf8.count)
     }
   }
 
@@ -70,7 +70,7 @@ extension ImportContent {
     try await batch(from: start) { index in
       let key = try self.key(at: index)
       let entry = try isWanted(key) ? self.entry(at: index) : nil
-      return ((key, entry), entry?.data.count ?? 0)
+      return ((key, entry), (entry?.data.count ?? 0) + key.value.utf8.count)
     }
   }
 
@@ -152,9 +152,11 @@ private struct Importer {
       let batch = try await content.keys(from: start) { keys.needsEntry(of: $0, isHashed: isHashed) }
       for (offset, (stored, entry)) in batch.enumerated() {
         try await timer.yieldIfDue()
-        let (key, isUnresolved) = try keys.key(of: stored, isHashed: isHashed) {
+        let (made, isUnresolved) = try keys.key(of: stored, isHashed: isHashed) {
           try entry ?? content.entry(at: start + offset)
         }
+        // Without the text that was hashed, which may be of any length.
+        let key = CacheKey(verbatim: made.value)
         guard known.insert(key).inserted else {
           throw StorageError(
             .unsupported,

@@ -114,6 +114,23 @@ struct ImportingTests {
     #expect(seen.last?.bytes == report.bytes)
   }
 
+  @Test("Batches are bounded in the bytes of keys, which may be longer than those of an engine")
+  func batchesOfLongKeys() async throws {
+    let source = SourceOfLongKeys()
+    let readFirst = MutexProtected<Int?>(nil)
+    let steps = MutexProtected<[Int]>([])
+    let keys = ImportKeys.identifiers { data in
+      readFirst.withLock { if $0 == nil { $0 = source.readCount } }
+      return SourceOfLongKeys.key(String(decoding: data, as: UTF8.self))
+    }
+    let report = try await source.import(into: MemoryStorageEngine(), keys: keys) { progress in
+      steps.withLock { $0.append(progress.completed) }
+    }
+    #expect(report.imported == source.count)
+    #expect(readFirst.withLock { $0 } == 8)
+    #expect(steps.withLock { $0 } == [8, 16, 20])
+  }
+
   @Test("A target that does not return what was written makes the import throw")
   func verification() async throws {
     let source = try makeSource(Self.entries(3))
@@ -197,5 +214,31 @@ private final class SourceReadByThreads: ImportSource, ImportContent {
   private func noteReader() {
     let isTask = withUnsafeCurrentTask { $0 != nil }
     isReadByTask.withLock { $0.append(isTask) }
+  }
+}
+
+/// A source with keys of a little more than a megabyte, which counts those that are read.
+private final class SourceOfLongKeys: ImportSource, ImportContent {
+  private let reads = MutexProtected(0)
+  let count = 20
+  let omissions: [String] = []
+  let description = "long keys"
+
+  var readCount: Int { reads.withLock { $0 } }
+
+  static func key(_ index: String) -> String { index + String(repeating: "k", count: 1 << 20) }
+
+  func open() async throws -> any ImportContent { self }
+
+  func key(at index: Int) throws -> CacheKey {
+    reads.withLock { $0 += 1 }
+    return CacheKey(verbatim: Self.key("\(index)"))
+  }
+
+  func entry(at index: Int) throws -> StorageEntry {
+    let date = Date(timeIntervalSinceReferenceDate: Double(index))
+    return StorageEntry(
+      key: CacheKey(verbatim: Self.key("\(index)")), data: Data("\(index)".utf8), createdAt: date,
+      updatedAt: date)
   }
 }
