@@ -76,6 +76,7 @@ int d_unlink(const char *) SWIFT("unlink(_:)");
 int d_unlinkat(int, const char *, int) SWIFT("unlinkat(_:_:_:)");
 int d_rmdir(const char *) SWIFT("rmdir(_:)");
 int d_mkdir(const char *, d_mode_t) SWIFT("mkdir(_:_:)");
+d_mode_t d_umask(d_mode_t) SWIFT("umask(_:)");
 int d_mkdirat(int, const char *, d_mode_t) SWIFT("mkdirat(_:_:_:)");
 int d_rename(const char *, const char *) SWIFT("rename(_:_:)");
 int d_renameat(int, const char *, int, const char *) SWIFT("renameat(_:_:_:_:)");
@@ -120,6 +121,7 @@ int d_poll(struct d_pollfd *, d_nfds_t, int) SWIFT("poll(_:_:_:)");
 int d_pipe(int *) SWIFT("pipe(_:)");
 int d_socketpair(int, int, int, int *) SWIFT("socketpair(_:_:_:_:)");
 int d_setsockopt(int, int, int, const void *, d_socklen_t) SWIFT("setsockopt(_:_:_:_:_:)");
+int d_getsockopt(int, int, int, void *, d_socklen_t *) SWIFT("getsockopt(_:_:_:_:_:)");
 int d_shutdown(int, int) SWIFT("shutdown(_:_:)");
 ssize_t d_send(int, const void *, size_t, int) SWIFT("send(_:_:_:_:)");
 ssize_t d_recv(int, void *, size_t, int) SWIFT("recv(_:_:_:_:)");
@@ -333,6 +335,7 @@ void tzset(void);
 #define ECONNABORTED 53
 #define SOCK_STREAM 1
 #define SOL_SOCKET 0xffff
+#define SO_ERROR 0x1007
 #define SO_NOSIGPIPE 0x1022
 #define SHUT_WR 1
 #define NI_MAXHOST 1025
@@ -392,6 +395,7 @@ void tzset(void);
 #define ERANGE 34
 #define EAGAIN 35
 #define EWOULDBLOCK EAGAIN
+#define EINPROGRESS 36
 #define ENOTSUP 45
 #define ENOSYS 78
 #define EOPNOTSUPP 102
