@@ -84,10 +84,10 @@ private func checkWaiting(
   var unexplained = 0
   for _ in 0..<12 {
     let waits = try await callerWaits(context, preparing: prepare)
-    switch waits.verdict {
-    case .ofNobody: return
-    case .ofTheMachine: continue
-    case .ofTheEngine: unexplained += 1
+    switch waits.cause {
+    case nil: return
+    case .machine: continue
+    case .engine: unexplained += 1
     }
     guard unexplained == 3 else { continue }
     throw Violation(
@@ -127,16 +127,15 @@ private func callerWaits(
 /// process, without an engine.
 ///
 /// An engine may take a lock that another thread holds for a moment, or start a thread, and so do the allocator and the thread
-/// sanitizer. On a busy machine the other thread may have to wait for a processor meanwhile, and with the sanitizer whoever starts a
-/// thread waits until it runs: a thread that waits for one that would like to compute stands still, and waits for no disk.
+/// sanitizer. On a busy machine the other thread may have to wait for a processor meanwhile, and with the sanitizer a
+/// thread that starts another waits until that runs: a thread that waits for one that would like to compute stands still, and waits for no disk.
 struct CallerWaits: Sendable {
-  enum Verdict: Sendable {
-    /// The thread went on.
-    case ofNobody
+  /// Why the thread stood still during nearly all calls.
+  enum Cause: Sendable {
     /// It stood still for about as long as without an engine.
-    case ofTheMachine
-    /// It stood still during nearly all calls, and nothing but the engine explains it.
-    case ofTheEngine
+    case machine
+    /// Nothing but the engine explains it.
+    case engine
   }
 
   private(set) var calls = 0
@@ -151,9 +150,10 @@ struct CallerWaits: Sendable {
     if wait > .milliseconds(1) + withoutEngine * 4 { unexplained += 1 }
   }
 
-  var verdict: Verdict {
+  /// Nil if the thread went on during some of the calls.
+  var cause: Cause? {
     let most = calls * 9 / 10
-    return unexplained >= most ? .ofTheEngine : long >= most ? .ofTheMachine : .ofNobody
+    return unexplained >= most ? .engine : long >= most ? .machine : nil
   }
 }
 

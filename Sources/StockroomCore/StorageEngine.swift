@@ -188,7 +188,7 @@ public protocol StorageEngine: Sendable {
   /// What was acknowledged before this returned can be read, and what is acknowledged afterwards is in the stream: so subscribe
   /// first, then read, and nothing is missed. A subscriber that has received an element reads the change, or a later state. A
   /// place in which nothing changes costs nothing. A stream does not keep its engine: dropping the last reference to the engine
-  /// releases everything, whoever still waits for changes (rule O4).
+  /// releases everything, even while subscribers wait for changes (rule O4).
   ///
   /// Default: throws `unsupported`.
   ///
