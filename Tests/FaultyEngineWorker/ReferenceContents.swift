@@ -10,13 +10,17 @@ struct Contents {
     var sequence: Int
   }
 
-  var entries: [CacheKey: Entry] = [:]
-  var sortedKeys: [CacheKey] = []
+  private(set) var entries: [CacheKey: Entry] = [:]
+  /// As of the last `sortKeys()`.
+  private(set) var sortedKeys: [CacheKey] = []
+  /// Which keys have come or gone since, maybe more than once.
+  private var unsortedKeys: [CacheKey] = []
   /// What a fault adds to the count of keys.
   var surplus = 0
   private var sequence = 0
 
   mutating func orderByKey() {
+    sortKeys()
     for (index, key) in sortedKeys.enumerated() { entries[key]?.sequence = index - sortedKeys.count }
   }
 
@@ -38,17 +42,31 @@ struct Contents {
         } else {
           let place = stamp?.place.map { $0 + offset } ?? reserve(1)
           entries[key] = Entry(data: Data(data), createdAt: now, updatedAt: now, sequence: place)
-          // Keys mostly come in order.
-          let isLast = sortedKeys.last.map { $0 < key } ?? true
-          sortedKeys.insert(key, at: isLast ? sortedKeys.count : sortedKeys.bisect { $0 >= key })
+          unsortedKeys.append(key)
         }
       case .remove(let key):
-        if entries.removeValue(forKey: key) != nil {
-          sortedKeys.remove(at: sortedKeys.bisect { $0 >= key })
-        }
+        if entries.removeValue(forKey: key) != nil { unsortedKeys.append(key) }
       case .removeAll:
         entries = [:]
         sortedKeys = []
+        unsortedKeys = []
+      }
+    }
+  }
+
+  /// Before anybody looks at the keys in their order: to do it at each change would move half of all keys each time.
+  mutating func sortKeys() {
+    defer { unsortedKeys = [] }
+    if unsortedKeys.count > sortedKeys.count / 64 {
+      sortedKeys = entries.keys.sorted()
+      return
+    }
+    for key in unsortedKeys {
+      let index = sortedKeys.bisect { $0 >= key }
+      switch (index < sortedKeys.count && sortedKeys[index] == key, entries[key] != nil) {
+      case (false, true): sortedKeys.insert(key, at: index)
+      case (true, false): sortedKeys.remove(at: index)
+      case (true, true), (false, false): break
       }
     }
   }
@@ -123,10 +141,12 @@ final class SharedContents: Sendable {
   /// Whether the log is still where it was opened.
   var isInPlace: Bool { state.withLock { (try? $0.log?.expectInPlace()) != nil || $0.log == nil } }
 
-  func look<Value>(_ body: (borrowing Contents) throws -> Value) throws -> Value {
+  /// - Parameter inOrder: Whether the body reads the keys in their order.
+  func look<Value>(inOrder: Bool = false, _ body: (borrowing Contents) throws -> Value) throws -> Value {
     try state.withLock { state in
       try load(&state)
       try state.log?.expectInPlace()
+      if inOrder { state.contents.sortKeys() }
       return try body(state.contents)
     }
   }

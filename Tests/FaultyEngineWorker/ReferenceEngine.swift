@@ -76,8 +76,8 @@ package final class ReferenceEngine: ApplyingEngine {
     try look { $0.entries.map { ($0.key, $0.value.data) } }
   }
 
-  private func look<Value>(_ body: (borrowing Contents) throws -> Value) throws -> Value {
-    try open().look(body)
+  private func look<Value>(inOrder: Bool = false, _ body: (borrowing Contents) throws -> Value) throws -> Value {
+    try open().look(inOrder: inOrder, body)
   }
 
   package func read(key: CacheKey) async throws -> Data? {
@@ -109,9 +109,9 @@ package final class ReferenceEngine: ApplyingEngine {
     return try look { contents in keys.filter { contents.entries[$0] != nil } }
   }
 
-  package func keyCount() async throws -> Int { try look { $0.sortedKeys.count + $0.surplus } }
+  package func keyCount() async throws -> Int { try look { $0.entries.count + $0.surplus } }
 
-  package func allKeys() async throws -> [CacheKey] { try look { $0.sortedKeys } }
+  package func allKeys() async throws -> [CacheKey] { try look(inOrder: true) { $0.sortedKeys } }
 
   package func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()
@@ -166,7 +166,7 @@ package final class ReferenceEngine: ApplyingEngine {
     try range.validate()
     let cursor = KeyRangeCursor(range)
     await Task.yield()
-    return try look { contents in
+    return try look(inOrder: true) { contents in
       var found: [(key: CacheKey, data: Data)] = []
       let start = contents.sortedKeys.bisect { cursor.position(of: $0) != .before }
       for key in contents.sortedKeys[start...] {
