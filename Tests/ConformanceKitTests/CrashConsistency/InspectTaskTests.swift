@@ -40,7 +40,8 @@ struct InspectTaskTests {
   func clockTolerance() async throws {
     let allowed = violations(in: try await messages(tolerance: 7_200))
     #expect(allowed.isEmpty, "\(allowed)")
-    #expect(violations(in: try await messages(tolerance: 0.002)).map(\.rule) == [.w2])
+    let refused = violations(in: try await messages(tolerance: 0.002))
+    #expect(refused.count == 1 && refused.first?.rule == .w2, "\(refused)")
   }
 
   /// All that it did counted as one answer, for which there was a minute.
