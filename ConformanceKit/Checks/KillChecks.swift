@@ -109,6 +109,7 @@ func checkKillsLate(_ context: CheckContext, after rounds: RoundLimit) async thr
 
 /// Processes that take one numbered step after the other, on the same files, until they are killed.
 private struct StepExperiment {
+  private let context: CheckContext
   private let place: URL
   private let steps: NumberedSteps
   private var processKiller: ProcessKiller
@@ -121,6 +122,7 @@ private struct StepExperiment {
   private var end: Date?
 
   init(_ context: CheckContext, _ kind: NumberedSteps.Kind) {
+    self.context = context
     place = context.place
     steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: kind)
     processKiller = ProcessKiller(seed: context.budget.seed)
@@ -130,12 +132,12 @@ private struct StepExperiment {
   /// Has a process read everything, and compares that with what was acknowledged.
   mutating func look(in worker: WorkerProcess) async throws {
     let entries = try await afterKills(killCount) {
-      try await translatingWorkerErrors { try await worker.perform(ReadEverything(place: place)) }
+      try await context.readEverything(in: worker)
     }
     let operations = underWay.map(steps.operations) ?? []
     underWay = nil
     try await afterKills(killCount) {
-      try expected.check(entries.flatMap { $0 }.map(\.entry), underWay: operations, writtenUntil: end)
+      try expected.check(entries, underWay: operations, writtenUntil: end)
     }
     end = nil
   }
@@ -154,9 +156,9 @@ private struct StepExperiment {
   /// Kills a process that takes steps, after no more than so many. There must have been a look since the last time.
   mutating func kill(_ worker: WorkerProcess, after limit: Int) async throws {
     let work = WriteSteps(place: place, steps: steps, first: next)
-    let acknowledged = try await processKiller.kill(worker, at: .working(limit: limit), of: work).filter {
-      $0 > 0
-    }
+    let acknowledged = try await processKiller.kill(
+      worker, at: .working(limit: limit), of: work, noting: context.progress
+    ).filter { $0 > 0 }
     for number in acknowledged { expected.apply(steps.operations(of: number)) }
     let last = acknowledged.last ?? next - 1
     (underWay, next) = (last + 1, last + 2)
@@ -173,6 +175,20 @@ private struct StepExperiment {
   }
 }
 
+extension CheckContext {
+  /// All entries of the place, as a process reads them that says now and then that it gets on.
+  fileprivate func readEverything(in worker: WorkerProcess) async throws -> [StorageEntry] {
+    var entries: [StorageEntry] = []
+    try await translatingWorkerErrors {
+      for try await some in try worker.start(ReadEverything(place: place, tellsOfProgress: true)) {
+        noteProgress()
+        entries += some.map(\.entry)
+      }
+    }
+    return entries
+  }
+}
+
 // MARK: - Tasks
 
 private func checkTasks(_ context: CheckContext) async throws {
@@ -186,16 +202,15 @@ private func checkTasks(_ context: CheckContext) async throws {
     context.noteProgress()
     let work = WriteInTasks(place: context.place, tasks: tasks, first: next)
     let messages = try await context.withWorker { worker in
-      try await processKiller.kill(worker, at: .working(limit: 60), of: work)
+      try await processKiller.kill(worker, at: .working(limit: 60), of: work, noting: context.progress)
     }
     for message in messages {
       expected[message.writer].apply([tasks.operation(message.number, of: message.writer)])
       next[message.writer] = message.number + 1
     }
-    let found = try await afterKills(killed) {
-      try await context.withWorker { try await $0.perform(ReadEverything(place: context.place)) }
+    let entries = try await afterKills(killed) {
+      try await context.withWorker { try await context.readEverything(in: $0) }
     }
-    let entries = found.flatMap { $0 }.map(\.entry)
     try await afterKills(killed) {
       for writer in writers {
         let own = entries.filter { $0.key.value.hasPrefix(tasks.prefix(of: writer)) }
@@ -216,7 +231,7 @@ private func checkChains(_ context: CheckContext) async throws {
     context.noteProgress()
     let work = RunChains(place: context.place, first: generation + 1)
     let acknowledged = try await context.withWorker { worker in
-      try await processKiller.kill(worker, at: .working(limit: 6), of: work)
+      try await processKiller.kill(worker, at: .working(limit: 6), of: work, noting: context.progress)
     }
     let last = max(generation, acknowledged.last ?? 0)
     let items = try await afterKills(killed) {

@@ -144,10 +144,11 @@ private func writeShuffled(in engine: EngineUnderTest) async throws -> [CacheKey
   return order
 }
 
-/// Waits for the clock to show another millisecond, so that engines which order by time alone can tell two writes apart.
+/// Waits for the clock to advance by more than the 2 ms by which rule W2 lets a time be early and the next one be late, so that engines
+/// which order by time alone can tell two writes apart: also one that keeps times in steps of 4 ms.
 func letClockTick() async throws {
   let now = Date()
-  while Date().timeIntervalSince(now) < 0.001_1, Date() >= now {
+  while Date().timeIntervalSince(now) < 0.004_1, Date() >= now {
     try await Task.sleep(for: .microseconds(300))
   }
 }

@@ -90,11 +90,18 @@ private func checkStopped(_ context: CheckContext) async throws {
     context.root.appending(path: "another place", directoryHint: .isDirectory))
   let engine = isShared ? try await context.open() : nil
   var written: [CacheKey] = []
+  // Once it is waited for longer, until an engine has thrown that waits for a lock for seconds. Not beside a server, which may give up
+  // a client that says nothing.
+  var longWait: Duration? = context.byLevel(
+    quick: nil, standard: .seconds(4), exhaustive: context.patienceWithLocks)
+  if context.capabilities.contains(.networked) { longWait = nil }
   for round in 0..<rounds {
     context.noteProgress()
     let key = key("round-\(round)")
     let delay = Duration.microseconds(500 + random.next(upTo: 6_000))
-    let isDone = try await context.withStoppedWorker(after: delay, isKilled: round % 2 == 1) {
+    let (isDone, hasWaited) = try await context.withStoppedWorker(
+      after: delay, isKilled: round % 2 == 1, waiting: longWait
+    ) {
       if let engine {
         try await engine.write(value(for: key), key: key)
       } else {
@@ -104,6 +111,7 @@ private func checkStopped(_ context: CheckContext) async throws {
       try await other.write(value(for: key), key: key)
       try await expectStored(entries([key]), in: other)
     }
+    if hasWaited { longWait = nil }
     if isDone, isShared { written.append(key) }
     let reader = if let engine { engine } else { try await context.open() }
     let absent = isDone ? [] : [key]
@@ -117,12 +125,16 @@ private func checkStopped(_ context: CheckContext) async throws {
 extension CheckContext {
   /// Stops a process while it works on the place, and makes a call; then lets the process go on, or kills it.
   ///
-  /// - Parameter meanwhile: What has nothing to do with the place, and must not wait for it.
-  /// - Returns: Whether the call has returned. If not, it threw `locked`. If the place is not shared, the call opens it.
+  /// - Parameters:
+  ///   - longWait: For how long the process stays stopped if the call waits for it. Nil for a moment.
+  ///   - meanwhile: What has nothing to do with the place, and must not wait for it.
+  /// - Returns: Whether the call has returned, and whether there was a long wait. If the call has not returned, it threw `locked`. If
+  ///   the place is not shared, the call opens it.
   fileprivate func withStoppedWorker(
-    after delay: Duration, isKilled: Bool, _ call: @escaping @Sendable () async throws -> Void,
+    after delay: Duration, isKilled: Bool, waiting longWait: Duration?,
+    _ call: @escaping @Sendable () async throws -> Void,
     meanwhile: @escaping @Sendable () async throws -> Void
-  ) async throws -> Bool {
+  ) async throws -> (isDone: Bool, hasWaited: Bool) {
     let worker = try startWorker()
     defer { worker.kill() }
     try await translatingWorkerErrors { try await worker.perform(CallEngine(.open, at: place)) }
@@ -156,6 +168,12 @@ extension CheckContext {
     if !isShared, case .success(.success) = early {
       throw Violation("a place could be opened that a process had open which was stopped")
     }
+    var hasWaited = false
+    if isShared, let longWait, case .failure = early {
+      hasWaited = true
+      _ = await withStallTimeout(longWait) { await pending.value }
+      noteProgress()
+    }
     if isKilled { worker.kill() } else { worker.resume() }
     if !isKilled, !isShared {
       try await translatingWorkerErrors {
@@ -172,10 +190,10 @@ extension CheckContext {
       throw Violation(
         "a call had not come to an end after the process that was stopped \(isKilled ? "was killed" : "went on")"
       )
-    case .success(.success): return true
+    case .success(.success): return (true, hasWaited)
     case .success(.failure(let failure as CallFailure))
     where (failure.error as? StorageError)?.code == .locked:
-      return false
+      return (false, hasWaited)
     case .success(.failure(let error)): throw error
     }
   }

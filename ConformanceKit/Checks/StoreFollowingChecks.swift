@@ -73,7 +73,7 @@ private typealias TwoStores = (one: StoreFixture, other: StoreFixture)
 @MainActor
 private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) async throws {
   let end = SuspendingClock.now + fixture.context.patience(atMost: .seconds(60))
-  while fixture.store.items != expected {
+  while try await !fixture.shows(expected) {
     if SuspendingClock.now > end {
       return try expectSame(fixture.store.items, expected, "the items of a store that follows another one")
     }

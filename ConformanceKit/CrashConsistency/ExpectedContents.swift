@@ -80,13 +80,18 @@ struct ExpectedContents: Sendable {
   ///
   /// Costs reading everything some ten times, and verifying it.
   ///
+  /// - Parameter note: Is called after each answer that an engine may need long for.
   /// - Throws: ``Violation`` of W6 for what was lost or invented, W4 for half a batch, R6 for the order of entries and W2
   ///   for timestamps that have changed although the entry was not written since they were last seen, went back, or
   ///   are not of this time.
-  mutating func verify(_ engine: any StorageEngine, underWay: [StorageOperation] = []) async throws {
+  mutating func verify(
+    _ engine: any StorageEngine, underWay: [StorageOperation] = [],
+    noting note: @Sendable () throws -> Void = {}
+  ) async throws {
     if !underWay.isEmpty { try await Self.settle(engine) }
-    try check(try await Self.agreedEntries(of: engine), underWay: underWay)
+    try check(try await Self.agreedEntries(of: engine, noting: note), underWay: underWay)
     try await engine.verify()
+    try note()
   }
 
   /// Waits until a server has done what a client had asked for that is gone. Without a server there is nothing to
@@ -112,9 +117,13 @@ struct ExpectedContents: Sendable {
 
   /// All entries of an engine, if its other ways of telling what it holds agree with them.
   ///
+  /// - Parameter note: Is called after each answer about all entries, for which an engine may need long.
   /// - Throws: ``Violation``.
-  static func agreedEntries(of engine: any StorageEngine) async throws -> [StorageEntry] {
+  static func agreedEntries(
+    of engine: any StorageEngine, noting note: @Sendable () throws -> Void = {}
+  ) async throws -> [StorageEntry] {
     let found = try await engine.readAllEntries()
+    try note()
     let sorted = found.sorted { $0.key < $1.key }
     func expect(_ count: Int, _ what: String, _ rule: ContractRule) throws {
       if count == found.count { return }
@@ -126,13 +135,16 @@ struct ExpectedContents: Sendable {
     let isListed = Set(keys) == Set(found.map(\.key))
     if !isListed { throw Violation("allKeys() and readAllEntries() gave different keys", rule: .k3) }
     let read = try await engine.readDataAndKeys(keys: found.map(\.key))
+    try note()
     try expect(read.count, "the number of entries of readDataAndKeys(keys:)", .r2)
     for (entry, read) in zip(found, read) where entry.key != read.key || entry.data != read.data {
       throw Violation(
         "readDataAndKeys(keys:) did not give what readAllEntries() gave for \(entry.key)", rule: .r2)
     }
     try expect(try await engine.readAllData().count, "the number of readAllData()", .r3)
+    try note()
     var scanned = try await engine.scan(.all, limit: nil)
+    try note()
     if !engine.capabilities.contains(.orderedScans) { scanned.sort { $0.key < $1.key } }
     try expect(scanned.count, "the number of entries of scan(.all)", .r5)
     for (entry, scanned) in zip(sorted, scanned)
@@ -144,6 +156,7 @@ struct ExpectedContents: Sendable {
     if let middle = sorted.dropFirst(sorted.count / 2).first?.key {
       for range in [KeyRange(after: middle, upTo: nil), KeyRange(after: nil, upTo: middle)] {
         let count = try await engine.scan(range, limit: nil).count
+        try note()
         let wanted = sorted.count { range.contains($0.key) }
         if count == wanted { continue }
         throw Violation(

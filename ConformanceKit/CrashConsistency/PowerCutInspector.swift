@@ -20,8 +20,20 @@ final class PowerCutInspector {
     self.worker = worker
     let usual = PowerCutSearch.patience
     let patience = max(usual, search.context.patience(atMost: usual))
-    let result = await withStallTimeout(patience) { () -> Result<[Violation], any Error> in
-      do { return .success(try await worker.perform(task)) } catch { return .failure(error) }
+    let progress = CheckProgress()
+    let result = await withStallTimeout(patience, since: progress) {
+      [context = search.context] () -> Result<[Violation], any Error> in
+      do {
+        var violations: [Violation] = []
+        for try await message in try worker.start(task) {
+          progress.note()
+          context.noteProgress()
+          if case .broken(let violation) = message { violations.append(violation) }
+        }
+        return .success(violations)
+      } catch {
+        return .failure(error)
+      }
     }
     switch result {
     case .success(.success(let violations)): return violations.first
@@ -34,8 +46,7 @@ final class PowerCutInspector {
       worker.kill()
       self.worker = nil
       try Task.checkCancellation()
-      return Violation(
-        Violation("the engine had not been opened and read after \(patience)"))
+      return Violation(Violation("the engine got no further for \(patience) when it was opened and read"))
     }
   }
 }

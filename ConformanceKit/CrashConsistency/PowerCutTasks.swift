@@ -32,10 +32,21 @@ struct TakeStepsTask: WorkerTask {
   var histories: [PowerCutHistory] = []
   let capabilities: UInt
   let since: Date
+  /// What a timestamp may differ from the clock where the task was made.
+  var clockTolerance = ClockTolerance.seconds
 
   func run(
-    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
-    send: @Sendable (Message) throws -> Void
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
+  ) async throws {
+    try await ClockTolerance.$seconds.withValue(clockTolerance) {
+      try await takeSteps(makeEngine: makeEngine, send: send)
+    }
+  }
+
+  private func takeSteps(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
   ) async throws {
     var engine = EngineUnderTest(try await makeEngine(directory))
     var opened = Message(run: run, step: steps.lowerBound - 1)
@@ -64,7 +75,11 @@ struct TakeStepsTask: WorkerTask {
 
 /// Opens an engine on what a power cut has left and looks at everything.
 struct InspectTask: WorkerTask {
-  typealias Message = Violation
+  enum Message: Codable, Sendable {
+    /// It gets on: an engine may need long for each of its answers.
+    case progress
+    case broken(Violation)
+  }
 
   let directory: URL
   let scenario: PowerCutScenario
@@ -72,17 +87,31 @@ struct InspectTask: WorkerTask {
   let histories: [PowerCutHistory]
   let capabilities: UInt
   let since: Date
+  /// What a timestamp may differ from the clock where the task was made.
+  var clockTolerance = ClockTolerance.seconds
 
   func run(
-    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
-    send: @Sendable (Violation) throws -> Void
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
   ) async throws {
+    try await ClockTolerance.$seconds.withValue(clockTolerance) {
+      try await inspect(makeEngine: makeEngine, send: send)
+    }
+  }
+
+  private func inspect(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Message) throws -> Void
+  ) async throws {
+    let note: @Sendable () throws -> Void = { try send(.progress) }
     var doing = "opening the engine"
     do {
       var engine = EngineUnderTest(try await makeEngine(directory))
       doing = ""
+      try note()
       var (_, expected) = try await firstMatch(
-        of: histories, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since)
+        of: histories, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since,
+        noting: note)
       doing = "writing afterwards"
       try await scenario.perform(PowerCutScenario.afterwards, on: engine)
       expected.apply(scenario.operations(of: PowerCutScenario.afterwards))
@@ -92,27 +121,29 @@ struct InspectTask: WorkerTask {
       doing = "opening the engine once more"
       engine = EngineUnderTest(try await makeEngine(directory))
       doing = "once it had been written to and opened again"
-      try await expected.verify(engine)
+      try await expected.verify(engine, noting: note)
       try await engine.close()
       engine.release()
     } catch let error as Violation {
-      try send(Violation(error, while: doing.isEmpty ? "" : "\(doing), "))
+      try send(.broken(Violation(error, while: doing.isEmpty ? "" : "\(doing), ")))
     } catch {
       let failure = error as? CallFailure
       try send(
-        Violation(error, while: doing.isEmpty ? "" : "\(doing)\(failure == nil ? " threw " : ": ")"))
+        .broken(
+          Violation(error, while: doing.isEmpty ? "" : "\(doing)\(failure == nil ? " threw " : ": ")")))
     }
   }
 }
 
 /// Which of the histories fits to what the engine holds, and what is expected from now on.
 ///
+/// - Parameter note: Is called after each answer that an engine may need long for.
 /// - Throws: why the first one does not fit, if none does.
 private func firstMatch(
   of histories: [PowerCutHistory], in engine: EngineUnderTest, _ scenario: PowerCutScenario,
-  _ capabilities: EngineCapabilities, since beginning: Date
+  _ capabilities: EngineCapabilities, since beginning: Date, noting note: @Sendable () throws -> Void = {}
 ) async throws -> (index: Int, expected: ExpectedContents) {
-  let found = try await ExpectedContents.agreedEntries(of: engine)
+  let found = try await ExpectedContents.agreedEntries(of: engine, noting: note)
   var reason: Violation?
   for (index, history) in histories.enumerated() {
     do {

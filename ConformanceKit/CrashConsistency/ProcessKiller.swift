@@ -28,9 +28,10 @@ struct ProcessKiller {
   /// Has the process do the work and kills it. Returns all the messages that it sent; for work that was done before, it returns
   /// those of all of the work.
   ///
+  /// - Parameter progress: Takes note of each message: an engine may need long for what is between two of them.
   /// - Throws: What the work throws, and ``WorkerProcess/Died`` if the process died in another way.
   mutating func kill<Work: WorkerTask>(
-    _ worker: WorkerProcess, at point: KillPoint, of work: Work
+    _ worker: WorkerProcess, at point: KillPoint, of work: Work, noting progress: CheckProgress? = nil
   ) async throws -> [Work.Message] {
     try await worker.waitUntilReady()
     let (count, delay) = choose(point)
@@ -41,6 +42,7 @@ struct ProcessKiller {
     do {
       for try await message in try worker.start(work) {
         messages.append(message)
+        progress?.note()
         last = .now
         if messages.count == 1 { first = last }
         if messages.count == count { kill(worker, after: delay) }

@@ -29,15 +29,19 @@ struct SentEntry: Codable, Sendable {
 /// them, verifies them, closes the engine and sends the entries in order.
 struct ReadEverything: WorkerTask {
   let place: URL
+  /// Whether it also sends no entries now and then, to say that it gets on.
+  var tellsOfProgress = false
 
   func run(
-    makeEngine: @Sendable (URL) async throws -> any StorageEngine,
-    send: @Sendable ([SentEntry]) throws -> Void
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable ([SentEntry]) throws -> Void
   ) async throws {
     let engine = try await open(place, makeEngine)
     try await ExpectedContents.settle(engine)
-    let entries = try await ExpectedContents.agreedEntries(of: engine)
+    let note: @Sendable () throws -> Void = { [tellsOfProgress] in if tellsOfProgress { try send([]) } }
+    let entries = try await ExpectedContents.agreedEntries(of: engine, noting: note)
     try await engine.verify()
+    try note()
     try await engine.close()
     engine.release()
     for start in stride(from: 0, to: entries.count, by: 64) {

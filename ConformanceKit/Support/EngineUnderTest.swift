@@ -156,21 +156,29 @@ struct EngineUnderTest: StorageEngine {
     try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
   }
 
+  /// For how long a transaction that the engine gives up is begun again, beside no other one whose body runs.
+  @TaskLocal static var patienceWithConflicts = Duration.seconds(10)
+
   /// Begins again if the engine gives up with `conflict`, as rule T4 allows: nothing has been done then. So often, and in the end with
   /// pauses in between, that it also gets done where many tasks change one entry.
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
+    let counted: @Sendable (any StorageTransaction) throws -> Result = { [progress] transaction in
+      progress?.beginBody()
+      defer { progress?.endBody() }
+      return try body(transaction)
+    }
     var conflicts = 0
-    // An engine that has one transaction at a time may give up all others as long as a body takes: seconds in some checks.
-    let end = ContinuousClock.now + .seconds(10)
+    var limit = RunningTimeLimit(Self.patienceWithConflicts)
     while true {
       do {
-        return try await call("withTransaction(_:)") { try await engine.withTransaction(body) }
-      } catch let failure as CallFailure
-        where Self.hasGivenUp(failure.error) && (conflicts < 400 || .now < end)
-      {
+        return try await call("withTransaction(_:)") { try await engine.withTransaction(counted) }
+      } catch let failure as CallFailure where Self.hasGivenUp(failure.error) {
         conflicts += 1
+        // An engine that has one transaction at a time may give up all others as long as a body takes: seconds in some checks, and
+        // longer where the machine does not let its thread run.
+        if !(progress?.hasBodyUnderWay ?? false), limit.isOver(), conflicts > 400 { throw failure }
         try Task.checkCancellation()
         if conflicts < 20 {
           await Task.yield()

@@ -13,6 +13,9 @@ final class CheckProgress: Sendable {
   /// How many calls of each kind have begun and not come to their end.
   private let underWay = MutexProtected<[String: Int]>([:])
 
+  /// How many bodies of transactions run.
+  private let bodies = MutexProtected(0)
+
   var last: SuspendingClock.Instant { state.withLock { $0.last } }
 
   func note() {
@@ -28,6 +31,16 @@ final class CheckProgress: Sendable {
       underWay[call] = left > 0 ? left : nil
     }
   }
+
+  /// Whether a call of an engine has begun and not come to its end.
+  var hasCallUnderWay: Bool { underWay.withLock { !$0.isEmpty } }
+
+  func beginBody() { bodies.withLock { $0 += 1 } }
+
+  func endBody() { bodies.withLock { $0 -= 1 } }
+
+  /// Whether the body of a transaction runs.
+  var hasBodyUnderWay: Bool { bodies.withLock { $0 > 0 } }
 
   /// The calls under way, as a clause.
   private var calls: String {

@@ -106,6 +106,20 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "planted.directory" }).run()
   }
 
+  /// To read all entries took it longer than any call was waited for.
+  @Test("An engine that takes its time for each entry is not asked for 1,100 of them in corrupted files")
+  func slowEntries() async throws {
+    let suite = ConformanceSuite("Slow entries", capabilities: ReferenceEngine.promises, budget: .quick) {
+      TakesTimeForEachEntry(base: try ReferenceEngine(directory: $0))
+    }
+    let check = try #require(suite.checks.first { $0.id == "corruption.of-many-found-by-verify" })
+    let outcome = await check.outcome()
+    guard case .skipped = outcome else {
+      Issue.record("\(outcome)")
+      return
+    }
+  }
+
   @Test("An engine whose scans take a moment to begin is not said to load everything")
   func slowlyBegunScans() async throws {
     let suite = ConformanceSuite("Slow scans", capabilities: .orderedScans, budget: .quick) { _ in

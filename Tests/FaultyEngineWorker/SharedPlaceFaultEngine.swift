@@ -15,7 +15,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case initializesTwice, refusesNewDirectories
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, leavesLockFiles, locksAllPlaces,
-      callsLocksIO, unlinksItsLock
+      callsLocksIO, callsLongLocksIO, unlinksItsLock
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths

@@ -151,10 +151,11 @@ final class SharedPlaceFile {
       }
       systemClose(callLock)
       throw StorageError(.locked, "Another call has \(path).")
-    case .callsLocksIO, .givesUpWaiting:
+    case .callsLocksIO, .callsLongLocksIO, .givesUpWaiting:
       // Somebody who is busy is not stopped yet.
-      if wait(milliseconds: fault == .callsLocksIO ? 100 : 5_000) { return }
-      throw StorageError(fault == .callsLocksIO ? .io : .locked, "Another process has \(path).")
+      let time = fault == .callsLocksIO ? 100 : fault == .callsLongLocksIO ? 1_500 : 5_000
+      if wait(milliseconds: time) { return }
+      throw StorageError(fault == .givesUpWaiting ? .locked : .io, "Another process has \(path).")
     case .locksAllPlaces:
       Self.turn.lock()
       defer { Self.turn.unlock() }

@@ -90,6 +90,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.c3, "waits for one place with a lock for all", .locksAllPlaces, by: "processes.stopped"),
     .init(.c3, "calls a lock of others an input/output error", .callsLocksIO, by: "processes.stopped"),
     .init(
+      .c3, "calls a lock that others have for long an input/output error", .callsLongLocksIO,
+      by: "processes.stopped"),
+    .init(
       .o4, "lets processes inherit its lock", .letsLocksBeInherited, isShared: false,
       by: "dropping.beside-a-child-process"),
     .init(

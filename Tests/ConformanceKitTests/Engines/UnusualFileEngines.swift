@@ -41,3 +41,12 @@ final class WaitsForItsLock: FaultyEngine {
     }
   }
 }
+
+/// Takes some time for each entry of a request.
+struct TakesTimeForEachEntry: FaultyEngine {
+  let base: ReferenceEngine
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    try await Task.sleep(for: .milliseconds(5 * keys.count))
+    return try await base.readDataAndKeys(keys: keys)
+  }
+}

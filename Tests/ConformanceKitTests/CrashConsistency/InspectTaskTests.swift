@@ -1,0 +1,78 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("The task that looks at what a power cut has left")
+struct InspectTaskTests {
+  private static func task(at directory: URL, tolerance: Double) -> InspectTask {
+    ClockTolerance.$seconds.withValue(tolerance) {
+      InspectTask(
+        directory: directory, scenario: PowerCutScenario(seed: 1, length: 14),
+        histories: [PowerCutHistory(through: 0)], capabilities: ReferenceEngine.promises.rawValue,
+        since: Date())
+    }
+  }
+
+  /// What a process sends that looks at an empty place, with an engine whose clock is an hour behind.
+  private func messages(tolerance: Double) async throws -> [InspectTask.Message] {
+    let directory = FileManager.default.temporaryDirectory.appending(
+      path: "inspected-\(UUID().uuidString)", directoryHint: .isDirectory)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    // As it reaches the process.
+    let sent = try JSONEncoder().encode(Self.task(at: directory, tolerance: tolerance))
+    let task = try JSONDecoder().decode(InspectTask.self, from: sent)
+    let messages = MutexProtected<[InspectTask.Message]>([])
+    try await task.run(
+      makeEngine: { IsAnHourBehind(base: try ReferenceEngine(directory: $0)) },
+      send: { message in messages.withLock { $0.append(message) } })
+    return messages.withLock { $0 }
+  }
+
+  private func violations(in messages: [InspectTask.Message]) -> [Violation] {
+    messages.compactMap { if case .broken(let violation) = $0 { violation } else { nil } }
+  }
+
+  /// The process knew nothing of what the suite allows.
+  @Test("It allows the clock of timestamps to differ as much as the suite does")
+  func clockTolerance() async throws {
+    let allowed = violations(in: try await messages(tolerance: 7_200))
+    #expect(allowed.isEmpty, "\(allowed)")
+    let refused = violations(in: try await messages(tolerance: 0.002))
+    #expect(refused.count == 1 && refused.first?.rule == .w2, "\(refused)")
+  }
+
+  /// All that it did counted as one answer, for which there was a minute.
+  @Test("It says after each answer that it gets on")
+  func progress() async throws {
+    let count = try await messages(tolerance: 7_200).count {
+      if case .progress = $0 { true } else { false }
+    }
+    #expect(count > 10)
+  }
+}
+
+/// Has the time of a clock that is an hour behind.
+private struct IsAnHourBehind: FaultyEngine {
+  let base: ReferenceEngine
+  private func shifted(_ date: Date) -> Date { date.addingTimeInterval(-3_600) }
+  private func shifted(_ entries: [StorageEntry]) -> [StorageEntry] {
+    entries.map { entry in
+      StorageEntry(
+        key: entry.key, data: entry.data, createdAt: shifted(entry.createdAt),
+        updatedAt: shifted(entry.updatedAt))
+    }
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    try await base.createdAt(key: key).map { shifted($0) }
+  }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try await base.updatedAt(key: key).map { shifted($0) }
+  }
+  func readAllEntries() async throws -> [StorageEntry] { shifted(try await base.readAllEntries()) }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    shifted(try await base.readEntries(keys: keys))
+  }
+}

@@ -1,0 +1,56 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("Unusual engines behind a store")
+struct UnusualStoreEngineTests {
+  private static let claimsOfFeeds: EngineCapabilities = [
+    .atomicBatches, .snapshotReads, .orderedScans, .changeFeed,
+  ]
+
+  private func failure(
+    of id: String, _ claims: EngineCapabilities,
+    makeEngine: @escaping @Sendable () throws -> any StorageEngine
+  ) async throws -> ConformanceFailure? {
+    let suite = ConformanceSuite("Unusual", capabilities: claims, budget: .quick) { _ in try makeEngine() }
+    return try await #require(suite.checks.first { $0.id == id }).outcome().failure
+  }
+
+  /// What it cannot distinguish was expected in the order of insertion.
+  @Test(
+    "An engine that has nothing but times to order a batch by is not said to mix up the items of a store",
+    arguments: [
+      "store.sizes", "store.changes-while-loading", "store.events-before-loading", "store.failed-load",
+      "store.replaces-in-place", "store.undecodable-entries", "store.follows-another",
+      "store.follows-the-engine",
+    ])
+  func ordersByCoarseTimes(_ id: String) async throws {
+    let failure = try await failure(of: id, .changeFeed) {
+      OrdersByCoarseTimes(base: try ReferenceEngine(claiming: .changeFeed))
+    }
+    #expect(failure == nil, "\(failure?.actual ?? "")")
+  }
+
+  /// A second event of the same load was one too many.
+  @Test(
+    "An engine whose feed has everything in each element is not said to have a store report what has not happened",
+    arguments: ["store.events-before-loading", "store.events-tell-all", "store.follows-another"])
+  func tellsOfEverything(_ id: String) async throws {
+    let failure = try await failure(of: id, Self.claimsOfFeeds) {
+      TellsOfEverything(base: try ReferenceEngine(claiming: Self.claimsOfFeeds))
+    }
+    #expect(failure == nil, "\(failure?.actual ?? "")")
+  }
+
+  /// The time of a write was measured by that of questions.
+  @Test("A write whose sync takes as long as thousands of questions is not said to wait for a subscriber")
+  func syncsForLong() async throws {
+    let failure = try await failure(of: "store.slow-subscriber", []) {
+      SyncsForLongOnce(base: try ReferenceEngine(claiming: []))
+    }
+    #expect(failure == nil, "\(failure?.actual ?? "")")
+  }
+}
