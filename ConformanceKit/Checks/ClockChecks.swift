@@ -22,8 +22,8 @@ extension CheckDefinition {
     ) { try await checkClock($0, .order) }
     Check(
       .w1, "clock.jumps",
-      "however the clock jumps, by minutes, days and years, past 2038 and back, and whatever the time zone, no entry expires "
-        + "and none is refused", needsWorker: true
+      "however the clock jumps, by minutes, days and years, past 2038 and back, and whatever the time zone, no entry expires, "
+        + "none is refused, and removals and writes have their effect", needsWorker: true
     ) { try await checkJumps($0, .contents) }
     Check(
       .w2, "clock.jumps-and-timestamps",

@@ -20,7 +20,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case readsTheFirstSegment
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
-    case refusesOlder, ignoresOlder, refusesTheFuture
+    case refusesOlder, ignoresOlder, refusesTheFuture, removesNothingOfTheFuture, emptiesUpToATime
     case signedSeconds, unsignedSeconds, localTime, localTimeTwice, secondsAfterReopening, floatTimes
     case clockOfTheOpening, neverGoesBack, ordersByTime, weekYears, unsignedSince2001
     // No faults
@@ -54,6 +54,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     var countError = 0
     var kept: [Data] = []
     var latest = Date.distantPast
+    /// When everything was removed last.
+    var emptiedAt = Date.distantPast
   }
 
   private let state: MutexProtected<State>
@@ -215,11 +217,16 @@ extension LifeFaultEngine.State {
     _ operation: StorageOperation, at now: Date, _ fault: LifeFaultEngine.Fault?
   ) -> LifeFaultLog.Change? {
     switch operation {
-    case .removeAll: return .init(key: nil, entry: nil)
-    case .remove(let key): return .init(key: key, entry: nil)
+    case .removeAll:
+      emptiedAt = max(emptiedAt, now)
+      return .init(key: nil, entry: nil)
+    case .remove(let key):
+      if fault == .removesNothingOfTheFuture, let old = entries[key], now < old.updatedAt { return nil }
+      return .init(key: key, entry: nil)
     case .write(let data, let key):
       let old = entries[key]
       if fault == .ignoresOlder, let old, now < old.updatedAt { return nil }
+      if fault == .emptiesUpToATime, now < emptiedAt { return nil }
       sequence += 1
       if fault == .wrapsSequences { sequence = Int(UInt16(truncatingIfNeeded: sequence)) }
       if fault == .keepsVersionsInMemory, let old { kept.append(old.data) }

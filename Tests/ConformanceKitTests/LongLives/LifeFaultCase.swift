@@ -201,6 +201,11 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w1], "refuses writes that are older than others", .refusesOlder, by: "clock.jumps"),
     .init([.w1], "ignores writes that are older than others", .ignoresOlder, by: "clock.jumps"),
     .init([.w1], "cannot be opened when entries are of the future", .refusesTheFuture, by: "clock.jumps"),
+    .init(
+      [.w1], "removes no entries that are of the future", .removesNothingOfTheFuture, by: "clock.jumps"),
+    .init(
+      [.w1], "takes for removed what is older than the last removal of everything", .emptiesUpToATime,
+      by: "clock.jumps"),
     .init([.w2], "has seconds of 32 bits with a sign", .signedSeconds, by: "clock.jumps-and-timestamps"),
     .init([.w2], "has seconds of 32 bits", .unsignedSeconds, by: "clock.jumps-and-timestamps"),
     .init([.w2], "stores local time", .localTime, by: "clock.jumps-and-timestamps"),
