@@ -15,7 +15,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     // What is left behind
     case leaksFilesPerError, leaksFilesPerValue, leaksDescriptorsPerCancellation, leaksDescriptorsPerScan
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
-    case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening
+    case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
+    case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
     // What is read at opening
     case readsTheFirstSegment
     // Time
@@ -76,6 +77,8 @@ package final class LifeFaultEngine: ApplyingEngine {
       let first = state.entries.sorted { $0.value.sequence < $1.value.sequence }.prefix(1_024)
       state.entries = Dictionary(uniqueKeysWithValues: first.map { ($0.key, $0.value) })
     }
+    if fault == .keepsCachesOfOpenings { Self.keepCache() }
+    if fault == .countsOpeningsInAByte, try Self.countOpening(of: directory) > 255 { state.entries = [:] }
     if fault == .dropsTheFuture { state.entries = state.entries.filter { $0.value.updatedAt <= Date() } }
     if fault == .expiresBetweenOpenings {
       state.entries = state.entries.filter { $0.value.updatedAt > Date() - 300 }
@@ -108,6 +111,7 @@ package final class LifeFaultEngine: ApplyingEngine {
       throw CancellationError()
     }
     if operations.isEmpty { return }
+    if fault == .leavesTemporaryFiles { try Self.leaveFile(in: FileManager.default.temporaryDirectory) }
     try perform { state in
       let now = clock.now(after: &state.latest)
       let newest = state.entries.values.map(\.updatedAt).max() ?? .distantPast
@@ -141,9 +145,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     }
   }
 
-  private func leaveFile() throws {
-    try Data(count: 100).write(to: directory.appending(path: "tmp-\(UUID().uuidString)"))
-  }
+  private func leaveFile() throws { try Self.leaveFile(in: directory) }
 
   package func close() async throws {
     state.withLock { state in
@@ -181,11 +183,15 @@ package final class LifeFaultEngine: ApplyingEngine {
     }
   }
 
-  package func keyCount() async throws -> Int { try perform { visible($0).count - $0.countError } }
+  package func keyCount() async throws -> Int {
+    if fault == .leaksFilesPerCount { try leaveFile() }
+    return try perform { visible($0).count - $0.countError }
+  }
 
   package func allKeys() async throws -> [CacheKey] { try perform { Array(visible($0).keys) } }
 
   package func createdAt(key: CacheKey) async throws -> Date? {
+    if fault == .leaksFilesPerRefusedQuestion, key.value.isEmpty { try leaveFile() }
     try key.validate()
     return try perform { visible($0)[key]?.createdAt }.map(clock.shown)
   }

@@ -104,6 +104,21 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o4], "leaves a file after each removal of everything", .leaksFilesPerRemovalOfAll,
       by: "life.leaves-nothing-after-calls"),
     .init(
+      [.o4], "leaves a file after each count", .leaksFilesPerCount, by: "life.leaves-nothing-after-calls",
+      at: .standard),
+    .init(
+      [.o4], "leaves a temporary file after each change", .leavesTemporaryFiles,
+      by: "life.leaves-nothing-after-calls", at: .standard),
+    .init(
+      [.o4], "leaves a file after each question with a key that is refused", .leaksFilesPerRefusedQuestion,
+      by: "life.leaves-nothing-after-errors", at: .standard),
+    .init(
+      [.o4], "keeps the cache of each engine that was closed", .keepsCachesOfOpenings,
+      by: "life.leaves-nothing-after-openings", at: .standard),
+    .init(
+      [.w6], "counts openings in a byte", .countsOpeningsInAByte, by: "life.leaves-nothing-after-openings",
+      at: .standard),
+    .init(
       [.o4], "keeps a descriptor after each opening", .leaksDescriptorsPerOpening,
       by: "life.leaves-nothing-after-openings", at: .standard),
 
