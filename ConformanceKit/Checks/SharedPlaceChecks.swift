@@ -159,7 +159,8 @@ private func checkAnswersAfterLargeBatches(of sharers: Sharers, _ context: Check
   let wanted = context.byLevel(quick: 1_500, standard: 4_200, exhaustive: 20_000)
   let count = try await context.affordableCount(wanted, of: "entries that another one changes in one batch")
   let keys = keys(count, prefix: "batch-")
-  // From all over them, which are asked for one by one, and so remembered.
+  // From all over them, which are asked for one by one, and so remembered; a slow engine only for those that were written first, of
+  // which others may have been told too long ago.
   let asked = stride(from: 0, to: count, by: max(1, count / 60)).map { keys[$0] }
   for version in 1...3 {
     context.noteProgress()
@@ -169,7 +170,9 @@ private func checkAnswersAfterLargeBatches(of sharers: Sharers, _ context: Check
     }
     try await sharers.perform(batch, bySecond: true, by: nil)
     let when = "after a \(isRemoved ? "removal" : "batch") of \(count) entries by another"
-    for key in asked {
+    let start = ContinuousClock.now
+    for (number, key) in asked.enumerated() {
+      if number > 2, ContinuousClock.now - start > .milliseconds(100) { break }
       try expect(
         try await sharers.first.read(key: key), is: isRemoved ? nil : value(for: key, version: version),
         "\(when), read(key:) of \(key)")
