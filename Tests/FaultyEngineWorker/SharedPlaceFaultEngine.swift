@@ -14,7 +14,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
-    case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, leavesLockFiles, locksAllPlaces,
+    case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, breaksLocksOfYesterday, leavesLockFiles,
+      locksAllPlaces,
       callsLocksIO, unlinksItsLock
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
