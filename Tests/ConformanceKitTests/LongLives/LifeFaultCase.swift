@@ -161,6 +161,12 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.t1], memory: "numbers transactions with twelve bits", by: "life.of-transactions",
       claiming: .transactions
     ) { NumbersTransactions(base: $0) },
+    .init([.w1], memory: "numbers scans with twelve bits", by: "life.of-reads") {
+      NumbersScans(base: $0)
+    },
+    .init([.w1], memory: "scans no further than 8,000 removed entries", by: "life.of-passing-keys") {
+      StopsAtRemovedEntries(base: $0)
+    },
     .init([.w2], memory: "dates what it moves beyond 8,192 entries", by: "life.many-entries") {
       DatesWhatItMoves(base: $0)
     },
