@@ -128,3 +128,28 @@ final class HasItsOwnCancellation: InterceptingEngine {
     return try await work()
   }
 }
+
+/// Keeps the entries of a batch that it refuses in its queue, and writes them with the next entry.
+final class KeepsRefusedBatches: FaultyEngine {
+  let base: ReferenceEngine
+  private let queue = MutexProtected<[StorageOperation]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    do {
+      try await base.write(dataAndKeys)
+    } catch {
+      let valid = dataAndKeys.filter { (1...511).contains($0.key.value.utf8.count) }
+      let operations = valid.map { StorageOperation.write($0.data, key: $0.key) }
+      queue.withLock { $0 += operations }
+      throw error
+    }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    let queued = queue.withLock { queue in
+      defer { queue = [] }
+      return queue
+    }
+    try await base.apply(queued + [.write(data, key: key)])
+  }
+}

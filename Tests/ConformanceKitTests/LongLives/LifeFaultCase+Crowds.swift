@@ -134,6 +134,10 @@ extension LifeFaultCase {
     {
       KeepsCancelledImports(base: $0)
     },
+    .init([.c4], memory: "writes a batch that it has refused with the next", by: "late.after-cancelled-calls")
+    {
+      KeepsRefusedBatches(base: $0)
+    },
     .init([.c4], memory: "works after it has thrown", by: "late.after-cancelled-calls") {
       WorksAfterThrowing(base: $0)
     },
