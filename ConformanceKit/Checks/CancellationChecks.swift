@@ -214,7 +214,8 @@ private func expectAllOrNothing(
   }
 }
 
-private func expectCancellation(_ error: any Error, _ call: String) throws {
+/// Fails unless it is what a call throws that was cancelled.
+func expectCancellation(_ error: any Error, _ call: String) throws {
   let error = (error as? CallFailure)?.error ?? error
   if error is CancellationError { return }
   throw Violation("a cancelled \(call) threw \(shortened(String(describing: error))), not CancellationError")

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// A clock that is set back, and one that jumps: rules W1, W2 and R6.
+// A clock that is set back, and one that jumps: rules W1, W2, R6 and C3.
 
 extension CheckDefinition {
   @CheckList static var clockChecks: [CheckDefinition] {
@@ -22,8 +22,8 @@ extension CheckDefinition {
     ) { try await checkClock($0, .order) }
     Check(
       .w1, "clock.jumps",
-      "however the clock jumps, by minutes, days and years, past 2038 and back, and whatever the time zone, no entry expires "
-        + "and none is refused", needsWorker: true
+      "however the clock jumps, by minutes, days and years, past 2038 and back, and whatever the time zone, no entry expires, "
+        + "none is refused, and removals and writes have their effect", needsWorker: true
     ) { try await checkJumps($0, .contents) }
     Check(
       .w2, "clock.jumps-and-timestamps",
@@ -36,6 +36,11 @@ extension CheckDefinition {
       "however the clock jumps, readAllEntries() keeps the order in which the keys were first written",
       needs: .atomicBatches, needsWorker: true
     ) { try await checkJumps($0, .order) }
+    Check(
+      .c3, "processes.clock-jumps",
+      "a place that a process has open is shared with another, or kept from it, as before when the clock jumps by a day",
+      needs: .persistent, needsWorker: true
+    ) { try await checkPlaceAcrossJump($0) }
     Check(
       .w1, "clock.waiting",
       "an entry that is left alone for 65 seconds is there afterwards, and so is a new one",

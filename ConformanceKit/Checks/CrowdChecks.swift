@@ -57,7 +57,8 @@ extension CheckDefinition {
     }
     Check(
       .c1, "crowd.reads-own-writes",
-      "a task reads what it wrote, one time after the other, while others do the same with keys of theirs"
+      "a task reads what it wrote, and misses what it removed, one time after the other, by every kind of change, while others "
+        + "do the same with keys of theirs"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 1_500, standard: 15_000, exhaustive: 300_000, of: "writes")
@@ -69,7 +70,12 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
-      for round in rounds { try await oneBadAmongMany(engine, round) }
+      for round in rounds {
+        try await oneBadAmongMany(engine, round)
+        context.noteProgress()
+        try await oneBadReadAmongMany(engine, round)
+        try await oneBadRemovalAmongMany(engine, round)
+      }
     }
     Check(
       .o3, "crowd.when-it-is-closed",
@@ -163,56 +169,6 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
     }
   }
   try await expectAllWaysAgree(in: engine)
-}
-
-/// Each task writes a key of its own and reads it, and once more after others had a turn.
-private func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async throws {
-  let taskCount = 12
-  try await gather(0..<taskCount) { task in
-    for (number, _) in rounds.share(of: task, among: taskCount).enumerated() {
-      let own = key("task-\(task)-\(number % 5)")
-      let value = data("\(task) wrote this as number \(number)")
-      if number % 4 == 3 {
-        try await engine.apply([.remove(key: own), .write(value, key: own)])
-      } else {
-        try await engine.write(value, key: own)
-      }
-      for look in 1...2 {
-        let found = try await engine.read(key: own)
-        try expect(
-          found, is: value, "read(key:) number \(look) by the task of what it had written as number \(number)"
-        )
-        await Task.yield()
-      }
-    }
-  }
-}
-
-private func oneBadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
-  let bad = round * 37 % 100
-  let outcomes = try await gather(0..<100) { number -> String? in
-    let key = number == bad ? key("") : key("one of many, \(number)")
-    do {
-      if number.isMultiple(of: 5) {
-        try await engine.write([(key, data("round \(round)"))])
-      } else {
-        try await engine.write(data("round \(round)"), key: key)
-      }
-      return nil
-    } catch {
-      return shortened(String(describing: error))
-    }
-  }
-  for (number, error) in outcomes.enumerated() {
-    if number == bad {
-      if error == nil { throw Violation("the write of an empty key returned", rule: .k1) }
-      continue
-    }
-    if let error { throw Violation("a write beside one of an empty key did not return: \(error)") }
-    try expect(
-      try await engine.read(key: key("one of many, \(number)")), is: data("round \(round)"),
-      "read(key:) of what was written, and acknowledged, beside a write of an empty key")
-  }
 }
 
 /// Closes an engine that a hundred tasks use.

@@ -11,7 +11,7 @@ extension CheckDefinition {
   @CheckList static var lateEffectChecks: [CheckDefinition] {
     Check(
       .c4, "late.after-cancelled-calls",
-      "a call that was cancelled and threw changes nothing later either, whatever is called in the meantime"
+      "a call that was cancelled, or refused, and threw changes nothing later either, whatever is called in the meantime"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -71,6 +71,7 @@ private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _
       expected.append((key, data(round.isMultiple(of: 3) ? "new" : "old"), change))
     }
   }
+  let refused = try await refuseSome(engine, round)
   // Calls for a late effect to come in between, or to travel with.
   for (number, change) in changes.enumerated() {
     _ = try await engine.keyCount()
@@ -82,8 +83,38 @@ private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _
       try await engine.read(key: key), is: wanted,
       "read(key:) of \(key), after \(change.call) that was cancelled and threw before,")
   }
+  if !isUnknown { try await expectStored(refused, in: engine) }
   // What may happen yet is not to meet the next round.
   if isUnknown { try await ExpectedContents.settle(engine) }
+}
+
+/// Makes calls that throw since a key is not valid, or since the body of a transaction throws. Returns what is to stay as it is.
+private func refuseSome(
+  _ engine: EngineUnderTest, _ round: Int
+) async throws -> [(key: CacheKey, data: Data)] {
+  let kept = keys(4, prefix: "refused-").map { (key: $0, data: data("old")) }
+  try await engine.write(kept)
+  let new = kept.map { (key: $0.key, data: data("refused in round \(round)")) }
+  let bad = (key: key(""), data: data("refused"))
+  try await expectError(.invalidKey, from: "write(_:) of many") { try await engine.write(new + [bad]) }
+  try await expectError(.invalidKey, from: "apply(_:)") {
+    try await engine.apply(
+      new.map { StorageOperation.remove(key: $0.key) } + [.write(bad.data, key: bad.key)])
+  }
+  try await expectError(.invalidKey, from: "remove(keys:)") {
+    try await engine.remove(keys: new.map(\.key) + [bad.key])
+  }
+  guard engine.capabilities.contains(.transactions) else { return kept }
+  do {
+    try await engine.withTransaction { transaction in
+      if round.isMultiple(of: 2) { try transaction.remove(key: new[3].key) }
+      for (key, data) in new.prefix(3) { try transaction.write(data, key: key) }
+      throw ThrownByBody()
+    }
+  } catch let failure as CallFailure {
+    guard failure.error is ThrownByBody else { throw failure }
+  }
+  return kept
 }
 
 /// Writes a key twice while a body takes its time, and looks whether the second value stays.

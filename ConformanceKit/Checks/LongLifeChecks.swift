@@ -48,11 +48,11 @@ extension CheckDefinition {
       "however many entries there are, none is evicted, and a call about all of them is about each"
     ) { context in
       try await ManyEntries(context: context, batchSize: 1_000, valueSize: 40).run(
-        context.rounds(quick: 4, standard: 70, exhaustive: 1_000, of: "thousands of entries"))
+        context.rounds(quick: 4, standard: 105, exhaustive: 1_000, of: "thousands of entries"))
     }
     Check(.w1, "life.many-bytes", "however large all values together are, none is evicted") { context in
       try await ManyEntries(context: context, batchSize: 4, valueSize: 256 << 10).run(
-        context.rounds(quick: 16, standard: 96, exhaustive: 2_048, of: "MiB"))
+        context.rounds(quick: 16, standard: 132, exhaustive: 2_048, of: "MiB"))
     }
     for question in ResourceBounds.Question.allCases {
       Check(

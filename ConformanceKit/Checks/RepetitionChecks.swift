@@ -29,17 +29,33 @@ extension CheckDefinition {
     }
     Check(
       .w1, "life.of-reads",
-      "however often some entries are read, they and those that nobody has asked for are there"
+      "however often some entries are read and scanned, they are what was written last, and those that nobody has asked for are "
+        + "there"
     ) { context in
       let engine = try await context.open()
-      let (asked, others) = (entries(keys(2)), entries(keys(3, prefix: "left alone ")))
+      var asked = entries(keys(2))
+      let others = entries(keys(3, prefix: "left alone "))
       try await engine.write(asked + others)
       for number in context.rounds(quick: 70_000, standard: 200_000, exhaustive: 3_000_000, of: "reads") {
-        let (key, value) = asked[number % 2]
-        try expect(try await engine.read(key: key), is: value, "read(key:) number \(number + 1)")
+        if number % 5_000 == 4_999 {
+          // What a read with the same number saw, if numbers come again, is not there any more.
+          asked = entries(keys(2), version: number)
+          try await engine.write(asked)
+        }
+        if number % 3 == 2 {
+          let found = try await engine.scan(.all, limit: 2)
+          try expect(found, are: asked, "a scan of two entries, read number \(number + 1),")
+        } else {
+          let (key, value) = asked[number % 2]
+          try expect(try await engine.read(key: key), is: value, "read(key:) number \(number + 1)")
+        }
       }
       try await expectStored(asked + others, in: engine)
     }
+    Check(
+      .w1, "life.of-passing-keys",
+      "however many keys have come and gone, those that are there are found, and no others"
+    ) { try await writePassingKeys($0) }
     Check(
       .t1, "life.of-transactions", "however many transactions there are, each has its effect",
       needs: .transactions
@@ -95,6 +111,38 @@ extension CheckDefinition {
     ) { context in
       try await useAfterPause(context, seconds: context.byLevel(quick: 5, standard: 12, exhaustive: 70))
     }
+  }
+}
+
+/// Writes new keys all the time, behind the others, and removes those before: what is left of these is in front of every scan.
+private func writePassingKeys(_ context: CheckContext) async throws {
+  var engine = try await context.open()
+  let size = min(500, max(20, try await context.affordableEntries().writes / 40))
+  func batch(_ number: Int) -> [(key: CacheKey, data: Data)] {
+    entries((number * size..<(number + 1) * size).map { key("passing \(10_000_000 + $0)") })
+  }
+  var last = batch(0)
+  let rounds = context.rounds(
+    quick: 20, standard: 210, exhaustive: 2_500, of: "batches of \(size) keys that come and go")
+  for number in rounds {
+    let new = batch(number)
+    try await engine.write(new)
+    if number > 0 { try await engine.remove(keys: last.map(\.key)) }
+    last = new
+    let when = "when \(number * size) keys had come and gone"
+    let first = try await engine.scan(.all, limit: 3)
+    try expect(first, are: Array(new.prefix(3)), "a scan of three entries \(when)")
+    try expect(try await engine.keyCount(), is: size, "keyCount() \(when)")
+  }
+  let gone = last[0].key == batch(0)[0].key ? [] : batch(0).map(\.key)
+  for isReopened in [false, true] {
+    if isReopened {
+      guard context.capabilities.contains(.persistent) else { return }
+      engine = try await context.reopen(engine)
+    }
+    try await expectStored(last, absent: gone, in: engine)
+    try expect(
+      try await engine.scan(.all, limit: nil), are: last, "a scan after very many keys had come and gone")
   }
 }
 

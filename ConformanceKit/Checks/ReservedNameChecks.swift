@@ -27,9 +27,10 @@ extension CheckDefinition {
           + way.name, from: way.name == "write(_:key:)" ? .standard : .quick
       ) { context in
         let engine = try await context.open()
-        var written = keys(3)
+        // Long keys may have files or names that are made of a hash.
+        var written = keys(3) + [longKey("long-"), key(String(repeating: "l", count: 511))]
         try await engine.write(entries(written))
-        // Files that are named like entries come up in the second round.
+        // Files that are named like entries come up in the second round, and those of long keys in the first.
         for _ in 0..<2 {
           let names = try await reservedKeys(context).filter { !written.contains($0) }
           try await way.write(engine, entries(names))

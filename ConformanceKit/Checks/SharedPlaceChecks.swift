@@ -117,6 +117,7 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
   try await verify(
     answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row",
     noting: context.progress)
+  try await checkAnswersAfterLargeBatches(of: sharers, context)
   try await checkAnswersAtOnce(answers, of: sharers, context)
   try await checkAnswersAfterOverwrites(answers, of: sharers, context)
 }
@@ -150,6 +151,35 @@ private func checkAnswersAfterOverwrites(
         "\(count / 2) MiB of overwrites\(isReopened ? ", an opening" : "") and a change",
         noting: context.progress)
     }
+  }
+}
+
+/// Has the second change and remove far more entries in one batch than others may be told of one by one. Leaves none of them.
+private func checkAnswersAfterLargeBatches(of sharers: Sharers, _ context: CheckContext) async throws {
+  let wanted = context.byLevel(quick: 1_500, standard: 4_200, exhaustive: 20_000)
+  let count = try await context.affordableCount(wanted, of: "entries that another one changes in one batch")
+  let keys = keys(count, prefix: "batch-")
+  // From all over them, which are asked for one by one, and so remembered; a slow engine only for those that were written first, of
+  // which others may have been told too long ago.
+  let asked = stride(from: 0, to: count, by: max(1, count / 60)).map { keys[$0] }
+  for version in 1...3 {
+    context.noteProgress()
+    let isRemoved = version == 3
+    let batch: [StorageOperation] = keys.map {
+      isRemoved ? .remove(key: $0) : .write(value(for: $0, version: version), key: $0)
+    }
+    try await sharers.perform(batch, bySecond: true, by: nil)
+    let when = "after a \(isRemoved ? "removal" : "batch") of \(count) entries by another"
+    let start = ContinuousClock.now
+    for (number, key) in asked.enumerated() {
+      if number > 2, ContinuousClock.now - start > .milliseconds(100) { break }
+      try expect(
+        try await sharers.first.read(key: key), is: isRemoved ? nil : value(for: key, version: version),
+        "\(when), read(key:) of \(key)")
+    }
+    let found = try await sharers.first.readDataAndKeys(keys: asked)
+    try expect(
+      found, are: isRemoved ? [] : entries(asked, version: version), "readDataAndKeys(keys:) \(when)")
   }
 }
 

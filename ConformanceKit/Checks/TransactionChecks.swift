@@ -29,7 +29,7 @@ extension CheckDefinition {
     }
     Check(
       .t1, "transactions.undo-no-other-write",
-      "what a single call or a batch writes is not overwritten by a transaction that has read before it",
+      "what a single call or a batch writes or removes is not undone by a transaction that has read before it",
       needs: .transactions
     ) { try await checkOtherWrites($0) }
     Check(
@@ -154,6 +154,10 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
     }
     try await expectKept(written)
   }
+  for method in ChangeMethod.allCases where method != .transaction {
+    context.noteProgress()
+    try await changeBesideBody(method, engine)
+  }
   let rounds = context.rounds(quick: 60, standard: 300, exhaustive: 5_000, of: "writes beside transactions")
   try await whileRunning {
     for round in rounds { try await expectKept(try await write(meetings + round)) }
@@ -162,6 +166,26 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
       try transaction.write(data("\(try transaction.number(counter) + 1)"), key: counter)
     }
   }
+}
+
+/// Has a body read a number, a call of another method store another one, or remove it, and the body write what it makes of the first.
+private func changeBesideBody(_ method: ChangeMethod, _ engine: EngineUnderTest) async throws {
+  let counter = key("counter beside a body")
+  try await engine.write(data("1000"), key: counter)
+  try await engine.withTransaction {
+    try $0.number(counter)
+  } meanwhile: {
+    try await method.perform([(counter, data("2000"))], in: engine)
+  } then: { transaction, number in
+    try transaction.write(data("\(number + 1)"), key: counter)
+  }
+  let found = try await engine.read(key: counter)
+  // Whichever of the two came first.
+  let allowed: [Data?] = method.removes ? [nil, data("1")] : [data("2000"), data("2001")]
+  try expect(
+    allowed.contains(found),
+    "read(key:) of a number was \(describe(found as Any)) after a transaction had added one to it and \(method.call) had "
+      + (method.removes ? "removed it" : "stored 2000") + " meanwhile")
 }
 
 // MARK: - Reading only

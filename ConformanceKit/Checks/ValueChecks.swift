@@ -43,10 +43,13 @@ extension CheckDefinition {
       try await engine.write(together, key: key("together"))
       try expect(try await engine.read(key: key("together")), is: together, "read(key:)")
     }
-    Check(.v2, "values.sizes", "values of sizes around pages and powers of two come back as written") {
-      context in
+    Check(
+      .v2, "values.sizes", "values of sizes around pages, powers of two and of ten come back as written"
+    ) { context in
       let engine = try await context.open()
-      let sizes = [0, 1, 2, 511, 512, 1023, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1]
+      var sizes = [0, 1, 2, 511, 512, 1023, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1]
+      // Whole numbers of the parts into which services and databases cut values.
+      sizes += [255, 256, 257, 1_000, 10_000, 100_000, 255 << 10, 500_000, 1_000_000, 5 << 20]
       for size in sizes {
         try await engine.write(noise(size, seed: UInt64(size)), key: key("size \(size)"))
       }

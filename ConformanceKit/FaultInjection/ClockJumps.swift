@@ -69,6 +69,8 @@ struct ClockJumps: CheckTask {
     try FakeClock.requireSettableClock()
     var engine = EngineUnderTest(try await makeEngine(place))
     var life = JumpingLife()
+    var removals: RemovalsAmongJumps?
+    if question == .contents { removals = try await openForRemovals(makeEngine) }
     for (round, jump) in Self.jumps(from: start).enumerated() {
       FakeClock.set(secondsFromNow: jump.offset)
       if let timeZone = jump.timeZone {
@@ -87,8 +89,24 @@ struct ClockJumps: CheckTask {
       try note("writing \(jump.what)")
       try await life.write(round, to: engine)
       try await verify(life, engine, "\(jump.what), after writes")
+      try await removals?.run(round, jump.what)
     }
+    try await removals?.close()
     try await engine.close()
+  }
+
+  /// Engines on places beside that of the entries.
+  private func openForRemovals(
+    _ makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
+  ) async throws -> RemovalsAmongJumps {
+    var engines: [EngineUnderTest] = []
+    for name in ["removals", "removals of everything"] {
+      let beside = place.deletingLastPathComponent().appending(path: name, directoryHint: .isDirectory)
+      // That an engine makes what is missing is for checks of opening to see.
+      try FileManager.default.createDirectory(at: beside, withIntermediateDirectories: true)
+      engines.append(EngineUnderTest(try await makeEngine(beside)))
+    }
+    return RemovalsAmongJumps(engines[0], emptied: engines[1])
   }
 
   private func verify(_ life: JumpingLife, _ engine: EngineUnderTest, _ when: String) async throws {

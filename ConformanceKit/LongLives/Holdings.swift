@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// What a process and a directory hold.
+/// What a process and a directory hold, together with the process's own directory for temporary files.
 struct Holdings {
   /// How many more files, descriptors and threads are not counted as a growth.
   static let slack = 50
@@ -27,9 +27,22 @@ struct Holdings {
   /// - Parameter place: The directory of the engine.
   /// - Throws: What kept it from being listed: among other things, that files come and go.
   private init(in place: URL) throws {
-    let sizes = try System.fileSizes(below: place)
+    var sizes = try System.fileSizes(below: place)
+    let temporary = Self.temporaryDirectory(beside: place)
+    if System.fileType(of: temporary) == .typeDirectory { sizes += try System.fileSizes(below: temporary) }
     (files, bytes) = (sizes.count, sizes.reduce(0, +))
     (descriptors, threads, memory) = (System.descriptorCount, System.threadCount, System.ownMemory)
+  }
+
+  /// Gives this process a directory of its own for temporary files.
+  static func makeTemporaryDirectory(beside place: URL) throws {
+    let temporary = temporaryDirectory(beside: place)
+    try FileManager.default.createDirectory(at: temporary, withIntermediateDirectories: true)
+    setenv("TMPDIR", temporary.systemPath, 1)
+  }
+
+  private static func temporaryDirectory(beside place: URL) -> URL {
+    place.deletingLastPathComponent().appending(path: "temporary", directoryHint: .isDirectory)
   }
 
   /// What is held, once the files can be listed.
@@ -79,7 +92,7 @@ struct Holdings {
     memory isMemoryCounted: Bool
   ) -> String? {
     for (what, now, then, isCounted) in [
-      ("files in the place", files, first.files, areFilesCounted),
+      ("files in the place and in TMPDIR", files, first.files, areFilesCounted),
       ("file descriptors", descriptors, first.descriptors, true),
       ("threads", threads, first.threads, true),
     ] where isCounted && now > then + Self.slack {

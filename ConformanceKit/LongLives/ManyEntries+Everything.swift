@@ -11,7 +11,7 @@ extension ManyEntries {
   /// Of so many bytes of values copies are made.
   private static let mostBytesRead = 256 << 20
   /// So many bytes of values are written as one batch.
-  private static let mostBytesWritten = 128 << 20
+  private static let mostBytesWritten = 132 << 20
 
   /// Compares what every way of reading everything returns, overwrites all entries by one batch and removes them by one call,
   /// unless that takes the engine too long.

@@ -35,11 +35,20 @@ enum ReservedNames {
       ":created",
       "/meta", "/", "/index", "\0meta", "\u{1}", "@2", "$", "!", ".", " ", "..", "%00", "*", "%", "_",
     ]
+    let beginnings = [
+      "meta:", "meta/", "m:", "metadata:", "_", "__", ".", "..", "~", "#", "$", "!", "\0", "idx:", "index:",
+      "index/",
+      "ts:", "time:", "created:", "updated:", "exp:", "expires:", "ttl:", "lock:", "lock/", "tmp-", "tmp.",
+      ".#",
+      ".~", "count:", "seq:", "version:", "v:", "k:", "d:", "h:", "t:", "data:", "key:", "deleted:",
+      "tombstone:",
+    ]
     let separators = ["", ".", "/", ":", "|", "-", "_", "\0", "\u{1F}", "#", "@", ","]
     // What is stored beside an entry named like its key; and keys that are prefixes of each other, or would be if a separator
     // stood for itself.
     var names = stems + ["p", "q", "r", "p_q", "pXq"]
     for stem in ["entry", "a", "ENTRY", "Entry"] { names += [stem] + endings.map { stem + $0 } }
+    names += beginnings.map { $0 + "entry" }
     for separator in separators {
       names += ["p\(separator)q", "p\(separator)q\(separator)r", "p\(separator)", "\(separator)q"]
     }
@@ -83,6 +92,10 @@ enum ReservedNames {
       "00000000",
     ]
     let bytes: [[UInt8]] = [
+      // Nothing, compressed by gzip, LZ4 and zstd, each as a whole file.
+      [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+      [0x04, 0x22, 0x4D, 0x18, 0x64, 0x40, 0xA7, 0, 0, 0, 0, 0x05, 0x5D, 0xCC, 0x02],
+      [0x28, 0xB5, 0x2F, 0xFD, 0x24, 0, 1, 0, 0, 0x99, 0xE9, 0xD8, 0x51],
       // Deflate, gzip, zstd, LZ4, snappy, bzip2, xz and LZFSE, and what begins like them.
       [0x1F, 0x8B], [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3], [0x78, 0x01], [0x78, 0x9C, 3, 0, 0, 0, 0, 1],
       [0x78, 0xDA],

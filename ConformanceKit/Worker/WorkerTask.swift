@@ -45,7 +45,7 @@ struct WorkerRequest {
   static let kinds: [any WorkerTask.Type] = [
     ReadEverything.self, WriteSteps.self, WriteInTasks.self, RunChains.self, ReadStore.self, CallEngine.self,
     CorruptedStoreCheck.self, FullDiskScenario.self, FileSizeLimit.self, DescriptorExhaustion.self,
-    FailedOpenings.self, ReturnedValues.self, ReadClock.self,
+    FailedOpenings.self, ReturnedValues.self, ReadClock.self, SetClock.self,
     PermissionDenial.self, ClockRollback.self,
     ResourceBounds.self, ClockJumps.self,
     RefusedCalls.self, FailingReads.self, FailingChanges.self, FailingFeeds.self, MeasureOpening.self,

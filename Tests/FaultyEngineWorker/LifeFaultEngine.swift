@@ -15,12 +15,13 @@ package final class LifeFaultEngine: ApplyingEngine {
     // What is left behind
     case leaksFilesPerError, leaksFilesPerValue, leaksDescriptorsPerCancellation, leaksDescriptorsPerScan
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
-    case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening
+    case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
+    case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
     // What is read at opening
     case readsTheFirstSegment
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
-    case refusesOlder, ignoresOlder, refusesTheFuture
+    case refusesOlder, ignoresOlder, refusesTheFuture, removesNothingOfTheFuture, emptiesUpToATime
     case signedSeconds, unsignedSeconds, localTime, localTimeTwice, secondsAfterReopening, floatTimes
     case clockOfTheOpening, neverGoesBack, ordersByTime, weekYears, unsignedSince2001
     // No faults
@@ -54,6 +55,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     var countError = 0
     var kept: [Data] = []
     var latest = Date.distantPast
+    /// When everything was removed last.
+    var emptiedAt = Date.distantPast
   }
 
   private let state: MutexProtected<State>
@@ -74,6 +77,8 @@ package final class LifeFaultEngine: ApplyingEngine {
       let first = state.entries.sorted { $0.value.sequence < $1.value.sequence }.prefix(1_024)
       state.entries = Dictionary(uniqueKeysWithValues: first.map { ($0.key, $0.value) })
     }
+    if fault == .keepsCachesOfOpenings { Self.keepCache() }
+    if fault == .countsOpeningsInAByte, try Self.countOpening(of: directory) > 255 { state.entries = [:] }
     if fault == .dropsTheFuture { state.entries = state.entries.filter { $0.value.updatedAt <= Date() } }
     if fault == .expiresBetweenOpenings {
       state.entries = state.entries.filter { $0.value.updatedAt > Date() - 300 }
@@ -106,6 +111,7 @@ package final class LifeFaultEngine: ApplyingEngine {
       throw CancellationError()
     }
     if operations.isEmpty { return }
+    if fault == .leavesTemporaryFiles { try Self.leaveFile(in: FileManager.default.temporaryDirectory) }
     try perform { state in
       let now = clock.now(after: &state.latest)
       let newest = state.entries.values.map(\.updatedAt).max() ?? .distantPast
@@ -139,9 +145,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     }
   }
 
-  private func leaveFile() throws {
-    try Data(count: 100).write(to: directory.appending(path: "tmp-\(UUID().uuidString)"))
-  }
+  private func leaveFile() throws { try Self.leaveFile(in: directory) }
 
   package func close() async throws {
     state.withLock { state in
@@ -179,11 +183,15 @@ package final class LifeFaultEngine: ApplyingEngine {
     }
   }
 
-  package func keyCount() async throws -> Int { try perform { visible($0).count - $0.countError } }
+  package func keyCount() async throws -> Int {
+    if fault == .leaksFilesPerCount { try leaveFile() }
+    return try perform { visible($0).count - $0.countError }
+  }
 
   package func allKeys() async throws -> [CacheKey] { try perform { Array(visible($0).keys) } }
 
   package func createdAt(key: CacheKey) async throws -> Date? {
+    if fault == .leaksFilesPerRefusedQuestion, key.value.isEmpty { try leaveFile() }
     try key.validate()
     return try perform { visible($0)[key]?.createdAt }.map(clock.shown)
   }
@@ -215,11 +223,16 @@ extension LifeFaultEngine.State {
     _ operation: StorageOperation, at now: Date, _ fault: LifeFaultEngine.Fault?
   ) -> LifeFaultLog.Change? {
     switch operation {
-    case .removeAll: return .init(key: nil, entry: nil)
-    case .remove(let key): return .init(key: key, entry: nil)
+    case .removeAll:
+      emptiedAt = max(emptiedAt, now)
+      return .init(key: nil, entry: nil)
+    case .remove(let key):
+      if fault == .removesNothingOfTheFuture, let old = entries[key], now < old.updatedAt { return nil }
+      return .init(key: key, entry: nil)
     case .write(let data, let key):
       let old = entries[key]
       if fault == .ignoresOlder, let old, now < old.updatedAt { return nil }
+      if fault == .emptiesUpToATime, now < emptiedAt { return nil }
       sequence += 1
       if fault == .wrapsSequences { sequence = Int(UInt16(truncatingIfNeeded: sequence)) }
       if fault == .keepsVersionsInMemory, let old { kept.append(old.data) }

@@ -14,8 +14,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
-    case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, leavesLockFiles, locksAllPlaces,
-      callsLocksIO, callsLongLocksIO, unlinksItsLock
+    case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, breaksLocksOfYesterday, leavesLockFiles,
+      locksAllPlaces, callsLocksIO, callsLongLocksIO, unlinksItsLock
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
@@ -107,7 +107,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     try operations.validate()
     if operations.isEmpty { return }
     try perform { state, entries in
-      for operation in operations { entries.apply(operation) }
+      entries.apply(operations)
       try state.place?.save(entries)
       let size = operations.reduce(0) { $0 + ($1.writtenSize ?? 0) }
       if isCounted { state.place?.countChange(of: size) }
@@ -202,16 +202,20 @@ struct SharedPlaceEntry: Codable, Sendable {
 }
 
 extension [String: SharedPlaceEntry] {
-  fileprivate mutating func apply(_ operation: StorageOperation) {
+  fileprivate mutating func apply(_ operations: [StorageOperation]) {
     let now = Int(Date().timeIntervalSince1970 * 1e6)
-    switch operation {
-    case .removeAll: self = [:]
-    case .remove(let key): self[key.value] = nil
-    case .write(let data, let key):
-      let (old, last) = (self[key.value], values.map(\.sequence).max() ?? 0)
-      self[key.value] = SharedPlaceEntry(
-        data: Data(data), created: old?.created ?? now, updated: Swift.max(old?.updated ?? now, now),
-        sequence: old?.sequence ?? last + 1)
+    var last = values.map(\.sequence).max() ?? 0
+    for operation in operations {
+      switch operation {
+      case .removeAll: self = [:]
+      case .remove(let key): self[key.value] = nil
+      case .write(let data, let key):
+        let old = self[key.value]
+        last = Swift.max(last, old?.sequence ?? last + 1)
+        self[key.value] = SharedPlaceEntry(
+          data: Data(data), created: old?.created ?? now, updated: Swift.max(old?.updated ?? now, now),
+          sequence: old?.sequence ?? last)
+      }
     }
   }
 }

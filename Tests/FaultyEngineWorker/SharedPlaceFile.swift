@@ -107,8 +107,16 @@ final class SharedPlaceFile {
   private func takePlace() -> Bool {
     if fault == .waitsToOpen { return wait(milliseconds: 60_000) }
     if tryLock() { return true }
-    if fault == .breaksOldLocks { breakLock() }
-    return fault == .breaksOldLocks
+    let isBroken = fault == .breaksOldLocks || fault == .breaksLocksOfYesterday && isLockOld
+    if isBroken { breakLock() }
+    return isBroken
+  }
+
+  /// Whether the file of the lock was written more than an hour ago, as the clock has it.
+  private var isLockOld: Bool {
+    let attributes = try? FileManager.default.attributesOfItem(atPath: lockPath)
+    guard let date = attributes?[.modificationDate] as? Date else { return false }
+    return Date().timeIntervalSince(date) > 3_600
   }
 
   private func breakLock() {

@@ -21,6 +21,12 @@ extension FaultyEngineCase {
       .t1, "begins at version 1 when a key comes back", also: [.t3, .t4, .t5],
       claiming: claimsOfTransactions
     ) { RestartsVersions(base: $0) },
+    .init(
+      .t1, "gives no other version to what is imported", also: [.t3, .t4, .t5], claiming: claimsOfTransactions
+    ) { RestartsVersions(base: $0, overlooking: .writeEntries) },
+    .init(
+      .t1, "gives no other version to what is removed", also: [.t3, .t4, .t5], claiming: claimsOfTransactions
+    ) { RestartsVersions(base: $0, overlooking: .remove) },
     isolation("notices changes only if the body writes", .readsIfItWrites),
     isolation("writes at once, and takes it back if the body throws", .writesAtOnce, also: [.t3]),
   ]
@@ -34,12 +40,24 @@ extension FaultyEngineCase {
   }
 }
 
-/// Runs bodies on a copy, and again if an entry that there was has another version by then. A key that comes back begins at version 1.
+/// Runs bodies on a copy, and again if an entry that there was has another version by then. A key that comes back begins at version 1,
+/// or one kind of change makes no new version.
 final class RestartsVersions: FaultyBatchEngine {
   let base: ReferenceEngine
   private let versions = MutexProtected<[CacheKey: Int]>([:])
   private let turns = AsyncSemaphore(width: 1)
-  init(base: ReferenceEngine) { self.base = base }
+  private let overlooked: ChangeMethod?
+  init(base: ReferenceEngine, overlooking overlooked: ChangeMethod? = nil) {
+    (self.base, self.overlooked) = (base, overlooked)
+  }
+
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await alone {
+      try await base.writeEntries(entries)
+      if overlooked == .writeEntries { return }
+      versions.withLock { versions in for entry in entries { versions[entry.key, default: 0] += 1 } }
+    }
+  }
 
   func apply(_ operations: [StorageOperation]) async throws {
     await turns.enter()
@@ -55,6 +73,7 @@ final class RestartsVersions: FaultyBatchEngine {
       for operation in operations {
         switch operation {
         case .write(_, let key): versions[key, default: 0] += 1
+        case .remove where overlooked == .remove: break
         case .remove(let key): versions[key] = nil
         case .removeAll: versions = [:]
         }

@@ -24,6 +24,10 @@ extension FaultyEngineCase {
     .init(.v2, "keeps the length of a value in three bytes") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix($0.count % (1 << 24)) })
     },
+    // As a bucket of files cuts them, whose last part is the one that is not full.
+    .init(.v2, "loses a last part of 255 KiB") {
+      ChangingEngine(base: $0, onTheWayIn: { $0.count == 255 << 10 ? Data() : $0 })
+    },
     .init(.v2, "takes values for text") {
       ChangingEngine(
         base: $0, onTheWayIn: { $0.count < 5_000 ? Data(String(decoding: $0, as: UTF8.self).utf8) : $0 })

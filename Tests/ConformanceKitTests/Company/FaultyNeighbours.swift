@@ -13,6 +13,9 @@ extension FaultyEngineCase {
     .init(persistent: .c2, "does not tell others of what it imports") { base, place in
       TellsOfMostChanges(base: base, place: place, silentMethod: .writeEntries)
     },
+    .init(persistent: .c2, "hears of the last thousand changes of others") { base, place in
+      HearsOfAThousandChanges(base: base, place: place)
+    },
     .init(
       persistent: .c2, "does not tell others of its transactions",
       claiming: ReferenceEngine.promises.union(.transactions)

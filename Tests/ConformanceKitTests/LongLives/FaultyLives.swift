@@ -129,3 +129,36 @@ final class TakesTurns: InterceptingEngine {
     return try await work()
   }
 }
+
+/// Numbers scans with twelve bits, and takes the second of a number for the first.
+final class NumbersScans: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  private let first = MutexProtected<[(key: CacheKey, data: Data)]?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    if number == 1 << 12, let first = first.withLock({ $0 }) { return first }
+    let found = try await base.scan(range, limit: limit)
+    if number == 1 { first.withLock { $0 = found } }
+    return found
+  }
+}
+
+/// Ends a scan where it has met so many entries that were removed.
+final class StopsAtRemovedEntries: FaultyEngine {
+  let base: ReferenceEngine
+  private let removed = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func remove(keys: [CacheKey]) async throws {
+    try await base.remove(keys: keys)
+    removed.withLock { $0 += keys.count }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    if removed.withLock({ $0 }) > 8_000 { return [] }
+    return try await base.scan(range, limit: limit)
+  }
+}

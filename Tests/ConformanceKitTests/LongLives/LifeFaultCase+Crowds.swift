@@ -74,6 +74,19 @@ extension LifeFaultCase {
     .init([.c1], memory: "a group commit acknowledges what failed", by: "crowd.one-bad-among-many") {
       CommitsInGroups(base: $0, .acknowledgesAll)
     },
+    .init([.c1], memory: "reads in groups, which fail for all", by: "crowd.one-bad-among-many") {
+      AsksInGroups(base: $0)
+    },
+    .init([.c1], memory: "removes in groups, which fail for all", by: "crowd.one-bad-among-many") {
+      RemovesInGroups(base: $0)
+    },
+    .init(
+      [.c4], memory: "an error of its own says that a wait was cancelled",
+      by: "crowd.a-thousand-cancelled-calls"
+    ) { HasItsOwnCancellation(base: $0) },
+    .init([.c1], memory: "loses one removal of two hundred beside others", by: "crowd.reads-own-writes") {
+      LosesSomeRemovals(base: $0)
+    },
     .init([.c4], memory: "a group commit is cancelled with the first", by: "crowd.cancelled-beside-others") {
       CommitsInGroups(base: $0, .cancelsAll)
     },
@@ -120,6 +133,10 @@ extension LifeFaultCase {
     .init([.c4], memory: "does an import that was cancelled with the next", by: "late.after-cancelled-calls")
     {
       KeepsCancelledImports(base: $0)
+    },
+    .init([.c4], memory: "writes a batch that it has refused with the next", by: "late.after-cancelled-calls")
+    {
+      KeepsRefusedBatches(base: $0)
     },
     .init([.c4], memory: "works after it has thrown", by: "late.after-cancelled-calls") {
       WorksAfterThrowing(base: $0)

@@ -104,6 +104,21 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o4], "leaves a file after each removal of everything", .leaksFilesPerRemovalOfAll,
       by: "life.leaves-nothing-after-calls"),
     .init(
+      [.o4], "leaves a file after each count", .leaksFilesPerCount, by: "life.leaves-nothing-after-calls",
+      at: .standard),
+    .init(
+      [.o4], "leaves a temporary file after each change", .leavesTemporaryFiles,
+      by: "life.leaves-nothing-after-calls", at: .standard),
+    .init(
+      [.o4], "leaves a file after each question with a key that is refused", .leaksFilesPerRefusedQuestion,
+      by: "life.leaves-nothing-after-errors", at: .standard),
+    .init(
+      [.o4], "keeps the cache of each engine that was closed", .keepsCachesOfOpenings,
+      by: "life.leaves-nothing-after-openings", at: .standard),
+    .init(
+      [.w6], "counts openings in a byte", .countsOpeningsInAByte, by: "life.leaves-nothing-after-openings",
+      at: .standard),
+    .init(
       [.o4], "keeps a descriptor after each opening", .leaksDescriptorsPerOpening,
       by: "life.leaves-nothing-after-openings", at: .standard),
 
@@ -146,6 +161,12 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.t1], memory: "numbers transactions with twelve bits", by: "life.of-transactions",
       claiming: .transactions
     ) { NumbersTransactions(base: $0) },
+    .init([.w1], memory: "numbers scans with twelve bits", by: "life.of-reads") {
+      NumbersScans(base: $0)
+    },
+    .init([.w1], memory: "scans no further than 8,000 removed entries", by: "life.of-passing-keys") {
+      StopsAtRemovedEntries(base: $0)
+    },
     .init([.w2], memory: "dates what it moves beyond 8,192 entries", by: "life.many-entries") {
       DatesWhatItMoves(base: $0)
     },
@@ -201,6 +222,11 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w1], "refuses writes that are older than others", .refusesOlder, by: "clock.jumps"),
     .init([.w1], "ignores writes that are older than others", .ignoresOlder, by: "clock.jumps"),
     .init([.w1], "cannot be opened when entries are of the future", .refusesTheFuture, by: "clock.jumps"),
+    .init(
+      [.w1], "removes no entries that are of the future", .removesNothingOfTheFuture, by: "clock.jumps"),
+    .init(
+      [.w1], "takes for removed what is older than the last removal of everything", .emptiesUpToATime,
+      by: "clock.jumps"),
     .init([.w2], "has seconds of 32 bits with a sign", .signedSeconds, by: "clock.jumps-and-timestamps"),
     .init([.w2], "has seconds of 32 bits", .unsignedSeconds, by: "clock.jumps-and-timestamps"),
     .init([.w2], "stores local time", .localTime, by: "clock.jumps-and-timestamps"),

@@ -59,6 +59,25 @@ extension SizeFault {
           }
         })
     },
+    .init(.k2, "names.reserved-by-batch", "keeps times beside the entry, under a beginning and its key") {
+      AlteredEngine(
+        base: $0,
+        batch: { batch in
+          let names = Set(batch.map(\.key.value))
+          return batch.map { key, data in
+            let isBeside = key.value.hasPrefix("ts:") && names.contains(String(key.value.dropFirst(3)))
+            return (key, isBeside ? Data("1700000000".utf8) : data)
+          }
+        })
+    },
+    .init(.k3, "names.reserved-by-write", "hides what begins like the locks of entries") {
+      AlteredEngine(base: $0, keys: { $0.filter { !$0.value.hasPrefix("lock:") } })
+    },
+    .init(
+      inPlace: .k2, "names.reserved-by-batch", "has files of long keys, and takes their names for these keys"
+    ) {
+      NamesFilesOfLongKeys(base: $0, directory: $1)
+    },
     .init(.k2, "names.reserved-by-write", "takes off trailing dots and blanks") {
       RenamingEngine(base: $0) { key in
         let trimmed = String(key.reversed().drop { $0 == "." || $0 == " " }.reversed())
@@ -110,6 +129,9 @@ extension SizeFault {
           return $1
         })
     },
+    .init(.v2, "names.values-by-write", "decompresses what is compressed as a whole") {
+      AlteredEngine(base: $0, value: { $1 == emptyGzip ? Data() : $1 })
+    },
     .init(.v2, "names.values-by-write", "takes the first byte for a flag") {
       AlteredEngine(base: $0, value: { $1?.first == 1 ? Data($1?.dropFirst() ?? Data()) : $1 })
     },
@@ -157,6 +179,9 @@ extension SizeFault {
     },
   ]
 }
+
+/// Nothing, compressed by gzip.
+private let emptyGzip = Data([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 
 struct FindsConstructors: FaultyEngine {
   let base: ReferenceEngine

@@ -16,7 +16,7 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
   let isPersistent: Bool
   /// What the engine claims beside what all of these do.
   let claims: EngineCapabilities
-  let makeEngine: @Sendable (URL) throws -> any StorageEngine
+  private(set) var makeEngine: @Sendable (URL) throws -> any StorageEngine
   /// What the store that is at fault sees of its engine.
   var makeStoreEngine: (@Sendable (any StorageEngine) -> any StorageEngine)?
 
@@ -32,6 +32,15 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
     self.level = level ?? (check.hasPrefix("names.") ? .standard : .quick)
     (self.isPersistent, self.claims) = (isPersistent, claims)
     self.makeEngine = { makeEngine(try ReferenceEngine(directory: isPersistent ? $0 : nil)) }
+  }
+
+  /// An engine that keeps its entries in a file, and something else beside it.
+  init(
+    inPlace rule: ContractRule, _ check: String, _ name: String,
+    makeEngine: @escaping @Sendable (ReferenceEngine, URL) -> any StorageEngine
+  ) {
+    self.init(rule, check, name, isPersistent: true) { $0 }
+    self.makeEngine = { makeEngine(try ReferenceEngine(directory: $0), $0) }
   }
 
   /// A correct engine behind a store that loses items on their way.

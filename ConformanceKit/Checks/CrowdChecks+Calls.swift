@@ -1,0 +1,120 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// What becomes of one call among many others: rule C1.
+
+/// Each task changes a key of its own and reads it, and once more after others had a turn.
+func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async throws {
+  let taskCount = 12
+  let changes = ChangeMethod.all(engine.capabilities)
+  try await gather(0..<taskCount) { task in
+    for (number, _) in rounds.share(of: task, among: taskCount).enumerated() {
+      let own = key("task-\(task)-\(number % 5)")
+      let value = data("\(task) wrote this as number \(number)")
+      // Half of them are single writes, and each other one is a change of another kind.
+      let change = number.isMultiple(of: 2) ? ChangeMethod.write : changes[number / 2 % changes.count]
+      // Others would miss what they wrote if everything was removed.
+      let name = change == .removeAll ? wayOfReplacing.name : change.call
+      var wanted: Data? = value
+      switch change {
+      case .removeAll: try await wayOfReplacing.write(engine, [(own, value)])
+      case _ where change.removes:
+        try await change.perform([(own, value)], in: engine)
+        wanted = nil
+      default: try await change.performAmongMany([(own, value)], in: engine)
+      }
+      for look in 1...2 {
+        let found = try await engine.read(key: own)
+        try expect(
+          found, is: wanted,
+          "read(key:) number \(look) by the task of what it had changed as number \(number), by \(name),"
+        )
+        await Task.yield()
+      }
+    }
+  }
+}
+
+/// Has a hundred tasks write, of which one must be refused.
+func oneBadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let bad = badNumber(round)
+  let outcomes = try await gather(0..<100) { number -> String? in
+    let key = number == bad ? key("") : oneOfMany(number)
+    do {
+      if number.isMultiple(of: 5) {
+        try await engine.write([(key, data("round \(round)"))])
+      } else {
+        try await engine.write(data("round \(round)"), key: key)
+      }
+      return nil
+    } catch {
+      return shortened(String(describing: error))
+    }
+  }
+  for (number, error) in outcomes.enumerated() {
+    if number == bad {
+      if error == nil { throw Violation("the write of an empty key returned", rule: .k1) }
+      continue
+    }
+    if let error { throw Violation("a write beside one of an empty key did not return: \(error)") }
+    try expect(
+      try await engine.read(key: oneOfMany(number)), is: data("round \(round)"),
+      "read(key:) of what was written, and acknowledged, beside a write of an empty key")
+  }
+}
+
+/// Has a hundred tasks read what was written so, by one method, of which one must be refused: an engine may ask for several keys at once.
+func oneBadReadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let bad = badNumber(round)
+  let methods = ReadMethod.allCases.filter { $0.isOfOneKey || $0.isOfManyKeys }
+  let method = methods[round % methods.count]
+  try await gather(0..<100) { number in
+    if number == bad {
+      try await expectRefusal(of: method.call) { _ = try await method.found(of: [key("")], in: engine) }
+      return
+    }
+    let found: [Data?]
+    do {
+      found = try await method.found(of: [oneOfMany(number)], in: engine)
+    } catch let failure as CallFailure {
+      throw Violation("\(method.call) beside one of an empty key did not return: \(failure)")
+    }
+    try expect(
+      found, is: [method.givesValues ? data("round \(round)") : nil],
+      "\(method.call) beside one of an empty key")
+  }
+}
+
+/// Has a hundred tasks remove it, of which one must be refused.
+func oneBadRemovalAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let bad = badNumber(round)
+  try await gather(0..<100) { number in
+    let method = number.isMultiple(of: 5) ? ChangeMethod.removeMany : .remove
+    if number == bad {
+      try await expectRefusal(of: method.call) { try await method.perform([(key(""), Data())], in: engine) }
+      return
+    }
+    do {
+      try await method.perform([(oneOfMany(number), Data())], in: engine)
+    } catch let failure as CallFailure {
+      throw Violation("\(method.call) beside one of an empty key did not return: \(failure)")
+    }
+  }
+  let left = try await engine.keysExist((0..<100).map(oneOfMany))
+  try expect(left, is: [], "what was left after removals beside one of an empty key")
+}
+
+/// The task that hands in what must be refused, in each round another one.
+private func badNumber(_ round: Int) -> Int { round * 37 % 100 }
+
+private func oneOfMany(_ number: Int) -> CacheKey { key("one of many, \(number)") }
+
+/// Fails if the call of an empty key returns.
+private func expectRefusal(of name: String, _ call: () async throws -> Void) async throws {
+  do { try await call() } catch is CallFailure { return }
+  throw Violation("\(name) of an empty key returned", rule: .k1)
+}

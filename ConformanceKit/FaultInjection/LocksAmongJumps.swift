@@ -1,0 +1,77 @@
+import Foundation
+import StockroomCore
+
+/// Sets the clock of the worker, which ``FakeClock/tool(hasThreadSanitizer:)`` has started, and sends what it says then.
+struct SetClock: WorkerTask {
+  let secondsFromNow: Int
+
+  func run(
+    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
+    send: @escaping @Sendable (Date) throws -> Void
+  ) async throws {
+    try FakeClock.requireSettableClock()
+    FakeClock.set(secondsFromNow: secondsFromNow)
+    try send(Date())
+  }
+}
+
+/// Has a process open the place, lets the clock jump by a day, and has another process open it.
+///
+/// - Throws: Also ``Skip``, where the processes do not get along with the clock that they are given.
+func checkPlaceAcrossJump(_ context: CheckContext) async throws {
+  let tool = try FakeClock.tool()
+  let (holder, second) = (try context.startWorker(under: tool), try context.startWorker(under: tool))
+  let (place, isShared) = (context.place, context.capabilities.contains(.multiProcess))
+  let outcome = await withStallTimeout(context.patienceWithLocks) { () -> Result<Void, any Error> in
+    do {
+      return .success(try await openAcrossJump(holder, second, at: place, isShared: isShared))
+    } catch {
+      return .failure(error)
+    }
+  }
+  // It has come to its end, if only by not being waited for any longer.
+  context.noteProgress()
+  for worker in [holder, second] {
+    worker.closeInput()
+    if case .failure = outcome { worker.kill() }
+    await worker.waitUntilEnd()
+    FakeClock.removeTraces(ofProcess: worker.identifier)
+  }
+  let skip = Skip(reason: "The process does not get along with the fake clock that the kit gives it.")
+  guard case .success(let result) = outcome else { throw skip }
+  do {
+    try await translatingWorkerErrors { try result.get() }
+  } catch let error as WorkerProcess.ProtocolError where error.what.contains("faketime:") {
+    throw skip
+  }
+}
+
+private func openAcrossJump(
+  _ holder: WorkerProcess, _ second: WorkerProcess, at place: URL, isShared: Bool
+) async throws {
+  func write(_ name: String, _ worker: WorkerProcess) async throws {
+    let entry = SharedWork.Entry(key: name, data: data(name))
+    try await worker.perform(CallEngine(.write([entry]), at: place))
+  }
+  try await holder.perform(SetClock(secondsFromNow: 0))
+  try await holder.perform(CallEngine(.open, at: place))
+  try await write("before", holder)
+  for worker in [holder, second] { try await worker.perform(SetClock(secondsFromNow: 90_000)) }
+  do {
+    try await second.perform(CallEngine(.open, at: place))
+  } catch let error as WorkerError where !isShared && error.code == StorageError.Code.locked.name {
+    return try await write("after", holder)
+  }
+  guard isShared else {
+    throw Violation(
+      "a process could open what another had open, since the clock had jumped by a day meanwhile")
+  }
+  try await write("by the second", second)
+  try await write("by the first", holder)
+  for worker in [holder, second] {
+    let found = try await worker.entries(at: place).map(\.key)
+    try expect(
+      found, areInAnyOrder: [key("before"), key("by the first"), key("by the second")],
+      "after the clock had jumped by a day readAllEntries() of one of two processes")
+  }
+}

@@ -1,0 +1,155 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines that are wrong about one call among many others.
+
+/// Has the first of several readers look for the keys of all, which fails for all if one of them is not valid.
+final class AsksInGroups: FaultyEngine {
+  private struct Waiting {
+    let key: CacheKey
+    let continuation: CheckedContinuation<Data?, any Error>
+  }
+  let base: ReferenceEngine
+  /// Those that wait for the first; nil if nobody reads.
+  private let waiting = MutexProtected<[Waiting]?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+
+  private func values(of keys: [CacheKey]) -> Result<[CacheKey: Data], any Error> {
+    Result {
+      try keys.validate()
+      let all = try base.everything()
+      return Dictionary(uniqueKeysWithValues: all.map { ($0.key, $0.data) })
+    }
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    let isFirst = waiting.withLock { waiting in
+      defer { waiting = waiting ?? [] }
+      return waiting == nil
+    }
+    guard isFirst else {
+      return try await withCheckedThrowingContinuation { continuation in
+        let isLate = waiting.withLock { waiting in
+          waiting?.append(Waiting(key: key, continuation: continuation))
+          return waiting == nil
+        }
+        if isLate { continuation.resume(with: values(of: [key]).map { $0[key] }) }
+      }
+    }
+    for _ in 0..<8 { await Task.yield() }
+    let others = waiting.withLock { $0.take() } ?? []
+    let found = values(of: [key] + others.map(\.key))
+    for other in others { other.continuation.resume(with: found.map { $0[other.key] }) }
+    return try found.get()[key]
+  }
+}
+
+/// Has the first of several tasks remove the keys of all, which fails for all if one of them is not valid.
+final class RemovesInGroups: FaultyEngine {
+  private struct Waiting {
+    let key: CacheKey
+    let continuation: CheckedContinuation<Void, any Error>
+  }
+  let base: ReferenceEngine
+  /// Those that wait for the first; nil if nobody removes anything.
+  private let waiting = MutexProtected<[Waiting]?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func remove(key: CacheKey) async throws {
+    let isFirst = waiting.withLock { waiting in
+      defer { waiting = waiting ?? [] }
+      return waiting == nil
+    }
+    guard isFirst else {
+      return try await withCheckedThrowingContinuation { continuation in
+        let isLate = waiting.withLock { waiting in
+          waiting?.append(Waiting(key: key, continuation: continuation))
+          return waiting == nil
+        }
+        if isLate {
+          Task { [base] in
+            continuation.resume(with: await Task { try await base.remove(key: key) }.result)
+          }
+        }
+      }
+    }
+    for _ in 0..<8 { await Task.yield() }
+    let others = waiting.withLock { $0.take() } ?? []
+    let all = [key] + others.map(\.key)
+    let result = await Task { [base] in try await base.remove(keys: all) }.result
+    for other in others { other.continuation.resume(with: result) }
+    try result.get()
+  }
+}
+
+/// Loses one removal of two hundred, but only while another one is under way.
+final class LosesSomeRemovals: FaultyEngine {
+  private struct Counts {
+    var running = 0
+    var made = 0
+  }
+  let base: ReferenceEngine
+  private let counts = MutexProtected(Counts())
+  init(base: ReferenceEngine) { self.base = base }
+  func remove(key: CacheKey) async throws {
+    try key.validate()
+    let isLost = counts.withLock { counts in
+      counts.running += 1
+      counts.made += 1
+      guard counts.running > 1, counts.made >= 200 else { return false }
+      counts.made = 0
+      return true
+    }
+    defer { counts.withLock { $0.running -= 1 } }
+    for _ in 0..<2 { await Task.yield() }
+    if !isLost { try await base.remove(key: key) }
+  }
+}
+
+/// Has eight connections, and an error of its own for a call that was cancelled while it waited for one.
+final class HasItsOwnCancellation: InterceptingEngine {
+  let base: ReferenceEngine
+  private let places = Places(8)
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    let hasToWait = count.withLock { count in
+      count += 1
+      return count > 8
+    }
+    defer { count.withLock { $0 -= 1 } }
+    await places.enter()
+    defer { places.leave() }
+    await Task.yield()
+    if hasToWait, Task.isCancelled { throw StorageError(.io, "The wait for a connection was given up.") }
+    return try await work()
+  }
+}
+
+/// Keeps the entries of a batch that it refuses in its queue, and writes them with the next entry.
+final class KeepsRefusedBatches: FaultyEngine {
+  let base: ReferenceEngine
+  private let queue = MutexProtected<[StorageOperation]>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    do {
+      try await base.write(dataAndKeys)
+    } catch {
+      let valid = dataAndKeys.filter { (1...511).contains($0.key.value.utf8.count) }
+      let operations = valid.map { StorageOperation.write($0.data, key: $0.key) }
+      queue.withLock { $0 += operations }
+      throw error
+    }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    let queued = queue.withLock { queue in
+      defer { queue = [] }
+      return queue
+    }
+    try await base.apply(queued + [.write(data, key: key)])
+  }
+}

@@ -1,0 +1,23 @@
+import Foundation
+import StockroomCore
+
+// What an engine leaves behind on purpose.
+
+extension LifeFaultEngine {
+  private static let caches = MutexProtected<[[UInt8]]>([])
+
+  /// Keeps a mebibyte for an opening, for good.
+  static func keepCache() { caches.withLock { $0.append([UInt8](repeating: 1, count: 1 << 20)) } }
+
+  static func leaveFile(in directory: URL) throws {
+    try Data(count: 100).write(to: directory.appending(path: "tmp-\(UUID().uuidString)"))
+  }
+
+  /// How often the place has been opened, this time included.
+  static func countOpening(of directory: URL) throws -> Int {
+    let file = directory.appending(path: "openings")
+    let earlier = try FileManager.default.fileExists(atPath: file.path) ? Data(contentsOf: file).count : 0
+    try Data(count: earlier + 1).write(to: file)
+    return earlier + 1
+  }
+}
