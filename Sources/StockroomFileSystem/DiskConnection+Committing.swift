@@ -290,7 +290,9 @@ extension DiskConnection {
     do {
       try state.write(contents)
     } catch {
-      // The next holder of the lock finds the state unstable and corrects it first. Until then, reads take the lock.
+      // The next holder of the lock finds the state unstable and corrects it first. Until then, reads take the lock, and subscribers elsewhere
+      // find no commit.
+      feed.noteRecovery()
     }
     try result.get()
   }
