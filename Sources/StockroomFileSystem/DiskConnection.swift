@@ -65,6 +65,8 @@ final class DiskConnection: Sendable {
   let failure = MutexProtected<(any Error)?>(nil)
   /// The version of batches that was read last, or 1.
   let lastBatchVersion = Atomic<UInt64>(1)
+  /// Until when this engine may take the lock without waiting for its turn, if the lock is free.
+  let endOfTurn = MutexProtected(ContinuousClock.now)
 
   /// Opens the directory, which must exist.
   init(
