@@ -79,7 +79,7 @@ extension ChangeLog {
         try make(atPath: path, permissions)
         continue
       }
-      try repair(file)
+      try repairIfEmpty(file)
       let log = try ChangeLog(file)
       // Only for a moment does anybody have the exclusive lock, but every process that may read the file can take it (rule O5).
       while flock(file.number, LOCK_SH | LOCK_NB) != 0 {
@@ -102,17 +102,13 @@ extension ChangeLog {
 
   /// Writes the header again, which is missing after a power cut or once somebody has cut the file off. Without a lock, which other
   /// subscribers have: they find that what they have read up to is not there any more.
-  ///
-  /// - Returns: Whether it was so.
-  @discardableResult
-  private static func repair(_ file: FileDescriptor) throws -> Bool {
+  private static func repairIfEmpty(_ file: FileDescriptor) throws {
     let header = try file.readBytes(headerSize)
     guard
       header.count < headerSize && signature.starts(with: header.prefix(signature.count))
         || header.count == headerSize && header.allSatisfy({ $0 == 0 })
-    else { return false }
+    else { return }
     try emptyHeader.withUnsafeBytes { try file.write($0) }
-    return true
   }
 
   private static var emptyHeader: [UInt8] {
@@ -172,7 +168,9 @@ extension ChangeLog {
   ///
   /// - Returns: Whether it was so.
   func repairIfTruncated() throws -> Bool {
-    try file.status().size < Self.headerSize && Self.repair(file)
+    guard try file.status().size < Self.headerSize else { return false }
+    try Self.emptyHeader.withUnsafeBytes { try file.write($0) }
+    return true
   }
 
   /// Ends what ``join(atPath:_:)`` has begun. The last one removes the file.
