@@ -21,19 +21,26 @@ extension DiskConnection {
     }
     let boundary = max(contents.lastSequence + 1, UInt64(max(0, now.nanoseconds)))
     contents.lastSequence = boundary + UInt64(count)
-    let reserves = contents.lastSequence >= contents.reservedSequence
     let reserved = contents.reservedSequence
-    if reserves { contents.reservedSequence = contents.lastSequence + Self.clockReserve }
+    if contents.lastSequence >= reserved {
+      contents.reservedSequence = contents.lastSequence + Self.clockReserve
+    }
+    guard contents.reservedSequence < UInt64(Int64.max) else {
+      throw StorageError(
+        .io, "\(state.file.path) has no more numbers for entries. Is the system's clock right?")
+    }
     try state.write(contents)
-    if reserves {
+    // An engine that has written this limit may have died before it was on the disk.
+    if contents.reservedSequence != syncedReserve.load(ordering: .relaxed) {
       do {
         try synchronize(state.file)
       } catch {
-        // Who reads the new limit takes it for one that is on the disk.
+        // Numbers up to it must not be given out.
         contents.reservedSequence = reserved
         do { try state.write(contents) } catch let failure { fail(with: failure) }
         throw error
       }
+      syncedReserve.store(contents.reservedSequence, ordering: .relaxed)
     }
     hasMovedClock.store(true, ordering: .relaxed)
     return boundary

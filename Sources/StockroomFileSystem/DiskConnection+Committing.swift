@@ -215,6 +215,8 @@ private struct Commit {
     if connection.durability == .full {
       try connection.failingPermanently { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
     }
+    // If all has been done, the look at the place at the end of the lock does.
+    if case .success = result { return }
     // What no opening will find is not acknowledged (rule C6), and what has been done is not tried again. Those of the group that
     // have failed get this error, too.
     try AfterCommitError.marking { try connection.checkPlace() }
@@ -290,7 +292,9 @@ extension DiskConnection {
     do {
       try state.write(contents)
     } catch {
-      // The next holder of the lock finds the state unstable and corrects it first. Until then, reads take the lock.
+      // The next holder of the lock finds the state unstable and corrects it first. Until then, reads take the lock, and subscribers elsewhere
+      // find no commit.
+      feed.noteRecovery()
     }
     try result.get()
   }

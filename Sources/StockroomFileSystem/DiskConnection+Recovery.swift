@@ -30,7 +30,8 @@ extension DiskConnection {
       // on the disk what it says here, or half of the transaction would stay.
       try synchronize(journal.file)
       do {
-        try transaction.isAborted ? rollBack(transaction) : complete(transaction, isReplay: true)
+        try transaction.isAborted
+          ? rollBack(transaction, synchronizeDirectories) : complete(transaction, isReplay: true)
       } catch {
         // That it cannot be done is a result, too: it has not been acknowledged.
         if try transaction.isAborted || journal.read() != nil { throw error }
@@ -41,7 +42,12 @@ extension DiskConnection {
     if contents.isStable { return false }
     contents.batchVersion += contents.batchVersion & 1
     contents.version += contents.version & 1
-    try state.write(contents)
+    do {
+      try state.write(contents)
+    } catch {
+      // Nothing is half done, whatever the state says, and reads with the lock are right. The next holder of the lock tries again.
+      return false
+    }
     return true
   }
 
@@ -51,9 +57,14 @@ extension DiskConnection {
   /// has undone it. If not even that can be written down, this engine does nothing more: the transaction, which is on the disk with all
   /// that it needs, is completed when the place is opened again, or undone if a step is refused then, too.
   ///
-  /// - Parameter isReplay: Whether some of it may have been done already, and written over by others since.
+  /// - Parameters:
+  ///   - isReplay: Whether some of it may have been done already, and written over by others since.
+  ///   - synchronize: Puts the names on the disk, ``synchronizeDirectories(of:)`` if nil.
   /// - Throws: `StorageError`; ``AfterCommitError`` if it may happen yet, so that it must not be tried again.
-  func complete(_ transaction: Transaction, isReplay: Bool) throws {
+  func complete(
+    _ transaction: Transaction, isReplay: Bool, synchronize: (([FileName]) throws -> Void)? = nil
+  ) throws {
+    let synchronize = synchronize ?? synchronizeDirectories
     var isIrreversible = transaction.isIrreversible
     do {
       // If this fails, the transaction is in the journal, and must not be found there later.
@@ -61,7 +72,7 @@ extension DiskConnection {
       let names = try perform(transaction, isReplay: isReplay, &isIrreversible)
       // The journal may reach the disk first, at every durability, and forget what is only half there. Before anybody reads the batch,
       // since it is undone if this fails.
-      try synchronizeDirectories(of: names)
+      try synchronize(names)
       try setUnstable(false)
     } catch {
       if isReplay, try !isUnfinished(transaction) { throw error }
@@ -79,7 +90,7 @@ extension DiskConnection {
         fail(with: failure)
         throw AfterCommitError(StorageError.undecidedBatch(entries.path, failure))
       }
-      try rollBack(transaction)
+      try rollBack(transaction, synchronize)
       throw error
     }
     do {
@@ -246,8 +257,9 @@ extension DiskConnection {
   }
 
   /// Takes back what has been done of the transaction, then removes it from the journal. If that fails, or the machine
-  /// dies meanwhile, it can be done again.
-  private func rollBack(_ transaction: Transaction) throws {
+  /// dies meanwhile, it can be done again; but if the disk has not got it, not by this engine: another sync may succeed all the same, since
+  /// systems report such a failure once.
+  private func rollBack(_ transaction: Transaction, _ synchronize: ([FileName]) throws -> Void) throws {
     try setUnstable(true)
     // Where nothing is moved there is nothing to sync, and the directory may be one that cannot be opened. An attempt before
     // this one may have moved what is found in its place now.
@@ -279,7 +291,12 @@ extension DiskConnection {
         names += removed
       }
     }
-    try synchronizeDirectories(of: names)
+    do {
+      try synchronize(names)
+    } catch {
+      fail(with: error)
+      throw error
+    }
     try journal.endSynchronously()
     try setUnstable(false)
     for step in transaction.steps {

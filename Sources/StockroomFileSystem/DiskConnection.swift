@@ -55,6 +55,8 @@ final class DiskConnection: Sendable {
   private let isTidy = Atomic(false)
   /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
   let hasMovedClock = Atomic(false)
+  /// The limit of numbers that this engine has put on the disk last, or 0.
+  let syncedReserve = Atomic<UInt64>(0)
   /// The version of batches whose last one has its end in the journal on the disk, or 1. Each batch has another one, whichever engine it
   /// is of.
   let syncedBatchVersion = Atomic<UInt64>(1)
@@ -63,6 +65,8 @@ final class DiskConnection: Sendable {
   let failure = MutexProtected<(any Error)?>(nil)
   /// The version of batches that was read last, or 1.
   let lastBatchVersion = Atomic<UInt64>(1)
+  /// Until when this engine may take the lock without waiting for its turn, if the lock is free.
+  let endOfTurn = MutexProtected(ContinuousClock.now)
 
   /// Opens the directory, which must exist.
   init(

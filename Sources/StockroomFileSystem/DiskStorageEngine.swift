@@ -164,9 +164,12 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// Waits for what is under way, then closes every file (rule O3).
   public func close() async throws {
     try await gate.close {
-      if case .success(let connection) = opened { connection.feed.finish() }
-      // On its own thread, since a job before this one may be waiting for a disk.
-      try await thread.run { [opened] in Self.release(opened) }
+      if case .success(let connection) = opened { connection.feed.hub.finish() }
+      // On its own thread, since a job before this one may be waiting for a disk, and who watches the place for a lock.
+      try await thread.run { [opened] in
+        if case .success(let connection) = opened { connection.feed.finish() }
+        Self.release(opened)
+      }
       thread.stop()
     }
   }

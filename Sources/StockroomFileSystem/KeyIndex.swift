@@ -32,7 +32,8 @@ final class KeyIndex: Sendable {
     /// clock tick. While an engine writes all the time there is hardly such a moment: listings with the lock, during which no engine writes, do
     /// without.
     var isDistinct: Bool {
-      Timestamp.now().nanoseconds - directoryChanged.nanoseconds > 20_000_000
+      // Wrapping: a file system may say any time.
+      Timestamp.now().nanoseconds &- directoryChanged.nanoseconds > 20_000_000
         && directoryChanged.nanoseconds % 1_000_000_000 != 0
     }
   }

@@ -20,7 +20,7 @@ struct SharedState: Sendable {
     var version: UInt64 = 0
     /// The last number in the order of creation that was given to an entry.
     var lastSequence: UInt64 = 0
-    /// Always on disk, and never below a number given out: where to go on if the machine died meanwhile.
+    /// Never below a number given out, and on the disk before one is: where to go on if the machine died meanwhile.
     var reservedSequence: UInt64 = 0
 
     var isStable: Bool { batchVersion & 1 == 0 && version & 1 == 0 }

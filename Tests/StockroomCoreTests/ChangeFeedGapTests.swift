@@ -1,22 +1,9 @@
 import Foundation
 import StockroomCore
-import Synchronization
 import Testing
 
 /// What subscribers of another feed receive of a commit that could not be written down for them.
 @Suite struct ChangeFeedGapTests {
-  private final class Place: ChangeSource {
-    private let commits = Atomic<UInt64>(0)
-
-    var writtenFiles: [String] { [] }
-
-    func latestCommit() throws -> UInt64? { commits.load(ordering: .sequentiallyConsistent) }
-
-    func close() {}
-
-    func commit() { _ = commits.wrappingAdd(1, ordering: .sequentiallyConsistent) }
-  }
-
   @Test(
     "A commit that cannot be written down is everything, also if one that failed has left a record with its number",
     .timeLimit(.minutes(5)))
@@ -30,7 +17,7 @@ import Testing
       subscribed.finish()
       writing.finish()
     }
-    let place = Place()
+    let place = CountedPlace()
     var changes = try subscribed.subscribe(
       without: nil, of: ObjectIdentifier(place), to: { place }, afterCommits: {}
     ).makeAsyncIterator()

@@ -35,4 +35,43 @@ struct SequenceNumberTests {
       last = next
     }
   }
+
+  @Test(
+    "A reserve of another engine, which may have died before it was synced, is synced before one of it is given out"
+  )
+  func reserveOfAnother() throws {
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    defer { connection.release() }
+    _ = try connection.withLock { try connection.moveClock(to: .now(), by: 1) }
+    let other = try DiskConnection(directory: place.url.path, durability: .full)
+    try other.withLock {
+      var contents = try other.state.read()
+      contents.reservedSequence += 1_000_000_000
+      try other.state.write(contents)
+    }
+    other.release()
+    var syncs = 0
+    for _ in 0..<2 {
+      _ = try connection.withLock {
+        try connection.moveClock(to: .now(), by: 1) { file in
+          try file.synchronize()
+          syncs += 1
+        }
+      }
+    }
+    #expect(syncs == 1)
+  }
+
+  @Test("A clock behind all numbers there can be refuses the write, and leaves the place usable")
+  func lastNumber() throws {
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    defer { connection.release() }
+    let error = #expect(throws: StorageError.self) {
+      _ = try connection.withLock {
+        try connection.moveClock(to: Timestamp(nanoseconds: Int64.max), by: 1)
+      }
+    }
+    #expect(error?.code == .io)
+    _ = try connection.withLock { try connection.moveClock(to: .now(), by: 1) }
+  }
 }

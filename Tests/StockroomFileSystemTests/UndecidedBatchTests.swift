@@ -39,4 +39,26 @@ struct UndecidedBatchTests {
     connection.release()
     #expect(try await place.open().keyCount() == 0)
   }
+
+  @Test(
+    "If the disk has not got that it was undone, the engine does nothing more, and the next one undoes it")
+  func unsyncedUndoing() async throws {
+    let engine = try place.open()
+    for key in ["x", "y"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+    try await engine.close()
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let transaction = Transaction(boundary: boundary, steps: [.remove("x"), .remove("y")])
+      try connection.journal.begin(transaction)
+      #expect(throws: StorageError.self) {
+        try connection.complete(
+          transaction, isReplay: false, synchronize: { _ in throw StorageError(.io, "In the test.") })
+      }
+    }
+    let later = #expect(throws: StorageError.self) { try connection.withLock {} }
+    #expect(later?.code == .io)
+    connection.release()
+    #expect(try await place.open().keyCount() == 2)
+  }
 }

@@ -22,10 +22,16 @@ package struct BackupDirectory: Sendable {
 
   /// Makes the directory at the path as a whole, or not at all.
   ///
-  /// - Parameter fill: Fills the directory that it is called with. What it has written into files is on the disk when it returns.
+  /// - Parameters:
+  ///   - synchronizeName: Puts the name of the directory on the disk, the first path, with its parent, the second.
+  ///   - fill: Fills the directory that it is called with. What it has written into files is on the disk when it returns.
   /// - Throws: ``StorageError`` with code `unsupported` if something is at the path already; what `fill` throws.
   package static func make(
-    at directory: FileManager.Directory, fill: (FileManager.Directory) async throws -> Void
+    at directory: FileManager.Directory,
+    synchronizeName: @escaping @Sendable (String, String) throws -> Void = {
+      try FileManager.Directory.syncNew($0, in: $1)
+    },
+    fill: (FileManager.Directory) async throws -> Void
   ) async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }
@@ -34,7 +40,7 @@ package struct BackupDirectory: Sendable {
       try await fill(
         FileManager.Directory(url: URL(filePath: backup.unfinished, directoryHint: .isDirectory)))
       try Task.checkCancellation()
-      try await thread.run { try backup.finish() }
+      try await thread.run { try backup.finish(synchronizeName) }
     } catch {
       // What cannot be removed is no backup all the same, and the error that matters is the first one.
       try? await thread.run { try FileManager.default.removeItem(atPath: backup.unfinished) }
@@ -66,14 +72,25 @@ package struct BackupDirectory: Sendable {
     try FileDescriptor.openDirectory(atPath: target).forEachName { _, _ in throw isInTheWay }
   }
 
-  private func finish() throws {
+  private func finish(_ synchronizeName: (String, String) throws -> Void) throws {
     try FileManager.Directory.sync(unfinished)
     // An empty directory is replaced, and nothing else is.
     guard rename(unfinished, target) == 0 else {
       if [ENOTEMPTY, EEXIST, ENOTDIR].contains(errno) { throw isInTheWay }
       throw StorageError.posix(errno, "Renaming \(unfinished) to \(target) failed.")
     }
-    try FileManager.Directory.syncNew(target, in: parent)
+    do {
+      try synchronizeName(target, parent)
+    } catch {
+      // Back to the name under which it is removed.
+      guard rename(target, unfinished) == 0 else {
+        throw StorageError(
+          .io,
+          "The backup is in \(target), and complete, but may be gone after a power cut: that it is there could not be "
+            + "brought to the disk.", underlying: error)
+      }
+      throw error
+    }
   }
 
   /// The error with the path that was asked for, and not the one that is gone.

@@ -1,8 +1,12 @@
+import Dispatch
+
 /// The changes of a place that several processes may have open: which engines report to each other through a ``ChangeLog``, and other
 /// programs through what they do to its files.
 package final class ChangeFeed: Sendable {
   /// Tells the subscribers of this process.
-  package let hub = ChangeHub()
+  package let hub: ChangeHub
+  /// Finds the subscribers of others that come while a write is under way.
+  private let check: SubscriberCheck
 
   private struct State {
     var watcher: ChangeWatcher?
@@ -22,6 +26,8 @@ package final class ChangeFeed: Sendable {
   package init(logAtPath path: String, _ permissions: FilePermissions) {
     self.path = path
     self.permissions = permissions
+    check = SubscriberCheck(path: path)
+    hub = ChangeHub(check)
   }
 
   // MARK: Subscribing
@@ -41,7 +47,10 @@ package final class ChangeFeed: Sendable {
     let (changes, isWatched) = state.withLock { state in
       // What was committed before is not reported to this subscriber.
       state.watcher?.catchUp()
-      let changes = hub.subscribe(without: origin, of: owner) { [weak self] in self?.stopWatchingIfUnused() }
+      let changes = hub.subscribe(without: origin, of: owner) { [weak self] in
+        // Not on the thread of who drops the stream, as a look that is under way may wait for other processes (rule C5).
+        DispatchQueue.global().async { [weak self] in self?.stopWatchingIfUnused() }
+      }
       return (changes, Result { try watch(&state, source, afterCommits: waitForCommits) })
     }
     // If this throws, the stream ends outside of the lock.
@@ -53,10 +62,17 @@ package final class ChangeFeed: Sendable {
     _ state: inout State, _ source: () throws -> any ChangeSource,
     afterCommits waitForCommits: () throws -> Void
   ) throws {
-    if state.watcher != nil { return }
-    let watcher = try ChangeWatcher(
-      source(), log: ChangeLog.join(atPath: path, permissions), permissions, writer: writer, hub)
+    if let watcher = state.watcher { return try watcher.noteSubscription() }
+    let log = try ChangeLog.join(atPath: path, permissions)
+    let watcher: ChangeWatcher
     do {
+      watcher = try ChangeWatcher(source(), log: log, permissions, writer: writer, hub)
+    } catch {
+      log.leave()
+      throw error
+    }
+    do {
+      try watcher.noteSubscription()
       try waitForCommits()
       try watcher.start()
     } catch {
@@ -82,7 +98,10 @@ package final class ChangeFeed: Sendable {
   package func finish(of owner: ObjectIdentifier? = nil) {
     hub.finish(of: owner)
     stopWatchingIfUnused()
-    if owner == nil { state.withLock { $0.log.take()?.close() } }
+    if owner == nil {
+      state.withLock { $0.log.take()?.close() }
+      check.close()
+    }
   }
 
   // MARK: Committing
@@ -118,10 +137,17 @@ package final class ChangeFeed: Sendable {
     as number: () throws -> UInt64
   ) -> Announcement {
     guard hasNumber else { return Announcement(requests: requests, operations: operations, entry: nil) }
+    // Whoever subscribes from here on may miss it.
+    defer { check.noteCommit() }
+    if check.isLogKnownToBeAbsent {
+      return Announcement(requests: requests, operations: operations, entry: nil)
+    }
     do {
       let entry = try state.withLock { state -> Entry? in
         state.log = try ChangeLog.find(atPath: path, known: state.log)
-        guard let log = state.log, let change = StorageChange(operations) else { return nil }
+        guard let log = state.log else { return nil }
+        try check.noteLog(log)
+        guard let change = StorageChange(operations) else { return nil }
         if state.watcher == nil { dropIfUnused(log, &state) }
         let number = try number()
         let position = try log.append(ChangeLog.Record(commit: number, writer: writer, change: change))
@@ -151,18 +177,20 @@ package final class ChangeFeed: Sendable {
   /// Tells the subscribers, here and elsewhere, of what has been committed.
   package func publish(_ announcement: Announcement) {
     if let entry = announcement.entry, state.withLock({ $0.watcher })?.noteOwnCommit(entry) ?? true {
+      // Without it subscribers take the commit for one of a program that announces nothing: for everything.
+      try? entry.log.confirm(entry.position)
       entry.log.notify()
     }
     if announcement.isGap { state.withLock { $0.log }?.notify() }
     hub.send(announcement.requests, announcement.operations)
   }
 
-  /// A commit can be read from now on whose process died in the middle of it, and told nobody. Wakes the subscribers of all processes up.
-  /// Under the lock of the place; also while somebody subscribes, who waits for it.
+  /// A commit can be read from now on whose process died in the middle of it, and told nobody, or that could not be counted. Subscribers
+  /// of all processes take it for a change of everything. Under the lock of the place; also while somebody subscribes, who waits for it.
   package func noteRecovery() {
     // Not the log in the state, whose lock who subscribes has. Subscribers look at everything if there is something wrong with the log.
     guard let log = try? ChangeLog.find(atPath: path, known: nil) else { return }
-    log.notify()
+    do { try log.noteMissedCommits() } catch { log.notify() }
     log.close()
   }
 

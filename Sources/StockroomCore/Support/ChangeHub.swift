@@ -18,8 +18,12 @@ package final class ChangeHub: Sendable {
   private let state = MutexProtected(State())
   private let subscriberCount = Atomic(0)
   private let writesUnderWay = Atomic(0)
+  /// Looks for those who subscribe in other feeds.
+  private let check: SubscriberCheck?
 
-  package init() {}
+  package init() { check = nil }
+
+  init(_ check: SubscriberCheck) { self.check = check }
 
   /// Whether there is a subscriber. Without, a commit costs no more than this question.
   package var hasSubscribers: Bool { subscriberCount.load(ordering: .sequentiallyConsistent) > 0 }
@@ -74,10 +78,16 @@ package final class ChangeHub: Sendable {
   // MARK: Reporting
 
   /// A write begins, which is reported to everyone who subscribes before it is acknowledged. ``endWrite()`` comes after it.
-  package func beginWrite() { _ = writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent) }
+  package func beginWrite() {
+    _ = writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent)
+    check?.beginWrite()
+  }
 
   /// A write ends.
-  package func endWrite() { _ = writesUnderWay.wrappingSubtract(1, ordering: .sequentiallyConsistent) }
+  package func endWrite() {
+    check?.endWrite()
+    _ = writesUnderWay.wrappingSubtract(1, ordering: .sequentiallyConsistent)
+  }
 
   /// Reports what has been committed: the requests, and the operations that each came to. Evaluates neither without
   /// subscribers.

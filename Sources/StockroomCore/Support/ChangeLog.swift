@@ -17,15 +17,18 @@
 /// of the whole file, which keeps it there, and on Linux one of its first byte, by which a writer that subscribes too finds out
 /// whether it has to wake others up.
 ///
-/// Little-endian: the header is a signature of 16 bytes and the number of bytes that have ever been written. A record is its length
-/// and the CRC-32C of what follows in 4 bytes each; in 8 bytes each, the number of the commit and of the writer; in 4 bytes, the number
-/// of keys, or all ones for everything; then the keys, each with its length in 2 bytes in front.
+/// Little-endian: the header is a signature of 16 bytes, and in 8 bytes each the number of bytes that have ever been written, a number that
+/// each new subscriber changes, and one that a writer changes whose commit a subscriber may have missed. A record is its length, with the
+/// highest bit set once it has been committed, and the CRC-32C of what follows in 4 bytes each; in 8 bytes each, the number of the commit
+/// and of the writer; in 4 bytes, the number of keys, or all ones for everything; then the keys, each with its length in 2 bytes in front.
 struct ChangeLog {
   /// What one commit has changed.
   struct Record {
     let commit: UInt64
     let writer: UInt64
     let change: StorageChange
+    /// Whether its writer has said that the commit was made.
+    var isConfirmed = false
   }
 
   static let capacity = 1 << 20
@@ -34,6 +37,9 @@ struct ChangeLog {
   private static let signature = Array("Stockroom log 1\n".utf8)
   private static let headerSize = 64
   private static let recordHeaderSize = 28
+  private static let (subscriptionOffset, missOffset) = (24, 32)
+  /// The bit in the length of a record that says that it has been committed.
+  private static let confirmation: UInt32 = 1 << 31
 
   private let file: FileDescriptor
   private let identity: FileIdentity
@@ -73,15 +79,7 @@ extension ChangeLog {
         try make(atPath: path, permissions)
         continue
       }
-      if try isEmpty(file) {
-        // After a power cut. It is in the way of one that can be used.
-        try FileLock.acquire(file.number, path: path, timeout: FileLock.defaultTimeout)
-        defer { FileLock.release(file.number) }
-        if try FileIdentity(path: path) == file.status().identity, unlink(path) != 0, errno != ENOENT {
-          throw StorageError.posix(errno, "Removing \(path), which is empty, failed.")
-        }
-        continue
-      }
+      try repairIfEmpty(file)
       let log = try ChangeLog(file)
       // Only for a moment does anybody have the exclusive lock, but every process that may read the file can take it (rule O5).
       while flock(file.number, LOCK_SH | LOCK_NB) != 0 {
@@ -102,11 +100,19 @@ extension ChangeLog {
     }
   }
 
-  /// Whether the machine has died before what was written to the file was on the disk.
-  private static func isEmpty(_ file: FileDescriptor) throws -> Bool {
+  /// Writes the header again, which is missing after a power cut or once somebody has cut the file off. Without a lock, which other
+  /// subscribers have: they find that what they have read up to is not there any more.
+  private static func repairIfEmpty(_ file: FileDescriptor) throws {
     let header = try file.readBytes(headerSize)
-    return header.count < headerSize && signature.starts(with: header.prefix(signature.count))
-      || header.count == headerSize && header.allSatisfy { $0 == 0 }
+    guard
+      header.count < headerSize && signature.starts(with: header.prefix(signature.count))
+        || header.count == headerSize && header.allSatisfy({ $0 == 0 })
+    else { return }
+    try emptyHeader.withUnsafeBytes { try file.write($0) }
+  }
+
+  private static var emptyHeader: [UInt8] {
+    signature + [UInt8](repeating: 0, count: headerSize - signature.count)
   }
 
   private static func make(atPath path: String, _ permissions: FilePermissions) throws {
@@ -116,8 +122,7 @@ extension ChangeLog {
     }
     defer { unlink(unfinished) }
     try file.setMode(permissions.fileMode)
-    let header = signature + [UInt8](repeating: 0, count: headerSize - signature.count)
-    try header.withUnsafeBytes { try file.write($0) }
+    try emptyHeader.withUnsafeBytes { try file.write($0) }
     if link(unfinished, path) == 0 || errno == EEXIST { return }
     // Not every file system has hard links. One that another process has just made may be lost here, which that one notices.
     guard rename(unfinished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
@@ -159,14 +164,12 @@ extension ChangeLog {
   /// Whether the file is still where others find it.
   var isInPlace: Bool { (try? FileIdentity(path: path)) == identity }
 
-  /// Removes the file if somebody has cut it off, so that nothing can be written to it or read from it any more.
+  /// Makes the file usable again if somebody has cut it off, so that nothing could be written to it or read from it any more.
   ///
   /// - Returns: Whether it was so.
-  func removeIfTruncated() throws -> Bool {
-    guard try file.status().size < Self.headerSize, isInPlace else { return false }
-    guard unlink(path) == 0 || errno == ENOENT else {
-      throw StorageError.posix(errno, "Removing \(path), which has been truncated, failed.")
-    }
+  func repairIfTruncated() throws -> Bool {
+    guard try file.status().size < Self.headerSize else { return false }
+    try Self.emptyHeader.withUnsafeBytes { try file.write($0) }
     return true
   }
 
@@ -183,6 +186,35 @@ extension ChangeLog {
     guard (try? FileLock.tryAcquire(file.number, path: path)) == true else { return }
     if isInPlace { unlink(path) }
     FileLock.release(file.number)
+  }
+}
+
+// MARK: - Subscribers and writers that do not know of each other, without the lock of the place
+
+extension ChangeLog {
+  /// Lets writers know that somebody subscribes, who does not get what has been committed before.
+  func noteSubscription() throws { try store(.random(in: 1 ... .max), at: Self.subscriptionOffset) }
+
+  /// Another number after each ``noteSubscription()``.
+  func subscription() throws -> UInt64 { try number(at: Self.subscriptionOffset) }
+
+  /// Lets subscribers know of commits that they may have missed.
+  func noteMissedCommits() throws {
+    try store(.random(in: 1 ... .max), at: Self.missOffset)
+    notify()
+  }
+
+  /// Another number after each ``noteMissedCommits()``.
+  func missedCommits() throws -> UInt64 { try number(at: Self.missOffset) }
+
+  private func store(_ number: UInt64, at offset: Int) throws {
+    try withUnsafeBytes(of: number.littleEndian) { try file.write($0, at: offset) }
+  }
+
+  private func number(at offset: Int) throws -> UInt64 {
+    let bytes = try file.readBytes(8, at: offset)
+    guard bytes.count == 8 else { throw StorageError(.corrupted, "\(path) has been truncated.") }
+    return bytes.withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
   }
 }
 
@@ -211,8 +243,15 @@ extension ChangeLog {
   /// written. Needs no room on the disk.
   func leaveGap() throws { try setEnd(end() + 2 * UInt64(Self.capacity)) }
 
-  private func setEnd(_ end: UInt64) throws {
-    try withUnsafeBytes(of: end.littleEndian) { try file.write($0, at: Self.signature.count) }
+  private func setEnd(_ end: UInt64) throws { try store(end, at: Self.signature.count) }
+
+  /// Says that what a record announces has been committed. Without the lock of the place; a record that has taken its place meanwhile
+  /// counts as corrupted then.
+  func confirm(_ position: Range<UInt64>) throws {
+    let offset = Int((position.lowerBound + 3) % UInt64(Self.capacity))
+    try withUnsafeBytes(of: UInt8(Self.confirmation >> 24)) {
+      try file.write($0, at: Self.headerSize + offset)
+    }
   }
 
   /// Wakes the subscribers up. They watch the file's times, not its contents, so that writing a record wakes nobody.
@@ -256,9 +295,7 @@ extension ChangeLog {
 extension ChangeLog {
   /// How many bytes have ever been written: where the next record will begin.
   func end() throws -> UInt64 {
-    let bytes = try file.readBytes(8, at: Self.signature.count)
-    guard bytes.count == 8 else { throw StorageError(.corrupted, "\(path) has been truncated.") }
-    let end = bytes.withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
+    let end = try number(at: Self.signature.count)
     // No number that can be: readers take it for a gap, and the next record puts it right.
     return end <= UInt64(Int64.max) ? end : 0
   }
@@ -295,7 +332,8 @@ extension ChangeLog {
         Number(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: type))
       }
       guard bytes.count >= recordHeaderSize else { return nil }
-      let length = Int(number(UInt32.self, at: 0))
+      let lengthWord = number(UInt32.self, at: 0)
+      let length = Int(lengthWord & ~confirmation)
       guard (recordHeaderSize...bytes.count).contains(length),
         CRC32C.checksum(UnsafeRawBufferPointer(rebasing: bytes[8..<length])) == number(UInt32.self, at: 4)
       else { return nil }
@@ -317,7 +355,9 @@ extension ChangeLog {
         change = .keys(keys)
       }
       return (
-        Record(commit: number(UInt64.self, at: 8), writer: number(UInt64.self, at: 16), change: change),
+        Record(
+          commit: number(UInt64.self, at: 8), writer: number(UInt64.self, at: 16), change: change,
+          isConfirmed: lengthWord & confirmation != 0),
         length
       )
     }

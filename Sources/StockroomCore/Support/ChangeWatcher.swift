@@ -7,10 +7,15 @@
 final class ChangeWatcher: Sendable {
   private struct State {
     var log: ChangeLog
+    /// What ``ChangeLog/missedCommits()`` was.
+    var missedCommits: UInt64
     /// Up to which commit the subscribers know everything.
     var known: UInt64 = 0
-    /// Where in the log the commits after that one begin.
+    /// Where in the log the commits after that one begin, or the first one before it of which it is not known whether the announced commit
+    /// was made, or another one in its place.
     var position: UInt64 = 0
+    /// Up to where in the log everything has been reported.
+    var reported: UInt64 = 0
     /// Whether something has been missed.
     var mayHaveMissedChanges = false
     var isStopped = false
@@ -45,16 +50,28 @@ final class ChangeWatcher: Sendable {
   /// When to look again after the system has not let a file be watched.
   private static let delayOfRetry = DispatchTimeInterval.seconds(1)
 
+  /// - Throws: ``StorageError``; the source is closed then.
   init(
     _ source: any ChangeSource, log: ChangeLog, _ permissions: FilePermissions, writer: UInt64,
     _ hub: ChangeHub
-  ) {
+  ) throws {
+    let missedCommits: UInt64
+    do {
+      missedCommits = try log.missedCommits()
+    } catch {
+      source.close()
+      throw error
+    }
     self.source = source
     self.permissions = permissions
     self.writer = writer
     self.hub = hub
-    state = MutexProtected(State(log: log))
+    state = MutexProtected(State(log: log, missedCommits: missedCommits))
   }
+
+  /// Lets writers know that somebody subscribes, so that they report what they have committed and not acknowledged. Before it is known from
+  /// where on this watcher reports, and after it is known what is reported so.
+  func noteSubscription() throws { try state.withLock { try $0.log.noteSubscription() } }
 
   /// Watches from now on. No commit is under way.
   func start() throws {
@@ -71,6 +88,7 @@ final class ChangeWatcher: Sendable {
       try state.withLock { state in
         (state.files, state.foreignFiles) = ([], [])
         state.position = try state.log.end()
+        state.reported = state.position
         state.known = known ?? 0
         state.mayHaveMissedChanges = known == nil
         (state.logWatch, state.contents, state.names) = (logWatch, contents, names)
@@ -188,9 +206,10 @@ final class ChangeWatcher: Sendable {
     guard source.entryDirectory == nil else { return true }
     return state.withLock { state in
       guard !state.isStopped, !state.mayHaveMissedChanges, state.log.isSameFile(as: entry.log),
-        state.position == entry.position.lowerBound, state.known + 1 == entry.number
+        state.position == entry.position.lowerBound, state.known &+ 1 == entry.number
       else { return true }
       state.position = entry.position.upperBound
+      state.reported = state.position
       state.known = entry.number
       return state.log.hasOtherSubscribers
     }
@@ -215,7 +234,8 @@ final class ChangeWatcher: Sendable {
       let wasBlind = state.mayHaveMissedChanges
       var change: StorageChange?
       do {
-        change = try look(&state, upTo: latest.get())
+        let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
+        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive)
         try isWatched.get()
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
@@ -243,7 +263,11 @@ final class ChangeWatcher: Sendable {
   }
 
   /// What others have changed since the last look.
-  private func look(_ state: inout State, upTo latest: UInt64?) throws -> StorageChange? {
+  ///
+  /// - Parameter isConclusive: Whether a commit that has not been confirmed by now was not made by who announced it.
+  private func look(
+    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool
+  ) throws -> StorageChange? {
     // This process may have committed meanwhile.
     let latest = if let latest, latest < state.known { try source.latestCommit() } else { latest }
     guard let latest else {
@@ -252,21 +276,31 @@ final class ChangeWatcher: Sendable {
     }
     // One that has been removed is not made again, as the whole place may be on its way out. Without it, a commit has changed
     // everything, for all that is known. One that has been cut off would stay of no use.
-    if try state.log.removeIfTruncated() || !state.log.isInPlace && FileIdentity(path: state.log.path) != nil
-    {
+    if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
+    if try !state.log.isInPlace && FileIdentity(path: state.log.path) != nil {
       state.mayHaveMissedChanges = true
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
       let logWatch = try watchLog(log)
+      state.missedCommits = try log.missedCommits()
+      try log.noteSubscription()
       state.log.close()
       state.log = log
       state.position = try log.end()
       state.logWatch = logWatch
     }
+    let missedCommits = try state.log.missedCommits()
+    if missedCommits != state.missedCommits {
+      state.missedCommits = missedCommits
+      state.mayHaveMissedChanges = true
+    }
     let files = exchange(&state.files, with: [])
     var foreign = exchange(&state.foreignFiles, with: [])
-    guard !state.mayHaveMissedChanges, let (change, logged) = try readLog(&state, upTo: latest) else {
+    guard !state.mayHaveMissedChanges,
+      let (change, logged) = try readLog(&state, upTo: latest, isConclusive: isConclusive)
+    else {
       state.known = latest
       state.position = try state.log.end()
+      state.reported = state.position
       state.pending = nil
       state.mayHaveMissedChanges = false
       return .everything
@@ -281,28 +315,50 @@ final class ChangeWatcher: Sendable {
   }
 
   /// What the commits up to the latest have changed that were made by others; and what all have that are or were in the log.
-  /// Nil if something is missing.
+  /// Nil if something is missing, or if a commit was announced and another program has made one in its place.
   private func readLog(
-    _ state: inout State, upTo latest: UInt64
+    _ state: inout State, upTo latest: UInt64, isConclusive: Bool
   ) throws -> (change: StorageChange?, logged: StorageChange?)? {
     guard latest >= state.known, let records = try state.log.records(from: state.position) else { return nil }
-    var missing = state.known + 1
+    let reported = state.reported
+    // Wrapping: a corrupted file may say any number.
+    var missing = state.known &+ 1
     var change: StorageChange?
     var logged = state.pending.take()
-    for (record, end) in records {
-      logged = record.change.union(logged)
+    var isUnconfirmed = false
+    for (index, (record, end)) in records.enumerated() {
+      if end > reported { logged = record.change.union(logged) }
       if record.commit > latest {
         state.pending = record.change.union(state.pending)
         continue
       }
-      state.position = end
+      if mayBeAnothers(record, before: records[(index + 1)...].lazy.map(\.record)) {
+        if isConclusive, end <= reported { return nil }
+        isUnconfirmed = true
+      }
+      if !isUnconfirmed { state.position = end }
+      if end <= reported { continue }
+      state.reported = end
       // Of a commit that was tried several times there are several records.
-      if record.commit == missing { missing += 1 } else if record.commit > missing { return nil }
+      if record.commit == missing { missing &+= 1 } else if record.commit > missing { return nil }
       if record.writer != writer { change = record.change.union(change) }
     }
     guard missing > latest else { return nil }
     state.known = latest
+    // Until it is confirmed, or known that it will not be.
+    if isUnconfirmed, state.timer == nil, state.delays.isEmpty { state.delays = Self.delays[...] }
     return (change, logged)
+  }
+
+  /// Whether the commit with the record's number may be that of a program that announces nothing, as the writer of the record has died
+  /// before it: nobody has said yet that it was made.
+  private func mayBeAnothers(
+    _ record: ChangeLog.Record, before later: some Sequence<ChangeLog.Record>
+  ) -> Bool {
+    // Only engines count commits where entries are files.
+    guard source.entryDirectory == nil, !record.isConfirmed, record.writer != writer else { return false }
+    if case .everything = record.change { return false }
+    return !later.contains { $0.commit == record.commit }
   }
 }
 

@@ -69,7 +69,7 @@ package final class DirectoryMonitor: Sendable {
       return nil
     }
     let tick = change.isMultiple(of: 1_000_000_000) ? Self.coarseTick : Self.tick
-    let isLastChange = Int64(Self.now(CLOCK_REALTIME)) - change > tick
+    let isLastChange = Int64(clamping: Self.now(CLOCK_REALTIME)) &- change > tick
     return Observation(
       mayDifferInNames: !isConfirmed, change: change, isLastChange: isLastChange, time: now)
   }
@@ -84,6 +84,6 @@ package final class DirectoryMonitor: Sendable {
   private static func now(_ clock: clockid_t) -> UInt64 {
     var time = timespec()
     clock_gettime(clock, &time)
-    return UInt64(clamping: time.tv_sec) * 1_000_000_000 + UInt64(clamping: time.tv_nsec)
+    return UInt64(clamping: time.tv_sec) &* 1_000_000_000 &+ UInt64(clamping: time.tv_nsec)
   }
 }

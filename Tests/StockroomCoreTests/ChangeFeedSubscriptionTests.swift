@@ -1,0 +1,83 @@
+import Foundation
+import StockroomCore
+import Testing
+
+/// What subscribers receive of the commits of another feed, which are as those of another process.
+@Suite final class ChangeFeedSubscriptionTests {
+  private let directory: URL
+  private let log: String
+  private let subscribed: ChangeFeed
+  private let writing: ChangeFeed
+  private let place = CountedPlace()
+
+  init() throws {
+    directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    log = directory.appending(path: "changes").path
+    subscribed = ChangeFeed(logAtPath: log, .owner)
+    writing = ChangeFeed(logAtPath: log, .owner)
+  }
+
+  deinit {
+    subscribed.finish()
+    writing.finish()
+    try? FileManager.default.removeItem(at: directory)
+  }
+
+  private func keys(_ key: String) -> StorageChange { .keys([CacheKey(verbatim: key)]) }
+
+  @Test(
+    "What was committed before a subscription began, and is acknowledged after, is reported",
+    .timeLimit(.minutes(1)), arguments: [true, false])
+  func acknowledgedLater(isFirst: Bool) async throws {
+    let earlier = isFirst ? nil : try place.subscribe(to: subscribed)
+    writing.hub.beginWrite()
+    place.commit("a", to: writing)
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    writing.hub.endWrite()
+    place.commit("b", to: writing)
+    #expect(await changes.next() == .everything)
+    withExtendedLifetime(earlier) {}
+  }
+
+  @Test(
+    "What was acknowledged before a subscription began is not reported, and nor is a write that commits nothing",
+    .timeLimit(.minutes(1)))
+  func acknowledgedBefore() async throws {
+    writing.hub.beginWrite()
+    place.commit("a", to: writing)
+    writing.hub.endWrite()
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    writing.hub.beginWrite()
+    writing.hub.endWrite()
+    place.commit("b", to: writing)
+    #expect(await changes.next() == keys("b"))
+  }
+
+  @Test(
+    "A commit is everything if the process that had announced it has died, and another program made it",
+    .timeLimit(.minutes(1)))
+  func announcedByAnother() async throws {
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    _ = place.announce("a", to: writing)
+    place.commit()
+    place.commit("b", to: writing)
+    var change = await changes.next()
+    while let keys = change, keys != .everything { change = await changes.next() }
+    #expect(change == .everything)
+  }
+
+  @Test("A log that is cut off while somebody subscribes keeps nobody waiting", .timeLimit(.minutes(1)))
+  func truncated() async throws {
+    var first = try place.subscribe(to: subscribed).makeAsyncIterator()
+    let file = try FileHandle(forWritingTo: URL(filePath: log))
+    try file.truncate(atOffset: 0)
+    try file.close()
+    let other = ChangeFeed(logAtPath: log, .owner)
+    defer { other.finish() }
+    var second = try place.subscribe(to: other).makeAsyncIterator()
+    place.commit("a", to: writing)
+    #expect(await second.next() == keys("a"))
+    #expect(await first.next() != nil)
+  }
+}

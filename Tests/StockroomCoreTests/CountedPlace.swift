@@ -1,0 +1,35 @@
+import Foundation
+import StockroomCore
+import Synchronization
+
+/// A place that only counts its commits, and the feed of an engine that writes to it.
+final class CountedPlace: ChangeSource {
+  private let commits = Atomic<UInt64>(0)
+
+  var writtenFiles: [String] { [] }
+
+  func latestCommit() throws -> UInt64? { commits.load(ordering: .sequentiallyConsistent) }
+
+  func close() {}
+
+  /// Counts a commit, of whatever program.
+  func commit() { _ = commits.wrappingAdd(1, ordering: .sequentiallyConsistent) }
+
+  /// Announces the removal of a key as the next commit.
+  func announce(_ key: String, to feed: ChangeFeed) -> ChangeFeed.Announcement {
+    let operations: [StorageOperation] = [.remove(key: CacheKey(verbatim: key))]
+    let next = commits.load(ordering: .sequentiallyConsistent) + 1
+    return feed.announce([.operations(operations)], [operations]) { next }
+  }
+
+  /// Commits the removal of a key.
+  func commit(_ key: String, to feed: ChangeFeed) {
+    let announcement = announce(key, to: feed)
+    commit()
+    feed.publish(announcement)
+  }
+
+  func subscribe(to feed: ChangeFeed) throws -> StorageChanges {
+    try feed.subscribe(without: nil, of: ObjectIdentifier(self), to: { self }, afterCommits: {})
+  }
+}

@@ -1,0 +1,36 @@
+import Foundation
+import StockroomCore
+import TestFixtures
+import Testing
+
+@testable import StockroomFileSystem
+
+@Suite("A commit after which the state cannot be written")
+struct UncountedCommitTests {
+  let place: TemporaryDirectory
+
+  init() throws { place = try TemporaryDirectory() }
+
+  @Test("Who subscribes receives it, and reads go on", .timeLimit(.minutes(1)))
+  func reported() async throws {
+    let engine = try place.open()
+    var changes = try await engine.changes().makeAsyncIterator()
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    let readOnly = try #require(
+      try FileDescriptor.openFile(atPath: place.file(".stockroom/state").path, O_RDONLY))
+    try connection.withLock {
+      // From then on the state can be read, and not written.
+      try connection.whileUnstable {
+        try #require(dup2(readOnly.number, connection.state.file.number) >= 0)
+      }
+    }
+    #expect(await changes.next() == .everything)
+    // What cannot be put right is no reason not to read.
+    let metadata = try connection.withLock { try connection.metadata(of: FileName("absent")) }
+    #expect(metadata == nil)
+    connection.release()
+    withExtendedLifetime(readOnly) {}
+    #expect(try await engine.keyCount() == 0)
+    try await engine.close()
+  }
+}
