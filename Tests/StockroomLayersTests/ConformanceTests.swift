@@ -17,15 +17,17 @@ import Testing
   }
 
   /// Of each layer what is about keys and values; of those that only change values, and have all else from one piece of code, the encrypted
-  /// one stands for the others where it is not about values. Of layers that keep something of their own, and of a stack of those that change
-  /// values, what a killed process and a power cut leave. Of all layers in front of one another everything but what is about the Store.
+  /// one stands for the others where it is not about values. Of layers that keep something of their own also calls at the same time; of
+  /// these, and of a stack of those that change values, what a killed process and a power cut leave. Of all layers in front of one another
+  /// everything but what is about the Store.
   static func checks() throws -> [ConformanceCheck] {
     let names = EngineCatalog.layers.map(\.name)
     let single =
       try names.flatMap { layer in
         try suite("memory+\(layer)").checks.filter {
           let rules = ["compressed", "checksummed"].contains(layer) ? "VWR" : "KVWRDLTX"
-          return (rules.contains($0.rule.rawValue.prefix(1)) || $0.rule == .t2) && !isLong($0)
+          let isAsked = keepsSomething.contains(layer) || !isOfCallsAtOnce($0)
+          return (rules.contains($0.rule.rawValue.prefix(1)) || $0.rule == .t2) && isAsked && !isLong($0)
         }
       }
       + ["inventory", "expiring", "hidden"].flatMap { layers in
@@ -49,10 +51,23 @@ import Testing
     let kinds = ["model.", "linearizability.", "life.", "late.", "crowd.", "sizes.", "changes.subscribers-"]
     let checks: Set = [
       "batches.of-any-size", "reads.of-100000-keys", "write.beyond-10000-entries", "values.of-megabytes",
-      "values.64-mebibytes", "scan.costs-what-it-returns", "keys.thousands-with-a-long-prefix",
+      "values.64-mebibytes", "scan.costs-what-it-returns", "scan.among-thousands",
+      "keys.thousands-with-a-long-prefix", "transactions.scans-after-many-removals",
       "changes.of-a-large-batch",
     ]
     return checks.contains(check.id) || kinds.contains { check.id.hasPrefix($0) }
+  }
+
+  private static let keepsSomething = ["inventory", "expiring", "cached"]
+
+  /// What others see of calls and transactions that run at the same time.
+  private static func isOfCallsAtOnce(_ check: ConformanceCheck) -> Bool {
+    let kinds = ["-beside-writers", "no-phantoms-in-", "-shows-one-moment", "of-concurrent-writes"]
+    let checks: Set = [
+      "transactions.lose-no-update", "transactions.no-write-skew", "transactions.of-long-bodies",
+      "transactions.read-one-moment", "transactions.undo-no-other-write",
+    ]
+    return checks.contains(check.id) || kinds.contains { check.id.contains($0) }
   }
 
   @Test("A layer keeps the contract of the engine below", arguments: try checks().spread)
