@@ -130,7 +130,7 @@ final class PostgreSQLCommitter: Sendable {
         if wanted.allSatisfy(\.call.isWanted) {
           hub.send(group.requests, group.operations)
         } else {
-          // The caller of one that was given up does not know of its change, though it is the origin.
+          // The caller of a request that was given up has not seen its own change, although it is the origin.
           hub.send(.everything)
         }
         return rest
