@@ -66,7 +66,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   ///
   /// - Parameters:
   ///   - directory: Where the entries are.
-  ///   - durability: When a write counts as done.
+  ///   - durability: When a write is acknowledged.
   ///   - permissions: Who may open the files and directories that the engine makes.
   ///   - lockTimeout: How long to wait for another process before throwing `locked`.
   ///   - access: Whether the engine may write. One that only reads makes nothing, and works on read-only media too; it throws `readOnly` if a

@@ -67,7 +67,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   ///
   /// - Parameters:
   ///   - directory: Where `data.mdb` and `lock.mdb` are. The directory is best left to the engine alone.
-  ///   - durability: When a write counts as done.
+  ///   - durability: When a write is acknowledged.
   ///   - permissions: Who may open the files and directories that are made.
   ///   - lockTimeout: How long to wait for other processes that are opening or closing the database.
   ///   - verifiesOnOpening: Whether to do first what ``verify()`` does. O(N).

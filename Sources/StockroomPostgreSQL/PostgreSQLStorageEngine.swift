@@ -65,7 +65,7 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///   - connection: Which database, as libpq takes it: `host=db1,db2 dbname=app user=app sslmode=verify-full`, or
   ///     `postgresql://app@db1,db2/app`. Of several hosts the engine uses the one that can be written to.
   ///   - namespace: The schema: 1 to 63 bytes. Engines with different ones share nothing.
-  ///   - durability: When a write counts as done.
+  ///   - durability: When a write is acknowledged.
   ///   - maximumConnections: How many connections the engine has at most (rule N6). One writes, one listens as long as anybody
   ///     subscribes, and the rest read. Fewer than 3 count as 3.
   ///   - timeLimit: How long a call may take, at least a millisecond; opening, too. A connection is waited for half of it at most. It is

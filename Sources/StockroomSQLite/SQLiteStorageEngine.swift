@@ -88,7 +88,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   /// - Parameters:
   ///   - directory: Where the database is.
   ///   - databaseFilename: Its name, to which `.sqlite3` is added.
-  ///   - durability: When a write counts as done.
+  ///   - durability: When a write is acknowledged.
   ///   - permissions: Who may open the files. A database that is there keeps its permissions, and the log and the shared
   ///     memory always have those of the database.
   ///   - lockTimeout: How long to wait for another process that writes or recovers before throwing `locked`. It may wait
