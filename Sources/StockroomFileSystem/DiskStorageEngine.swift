@@ -154,7 +154,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen {
       guard access == .readWrite else {
-        throw StorageError(.unsupported, "An engine that was opened to be read only has no change feed.")
+        throw StorageError(.unsupported, "A read-only engine has no change feed.")
       }
       try Task.checkCancellation()
       let (connection, owner, origin) = (try connection, ObjectIdentifier(self), ChangeOrigin.current)

@@ -257,7 +257,7 @@ final class PostgreSQLCommitter: Sendable {
       hub.send(.everything)
       throw StorageError(
         .outcomeUnknown,
-        "The server has committed the write, and given up to wait until another server has it too.")
+        "The server has committed the write, but no longer waits until another server has it too.")
     }
   }
 

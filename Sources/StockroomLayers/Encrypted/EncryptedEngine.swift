@@ -65,7 +65,7 @@
     ) async throws -> Int {
       guard capabilities.contains(.transactions) else {
         throw StorageError(
-          .unsupported, "A \(Base.self) has no transactions, without which no value is encrypted again.")
+          .unsupported, "Encrypting values again needs transactions, which a \(Base.self) does not have.")
       }
       guard !expires(base) else {
         throw StorageError(

@@ -77,7 +77,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     guard capabilities.contains(.transactions) else {
       throw StorageError(
-        .unsupported, "A \(Base.self) has no transactions, without which nothing that has expired is removed."
+        .unsupported, "Removing expired entries needs transactions, which a \(Base.self) does not have."
       )
     }
     var pass = ExpirySweeper<Base>.Pass()

@@ -124,7 +124,7 @@ import Testing
       ("", "The place is empty."), ("notes", "does not say which engine"),
       ("./sqlite:x", "does not say which engine"),
       ("mysql://u:secret@h/x", "There is no engine for places that begin with mysql:."),
-      ("memory:", "What memory: keeps ends with the command."), ("sqlite:", "sqlite: needs a path"),
+      ("memory:", "The contents of memory: are lost when the command ends."), ("sqlite:", "sqlite: needs a path"),
       ("lmdb://host/x", "names a host"), ("files:///%", "is no URL"), ("files:///%00", "is no URL"),
       ("postgresql:u:secret@h", "begins with postgresql://"),
       ("postgresql://u:pa/secret@h/x", "write @ as %40"), ("postgresql://u:p@secret@h/x", "write @ as %40"),
