@@ -33,7 +33,8 @@ struct DumpCommand: AsyncParsableCommand {
   @Flag(help: "Replaces the file if it exists.")
   var replace = false
 
-  @Flag(help: "Continues even if the engine cannot read a snapshot: each entry is then read at a different time.")
+  @Flag(
+    help: "Continues even if the engine cannot read a snapshot: each entry is then read at a different time.")
   var anyMoment = false
 
   @Option(help: "With --to: a line (text), or an object (json).")

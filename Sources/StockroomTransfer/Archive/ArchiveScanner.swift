@@ -78,7 +78,8 @@ struct ArchiveScanner {
       let flags = header.number(at: 12, as: UInt32.self)
       guard flags & ~ArchiveFormat.Flags.isOneMoment == 0 else {
         throw StorageError(
-          .unsupported, "The archive \(input.path) uses features that this version of Stockroom does not support.")
+          .unsupported,
+          "The archive \(input.path) uses features that this version of Stockroom does not support.")
       }
       return (version, flags, Timestamp(nanoseconds: header.number(at: 16)))
     }
