@@ -164,8 +164,8 @@ private func checkConfinement(_ context: CheckContext) async throws {
   let outer = context.root.appending(path: "outer", directoryHint: .isDirectory)
   let place = outer.appending(path: "a/b/place", directoryHint: .isDirectory)
   try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
-  let guarded = ["guard", "a/guard", "a/b/guard", "a/b/neighbor/guard", "a/b/place-guard"]
-  for name in guarded {
+  let outside = ["guard", "a/guard", "a/b/guard", "a/b/neighbor/guard", "a/b/place-guard"]
+  for name in outside {
     let file = outer.appending(path: name)
     try FileManager.default.createDirectory(
       at: file.deletingLastPathComponent(), withIntermediateDirectories: true)

@@ -50,12 +50,12 @@ extension CheckDefinition {
       try await checkFailingFeeds(context, limit: limit)
     }
     Check(
-      .f4, "faults.in-company",
-      "whichever call of the system fails while several tasks change things, nobody's change is lost, done by half or done twice",
+      .f4, "faults.concurrent-changes",
+      "whichever system call fails while several tasks make changes, no change is lost, made in part or made twice",
       needs: [.persistent, .atomicBatches, .transactions], needsWorker: true
     ) { context in
       let limit = context.byLevel(quick: 6, standard: 40, exhaustive: nil as Int?)
-      try await SystemFaultSearch(context, SystemCall.allCases, .company, limit: limit).run()
+      try await SystemFaultSearch(context, SystemCall.allCases, .concurrent, limit: limit).run()
     }
     Check(
       .w6, "faults.failed-syncs",

@@ -104,11 +104,11 @@ struct FailingChanges: CheckTask {
     store.disarm()
     store.stage = "with nothing failing any more"
     if case .closing = phase { try await store.open() }
-    try await store.lookAtAll()
+    try await store.readEverything()
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()
     try await store.open()
-    try await store.lookAtAll()
+    try await store.readEverything()
     return hasFailed
   }
 

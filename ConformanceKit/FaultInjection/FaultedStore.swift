@@ -100,7 +100,7 @@ struct FaultedStore {
     probes += 1
     let operation = StorageOperation.write(data("probe \(probes)"), key: key("probe-\(probes)"))
     // As it is before anything else is written, which may put right what was left behind.
-    try await lookAtAll()
+    try await readEverything()
     do {
       try await engine.perform([operation])
       contents.acknowledge([operation])
@@ -125,7 +125,7 @@ struct FaultedStore {
 
   // MARK: Looking
 
-  mutating func lookAtAll() async throws {
+  mutating func readEverything() async throws {
     for look in [SystemFaultStep.Look.entries, .single, .listing] { try await self.look(look) }
   }
 

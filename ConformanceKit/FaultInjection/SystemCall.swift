@@ -44,7 +44,7 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
   /// `close`, after which it is unknown whether the descriptor is free.
   var failures: [SystemFault.Failure] {
     switch self {
-    case .open, .openat, .creat: [.inputOutput, .noSpace, .quota, .noDescriptors, .interrupted]
+    case .open, .openat, .creat: [.inputOutput, .noSpace, .quota, .tooManyOpenFiles, .interrupted]
     case .read, .pread64: [.inputOutput, .interrupted, .again, .short]
     case .readv, .preadv: [.inputOutput, .interrupted, .again]
     case .write, .pwrite64: [.inputOutput, .noSpace, .quota, .interrupted, .again, .short]
@@ -111,7 +111,7 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
     case inputOutput = "EIO"
     case noSpace = "ENOSPC"
     case quota = "EDQUOT"
-    case noDescriptors = "EMFILE"
+    case tooManyOpenFiles = "EMFILE"
     case interrupted = "EINTR"
     case again = "EAGAIN"
     case noMemory = "ENOMEM"
@@ -124,7 +124,7 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
       case .inputOutput: 5
       case .noSpace: 28
       case .quota: 122
-      case .noDescriptors: 24
+      case .tooManyOpenFiles: 24
       case .interrupted: 4
       case .again: 11
       case .noMemory: 12

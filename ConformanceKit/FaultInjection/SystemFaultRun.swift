@@ -7,7 +7,7 @@ struct SystemFaultRun: WorkerTask {
     /// One call after the other.
     case steps(Int)
     /// Changes of several tasks at a time, in a place that was opened before anything fails.
-    case company
+    case concurrent
   }
 
   enum Message: Codable, Sendable {
@@ -39,7 +39,7 @@ struct SystemFaultRun: WorkerTask {
       switch scenario {
       case .steps(let count):
         SystemFaultTrial(self, count, interceptor, makeEngine) { try send(.step($0)) }
-      case .company: CompanyFaultTrial(self, interceptor, makeEngine) { try send(.step($0)) }
+      case .concurrent: ConcurrentFaultTrial(self, interceptor, makeEngine) { try send(.step($0)) }
       }
     do {
       try await trial.run()
@@ -105,19 +105,19 @@ private struct SystemFaultTrial: FaultTrial {
         }
       }
       // Whatever the call was that failed, all reads must agree about that.
-      if !hadFailed, store.hasFailed { try await store.lookAtAll() }
+      if !hadFailed, store.hasFailed { try await store.readEverything() }
     }
     try await store.close()
     store.disarm()
     try enter("opening it with nothing failing any more")
     try await store.open()
-    try await store.lookAtAll()
+    try await store.readEverything()
     try enter("writing with nothing failing any more")
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()
     try await expectNothingOpen()
     try await store.open()
-    try await store.lookAtAll()
+    try await store.readEverything()
     try await store.close()
   }
 

@@ -15,7 +15,7 @@ extension ManyEntries {
 
   /// Compares what every way of reading everything returns, overwrites all entries by one batch and removes them by one call,
   /// unless that takes the engine too long.
-  func lookAtEverything(_ count: Int, in engine: EngineUnderTest) async throws {
+  func checkWholeCalls(_ count: Int, in engine: EngineUnderTest) async throws {
     let seconds = context.byLevel(quick: 1.0, standard: 5.0, exhaustive: 5.0)
     let affordable = try await context.affordableEntries(within: seconds)
     guard count <= affordable.reads / 2, count <= affordable.writes else {

@@ -56,7 +56,7 @@ struct ManyEntries {
       engine = try await context.reopen(engine)
       try await lookAgain(batches * batchSize, in: engine)
     }
-    try await lookAtEverything(batches * batchSize, in: engine)
+    try await checkWholeCalls(batches * batchSize, in: engine)
   }
 
   /// Looks for the entries after reopening: what lists them in files may have room for some only.

@@ -57,7 +57,7 @@ struct CheckDefinition: Sendable {
         removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
         cancellationChecks,
         transactionChecks, transactionAnomalyChecks, longBodyChecks, transactionReadChecks,
-        transactionTimeChecks, transactionBodyChecks, transactionCompanyChecks,
+        transactionTimeChecks, transactionBodyChecks, transactionBlockingChecks,
         changeFeedChecks, changeReadingChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
         listingChecks, cooperationChecks, verificationChecks, closingChecks, callsAtCloseChecks,
         openingCostChecks,

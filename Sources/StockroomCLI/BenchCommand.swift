@@ -10,7 +10,7 @@ struct BenchCommand: AsyncParsableCommand {
     abstract: "Measures how fast the engines are on this machine.",
     discussion: """
       All engines store the same records, and are measured one after another in every workload. The results of \
-      all reads are verified. The table has the median time of one operation and marks the fastest engine of each \
+      all reads are verified. The table shows the median time of one operation and marks the fastest engine of each \
       workload; a difference within the spread of the measurements is marked as a tie.
 
       Groups of workloads:

@@ -6,13 +6,13 @@ import StockroomCore
 struct CheckOptions: ParsableArguments {
   @Option(
     name: .customLong("check"),
-    help: ArgumentHelp("A check to make; give it again for another one. (default: all)", valueName: "id"))
+    help: ArgumentHelp("A check to run; repeat it for more. (default: all)", valueName: "id"))
   var checks: [String] = []
 
   @Option(
     name: .customLong("rule"),
     help: ArgumentHelp(
-      "A rule to check, such as W2; give it again for another one. (default: all)", valueName: "rule"))
+      "A rule to check, such as W2; repeat it for more. (default: all)", valueName: "rule"))
   var rules: [String] = []
 
   var isAll: Bool { checks.isEmpty && rules.isEmpty }

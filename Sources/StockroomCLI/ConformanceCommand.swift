@@ -8,15 +8,15 @@ import StockroomEngines
 struct ConformanceCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "conformance",
-    abstract: "Checks that the engines keep the storage-engine contract.",
+    abstract: "Checks that the engines follow the storage-engine contract.",
     discussion: """
       The table has a row for each rule of the contract and a column for each engine, with the number of checks \
-      that the engine passed. Which checks apply to an engine depends on what it promises. A check that cannot \
-      be made on this machine is skipped, with the reason.
+      that the engine passed. Which checks apply to an engine depends on its capabilities. A check that cannot \
+      run on this machine is skipped, with the reason.
 
-      The level decides which checks are made and how far they go; checks that search for faults at random, by killing \
-      processes or by corrupting files have options of their own. Each failure comes with the command that makes it \
-      happen again.
+      The level decides which checks run and how thorough they are; checks that search for faults at random, by killing \
+      processes or by corrupting files have options of their own. Each failure is printed with the command that \
+      reproduces it.
       """)
 
   @OptionGroup var engineOptions: EngineOptions
@@ -28,25 +28,25 @@ struct ConformanceCommand: AsyncParsableCommand {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How many checks are made at a time, each in a process of its own. (default: one, in this process)",
+      "How many checks run at the same time, each in a process of its own. (default: one, in this process)",
       valueName: "number"))
   var jobs: Int?
 
   @Option(
     help: ArgumentHelp(
-      "Keeps the result of each check in this file, and makes no check again whose result is there.",
+      "Stores the result of each check in this file, and skips checks whose result is there.",
       valueName: "file"))
   var resume: String?
 
   @Option(help: "The format of the results.")
   var format = ConformanceFormat.text
 
-  @Flag(help: "Lists the checks instead of making them.")
+  @Flag(help: "Lists the checks instead of running them.")
   var list = false
 
   @Option(
     help: ArgumentHelp(
-      "Makes no check. Writes the table of check counts for each rule and engine into this Markdown file, between the lines "
+      "Runs no check. Writes the table of check counts for each rule and engine into this Markdown file, between the lines "
         + "\(MarkedSection.conformance.begin) and \(MarkedSection.conformance.end).",
       valueName: "file"))
   var writeMatrix: String?

@@ -26,7 +26,7 @@ struct BudgetOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How long each check of histories goes on, with a new seed for each. (default: one history)",
+      "How long each check of concurrent histories runs, with a new seed for each history. (default: one history)",
       valueName: "number"))
   var minutes: Double?
 
@@ -40,7 +40,7 @@ struct BudgetOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How many of the states that a power cut could have left are looked at, or 'all'. "
+      "How many of the states that a power cut could have left are checked, or 'all'. "
         + "(default: \(defaults { PowerCuts(number: $0.powerCuts).defaultValueDescription }))",
       valueName: "number|all")
   )
@@ -56,7 +56,7 @@ struct BudgetOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "What every random choice is made from, from 0 to 18446744073709551615. (default: 1)",
+      "The seed of all random choices, from 0 to 18446744073709551615. (default: 1)",
       valueName: "number"), transform: parseSeed)
   var seed = ConformanceBudget().seed
 

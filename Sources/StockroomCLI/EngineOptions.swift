@@ -26,7 +26,7 @@ struct EngineOptions: ParsableArguments {
 
   @Option(
     help: ArgumentHelp(
-      "An existing or new directory in which the engines' directories are made and removed. It stays itself. "
+      "An existing or new directory in which the engines' directories are created and removed. It is kept. "
         + "(default: the system's temporary directory)",
       valueName: "path"))
   var directory: String?
@@ -38,7 +38,7 @@ struct EngineOptions: ParsableArguments {
 
   @Option(
     help: ArgumentHelp(
-      "The database for the engine on PostgreSQL, as libpq takes it. Keep the password in PGPASSWORD or ~/.pgpass. "
+      "The database for the PostgreSQL engine, as libpq accepts it. Keep the password in PGPASSWORD or ~/.pgpass. "
         + "(default: a server of its own, if one is installed)", valueName: "connection"))
   var postgresql: String?
 

@@ -9,7 +9,7 @@ import StockroomEngines
 struct ServeCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "serve",
-    abstract: "Does with an engine what the checks or the benchmarks of another process ask for.",
+    abstract: "Runs an engine for the checks or benchmarks of another process.",
     shouldDisplay: false)
 
   /// What asks.
@@ -17,19 +17,19 @@ struct ServeCommand: AsyncParsableCommand {
     case checks, benchmarks
   }
 
-  @Argument(help: "What asks.")
+  @Argument(help: "What the engine is run for.")
   var client: Client
 
   @Argument(help: "The name of an engine.")
   var engine: String
 
-  @Option(help: "What an acknowledged write has reached.")
+  @Option(help: "When a write is acknowledged.")
   var durability = Durability.full
 
-  @Option(help: "The database of an engine that reaches a server.")
+  @Option(help: "The database of an engine that uses a server.")
   var connection: String?
 
-  @Option(help: "What the namespaces in that database begin with.")
+  @Option(help: "The prefix of the namespaces in that database.")
   var namespacePrefix = EngineCatalog.Database.shared.namespacePrefix
 
   func validate() throws {

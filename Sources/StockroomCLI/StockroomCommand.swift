@@ -5,13 +5,13 @@ import StockroomCore
 @main struct StockroomCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "stockroom",
-    abstract: "Looks at what storage engines keep and changes it, checks engines, and compares their speed.",
+    abstract: "Reads and changes the data of storage engines, checks engines, and compares their speed.",
     discussion: """
       The exit status is 0 on success, 1 if a check failed or an error occurred, 64 if the command line is \
       invalid, and 128 plus the signal's number if a signal ended the command.
 
-      Places are written \(Place.spellings). Commands that only read a place open it to be read only, as far as its engine can, and no \
-      command makes a place but put --create, copy, backup, restore and import.
+      Places are written \(Place.spellings). Commands that only read a place open it read-only if its engine can. Only put --create, \
+      copy, backup, restore and import create a place.
       """,
     version: "0.1.0",
     subcommands: [ServeCommand.self],

@@ -4,22 +4,22 @@
   import Foundation
 #endif
 
-/// An engine that can copy its place, while it is in use, to a directory on which the same engine opens.
+/// An engine that can copy its place to another directory while it is in use. The same kind of engine opens the copy.
 ///
-/// The engines on files and databases of this machine do. Layers do not: what is backed up is the place, as the engine below the
-/// layers keeps it, encrypted values for instance as they are. An archive, by `dump(to:)` of StockroomTransfer, does the same for every
-/// engine, and can be restored into every other.
+/// The engines on local files and databases conform. Layers do not: a backup copies the place as the engine below the layers
+/// stores it, so encrypted values stay encrypted. An archive, made by `dump(to:)` of StockroomTransfer, works with every engine
+/// and can be restored into any other.
 public protocol BackupEngine: StorageEngine {
-  /// Copies a snapshot, taken during the call: every entry, with its times and its position in the order.
+  /// Copies a snapshot taken during the call: every entry, with its timestamps and its position in the order.
   ///
-  /// The copy is made in a directory beside the one that is asked for, whose name begins with a dot and has `.partial-` in it, and is
-  /// renamed once all of it is on the disk. So the directory is there as a whole or not at all, whatever happens meanwhile; after the death of the
-  /// process, the one with `.partial-` in its name may be left, which can be removed. Everything in the copy belongs to the owner
-  /// alone (0600, 0700), whatever the permissions of the engine are.
+  /// The copy is made in a directory next to `directory`, whose name begins with a dot and contains `.partial-`, and is renamed
+  /// once it is complete on the disk. So `directory` is there completely or not at all. If the process dies, the partial copy may
+  /// be left behind and can be removed. Only the owner can access the copy (0600, 0700), even if the engine has other
+  /// permissions.
   ///
-  /// O(N), on threads of its own. A task that is cancelled leaves nothing behind.
+  /// O(N), on threads of its own. A cancelled call leaves nothing behind.
   ///
-  /// - Parameter directory: Where the copy is to be. It must be empty or absent. Those above it are made if they are missing.
+  /// - Parameter directory: Where to make the copy. It must be empty or absent. Missing parent directories are created.
   /// - Throws: ``StorageError`` with code `unsupported` if there is something at the path already, `diskFull`,
   ///   `permissionDenied` or `readOnly` if the copy cannot be written; otherwise as ``StorageEngine/readAllEntries()``;
   ///   `CancellationError`.

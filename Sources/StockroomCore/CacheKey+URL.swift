@@ -5,10 +5,10 @@
 #endif
 
 extension CacheKey {
-  /// A key for a URL, without regard to its scheme, to a `www.` in front of its host and to one trailing slash.
+  /// Creates a key for a URL, ignoring its scheme, a leading `www.` of its host and one trailing slash.
   ///
-  /// The rest is hashed as ``init(_:)`` does, as it is spelled: `https://www.example.com/a/` and `http://example.com/a` give the
-  /// same key, `http://Example.com/a` and `http://example.com:80/a` others.
+  /// The rest is hashed as by ``init(_:)``, without normalizing it: `https://www.example.com/a/` and `http://example.com/a` give
+  /// the same key, `http://Example.com/a` and `http://example.com:80/a` give others.
   public init(url: URL) {
     let text = url.absoluteString
     var rest = Substring(text)

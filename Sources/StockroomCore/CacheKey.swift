@@ -1,8 +1,8 @@
 /// The name of an entry in a storage engine.
 ///
-/// A key *is* its ``value``: 1 to 511 bytes of UTF-8, compared byte for byte (contract rules K1 to K3). Two
-/// keys that Swift's `String` would call equal, such as `é` written as one scalar and as two, are different
-/// keys. There is one initializer for each way of choosing the value:
+/// A key is identified by its ``value``: 1 to 511 bytes of UTF-8, compared byte for byte (rules K1 to K3). Texts that
+/// Swift's `String` considers equal, such as `é` written as one scalar and as two, are different keys. There is one
+/// initializer for each way of choosing the value:
 ///
 /// ```swift
 /// CacheKey("any text, of any length")            // a hash of the text: always a valid key
@@ -10,27 +10,27 @@
 /// CacheKey(verbatim: "user/42")                  // the text itself: listed, scanned and ordered as written
 /// ```
 public struct CacheKey: Sendable {
-  /// The most bytes of UTF-8 that a key may have: what LMDB can store, and so what every engine accepts.
+  /// The maximum length of a key in bytes of UTF-8. It is LMDB's limit, which all engines share.
   public static let maximumLength = 511
 
   /// The text whose UTF-8 identifies the entry.
   public let value: String
 
-  /// What the key was made from, before hashing. Information only: it is neither stored nor compared.
+  /// The text that the key was made from, before hashing. For information only: it is neither stored nor compared.
   public let rawValue: String
 
-  /// A key whose value is the MD5 digest of the text, formatted like a UUID.
+  /// Creates a key whose value is the MD5 digest of the text, formatted like a UUID.
   ///
-  /// Any text is accepted, the empty one too. Hashing costs time proportional to the length of the text. MD5
-  /// spreads keys evenly; it does not resist an attacker who constructs two texts with the same digest.
+  /// Accepts any text, including the empty one. Hashing takes time proportional to the length of the text. MD5
+  /// distributes keys evenly, but an attacker can construct two texts with the same digest.
   public init(_ text: String) {
     self.init(value: MD5.digest(of: text.utf8).uuidFormatted, rawValue: text)
   }
 
-  /// A key whose value is the text itself.
+  /// Creates a key whose value is the text itself.
   ///
-  /// Costs nothing beyond the string. A text that no key may have, because it is empty or longer than
-  /// ``maximumLength`` bytes, makes every method that takes the key throw ``StorageError/Code/invalidKey``.
+  /// The text is not checked here: if it is empty or longer than ``maximumLength`` bytes, every method that takes the key
+  /// throws ``StorageError/Code/invalidKey``.
   public init(verbatim text: String) {
     self.init(value: text, rawValue: text)
   }
@@ -48,7 +48,7 @@ public struct CacheKey: Sendable {
     rawValue = value
   }
 
-  /// Throws unless the key has 1 to ``maximumLength`` bytes: the check that all engines share (rule K1).
+  /// Throws unless the key has 1 to ``maximumLength`` bytes. All engines share this check (rule K1).
   ///
   /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``.
   @inlinable public func validate() throws {
@@ -70,7 +70,7 @@ public struct CacheKey: Sendable {
 extension Sequence<CacheKey> {
   /// Throws unless every key has 1 to ``CacheKey/maximumLength`` bytes.
   ///
-  /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first key that has not.
+  /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first invalid key.
   @inlinable public func validate() throws {
     for key in self { try key.validate() }
   }

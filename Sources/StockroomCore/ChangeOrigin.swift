@@ -1,16 +1,16 @@
-/// Who makes changes, for a subscriber that leaves out its own changes.
+/// Identifies who makes a change, so that a subscriber does not receive its own changes.
 ///
-/// A `Store` knows what it writes, and would read all of it back if ``StorageEngine/changes()`` reported it. So it calls its engine with an
-/// origin of its own as ``current``. All built-in engines leave the changes of an origin out of the streams that are made with it. A
-/// task-local value reaches the engine through whatever stands in front of it.
+/// A `Store` would read back everything it writes if ``StorageEngine/changes()`` reported it. So it sets an origin of its own as
+/// ``current`` when it calls its engine. Streams that are created with an origin leave out the changes of that origin in all
+/// built-in engines. Since the value is task-local, it also reaches an engine behind layers.
 ///
-/// To do so in an engine of your own, take ``current`` with every write and in `changes()`, send to a stream only what has another origin than
-/// the stream, and make the stream with ``StorageChanges/makeStream(keyLimit:leavingOut:)``. A store in front of an engine that does not do so
-/// does not follow the changes of others.
+/// To support this in an engine of your own, read ``current`` in every write and in `changes()`, create the stream with
+/// ``StorageChanges/makeStream(keyLimit:leavingOut:)``, and send it only the changes with another origin. A store in front of an
+/// engine without this support does not follow the changes of others.
 public final class ChangeOrigin: Sendable {
-  /// Whose changes the current task makes, and whose are left out of the streams that it subscribes to.
+  /// The origin of the changes that the current task makes. Streams that the task creates leave them out.
   @TaskLocal public static var current: ChangeOrigin?
 
-  /// An origin that is different from every other.
+  /// Creates an origin that differs from every other.
   public init() {}
 }

@@ -7,8 +7,8 @@
 extension FileManager {
   /// A place for an engine's files.
   ///
-  /// The named places are the platform's own on Apple systems. Elsewhere they are those of the XDG base directory specification,
-  /// and for documents what the environment says. Naming a directory creates nothing: the engine that opens on it does.
+  /// On Apple's systems, the named directories are the system's own. Elsewhere they follow the XDG base directory specification;
+  /// documents are taken from the environment. Naming a directory does not create it: the engine that opens it does.
   public struct Directory: Sendable, Hashable {
     /// Where the directory is.
     public let url: URL
@@ -16,8 +16,8 @@ extension FileManager {
     /// The directory at a file URL.
     public init(url: URL) { self.url = url }
 
-    /// Where data that the user did not ask for by name belongs: Application Support on macOS, Documents on
-    /// Apple's other systems, `$XDG_DATA_HOME` (by default `~/.local/share`) elsewhere.
+    /// The default directory for data: Application Support on macOS, Documents on Apple's other systems,
+    /// `$XDG_DATA_HOME` (by default `~/.local/share`) elsewhere.
     public static var defaultStorageDirectory: Directory {
       #if canImport(Darwin) && !os(macOS)
         .documents
@@ -26,8 +26,8 @@ extension FileManager {
       #endif
     }
 
-    /// The user's documents: `$XDG_DOCUMENTS_DIR` (by default `~/Documents`) outside Apple's systems. What the file
-    /// `user-dirs.dirs` of the user's desktop says is not looked at.
+    /// The user's documents: `$XDG_DOCUMENTS_DIR` (by default `~/Documents`) outside Apple's systems. The file
+    /// `user-dirs.dirs` of the user's desktop is not read.
     public static var documents: Directory {
       #if canImport(Darwin)
         Directory(url: .documentsDirectory)
@@ -36,8 +36,8 @@ extension FileManager {
       #endif
     }
 
-    /// What can be made again and may be deleted by the system: `$XDG_CACHE_HOME` (by default `~/.cache`)
-    /// outside Apple's systems.
+    /// Data that can be recreated, and that the system may delete: `$XDG_CACHE_HOME` (by default `~/.cache`) outside
+    /// Apple's systems.
     public static var caches: Directory {
       #if canImport(Darwin)
         Directory(url: .cachesDirectory)
@@ -46,8 +46,8 @@ extension FileManager {
       #endif
     }
 
-    /// Where a program's own data belong that the user does not handle: Application Support on Apple's systems,
-    /// `$XDG_DATA_HOME` (by default `~/.local/share`) elsewhere.
+    /// A program's own data, which the user does not handle: Application Support on Apple's systems, `$XDG_DATA_HOME`
+    /// (by default `~/.local/share`) elsewhere.
     public static var applicationSupport: Directory {
       #if canImport(Darwin)
         Directory(url: .applicationSupportDirectory)
@@ -56,7 +56,7 @@ extension FileManager {
       #endif
     }
 
-    /// What need not outlive the process.
+    /// Data that is not needed once the process has ended.
     public static var temporary: Directory {
       Directory(url: FileManager.default.temporaryDirectory)
     }
@@ -79,8 +79,8 @@ extension FileManager {
 
     /// The directory that the programs of an app group share: an app, its widgets and its other extensions.
     ///
-    /// Apple's systems know no groups but those in the app's entitlements. Elsewhere there are no app groups; the
-    /// directory is then named after the group below ``applicationSupport``, and every program of the user may use it.
+    /// On Apple's systems the group must be among the app's entitlements. Elsewhere there are no app groups; the directory
+    /// is then named after the group below ``applicationSupport``, and every program of the user may use it.
     ///
     /// - Throws: ``StorageError`` with code `permissionDenied` if the system gives this program no access to the group,
     ///   `unsupported` if the identifier is empty.

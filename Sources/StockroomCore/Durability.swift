@@ -1,11 +1,11 @@
-/// When a write counts as done.
+/// When a write is acknowledged.
 ///
-/// Whatever the setting, an acknowledged write survives the death of the process, and a batch is never half
-/// there. Each persistent engine documents what its setting costs and what it can lose.
+/// With either setting, an acknowledged write survives the death of the process, and no batch is ever stored in
+/// part. Each persistent engine documents what each setting costs and what it can lose.
 public enum Durability: String, Sendable, CaseIterable {
   /// A write is acknowledged once it is on disk: it survives the death of the machine.
   case full
-  /// A write is acknowledged once the operating system has it: it survives the death of the process, and the
-  /// last of them may be lost when the machine dies.
+  /// A write is acknowledged once the operating system has it: it survives the death of the process, but the
+  /// last writes may be lost when the machine dies.
   case process
 }

@@ -1,6 +1,6 @@
-/// What an engine promises beyond the rules that every engine keeps.
+/// What an engine promises beyond the rules that hold for every engine.
 ///
-/// A capability that is claimed is checked by the conformance kit; one that is not claimed is not expected.
+/// The conformance kit checks the capabilities that an engine claims, and does not expect the others.
 public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   /// The bits of the set.
   public let rawValue: UInt
@@ -8,12 +8,12 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   /// A set with these bits.
   public init(rawValue: UInt) { self.rawValue = rawValue }
 
-  /// Acknowledged writes are there after the engine is reopened (rule W6).
+  /// Acknowledged writes are still stored after the engine is reopened (rule W6).
   public static let persistent = EngineCapabilities(rawValue: 1 << 0)
-  /// A batch happens as a whole or not at all, for readers, errors and crashes alike (rule W4).
+  /// A batch takes effect as a whole or not at all: for readers, after errors and after crashes (rule W4).
   public static let atomicBatches = EngineCapabilities(rawValue: 1 << 1)
-  /// A read of many entries shows a snapshot, what there was at one point in time (rule R3). Together with ``atomicBatches`` that holds for
-  /// ``StorageEngine/keysExist(_:)`` too, of which the default asks key by key and so may see half a batch.
+  /// A read of many entries returns a snapshot, the state at one point in time (rule R3). Together with ``atomicBatches``
+  /// this includes ``StorageEngine/keysExist(_:)``, whose default checks key by key and so may see half a batch.
   public static let snapshotReads = EngineCapabilities(rawValue: 1 << 2)
   /// A scan visits keys in byte order without loading more than it returns (rule R5).
   public static let orderedScans = EngineCapabilities(rawValue: 1 << 3)
@@ -26,13 +26,13 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let detectsCorruption = EngineCapabilities(rawValue: 1 << 6)
   /// ``StorageEngine/withTransaction(_:)`` runs transactions that are strictly serializable (rules T1 to T5).
   public static let transactions = EngineCapabilities(rawValue: 1 << 7)
-  /// ``StorageEngine/changes()`` reports every change, also those of other engines and processes (rules X1 to X5).
+  /// ``StorageEngine/changes()`` reports every change, including those of other engines and processes (rules X1 to X5).
   public static let changeFeed = EngineCapabilities(rawValue: 1 << 8)
-  /// The engine reaches a server, which may be away, slow or lost in the middle of a call (rules N1 to N6).
+  /// The engine uses a server, which may be unreachable or slow, or become unreachable during a call (rules N1 to N6).
   public static let networked = EngineCapabilities(rawValue: 1 << 9)
-  /// ``StorageEngine/writeEntries(_:)`` stores the times that it is given (rules W2, R6), and so does
-  /// ``StorageTransaction/writeEntry(_:)`` if there are ``transactions``. Without it, entries that are moved here count as created
-  /// when they were moved.
+  /// ``StorageEngine/writeEntries(_:)`` stores the timestamps that it is given (rules W2, R6), and so does
+  /// ``StorageTransaction/writeEntry(_:)`` if the engine has ``transactions``. Without it, entries that are copied to this
+  /// engine get the time of the copy.
   public static let preservesTimestamps = EngineCapabilities(rawValue: 1 << 10)
 }
 

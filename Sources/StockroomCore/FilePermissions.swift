@@ -1,14 +1,12 @@
-/// Who may open the files and directories that an engine makes (rule O5).
+/// Who may open the files and directories that an engine creates (rule O5).
 ///
-/// It holds for what the engine makes from now on, whatever the process's `umask` is. What is there already keeps the
-/// permissions that it has.
+/// The process's `umask` has no effect on them. Existing files and directories keep their permissions.
 public enum FilePermissions: Sendable, Hashable {
-  /// Only the user that the process runs as: files have mode 0600, directories 0700.
+  /// Only the user of the process: files have mode 0600, directories 0700.
   case owner
   /// The group of the files as well: files have mode 0660, directories 0770.
   ///
-  /// For processes of several users that share a place. The directory decides which group that is if its set-group-ID
-  /// bit is set.
+  /// For processes of several users that share a place. If the directory has the set-group-ID bit, its group applies.
   case group
 
   /// The mode of a file.

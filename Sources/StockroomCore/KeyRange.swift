@@ -1,7 +1,7 @@
-/// Which keys a ``StorageEngine/scan(_:limit:)`` is about, in byte order of keys.
+/// The keys that a ``StorageEngine/scan(_:limit:)`` returns, in byte order.
 ///
-/// The three conditions add up: a key is in the range if it starts with ``prefix``, comes after ``after`` and
-/// does not come after ``upTo``. A condition that is nil admits every key.
+/// A key is in the range if it satisfies all three conditions: it starts with ``prefix``, comes after ``after`` and
+/// does not come after ``upTo``. A condition that is nil is satisfied by every key.
 ///
 /// ```swift
 /// try await engine.scan(.prefix("user/"), limit: 100)                   // the first page
@@ -12,9 +12,9 @@
 public struct KeyRange: Sendable, Hashable {
   /// The bytes that the key starts with.
   public var prefix: String?
-  /// The key comes after this one, which itself is not in the range.
+  /// The exclusive lower bound.
   public var after: CacheKey?
-  /// The key does not come after this one, which itself is in the range.
+  /// The inclusive upper bound.
   public var upTo: CacheKey?
 
   /// Every key.
@@ -27,7 +27,7 @@ public struct KeyRange: Sendable, Hashable {
     return range
   }
 
-  /// The keys after `after`, which is excluded, up to `upTo`, which is included.
+  /// The keys after `after` (exclusive) up to `upTo` (inclusive).
   public init(after: CacheKey?, upTo: CacheKey?) {
     self.after = after
     self.upTo = upTo
@@ -51,7 +51,7 @@ public struct KeyRange: Sendable, Hashable {
     hasher.combine(upTo)
   }
 
-  /// Throws if a bound is no valid key (rule K1).
+  /// Throws if a bound is not a valid key (rule K1).
   ///
   /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``.
   public func validate() throws {

@@ -1,8 +1,8 @@
-/// What an engine on a place may do there.
+/// Whether an engine may write to its place.
 public enum StorageAccess: Sendable, CaseIterable {
-  /// It reads and writes, and makes the place if there is none.
+  /// The engine reads and writes, and creates the place if it does not exist.
   case readWrite
-  /// It only reads. It makes no place, changes no entry, and does not need the permission to write. What would write throws
-  /// ``StorageError/Code/readOnly``.
+  /// The engine only reads. It does not create the place, changes no entry and needs no write permission. Methods that write
+  /// throw ``StorageError/Code/readOnly``.
   case readOnly
 }

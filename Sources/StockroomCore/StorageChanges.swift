@@ -1,4 +1,4 @@
-/// A stream of all changes in a place, also those of other engines and processes: what ``StorageEngine/changes()`` returns
+/// A stream of all changes in a place, including those of other engines and processes. ``StorageEngine/changes()`` returns it
 /// (rules X1 to X5).
 ///
 /// ```swift
@@ -10,16 +10,16 @@
 /// }
 /// ```
 ///
-/// A subscriber that is slow gets several changes as one element, and `everything` in place of more keys than the stream
-/// holds. The stream is for one consumer at a time. It ends when the engine is closed, for a consumer whose task is cancelled,
-/// and, for the engine, when the last copy of the stream and of its iterators has been released.
+/// A slow subscriber receives several changes as one element, and ``StorageChange/everything`` instead of more keys than the
+/// stream buffers. Only one consumer may iterate at a time. The stream ends when the engine is closed, for a consumer when its
+/// task is cancelled, and for the engine when the last copy of the stream and its iterators is released.
 public struct StorageChanges: AsyncSequence, Sendable {
   /// What has changed.
   public typealias Element = StorageChange
   /// The stream ends, and does not throw.
   public typealias Failure = Never
 
-  /// How many keys are held for a subscriber by default. More of them become ``StorageChange/everything``.
+  /// How many keys are buffered for a subscriber by default. More become ``StorageChange/everything``.
   public static let defaultKeyLimit = 1_000
 
   private let subscription: Subscription
@@ -35,11 +35,11 @@ public struct StorageChanges: AsyncSequence, Sendable {
     (self.subscription, self.origin, self.transform) = (subscription, origin, transform)
   }
 
-  /// A stream and what feeds it, for engines of your own.
+  /// Creates a stream and its continuation, for engines of your own.
   ///
   /// - Parameters:
-  ///   - keyLimit: How many keys the stream holds until they are received.
-  ///   - origin: Whose changes the engine does not send to it: see ``ChangeOrigin``.
+  ///   - keyLimit: How many keys the stream buffers until they are received.
+  ///   - origin: The origin whose changes the engine does not send to the stream: see ``ChangeOrigin``.
   public static func makeStream(
     keyLimit: Int = defaultKeyLimit, leavingOut origin: ChangeOrigin? = nil
   ) -> (changes: StorageChanges, continuation: Continuation) {
@@ -48,8 +48,8 @@ public struct StorageChanges: AsyncSequence, Sendable {
     return (changes, Continuation(buffer: buffer))
   }
 
-  /// The stream of what `transform` makes of each change when it is received; without those of which it makes nil. It takes the place
-  /// of this one.
+  /// A stream that replaces this one and applies `transform` to each change when it is received, leaving out those for which it
+  /// returns nil.
   package func mapping(_ transform: @escaping @Sendable (StorageChange) -> StorageChange?) -> StorageChanges {
     let first = self.transform
     return StorageChanges(subscription, leavingOut: origin) { change in
@@ -57,16 +57,16 @@ public struct StorageChanges: AsyncSequence, Sendable {
     }
   }
 
-  /// What has come and has not been received, without waiting for more: nil if there is nothing.
+  /// The pending change, without waiting; nil if there is none.
   package func takePending() -> StorageChange? {
     let change = subscription.buffer.takePending()
     return transform.map { change.flatMap($0) } ?? change
   }
 
-  /// Whether nothing more comes, and all that came has been received.
+  /// Whether the stream has ended and every change has been received.
   package var hasEnded: Bool { subscription.buffer.hasEnded }
 
-  /// An iterator over the changes since the stream was made, or since another iterator of it has received the last one.
+  /// An iterator over the changes since the stream was created, or since another of its iterators received the last one.
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(subscription: subscription, transform: transform)
   }
@@ -91,21 +91,21 @@ public struct StorageChanges: AsyncSequence, Sendable {
     }
   }
 
-  /// What an engine sends changes to a subscriber with. It may be used from any thread.
+  /// Sends changes to a subscriber. It may be used from any thread.
   public struct Continuation: Sendable {
     fileprivate let buffer: ChangeBuffer
 
-    /// Sends a change. Call it when the change can be read. Never waits.
+    /// Sends a change. Call it once the change can be read. Never blocks.
     public func send(_ change: StorageChange) { buffer.send(change) }
 
-    /// Ends the stream once what has been sent has been received.
+    /// Ends the stream once the changes that were sent have been received.
     public func finish() { buffer.finish() }
 
-    /// Calls `body` when nobody can receive anything any more: once, and at once if that is so already.
+    /// Calls `body` once when no consumer is left, immediately if that is the case already.
     public func onTermination(_ body: @escaping @Sendable () -> Void) { buffer.onTermination(body) }
   }
 
-  /// The consumer's half: when it is released, nobody can receive anything any more.
+  /// The consumer's half. When it is released, no consumer is left.
   fileprivate final class Subscription: Sendable {
     let buffer: ChangeBuffer
 

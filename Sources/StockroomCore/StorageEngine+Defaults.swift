@@ -4,12 +4,12 @@
   import Foundation
 #endif
 
-/// What an engine that writes only the six required methods gets for nothing.
+/// Default implementations for an engine that implements only the six required methods.
 extension StorageEngine {
-  /// Nothing beyond the rules that all engines keep.
+  /// nothing beyond the rules that hold for all engines.
   public var capabilities: EngineCapabilities { [] }
 
-  /// Writes one by one, once every key has been found valid.
+  /// Writes one by one, after validating every key.
   public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
     try await shieldedFromCancellation {
@@ -53,7 +53,7 @@ extension StorageEngine {
     try await readDataAndKeys(keys: allKeys())
   }
 
-  /// Removes one by one, once every key has been found valid.
+  /// Removes one by one, after validating every key.
   public func remove(keys: [CacheKey]) async throws {
     try keys.validate()
     try await shieldedFromCancellation {
@@ -66,7 +66,7 @@ extension StorageEngine {
     try await remove(keys: allKeys())
   }
 
-  /// Asks for ``createdAt(key:)``.
+  /// Whether ``createdAt(key:)`` is not nil.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try await createdAt(key: key) != nil
   }
@@ -133,7 +133,7 @@ extension StorageEngine {
   }
 
   /// Does the operations with the plainest method that can do all of them: one alone with the method of its kind, writes with
-  /// ``write(_:)``, removals with ``remove(keys:)``. Others are done one by one, once every key has been found valid.
+  /// ``write(_:)``, removals with ``remove(keys:)``. Others are done one by one, after validating every key.
   ///
   /// An engine that makes ``write(_:)`` or ``remove(keys:)`` of ``apply(_:)`` has an ``apply(_:)`` of its own.
   public func apply(_ operations: [StorageOperation]) async throws {

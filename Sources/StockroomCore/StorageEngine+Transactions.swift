@@ -6,15 +6,15 @@
 
 // What transactions make possible, for every engine with the capability `transactions`.
 extension StorageEngine {
-  /// Writes the value if that of the key is still the expected one: compare-and-swap.
+  /// Writes the value if the current value of the key is the expected one (compare-and-swap).
   ///
   /// One transaction that reads and writes one key.
   ///
   /// - Parameters:
   ///   - data: The new value.
   ///   - key: The key.
-  ///   - expected: What the value must be, byte for byte; nil if the key must be absent.
-  /// - Returns: Whether it was, so that the new value has been written. Otherwise nothing has changed.
+  ///   - expected: The value that must be stored, byte for byte; nil if the key must be absent.
+  /// - Returns: Whether the new value was written. If not, nothing has changed.
   /// - Throws: as ``withTransaction(_:)`` and ``write(_:key:)``.
   public func write(_ data: Data, key: CacheKey, ifValue expected: Data?) async throws -> Bool {
     try key.validate()
@@ -25,9 +25,9 @@ extension StorageEngine {
     }
   }
 
-  /// Writes the value if the key is absent. One transaction that looks for one key and writes it.
+  /// Writes the value if the key is absent. One transaction that checks for one key and writes it.
   ///
-  /// - Returns: Whether it was absent, so that the value has been written. Otherwise nothing has changed.
+  /// - Returns: Whether the value was written. If not, nothing has changed.
   /// - Throws: as ``withTransaction(_:)`` and ``write(_:key:)``.
   public func writeIfAbsent(_ data: Data, key: CacheKey) async throws -> Bool {
     try key.validate()
@@ -38,13 +38,13 @@ extension StorageEngine {
     }
   }
 
-  /// Adds to the number under a key, and returns the sum. A key that is absent counts as 0.
+  /// Adds to the number stored under a key and returns the sum. An absent key counts as 0.
   ///
   /// The number is stored as decimal digits, with a minus sign in front if it is negative. One transaction that reads and
   /// writes one key.
   ///
-  /// - Throws: ``StorageError`` with code `unsupported`, with nothing changed, if the value is not such a number or the sum has
-  ///   no place in an `Int64`; as ``withTransaction(_:)`` and ``write(_:key:)``.
+  /// - Throws: ``StorageError`` with code `unsupported`, with nothing changed, if the value is not such a number or the sum
+  ///   does not fit into an `Int64`; otherwise as ``withTransaction(_:)`` and ``write(_:key:)``.
   @discardableResult
   public func increment(_ key: CacheKey, by amount: Int64 = 1) async throws -> Int64 {
     try key.validate()

@@ -4,9 +4,9 @@
   import Foundation
 #endif
 
-/// An entry with everything an engine knows about it.
+/// An entry: a key, its value and its timestamps.
 public struct StorageEntry: Sendable, Hashable {
-  /// The name of the entry.
+  /// The key.
   public var key: CacheKey
   /// The value.
   public var data: Data
@@ -14,11 +14,11 @@ public struct StorageEntry: Sendable, Hashable {
   public var createdAt: Date
   /// When the value was last written.
   public var updatedAt: Date
-  /// Grows from each first write of a key to the next; nil if the engine does not say. It distinguishes entries that were created at
-  /// the same time, and is not compared: it says nothing outside of the engine.
+  /// Increases with each first write of a key; nil if the engine has none. It orders entries that were created at the same
+  /// time, and is not compared, since it has no meaning outside of the engine.
   package var sequence: UInt64?
 
-  /// An entry with these parts.
+  /// Creates an entry.
   public init(key: CacheKey, data: Data, createdAt: Date, updatedAt: Date) {
     self.key = key
     self.data = data

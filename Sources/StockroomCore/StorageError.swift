@@ -1,18 +1,18 @@
 /// Why a storage operation failed.
 ///
-/// Only after ``Code/outcomeUnknown`` may it have happened all the same. Of a batch, an engine without
-/// ``EngineCapabilities/atomicBatches`` may have done a part.
+/// The operation has not taken effect, with two exceptions: after ``Code/outcomeUnknown`` it may have, and an engine without
+/// ``EngineCapabilities/atomicBatches`` may have performed a part of a batch.
 ///
-/// Decide on ``code``; show ``description`` to a person: it names the place and the cause.
+/// Use ``code`` to handle the error, and show ``description`` to people: it names the place and the cause.
 public struct StorageError: Error, Sendable {
   /// The kind of failure, the same for every engine.
   public var code: Code
-  /// What failed and where, in a sentence.
+  /// One sentence that says what failed and where.
   public var message: String
-  /// The error that caused this one, if another layer reported it.
+  /// The error that caused this one, if there is one.
   public var underlying: (any Error)?
 
-  /// An error with a code, a sentence for people, and the error behind it.
+  /// Creates an error with a code, a message for people, and the error that caused it.
   public init(_ code: Code, _ message: String, underlying: (any Error)? = nil) {
     self.code = code
     self.message = message
@@ -21,44 +21,44 @@ public struct StorageError: Error, Sendable {
 }
 
 extension StorageError {
-  /// A kind of failure. Not an enumeration, so that engines elsewhere may add codes of their own.
+  /// A kind of failure. A structure rather than an enumeration, so that other engines can add codes of their own.
   /// StockroomStore adds `encodingFailed` and `decodingFailed`.
   public struct Code: Hashable, Sendable {
     /// The name of the code.
     public let name: String
 
-    /// A code of an engine's own.
+    /// Creates a code. Engines use it to define codes of their own.
     public init(_ name: String) { self.name = name }
 
     /// A key is empty or longer than ``CacheKey/maximumLength`` bytes (rule K1).
     public static let invalidKey = Code("invalidKey")
-    /// A value is larger than the engine can hold (rule V2).
+    /// A value is larger than the engine can store (rule V2).
     public static let valueTooLarge = Code("valueTooLarge")
-    /// What is stored is corrupted, or the engine or the layer that reads it cannot have written it (rule F2).
+    /// The stored data is corrupted, or cannot have been written by the engine or layer that reads it (rule F2).
     public static let corrupted = Code("corrupted")
-    /// The engine has been closed (rule O3), or a transaction is used after its body has returned (rule T4).
+    /// The engine has been closed (rule O3), or a transaction was used after its body returned (rule T4).
     public static let closed = Code("closed")
-    /// Another engine or process has the place open and does not share it, or has held a lock for longer than the timeout
-    /// (rules C2, C3 and O5).
+    /// Another engine or process has the place open exclusively, or has held a lock for longer than the timeout (rules C2,
+    /// C3 and O5).
     public static let locked = Code("locked")
     /// The place is on read-only media, the engine was opened with ``StorageAccess/readOnly``, or the server is a standby
     /// (rule F3).
     public static let readOnly = Code("readOnly")
-    /// The operating system or the server does not allow it, the credentials are wrong, or a layer lacks the encryption key
+    /// The operating system or the server denies access, the credentials are wrong, or a layer lacks the encryption key
     /// (rules O2, F3 and N5).
     public static let permissionDenied = Code("permissionDenied")
-    /// There is no room left (rule F1).
+    /// There is no space left on the disk (rule F1).
     public static let diskFull = Code("diskFull")
-    /// The engine cannot do this, or the place belongs to another program.
+    /// The engine does not support the operation, or the place belongs to another program.
     public static let unsupported = Code("unsupported")
-    /// A transaction was given up because others change the same entries, and nothing has happened (rule T4).
+    /// The transaction was abandoned, with nothing changed, because other callers change the same entries (rule T4).
     public static let conflict = Code("conflict")
-    /// A server cannot be reached, or does not answer in time, and nothing has happened (rule N1).
+    /// The server cannot be reached or does not answer in time. Nothing has changed (rule N1).
     public static let unavailable = Code("unavailable")
-    /// A server was lost in the middle of a write, or did not answer in time, and nobody can find out whether the write has
-    /// happened: the one error after which it may have (rule N2). Read again.
+    /// The connection was lost during a write, or the server did not answer in time, and the engine cannot find out whether
+    /// the write took effect. This is the only error after which it may have (rule N2). Read again.
     public static let outcomeUnknown = Code("outcomeUnknown")
-    /// Any other failure of the disk, the network or the library underneath.
+    /// Any other failure of the disk, the network or the underlying library.
     public static let io = Code("io")
   }
 }
@@ -67,7 +67,7 @@ extension StorageError: CustomStringConvertible {
   /// The code, the message and the cause, in one line.
   public var description: String {
     guard let underlying else { return "\(code): \(message)" }
-    // The cause belongs to the sentence, so that it does not end before it.
+    // The cause in parentheses is a part of the sentence, so the sentence must not end before it.
     let sentence = message.hasSuffix(".") ? message.dropLast() : message[...]
     return "\(code): \(sentence) (\(underlying))"
   }

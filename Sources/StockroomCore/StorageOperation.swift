@@ -6,16 +6,16 @@
 
 /// One step of a batch for ``StorageEngine/apply(_:)``.
 public enum StorageOperation: Sendable, Hashable {
-  /// Make this the value of the key, whether or not it had one.
+  /// Store the value under the key, replacing any existing value.
   case write(Data, key: CacheKey)
-  /// Make the key absent, whether or not it had a value.
+  /// Remove the entry under the key, if there is one.
   case remove(key: CacheKey)
-  /// Make every key absent.
+  /// Remove all entries.
   case removeAll
 }
 
 extension Sequence<StorageOperation> {
-  /// Throws unless every key in the batch is valid, so that a batch is refused before any of it is done (W4).
+  /// Throws unless every key in the batch is valid, so that a batch is refused before any of it is written (rule W4).
   ///
   /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first key that is not.
   @inlinable public func validate() throws {

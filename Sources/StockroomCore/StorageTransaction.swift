@@ -4,12 +4,12 @@
   import Foundation
 #endif
 
-/// What the body of ``StorageEngine/withTransaction(_:)`` reads and writes.
+/// Reads and writes entries in the body of ``StorageEngine/withTransaction(_:)``.
 ///
-/// Every read sees what the engine held when the body began and what the body has changed since (rule T2). Nobody else sees
-/// the changes before the body has returned and they have been committed, all of them together (rules T1, T3).
+/// Every read sees the entries as they were when the body began, with the changes that the body has made since (rule T2). The
+/// changes become visible to others together, when they are committed after the body has returned (rules T1, T3).
 ///
-/// The calls are synchronous, on a thread that may wait. They may be made only until the body returns: after that each throws
+/// The calls are synchronous and run on a thread that may block. Once the body has returned, each of them throws
 /// ``StorageError`` with code `closed` (rule T4).
 public protocol StorageTransaction: AnyObject {
   /// The value of the key, or nil if it is absent.
@@ -29,38 +29,38 @@ public protocol StorageTransaction: AnyObject {
   /// Every key, once, in no particular order. Throws as ``read(key:)``.
   func allKeys() throws -> [CacheKey]
 
-  /// The entries of a range in ascending byte order of keys, at most `limit` of them. Nil means no limit; zero and less mean no
-  /// entries. Throws as ``read(key:)``.
+  /// The entries of a range in ascending byte order of keys, at most `limit` of them. A limit of nil means no limit; zero or
+  /// less means no entries. Throws as ``read(key:)``.
   func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)]
 
-  /// Makes `data` the value of the key, whether or not it had one.
+  /// Stores `data` under the key, replacing any existing value.
   ///
-  /// - Throws: ``StorageError`` with code `invalidKey` or `valueTooLarge`, after which the transaction goes on without this write;
-  ///   `closed` once the body has returned.
+  /// - Throws: ``StorageError`` with code `invalidKey` or `valueTooLarge`, after which the transaction can continue without this
+  ///   write; `closed` once the body has returned.
   func write(_ data: Data, key: CacheKey) throws
 
-  /// Writes an entry as another engine had it, with its times: what ``StorageEngine/writeEntries(_:)`` does.
+  /// Writes an entry together with its timestamps, as ``StorageEngine/writeEntries(_:)`` does.
   ///
-  /// Default: writes the value, so that the times are those of the transaction. Throws as ``write(_:key:)``.
+  /// Default: writes the value with the time of the transaction. Throws as ``write(_:key:)``.
   func writeEntry(_ entry: StorageEntry) throws
 
-  /// Makes the key absent, whether or not it had a value.
+  /// Removes the entry under the key, if there is one.
   ///
-  /// - Throws: ``StorageError`` with code `invalidKey`, after which the transaction goes on without this removal; `closed` once the
-  ///   body has returned.
+  /// - Throws: ``StorageError`` with code `invalidKey`, after which the transaction can continue without this removal; `closed`
+  ///   once the body has returned.
   func remove(key: CacheKey) throws
 
-  /// Makes every key absent.
+  /// Removes all entries.
   ///
   /// - Throws: ``StorageError`` with code `closed` once the body has returned.
   func removeAll() throws
 }
 
 extension StorageTransaction {
-  /// Writes the value, with the times of the transaction.
+  /// Writes the value with the time of the transaction.
   public func writeEntry(_ entry: StorageEntry) throws { try write(entry.data, key: entry.key) }
 
-  /// Does the operations, one after another.
+  /// Performs the operations, one after another.
   package func apply(_ operations: [StorageOperation]) throws {
     for operation in operations {
       switch operation {

@@ -31,7 +31,7 @@ extension DiskConnection {
       let operations = pending.map(\.request).operations(reading: DiskEntryReader(connection: self), nil)
       if operations.allSatisfy(\.isEmpty) { return }
       guard access == .readWrite else {
-        throw StorageError(.readOnly, "\(entries.root.path) was opened to be read only.")
+        throw StorageError(.readOnly, "\(entries.root.path) was opened as read-only.")
       }
       let commit = try Commit(
         self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))

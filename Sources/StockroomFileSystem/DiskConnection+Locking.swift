@@ -30,7 +30,7 @@ extension DiskConnection {
   func withLock<Result>(_ work: () throws -> Result) throws -> Result {
     if let failure = failure.withLock({ $0 }) {
       throw StorageError(
-        .io, "A change in \(entries.root.path) could not be brought to the disk; it must be opened again.",
+        .io, "A change in \(entries.root.path) could not be written to the disk; open the directory again.",
         underlying: failure)
     }
     try lock()

@@ -198,7 +198,7 @@ extension DiskConnection {
     guard try state.validate()?.isStable == true, try journal.read() == nil else {
       throw StorageError(
         .readOnly,
-        "A process that died has left a batch in \(entries.root.path), which an engine has to complete or undo that may write."
+        "A process that died has left a batch in \(entries.root.path). An engine that may write has to complete or undo it."
       )
     }
     isRecovered.store(true, ordering: .releasing)

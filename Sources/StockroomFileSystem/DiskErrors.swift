@@ -10,7 +10,7 @@ extension StorageError {
   static func undecidedBatch(_ path: String, _ cause: any Error) -> StorageError {
     StorageError(
       .io,
-      "A batch in \(path) could neither be completed nor undone. The directory must be opened again, which does one of the two.",
+      "A batch in \(path) could neither be completed nor undone. Open the directory again, which does one of the two.",
       underlying: cause)
   }
 

@@ -5,49 +5,49 @@
 #endif
 public import StockroomCore
 
-/// Keeps each entry in a file of its own, whose contents are exactly the value.
+/// Stores each entry in a file of its own, whose contents are exactly the value.
 ///
-/// Choose it when people or other programs are to read the values, when values are large, or to have no
-/// dependency. A database is faster for many small entries: here each costs a file.
+/// Choose it if people or other programs read the values, if values are large, or to avoid dependencies. For many small entries
+/// a database is faster, since here each entry takes a file.
 ///
 /// ## On disk
 ///
-/// The files are in the directory itself. A name is the key in a readable encoding that no file system folds or
-/// refuses: `notes/Paris` is in `notes%2f+paris.entry`. What does not fit a name goes on in a directory. Files
-/// that others put there are neither listed nor touched, unless they are named as an entry of ours would be.
-/// The hidden directory `.stockroom` holds what engines share: a lock, a journal for batches, files being written.
+/// The files are in the directory itself. A file name is the key in a readable encoding that is safe on every file system:
+/// `notes/Paris` is in `notes%2f+paris.entry`. A key that is too long for a name is split into directories. Files of other
+/// programs are neither listed nor touched, unless they are named like an entry. The hidden directory `.stockroom` contains
+/// what engines share: a lock, a journal for batches, files being written.
 ///
-/// When an entry was created is in an extended attribute of its file or, where the file system has none, in a
-/// file in `.stockroom`. When it was updated is the file's time of modification. A file that was copied into
-/// the directory under a name of ours is an entry. So is one that was renamed over ours; but one of ours that has become
-/// longer or shorter counts as corrupted, where the file system has attributes.
+/// The creation time of an entry is in an extended attribute of its file or, if the file system has none, in a file in
+/// `.stockroom`. Its update time is the file's modification time. A file that is copied into the directory under the name of an
+/// entry is an entry. So is a file that replaces an entry by a rename; but if the engine's own file has become longer or
+/// shorter, it counts as corrupted, on file systems with attributes.
 ///
 /// ## Durability
 ///
-/// - `Durability.full`: a write is on disk before it is acknowledged; the death of the machine loses nothing.
-/// - `Durability.process`: a value is on disk before it gets its name, so that the old one or the new one is there when
-///   the machine dies; the name is not waited for, and nor is a removal. A batch waits for the disk as at `full`, since it
-///   could be half there otherwise.
+/// - `Durability.full`: a write is on disk before it is acknowledged. Nothing acknowledged is lost when the machine dies.
+/// - `Durability.process`: a value is on disk before the file is renamed into place, so either the old or the new value is there
+///   after the machine dies. Neither the rename nor a removal is waited for. A batch waits for the disk as at `full`, since it could
+///   otherwise be stored in part.
 ///
 /// ## Costs
 ///
-/// Up to eight keys are read on the thread of the caller, file by file: in microseconds if the system has them in memory, otherwise it
-/// waits for the disk. Where that is slow, or values are large, do not call it from the main actor. Everything else runs on other threads.
+/// Up to eight keys are read on the caller's thread, file by file: in microseconds if the system has them in memory; otherwise the
+/// thread waits for the disk. If that is slow, or values are large, do not read on the main actor. Everything else runs on other
+/// threads.
 ///
 /// A write or a removal of one entry costs O(1) in N, with one or two syncs, which concurrent calls share. A batch goes through
-/// the journal: O(batch) and a fixed number of syncs; O(N) if it removes all.
+/// the journal: O(batch) and a fixed number of syncs; O(N) if it removes everything.
 ///
 /// ## Other programs
 ///
-/// Any number of engines may be open on one directory, in one process or in several on one machine. If the directory is
-/// moved, removed or replaced while an engine has it open, every call throws `StorageError.Code.io` until it is back. What
-/// the system refuses in the middle of a batch, such as to replace a file that has been made immutable, leaves the batch
-/// undone.
+/// Any number of engines may be open on one directory, in one or several processes on one machine. If the directory is moved,
+/// removed or replaced while an engine has it open, every call throws `StorageError.Code.io` until it is back. If the system refuses
+/// a step in the middle of a batch, such as replacing a file that is immutable, the batch is undone.
 ///
-/// On Apple's systems an app and its extensions can share a directory of their app group. The engine locks a file in it
-/// only while it writes; an app that is suspended just then is ended by the system (0xdead10cc), so an app that writes
-/// on its way into the background asks for time to do so (`beginBackgroundTask`). Nothing is half written if it is ended.
-/// In a sandbox, access to a directory that the user has chosen must last for as long as the engine is open.
+/// On Apple's systems an app and its extensions can share a directory of their app group. The engine locks a file in it only
+/// while it writes. The system terminates an app that is suspended at that moment (`0xdead10cc`), so an app that writes while it
+/// moves to the background asks for time to do so (`beginBackgroundTask`). No write is left half done if it is terminated. In a
+/// sandbox, access to a directory that the user has chosen must last as long as the engine is open.
 public final class DiskStorageEngine: BatchWritingEngine {
   /// What is open, or why it could not be opened.
   private let opened: Result<DiskConnection, any Error>
@@ -59,20 +59,21 @@ public final class DiskStorageEngine: BatchWritingEngine {
   /// Lets reads that writers have disturbed too often take the lock one after the other.
   let lockedReads = LongReadLimiter(limit: 1)
 
-  /// Opens the directory, which is made if it is missing, with those on the way to it.
+  /// Opens the directory, and creates it and its parent directories if they do not exist.
   ///
-  /// Costs the same however many entries there are, unless the last process that wrote has died in the middle. Waits for
-  /// the disk on the calling thread.
+  /// Costs the same for any number of entries, unless the last process that wrote died while writing. Blocks the calling thread
+  /// while it waits for the disk.
   ///
   /// - Parameters:
-  ///   - directory: Where the entries are.
-  ///   - durability: When a write counts as done.
-  ///   - permissions: Who may open the files and directories that the engine makes.
+  ///   - directory: The directory of the entries.
+  ///   - durability: When a write is acknowledged.
+  ///   - permissions: Who may open the files and directories that the engine creates.
   ///   - lockTimeout: How long to wait for another process before throwing `locked`.
-  ///   - access: Whether the engine may write. One that only reads makes nothing, and works on read-only media too; it throws `readOnly` if a
-  ///     process that died has left a batch, may throw `locked` at once while another engine makes the place, and has no change feed.
-  /// - Throws: `StorageError` with code `unsupported` if a newer version has written the directory, `corrupted`
-  ///   if what is in `.stockroom` is corrupted, `permissionDenied`, `readOnly`, `locked`, `diskFull` or `io` (rules O1, O2).
+  ///   - access: Whether the engine may write. A read-only engine creates nothing, and also works on read-only media. It throws
+  ///     `readOnly` if a process that died has left an unfinished batch, may throw `locked` immediately while another engine creates
+  ///     the place, and has no change feed.
+  /// - Throws: `StorageError` with code `unsupported` if a newer version has written the directory, `corrupted` if the contents of
+  ///   `.stockroom` are corrupted, `permissionDenied`, `readOnly`, `locked`, `diskFull` or `io` (rules O1, O2).
   public convenience init(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
     lockTimeout: Duration = .seconds(60), access: StorageAccess = .readWrite
@@ -99,18 +100,18 @@ public final class DiskStorageEngine: BatchWritingEngine {
     Self.release(opened)
   }
 
-  /// The engine on the directory `Files` in this program's directory for data.
+  /// The engine on the directory `Files` in this program's data directory.
   ///
-  /// That is `<program>/Stockroom/Files` in the default storage directory, with the bundle identifier for the program, or
-  /// the name of the executable where there is none. It is one engine for the whole program.
+  /// The directory is `<program>/Stockroom/Files` in the default storage directory, where `<program>` is the bundle identifier, or
+  /// the name of the executable if there is none. The program has one such engine.
   ///
-  /// If it cannot be opened, each of its methods throws the reason, as long as the process lives.
+  /// If the directory cannot be opened, each method of the engine throws the reason until the process ends.
   public static let `default` = DiskStorageEngine.default(appendingPath: "Files")
 
-  /// An engine on a directory below `<program>/Stockroom` in the default storage directory.
+  /// Opens a directory below `<program>/Stockroom` in the default storage directory.
   ///
-  /// Waits for the disk on the calling thread. If it cannot be opened, each of its methods throws the reason, so that a
-  /// `static let` can hold it; make another engine to try again.
+  /// Blocks the calling thread while it waits for the disk. If the directory cannot be opened, each method of the engine throws the
+  /// reason, so a `static let` can hold the engine; create another engine to try again.
   public static func `default`(appendingPath path: String) -> DiskStorageEngine {
     deferringErrors(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
@@ -125,8 +126,8 @@ public final class DiskStorageEngine: BatchWritingEngine {
       durability: durability)
   }
 
-  /// Everything but snapshots in reads of many entries, and checksums; `EngineCapabilities.durableWrites` only at
-  /// `Durability.full`, and `changeFeed` only for an engine that may write.
+  /// All capabilities except `snapshotReads` and `detectsCorruption`; `durableWrites` only at `Durability.full`, and `changeFeed` only
+  /// for an engine that may write.
   public var capabilities: EngineCapabilities {
     var always: EngineCapabilities = [
       .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .preservesTimestamps,
@@ -147,13 +148,13 @@ public final class DiskStorageEngine: BatchWritingEngine {
     get throws { try connection.feed.hub }
   }
 
-  /// Engines in this process and in others name the keys that they change, up to a thousand in one commit. So is what other programs
-  /// do to the files of entries, on Linux: on Apple's systems it is not noticed, and nor is anywhere what they do to files of keys that
-  /// are so long as to be in a directory of their own.
+  /// Changes by engines in this and other processes are reported with their keys, up to a thousand for each commit. Changes that
+  /// other programs make to the files of entries are reported on Linux only, and not for long keys, whose files are in
+  /// directories of their own.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen {
       guard access == .readWrite else {
-        throw StorageError(.unsupported, "An engine that was opened to be read only has no change feed.")
+        throw StorageError(.unsupported, "A read-only engine has no change feed.")
       }
       try Task.checkCancellation()
       let (connection, owner, origin) = (try connection, ObjectIdentifier(self), ChangeOrigin.current)
@@ -161,7 +162,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Waits for what is under way, then closes every file (rule O3).
+  /// Waits for calls in progress, then closes all files (rule O3).
   public func close() async throws {
     try await gate.close {
       if case .success(let connection) = opened { connection.feed.hub.finish() }

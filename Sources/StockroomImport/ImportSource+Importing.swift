@@ -211,7 +211,7 @@ private struct Importer {
       }
       guard isSame else {
         throw StorageError(
-          .corrupted, "What was imported from \(source) is not what the target has after that.")
+          .corrupted, "The target does not contain what was imported from \(source).")
       }
       start = end
     }

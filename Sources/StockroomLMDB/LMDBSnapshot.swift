@@ -12,7 +12,7 @@ struct LMDBSnapshot: @unchecked Sendable {
   let number: Int
   let tree: LMDBTree
 
-  /// The header and the value of the key in one piece, or nil if it is absent. O(log N).
+  /// The header and the value of the key as one buffer, or nil if it is absent. O(log N).
   func entry(of key: CacheKey) throws(LMDBError) -> LMDBEntry? {
     let result: Result<LMDBEntry?, LMDBError> = key.withUTF8 { key in
       do throws(LMDBError) {

@@ -6,54 +6,50 @@ import StockroomCore
   import Foundation
 #endif
 
-/// An engine that keeps entries in an LMDB database: a B+ tree in a file that is mapped into memory.
+/// Stores entries in an LMDB database: a B+ tree in a memory-mapped file.
 ///
-/// Choose it for the fastest reads. A read is a search in memory that is shared with the system's file cache, and waits
-/// for a write only if that makes the map larger. Values of any size, keys in byte order, several
-/// processes at once. Writes of single entries wait for the disk twice each at `Durability.full`; many tasks
-/// that write at the same time share that.
+/// Choose it for the fastest reads. A read is a search in memory that is shared with the system's file cache, and waits for a write
+/// only if that write enlarges the map. Values can have any size, keys are in byte order, and several processes can use the
+/// database at once. At `Durability.full`, each single write waits for the disk twice; concurrent writes share these waits.
 ///
 /// ## Durability
-/// With `Durability.full` an acknowledged write is on disk. With `Durability.process` every write still waits
-/// once, for its pages, but not for the page that makes them the current ones: when the machine dies, the last of
-/// the writes may be undone, as a whole and from the end, and the database stays sound. Engines with
-/// different settings may be open on the same place; a write of a full one makes those before it durable too.
+/// With `Durability.full` an acknowledged write is on disk. With `Durability.process` every write still waits once, until its pages
+/// are on disk, but not for the page that makes them current: when the machine dies, the last writes may be undone, each as a
+/// whole and latest first, and the database stays intact. Engines with different settings may be open on the same place; a write
+/// at `full` also makes the writes before it durable.
 ///
 /// ## Files
-/// `data.mdb` with everything, `lock.mdb` with the table of readers. While the engine writes, `data.mdb` may look
-/// up to twice as large as its contents (what is added takes no room on disk), and closing trims it. Removed
-/// entries leave room for later ones; the file itself does not become smaller. The database must be on a local
-/// file system. Corruption of what holds it together is recognized at the latest when a call meets it; corruption within
-/// values is not.
+/// The entries are in `data.mdb`, the table of readers in `lock.mdb`. While the engine writes, `data.mdb` may appear up to twice as
+/// large as its contents (the extra part takes no space on disk), and closing trims it. Removed entries leave space for new ones;
+/// the file itself does not become smaller. The database must be on a local file system. Corruption of the database's structure
+/// is detected no later than when a call reads the corrupted part; corruption within values is not detected.
 ///
-/// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. It notices this at every
-/// write and every read of many, and within a fraction of a millisecond at reads of single keys, which go on if only
-/// `lock.mdb` is missing. Files that another program cuts off in the very moment in which they are being read end the
-/// process with a signal (SIGBUS), as in every database that maps its files into memory: restore a backup by giving it
-/// the place of the file, not by writing over it.
+/// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. Every write and every read of many
+/// entries notices immediately. Reads of single keys notice within a fraction of a millisecond, and continue to work if only
+/// `lock.mdb` is missing. If another program truncates a file at the very moment it is read, the process ends with a signal (SIGBUS),
+/// as with every database that maps its files into memory: to restore a backup, replace the file instead of overwriting it.
 ///
-/// A process that stops in the middle of a write, in a debugger perhaps, keeps all others from writing until it goes on or
-/// ends: LMDB's own lock has no time limit, so this engine never throws `locked` from a write. `lockTimeout` is for opening and
+/// A process that is stopped in the middle of a write, for example by a debugger, blocks the writes of all others until it continues
+/// or ends: LMDB's own lock has no timeout, so a write of this engine never throws `locked`. `lockTimeout` applies to opening and
 /// closing only.
 ///
 /// ## Costs
-/// Up to eight keys are read on the thread of the caller: in microseconds if the system has the pages in memory, otherwise it waits for
-/// the disk. Everything else runs on other threads.
+/// Up to eight keys are read on the caller's thread: in microseconds if the system has the pages in memory; otherwise the thread
+/// waits for the disk. Everything else runs on other threads.
 ///
-/// A write or a removal costs O(log N) for each key, as one transaction whose syncs concurrent calls share; to remove
-/// everything costs O(N) in pages, not in bytes. A removal changes copies of pages, as every write does. For removals on a full
-/// disk the engine keeps 64 KiB behind the database while it is open; if those do not suffice, it throws `diskFull` too.
+/// A write or a removal costs O(log N) for each key, in one transaction whose syncs concurrent calls share; removing everything
+/// costs O(N) in pages, not in bytes. A removal copies pages, as every write does. For removals on a full disk, the engine
+/// reserves 64 KiB behind the database while it is open; if that is not enough, a removal throws `diskFull` too.
 ///
 /// ## Apple's systems
-/// LMDB syncs with `fsync`, which there leaves the data in the memory of the disk: a power cut can cost the last writes, and
-/// even the database, whatever the durability. An engine that is open holds locks on `lock.mdb`: in the container of an
-/// app group the system ends an app that is suspended meanwhile (`0xdead10cc`), so close the engine before. In a sandbox
-/// LMDB cannot be opened (`permissionDenied`), unless it was built with names of semaphores that begin with those of an app
-/// group.
+/// LMDB syncs with `fsync`, which on these systems leaves the data in the disk's cache: at either durability, a power cut can cost
+/// the last writes, and even the database. An open engine holds locks on `lock.mdb`, and the system terminates an app that is
+/// suspended while it holds a lock in the container of an app group (`0xdead10cc`), so close the engine before that. In a sandbox,
+/// LMDB cannot be opened (`permissionDenied`), unless it was built with semaphore names that begin with the name of an app group.
 ///
 /// ## Several engines
-/// Engines on the same place share what they open and may be in one process or in several. One in a process that
-/// has been forked must not be used there.
+/// Engines on the same place, in one process or in several, share it. After a fork, the child process must not use the
+/// engines of its parent.
 public final class LMDBStorageEngine: BatchWritingEngine {
   let gate: Gate
   let shared: LMDBSharedEnvironment
@@ -63,19 +59,19 @@ public final class LMDBStorageEngine: BatchWritingEngine {
 
   /// Opens the database in a directory, and creates both if they do not exist.
   ///
-  /// Costs the same whatever the number of entries, unless it verifies them.
+  /// Costs the same for any number of entries, unless `verifiesOnOpening` is set.
   ///
   /// - Parameters:
-  ///   - directory: Where `data.mdb` and `lock.mdb` are. The directory is best left to the engine alone.
-  ///   - durability: When a write counts as done.
-  ///   - permissions: Who may open the files and directories that are made.
+  ///   - directory: The directory of `data.mdb` and `lock.mdb`. Preferably it contains nothing else.
+  ///   - durability: When a write is acknowledged.
+  ///   - permissions: Who may open the files and directories that the engine creates.
   ///   - lockTimeout: How long to wait for other processes that are opening or closing the database.
-  ///   - verifiesOnOpening: Whether to do first what ``verify()`` does. O(N).
-  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is no LMDB file, is corrupted in its header or the roots of its
-  ///   trees, or has been truncated; `unsupported` if it is another program's or no file; `locked` if another process has
-  ///   kept it locked for as long as `lockTimeout`, or uses the same process identifier in another container; `readOnly`,
-  ///   `permissionDenied`, `diskFull` or `io` if the system does not let it be opened (rules O2, F2, F3). Nothing has been
-  ///   touched then.
+  ///   - verifiesOnOpening: Whether to verify the database first, as ``verify()`` does. O(N).
+  /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is not an LMDB file, has been truncated, or is corrupted in its
+  ///   header or the roots of its trees; `unsupported` if it belongs to another program or is not a regular file; `locked` if another
+  ///   process has kept it locked for `lockTimeout`, or has the same process identifier in another container; `readOnly`,
+  ///   `permissionDenied`, `diskFull` or `io` if the system does not allow it to be opened (rules O2, F2, F3). Nothing has been
+  ///   changed in that case.
   public init(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
     lockTimeout: Duration = .seconds(60), verifiesOnOpening: Bool = false
@@ -93,8 +89,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     if release() { shared.drop() }
   }
 
-  /// Everything but `EngineCapabilities.detectsCorruption`; `durableWrites` only at `Durability.full`, and not on Apple's
-  /// systems.
+  /// All capabilities except `detectsCorruption`; `durableWrites` only at `Durability.full`, and not on Apple's systems.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
@@ -122,10 +117,10 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Engines in this process and in others name the keys that they change, up to a thousand in one commit. What another program
-  /// commits to the database is `everything`.
+  /// Changes by engines in this and other processes are reported with their keys, up to a thousand for each commit. Commits of
+  /// other programs are reported as `everything`.
   ///
-  /// As long as anybody subscribes, there is a file `changes.log` in the directory.
+  /// While there are subscribers, the file `changes.log` is in the directory.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen {
       try Task.checkCancellation()
@@ -136,9 +131,9 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Waits for what is under way and releases the database; the last engine of the process on its place closes it.
+  /// Waits for calls in progress and releases the database. The last engine of the process on a place closes the database.
   ///
-  /// May be called any number of times. Every later call of anything else throws `closed` (rule O3).
+  /// May be called any number of times. Afterwards all other methods throw `closed` (rule O3).
   public func close() async throws {
     try await gate.close {
       shared.environment.feed.finish(of: ObjectIdentifier(self))

@@ -84,7 +84,7 @@ final class LevelDBDirectoryLock: Sendable {
     guard names.contains(Self.identityName) else {
       guard names.allSatisfy({ $0.hasPrefix(Self.identityName + ".") }) else {
         throw StorageError(
-          .unsupported, "\(path) holds files that are not of this engine's making, and is left alone.")
+          .unsupported, "\(path) contains files that this engine has not created, and is left alone.")
       }
       try files.replace(Self.identityName, with: Array(ChecksummedText.adding(to: Self.identity).utf8))
       return try files.synchronize()

@@ -6,48 +6,47 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Keeps entries in a LevelDB database: a log-structured merge tree.
+/// Stores entries in a LevelDB database: a log-structured merge tree.
 ///
-/// Choose it where much is written and entries are small: a write appends to a log, and sorting happens later in
-/// the background. It verifies a checksum on everything that it reads, and compresses what it stores. One process
-/// at a time can have it open.
+/// Choose it for many writes of small entries: a write appends to a log, which is sorted later in the background. LevelDB verifies a
+/// checksum of everything that it reads, and compresses what it stores. Only one process at a time can have the database open.
 ///
-/// **Durability.** With `Durability.full` each write waits until the log is on disk; writes of several tasks at
-/// the same time share the waiting. With `Durability.process` the operating system writes the log when it likes:
-/// a machine that dies loses the last writes, in practice those of some seconds.
+/// **Durability.** With `Durability.full` each write waits until the log is on disk; concurrent writes share the wait. With
+/// `Durability.process` the operating system writes the log when it chooses: if the machine dies, the last writes are lost, usually
+/// those of a few seconds.
 ///
-/// **Files.** In the directory `Stockroom.leveldb` below the one that the engine is opened on: LevelDB's own files,
-/// `STOCKROOM`, which tells that the directory is the engine's, `STOCKROOM.closed` while it is closed, which tells corruption
-/// from a crash, and `STOCKROOM.unsynced` for `Durability.process`. Nothing else is touched. LevelDB's tools may read the
-/// database while it is closed; what they write is not counted. LevelDB makes its files with the process's `umask`; the
-/// engine corrects their permissions, and the directory keeps others out from the beginning.
+/// **Files.** The directory `Stockroom.leveldb`, below the engine's directory, contains LevelDB's own files and these: `STOCKROOM`
+/// marks the directory as the engine's, `STOCKROOM.closed` exists while it is closed and distinguishes corruption from a crash, and
+/// `STOCKROOM.unsynced` is for `Durability.process`. Nothing else is touched. LevelDB's tools may read the database while it is
+/// closed; entries that they write are not counted. LevelDB creates its files with the process's `umask`; the engine corrects
+/// their permissions, and the permissions of the directory deny access to others from the beginning.
 ///
-/// **While it is open** the directory belongs to the engine. If it is moved, deleted or replaced, or one of its files
-/// is, every call throws `StorageError` with code `io`, and no other database is touched; moved back, it works again. A
-/// read of up to eight keys notices within a few milliseconds, and within a fraction of one if it is the directory.
-/// Tables are mapped into memory, where a page that a file does not have any more ends the process. A table that is
-/// truncated, as by copying a backup over it, is found before everything is read, and by other calls when they look at
-/// the files again, some milliseconds later; not in the middle of a read. To restore a backup, close the engine first.
+/// **While it is open,** the directory belongs to the engine. If the directory or one of its files is moved, deleted or replaced,
+/// every call throws `StorageError` with code `io`, and no other database is touched; after it is moved back, the engine works again.
+/// Reads of up to eight keys notice within a few milliseconds, or within a fraction of one if the directory itself is moved. Tables
+/// are memory-mapped, and accessing a page that the file no longer has ends the process. A truncated table, such as one over which a
+/// backup is copied, is detected before everything is read, and by other calls when they check the files again some milliseconds
+/// later, but not in the middle of a read. To restore a backup, close the engine first.
 ///
-/// **Corruption.** Opening finds what is missing, truncated or of the wrong size; a read, corruption in what it reads; ``verify()``,
-/// all of it. What an engine wrote that was not closed is looked at as after a crash: what cannot be read at the end of the log counts
-/// as not completely written, also if it is an acknowledged batch that has been corrupted since.
+/// **Corruption.** Opening detects files that are missing, truncated or of the wrong size, a read detects corruption of what it
+/// reads, and ``verify()`` detects all corruption. If an engine was not closed, its files are treated as after a crash: an
+/// unreadable end of the log counts as incompletely written, even if it is an acknowledged batch that was corrupted later.
 ///
-/// **Limits.** A value and the batches that are committed together must fit in memory a few times over, since
-/// LevelDB has no way to read or write a part of a value.
+/// **Limits.** A value, and the batches that are committed together, must fit into memory several times, since LevelDB cannot read
+/// or write a part of a value.
 ///
-/// **Costs.** Up to eight keys are read on the thread of the caller: in microseconds if the system has their blocks in memory, otherwise it
-/// waits for the disk. Everything else runs on other threads. A write or a removal costs one look for each key and an append to
-/// the log, and at `Durability.full` one sync that concurrent calls share. ``removeAllData()`` costs an append for each of the N entries; their room on the disk is freed
-/// afterwards, in the background, some 8 MB at a time. A write meanwhile waits for one of these steps, which take some 20 to
-/// 60 ms; reads do not.
+/// **Costs.** Up to eight keys are read on the caller's thread: in microseconds if the system has their blocks in memory; otherwise
+/// the thread waits for the disk. Everything else runs on other threads. A write or a removal costs one lookup for each key and an
+/// append to the log, and at `Durability.full` one sync, which concurrent calls share. ``removeAllData()`` costs an append for each
+/// of the N entries; their disk space is freed afterwards in the background, in steps of about 8 MB. Meanwhile, a write waits for
+/// one of these steps, which take about 20 to 60 ms; reads do not wait.
 ///
-/// **Apple's systems.** An app and its extensions cannot have a database in an app group's container open at the same
-/// time: the second one throws `locked`. The engine holds a file lock (`flock`) as long as it is open; iOS ends an app with
-/// 0xdead10cc that is suspended with such a lock in a shared container, so close the engine before. In the app's own
-/// container, sandboxed or not, it needs no entitlement.
+/// **Apple's systems.** An app and its extensions cannot have a database in the container of an app group open at the same time:
+/// the second one throws `locked`. An open engine holds a file lock (`flock`), and iOS terminates an app that is suspended while it
+/// holds such a lock in a shared container (`0xdead10cc`), so close the engine before that. In the app's own container, sandboxed
+/// or not, the engine needs no entitlement.
 public final class LevelDBStorageEngine: BatchWritingEngine {
-  /// Everything but several processes at once; `EngineCapabilities.durableWrites` only at `Durability.full`.
+  /// All capabilities except `multiProcess`; `durableWrites` only at `Durability.full`.
   public let capabilities: EngineCapabilities
 
   let gate: Gate
@@ -56,18 +55,18 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   private let committer: GroupCommitter<WriteRequest>
   let thread = DedicatedThread()
 
-  /// Opens the database below the directory, and makes both if they are missing (rule O1).
+  /// Opens the database below the directory, and creates both if they do not exist (rule O1).
   ///
-  /// Takes the time of a few syncs and of a look at each table file (rule O6); if the engine before was not closed, or had no room
-  /// for it, also that of moving the log, which has up to 8 MB or one batch, to a table.
+  /// Takes a few syncs and a check of each table file (rule O6). If the previous engine was not closed, or had no space left
+  /// when it was, opening also moves the log, of up to 8 MB or one batch, to a table.
   ///
   /// - Parameters:
-  ///   - directory: Where to keep the database.
-  ///   - durability: What a write waits for.
+  ///   - directory: The directory in which the database is stored.
+  ///   - durability: When a write is acknowledged.
   ///   - permissions: Who may open the files.
-  /// - Throws: `StorageError` with code `locked` if it is open already, in this process or in another one (rules
-  ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have
-  ///   been corrupted (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` as the system says (rule O2).
+  /// - Throws: `StorageError` with code `locked` if the database is open already, in this process or in another one (rules
+  ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have been
+  ///   corrupted (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` for errors of the system (rule O2).
   public init(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner
   ) throws {
@@ -105,16 +104,16 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// No other process can have the database open, so that all elements name their keys, as long as they are not too many.
+  /// Every element names its keys unless there are too many, since no other process can have the database open.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen { changeHub.subscribe(without: ChangeOrigin.current) }
   }
 
-  /// Waits for what is under way, then releases the files (rule O3).
+  /// Waits for calls in progress, then releases the files (rule O3).
   ///
-  /// Costs a few syncs, the time of moving up to 8 MB, or one batch, from the log to a table, and that of a compaction that is
-  /// running or due then. Without it, dropping the last reference releases the files as well, but the next opening moves that
-  /// log, and cannot tell corruption at its end from a crash.
+  /// Takes a few syncs, moving up to 8 MB or one batch from the log to a table, and a compaction if one is running or due. Dropping
+  /// the last reference releases the files as well, but then the next opening moves the log, and cannot distinguish corruption
+  /// at its end from a crash.
   public func close() async throws {
     try await gate.close {
       changeHub.finish()

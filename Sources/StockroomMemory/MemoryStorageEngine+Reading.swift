@@ -10,7 +10,7 @@ extension MemoryStorageEngine {
   /// O(log N).
   public func read(key: CacheKey) async throws -> Data? {
     try key.validate()
-    return try look { $0.entries[key]?.data }
+    return try withTable { $0.entries[key]?.data }
   }
 
   /// O(K log N) for K keys.
@@ -71,7 +71,7 @@ extension MemoryStorageEngine {
   /// O(log N).
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try key.validate()
-    return try look { $0.entries[key] != nil }
+    return try withTable { $0.entries[key] != nil }
   }
 
   /// O(K log N) for K keys.
@@ -81,7 +81,7 @@ extension MemoryStorageEngine {
 
   /// O(1).
   public func keyCount() async throws -> Int {
-    try look { $0.entries.count }
+    try withTable { $0.entries.count }
   }
 
   /// O(N).
@@ -94,13 +94,13 @@ extension MemoryStorageEngine {
   /// O(log N).
   public func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()
-    return try look { $0.entries[key]?.header.createdAt.date }
+    return try withTable { $0.entries[key]?.header.createdAt.date }
   }
 
   /// O(log N).
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try key.validate()
-    return try look { $0.entries[key]?.header.updatedAt.date }
+    return try withTable { $0.entries[key]?.header.updatedAt.date }
   }
 }
 

@@ -1,22 +1,22 @@
 import StockroomCore
 
-/// Keeps entries in memory, for as long as the engine lives.
+/// Stores entries in memory, for as long as the engine lives.
 ///
-/// For tests, previews, and data that may go with the process. Nothing is stored, so `Durability` has no
-/// meaning here; every other rule of the contract holds. Values are copied on their way in, so that an entry takes
-/// the memory of its own bytes and no other code can change them.
+/// For tests, previews, and data that need not survive the process. There is no `Durability` to choose; every other rule of the
+/// contract holds. Values are copied when they are written, so an entry takes only the memory of its own bytes and no other
+/// code can change them.
 ///
-/// A read of one entry holds a lock for as long as one look-up takes. A read of many works on a copy that costs
-/// nothing to take, so it shows a snapshot, and neither waits for writers nor holds them up. A long batch is made ready
-/// beside the entries that others see; writes that come meanwhile are suspended until it is done.
+/// A read of one entry holds a lock for the time of one lookup. A read of many entries works on a copy-on-write copy, so it
+/// returns a snapshot and neither waits for writers nor delays them. A long batch is prepared on a copy of the table;
+/// concurrent writes are suspended until it is done.
 public final class MemoryStorageEngine: BatchWritingEngine {
-  /// The longest batch that readers wait for. A longer one is made ready beside the table that they see.
+  /// The longest batch that readers wait for. A longer one is applied to a copy of the table.
   private static let longestBatchInPlace = 64
-  /// How many operations a long batch does between two looks at the clock.
+  /// How many operations a long batch does between two readings of the clock.
   private static let writtenPortion = 256
-  /// How many entries a read of many reads between two looks at the clock.
+  /// How many entries a read of many reads between two readings of the clock.
   static let portion = 1024
-  /// How many short batches there are between two that let other tasks go first.
+  /// After how many short batches one yields to other tasks.
   private static let batchesPerYield = 64
 
   private let state = MutexProtected(MemoryState())
@@ -24,7 +24,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   private let thread = DedicatedThread()
   package let changeHub = ChangeHub()
 
-  /// An empty engine. Every engine has entries of its own.
+  /// Creates an empty engine, which shares its entries with no other.
   public init() {}
 
   deinit {
@@ -34,13 +34,14 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     free(&table)
   }
 
-  /// Everything that does not need a disk.
+  /// All capabilities that do not need a disk.
   public var capabilities: EngineCapabilities {
     [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed, .preservesTimestamps]
   }
 
-  /// Waits for the batches and transactions that are under way, and frees every entry (rule O3).
-  /// O(1) apart from that; freeing them costs O(N), in the background.
+  /// Waits for batches and transactions in progress, and removes every entry (rule O3).
+  ///
+  /// O(1) apart from that; the memory is freed in the background, O(N).
   public func close() async throws {
     await takeTurn()
     defer { passTurn() }
@@ -60,21 +61,21 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   // MARK: Reading
 
-  /// Lets `body` read the table while it is not changed. For what takes no longer than one look-up.
-  func look<Result>(_ body: (borrowing MemoryTable) -> Result) throws -> Result {
+  /// Calls `body` with the table, under the lock. For reads that take no longer than one lookup.
+  func withTable<Result>(_ body: (borrowing MemoryTable) -> Result) throws -> Result {
     try state.withLock { state in
       guard let table = state.table else { throw MemoryState.closed }
       return body(table)
     }
   }
 
-  /// Lets `body` look at the table as it is now, while others go on to change theirs.
+  /// Calls `body` with a snapshot of the table, without holding the lock.
   func withSnapshot<Result>(
     _ body: (MemoryTable, inout YieldTimer) async throws -> Result
   ) async throws -> Result {
     var timer = YieldTimer()
     try await timer.yield()
-    var snapshot: MemoryTable? = try look { copy $0 }
+    var snapshot: MemoryTable? = try withTable { copy $0 }
     defer { free(&snapshot) }
     // Never nil until it is freed.
     return try await body(snapshot ?? MemoryTable(), &timer)
@@ -82,7 +83,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   // MARK: Writing
 
-  /// Does the request as one batch: O(log N) and a copy of the value for each operation, O(1) for all that `removeAll` removes,
+  /// Applies the request as one batch: O(log N) and a copy of the value for each operation, O(1) for all that `removeAll` removes,
   /// whose memory is freed in the background.
   package func commit(_ request: WriteRequest) async throws {
     try Task.checkCancellation()
@@ -105,13 +106,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     changeHub.send([request], [operations])
   }
 
-  /// Every change is made by this engine, so that all elements name their keys, as long as they are not too many.
+  /// Every element names its keys unless there are too many, since every change is made by this engine.
   public func changes() async throws -> StorageChanges {
     // Before `close()` ends all streams, or not at all.
-    try look { _ in changeHub.subscribe(without: ChangeOrigin.current) }
+    try withTable { _ in changeHub.subscribe(without: ChangeOrigin.current) }
   }
 
-  /// Does the operations at once. For the task that has the turn.
+  /// Applies the operations to the table. Only for the task whose turn it is.
   private func applyInPlace(_ operations: [StorageOperation], _ times: [EntryTimes?]) throws {
     try state.withLock { state in
       guard state.table != nil else { throw MemoryState.closed }
@@ -123,7 +124,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     operations.count <= longestBatchInPlace && !operations.contains(where: \.removesAll)
   }
 
-  /// Does the operations beside the table, when it is this task's turn.
+  /// Waits for this task's turn, then applies the operations to a copy of the table.
   @concurrent private func commitBeside(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws
   {
     await takeTurn()
@@ -131,7 +132,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     try await applyBeside(operations, times)
   }
 
-  /// Runs the transaction on the engine's own thread, and then does what it comes to.
+  /// Runs the transaction on the engine's own thread, then applies its operations.
   @concurrent private func commitTransaction(_ request: WriteRequest) async throws {
     await takeTurn()
     defer { passTurn() }
@@ -145,18 +146,18 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   }
 
   private func operations(of transaction: WriteRequest) async throws -> [StorageOperation] {
-    var table: MemoryTable? = try look { copy $0 }
+    var table: MemoryTable? = try withTable { copy $0 }
     defer { free(&table) }
     return try await thread.run { [table] in
       [transaction].operations(reading: table ?? MemoryTable(), nil).flatMap(\.self)
     }
   }
 
-  /// Does the operations on a copy of the table, and puts it in the table's place. For the task that has the turn.
+  /// Applies the operations to a copy of the table, which then replaces the table. Only for the task whose turn it is.
   private func applyBeside(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws {
     var timer = YieldTimer()
     try await timer.yield()
-    var next: MemoryTable? = try look { copy $0 }
+    var next: MemoryTable? = try withTable { copy $0 }
     // What was in the table before, or a copy that is not used.
     defer { free(&next) }
     var index = 0
@@ -185,13 +186,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   }
 }
 
-/// What a memory engine holds, and whose turn it is to change it.
+/// The table of a memory engine, and the queue of tasks that wait to change it.
 private struct MemoryState {
   /// Nil once the engine is closed.
   var table: MemoryTable? = MemoryTable()
-  /// Whether a task has the turn. No other changes the table then.
+  /// Whether a task has exclusive access to change the table.
   private var isTaken = false
-  /// The tasks that wait for their turn, in the order in which they came.
+  /// The tasks that wait for their turn, in order of arrival.
   private var waiting: ArraySlice<CheckedContinuation<Void, Never>> = []
   private var batchCount = 0
 

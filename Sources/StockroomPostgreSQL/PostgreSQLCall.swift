@@ -172,7 +172,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
       case .underWay(_, let cancelledAt?) where now >= cancelledAt + Self.patience:
         StorageError(
           .outcomeUnknown,
-          "The task was cancelled before the server had said whether the write was committed.")
+          "The task was cancelled before the server had reported whether the write was committed.")
       default: nil
       }
     }

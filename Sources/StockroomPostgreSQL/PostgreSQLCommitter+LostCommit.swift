@@ -17,7 +17,7 @@ extension PostgreSQLCommitter {
       hub.send(.everything)
       throw StorageError(
         .outcomeUnknown,
-        "The connection to \(connector.address) was lost in the middle of a commit, and nobody can say yet whether it has happened.",
+        "The connection to \(connector.address) was lost in the middle of a commit, and it is not known yet whether it has taken effect.",
         underlying: cause)
     }
   }
@@ -51,7 +51,7 @@ extension PostgreSQLCommitter {
         guard !connection.hasGivenUpReplication else {
           throw StorageError(
             .unavailable,
-            "\(connector.address) has given up to wait until another server has what was committed. Nothing has been written."
+            "\(connector.address) no longer waits until another server has what was committed. Nothing has been written."
           )
         }
         state.withLock { ($0.connection, $0.epoch) = (connection, claimed) }

@@ -130,7 +130,7 @@ final class PostgreSQLCommitter: Sendable {
         if wanted.allSatisfy(\.call.isWanted) {
           hub.send(group.requests, group.operations)
         } else {
-          // The caller of one that was given up does not know of its change, though it is the origin.
+          // The caller of a request that was given up has not seen its own change, although it is the origin.
           hub.send(.everything)
         }
         return rest
@@ -257,7 +257,7 @@ final class PostgreSQLCommitter: Sendable {
       hub.send(.everything)
       throw StorageError(
         .outcomeUnknown,
-        "The server has committed the write, and given up to wait until another server has it too.")
+        "The server has committed the write, but no longer waits until another server has it too.")
     }
   }
 

@@ -46,7 +46,7 @@ final class PostgreSQLDatabase: Sendable {
     guard !request.isEmpty else { return }
     guard connector.settings.access == .readWrite else {
       throw StorageError(
-        .readOnly, "\(connector.place.schema) in \(connector.address) was opened to be read only.")
+        .readOnly, "\(connector.place.schema) in \(connector.address) was opened as read-only.")
     }
     try await writers.submit(request)
   }
@@ -58,11 +58,11 @@ final class PostgreSQLDatabase: Sendable {
     guard connector.settings.access == .readWrite else {
       throw StorageError(
         .unsupported,
-        "\(connector.place.schema) in \(connector.address) was opened to be read only, and so it has no change feed."
+        "\(connector.place.schema) in \(connector.address) was opened as read-only, so it has no change feed."
       )
     }
     guard !connector.settings.isPooled else {
-      throw StorageError(.unsupported, "Behind a pooler of transactions no announcement arrives.")
+      throw StorageError(.unsupported, "Notifications do not arrive behind a transaction pooler.")
     }
     let changes = hub.subscribe(without: ChangeOrigin.current) { [weak listener] in listener?.stopIfUnused() }
     try await listener.start()

@@ -104,7 +104,7 @@ final class PostgreSQLListener: Sendable {
     _ = try connection.run([.init(.listen)], until: deadline)
     let result = try connection.run([.init(.tryToMarkSubscriber)], until: deadline).first
     if result?.isTrue(0, 0) == true { return (connection, false) }
-    // Waits for the commits under way that do not know of this subscriber.
+    // Waits for the commits under way that began before this subscriber was marked.
     _ = try connection.run([.init(.markSubscriber)], until: deadline)
     return (connection, true)
   }

@@ -6,79 +6,81 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Keeps entries in a PostgreSQL database, which several machines may share.
+/// Stores entries in a PostgreSQL database, which several machines can share.
 ///
-/// The engine for data that several machines share: replication, failover and backups are PostgreSQL's own. On one
-/// machine every other engine is faster. Values up to 512 MiB; a larger one throws
-/// `StorageError.Code.valueTooLarge`.
+/// Choose it for data that several machines share: replication, failover and backups are PostgreSQL's own. On one machine every
+/// other engine is faster. Values can be up to 512 MiB; larger ones throw `StorageError.Code.valueTooLarge`.
 ///
 /// ## The place
 ///
-/// A namespace is a schema of the database with two tables and a sequence, which the first engine makes. Its role needs the right to
-/// create schemas (`GRANT CREATE ON DATABASE …`), or owns an empty schema of that name. A schema with tables of another
-/// program is refused and left alone.
+/// A namespace is a schema of the database with two tables and a sequence, which the first engine creates. The role needs the right
+/// to create schemas (`GRANT CREATE ON DATABASE …`), or must own an empty schema of that name. A schema with tables of another
+/// program is refused and not touched.
 ///
 /// ## Failures of the network and of the server
 ///
-/// Each call ends within `timeLimit`, and at once if its task is cancelled; a write that has been sent waits for its outcome
-/// for another second (rule N1). A transaction may take one limit to begin, one for what its body reads, and half of one to commit, beside
-/// what the body itself takes; writes that are committed with it wait for that. A body that reads nothing from the server for a minute
-/// loses its transaction: it is run again, or throws `StorageError.Code.unavailable` once its time is over. Reads
-/// that a lost connection has interrupted are done again, and so are those on which a connection
-/// that was idle before says nothing for half of their time. Of a write the engine finds out
-/// whether it has happened, on a new connection, and does it if not (rule N2). Only if it cannot find out in time, it throws
-/// `StorageError.Code.outcomeUnknown`: then the write has happened, or happens within the time that the server takes to
-/// notice that the connection is lost, or never, but not once the engine has written anything else. When the server is back, or another one of those in the connection
-/// string has become the primary, the engine goes on by itself (rule N3).
+/// Each call ends within `timeLimit`, and immediately if its task is cancelled, except that a write that has been sent waits
+/// for its outcome for one more second (rule N1). A transaction may take one `timeLimit` to begin, one for the body's reads and half
+/// of one to commit, in addition to the time of the body itself; writes that are committed with it wait for that. A body that reads
+/// nothing from the server for a minute loses its transaction: it runs again, or the call throws `StorageError.Code.unavailable`
+/// if its time is over.
+///
+/// A read that is interrupted by a lost connection is repeated, and so is a read on a previously idle connection that answers
+/// nothing for half of the read's time. For an interrupted write, the engine opens a new connection, finds out whether the write has
+/// taken effect, and repeats it if not (rule N2). If it cannot find out in time, it throws `StorageError.Code.outcomeUnknown`: the
+/// write has taken effect, or takes effect before the server notices that the connection is lost, or never does, but it does not
+/// take effect after the engine has written anything else.
+///
+/// When the server is back, or another host of the connection string has become the primary, the engine continues by itself
+/// (rule N3).
 ///
 /// ## Durability
 ///
 /// - `Durability.full`: `synchronous_commit = on`. Nothing acknowledged is lost when the server's machine dies and comes back. To
-///   lose nothing when it does not come back, the server needs a standby that it waits for: `synchronous_standby_names`
-///   (rule N4).
+///   lose nothing if it does not come back, the server needs a standby that it waits for: `synchronous_standby_names` (rule N4).
 /// - `Durability.process`: `synchronous_commit = off`. When the server dies, the last commits may be lost, latest first.
 ///
 /// ## Concurrency
 ///
-/// Writes of tasks that write at the same time are one statement and one commit. Reads of single keys at the same time are one
-/// statement. Writers of several machines keep each other waiting only for the keys that they have in common. A batch that removes, and a
-/// transaction, keep all other writers of the namespace waiting, on all machines, for as long as they take, and no reader.
+/// Concurrent writes are combined into one statement and one commit, and concurrent reads of single keys into one statement. Writers
+/// of several machines wait for each other only if they write the same keys. A batch that removes, and a transaction, block all
+/// other writers of the namespace on all machines for as long as they take, but no readers.
 ///
-/// Times are those of the server's clock.
+/// Timestamps are those of the server's clock.
 ///
 /// ## Costs
 ///
-/// Each call is at least one round trip, which concurrent calls share. A write or a removal costs O(log N) for each key and one
-/// commit for all. ``removeAllData()`` costs O(N).
+/// Each call takes at least one round trip, which concurrent calls share. A write or a removal costs O(log N) for each key and one
+/// commit in all. ``removeAllData()`` costs O(N).
 public final class PostgreSQLStorageEngine: BatchWritingEngine {
   private let database: PostgreSQLDatabase
   private let settings: PostgreSQLSettings
 
   package static let valueLimit: ValueLimit? = ValueLimit(of: "The PostgreSQL engine", 512 << 20)
 
-  /// Connects to a database, and makes the tables of the namespace if they are not there.
+  /// Connects to a database, and creates the tables of the namespace if they do not exist.
   ///
-  /// O(1). Passwords are best kept out of the program, in `~/.pgpass` or the environment (`PGPASSWORD`); none
-  /// appears in an error.
+  /// O(1). Keep passwords out of the program, in `~/.pgpass` or in the environment (`PGPASSWORD`); errors contain no passwords.
   ///
   /// - Parameters:
-  ///   - connection: Which database, as libpq takes it: `host=db1,db2 dbname=app user=app sslmode=verify-full`, or
-  ///     `postgresql://app@db1,db2/app`. Of several hosts the engine uses the one that can be written to.
-  ///   - namespace: The schema: 1 to 63 bytes. Engines with different ones share nothing.
-  ///   - durability: When a write counts as done.
-  ///   - maximumConnections: How many connections the engine has at most (rule N6). One writes, one listens as long as anybody
-  ///     subscribes, and the rest read. Fewer than 3 count as 3.
-  ///   - timeLimit: How long a call may take, at least a millisecond; opening, too. A connection is waited for half of it at most. It is
-  ///     the `statement_timeout` of the server as well, and half of it its `lock_timeout`.
-  ///   - isPooled: Whether there is a pooler in between that gives each transaction another session of the server, as
-  ///     pgbouncer does with `pool_mode = transaction`. Nothing is prepared then, each read takes one more statement and
-  ///     each write three, and there is no change feed.
-  ///   - access: Whether the engine may write. One that only reads makes no tables, and has neither transactions nor a change feed.
-  ///     It takes a role with `USAGE` on the schema and `SELECT` on its table `entries`, and a standby will do, which may be behind. Of several
-  ///     hosts it uses the first that answers.
-  /// - Throws: `StorageError` with code `unavailable` if no server answers, or none that can be written to while another one is away, `permissionDenied` if it refuses the user, the
-  ///   password, the certificate or the right to make the tables, `readOnly` if it is a standby and the engine is to write, `unsupported` if the connection string is
-  ///   malformed, the database does not exist, an engine that only reads finds no tables, or the tables are another program's; `CancellationError`.
+  ///   - connection: The database, as libpq accepts it: `host=db1,db2 dbname=app user=app sslmode=verify-full`, or
+  ///     `postgresql://app@db1,db2/app`. If there are several hosts, the engine uses the one that accepts writes.
+  ///   - namespace: The schema: 1 to 63 bytes. Engines with different namespaces share nothing.
+  ///   - durability: When a write is acknowledged.
+  ///   - maximumConnections: The maximum number of connections (rule N6). One writes, one listens while there are subscribers, and
+  ///     the others read. Fewer than 3 count as 3.
+  ///   - timeLimit: How long a call may take, at least a millisecond; this includes opening. Waiting for a connection takes at most half
+  ///     of it. The server's `statement_timeout` is set to this limit, and its `lock_timeout` to half of it.
+  ///   - isPooled: Whether the connection goes through a pooler that assigns each transaction another session of the server, such
+  ///     as pgbouncer with `pool_mode = transaction`. Then no statements are prepared, each read takes one more statement and each
+  ///     write three, and there is no change feed.
+  ///   - access: Whether the engine may write. A read-only engine creates no tables, and has neither transactions nor a change feed.
+  ///     It needs a role with `USAGE` on the schema and `SELECT` on its table `entries`, and accepts a standby, which may lag behind.
+  ///     If there are several hosts, it uses the first that answers.
+  /// - Throws: `StorageError` with code `unavailable` if no server answers, or if none of them accepts writes while another host does
+  ///   not answer; `permissionDenied` if the server refuses the user, the password, the certificate or the creation of tables;
+  ///   `readOnly` if the server is a standby and the engine may write; `unsupported` if the connection string is malformed, the
+  ///   database does not exist, a read-only engine finds no tables, or the tables belong to another program; `CancellationError`.
   public init(
     _ connection: String, namespace: String = "stockroom", durability: Durability = .full,
     maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false,
@@ -93,9 +95,8 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
     try await database.open()
   }
 
-  /// Everything but finding corruption, which is the server's; `EngineCapabilities.durableWrites` only at
-  /// `Durability.full`, `EngineCapabilities.changeFeed` only without a pooler of transactions. An engine that only reads has neither
-  /// `changeFeed` nor `transactions`.
+  /// All capabilities except `detectsCorruption`, which is the server's task; `durableWrites` only at `Durability.full`, and `changeFeed`
+  /// only if the connection is not pooled. A read-only engine has neither `changeFeed` nor `transactions`.
   public var capabilities: EngineCapabilities {
     var capabilities: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .networked,
@@ -114,18 +115,18 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
 
   package var changeHub: ChangeHub { database.hub }
 
-  /// Engines on all machines name the keys that they change, as far as these fit into 8,000 bytes for each commit. What other
-  /// programs change in the table is not noticed.
+  /// Changes by engines on all machines are reported with their keys, as far as these fit into 8,000 bytes for each commit. Changes
+  /// that other programs make to the table are not reported.
   ///
-  /// A commit costs more while anybody subscribes, on whichever machine: PostgreSQL commits those that announce something one after
-  /// the other.
+  /// While there are subscribers on any machine, a commit costs more, since PostgreSQL serializes the commits that send
+  /// notifications.
   public func changes() async throws -> StorageChanges {
     try await database.changes()
   }
 
-  /// Waits for what is under way and ends the connections (rule O3).
+  /// Waits for calls in progress and ends the connections (rule O3).
   ///
-  /// - Throws: `StorageError` with code `io` if the system has no thread to do so.
+  /// - Throws: `StorageError` with code `io` if the system cannot create a thread for it.
   public func close() async throws {
     try await database.close()
   }

@@ -111,7 +111,7 @@ final class SQLiteCommitter: Sendable {
     }
     try files.check(isThorough: true)
     guard operations.allSatisfy(\.isEmpty) else {
-      throw StorageError(.readOnly, "The database \(connection.path) was opened to be read only.")
+      throw StorageError(.readOnly, "The database \(connection.path) was opened as read-only.")
     }
   }
 

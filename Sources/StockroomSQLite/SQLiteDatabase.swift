@@ -120,7 +120,7 @@ final class SQLiteDatabase: Sendable {
     defer { gate.leave() }
     if file.isReadOnly {
       throw StorageError(
-        .unsupported, "The database \(file.path) was opened to be read only, and so it has no change feed.")
+        .unsupported, "The database \(file.path) was opened as read-only, so it has no change feed.")
     }
     try Task.checkCancellation()
     let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)

@@ -35,7 +35,7 @@ extension StorageError {
     // SQLITE_IOERR_SHORT_READ and SQLITE_IOERR_CORRUPTFS: the file ends too early, or the file system is corrupted.
     if [10 | 2 << 8, 10 | 33 << 8].contains(failure.resultCode) { return .corrupted }
     switch failure.resultCode & 0xff {
-    // Our own statements are valid, so what SQLite cannot make sense of is the schema that it found in the file.
+    // Our own statements are valid, so what SQLite rejects is the schema of the file.
     case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_CONSTRAINT, SQLITE_MISMATCH:
       return .corrupted
     case SQLITE_FULL: return .diskFull

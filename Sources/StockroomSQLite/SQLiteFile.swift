@@ -85,7 +85,7 @@ struct SQLiteFile: Sendable {
       throw StorageError(
         .readOnly,
         "The database \(path) cannot be read where it cannot be written: a process that died has left the latest changes in \(path)-wal. "
-          + "Copy both files to where they can be written.")
+          + "Copy both files to a place where they can be written.")
     }
     let connection = try SQLiteConnection(
       file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)

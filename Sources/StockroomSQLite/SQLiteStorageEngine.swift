@@ -6,62 +6,61 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Keeps entries in an SQLite database.
+/// Stores entries in an SQLite database.
 ///
-/// The engine for most uses: one ordinary file that survives crashes, can be shared between processes, and can be
-/// looked into with `sqlite3`. Readers never wait for a writer. Values up to 1 GB, SQLite's own limit; a larger one
-/// throws `StorageError.Code.valueTooLarge`.
+/// The engine for most uses: a single ordinary file that survives crashes, can be shared between processes, and can be
+/// inspected with `sqlite3`. Readers never wait for a writer. Values can be up to 1 GB, SQLite's own limit; larger ones throw
+/// `StorageError.Code.valueTooLarge`.
 ///
-/// On disk there is the database, `data.sqlite3` by default, and while it is open its write-ahead log and shared
-/// memory beside it, with `-wal` and `-shm` at the end of their names. Removing entries leaves room in the file for
-/// others; ``removeAllData()`` makes the file smaller.
+/// On disk there is the database, `data.sqlite3` by default, and while it is open its write-ahead log and shared memory
+/// next to it, whose names end in `-wal` and `-shm`. Removed entries leave space in the file for new ones;
+/// ``removeAllData()`` makes the file smaller.
 ///
-/// In memory, the writer and each of the readers at the same time cache what they use of the database, up to
-/// ``defaultCacheSize`` each unless `cacheSize:` says otherwise. Of the reads of many entries no more than 32 are under way at
-/// the same time, each with a connection; the others wait. Reads of up to 8 keys, scans for up to 1,000 entries and counting do
-/// not wait for them. Entries of up to 512 bytes with their keys are found fastest.
+/// The writing connection and each connection that reads at the same time cache the pages they use in memory, by default up to
+/// ``defaultCacheSize`` each. At most 32 reads of many entries run at the same time, each with a connection; others wait. Reads of
+/// up to 8 keys, scans for up to 1,000 entries and counting do not wait for them. Entries of up to 512 bytes, key included, are
+/// found fastest.
 ///
 /// ## Durability
 ///
 /// - `Durability.full`: the log is synced at each commit. Nothing acknowledged is lost when the machine dies.
-/// - `Durability.process`: the log is synced before its contents move into the database. When the machine dies,
-///   the last commits may be lost, latest first; the database itself stays whole.
+/// - `Durability.process`: the log is synced before it is checkpointed into the database. When the machine dies, the last
+///   commits may be lost, latest first; the database itself stays intact.
 ///
-/// Writes of tasks that write at the same time are committed together, with one sync for all of them.
+/// Concurrent writes are committed together, with one sync for all of them.
 ///
 /// ## The log
 ///
-/// The log moves into the database every 1,000 pages. If reads overlap, of this process or of others, so that it can never
-/// start over, a write waits for them from 16 MiB on: a quarter of a second for each 16 MiB that the log is long. Only a
-/// read that goes on for longer than that makes it grow further.
+/// The log is checkpointed into the database every 1,000 pages. If reads of this process or of others overlap all the time, the
+/// log can never be restarted. From 16 MiB on, a write then waits for the reads: a quarter of a second for each 16 MiB of the
+/// log. Only a read that takes longer than that makes the log grow further.
 ///
 /// ## Files that are deleted, moved or replaced
 ///
-/// An engine whose database, log or shared memory is deleted, moved or replaced, or the directory that they are in, throws
-/// `StorageError.Code.io` from every call, and leaves alone what is there now; open another. Writes notice at once if a
-/// directory further up is moved, reads within five milliseconds. A database that is overwritten in place, by `cp` for
-/// instance, is not noticed: replace it with `mv`, while no engine is open on it.
+/// If the database, the log, the shared memory or their directory is deleted, moved or replaced, every call throws
+/// `StorageError.Code.io` and does not touch what is there now; open another engine. If a directory further up is moved,
+/// writes notice immediately, reads within five milliseconds. A database that is overwritten in place, for instance by `cp`, is
+/// not noticed: replace it with `mv` while no engine has it open.
 ///
-/// A symbolic link, a pipe or a directory in place of one of the files is refused when opening. Directories may be
-/// symbolic links.
+/// Opening refuses a symbolic link, a pipe or a directory in place of one of the files. Directories may be symbolic links.
 ///
 /// ## Costs
 ///
-/// Single keys are read on the thread of the caller: in microseconds if the system has the pages in memory, otherwise it waits for the
-/// disk. Everything else runs on other threads.
+/// Single keys are read on the caller's thread: in microseconds if the system has the pages in memory; otherwise the thread
+/// waits for the disk. Everything else runs on other threads.
 ///
-/// A write or a removal costs O(log N) for each key and one sync for all, which concurrent calls share. ``removeAllData()``
-/// costs O(N) and one sync, and another two if a megabyte or more becomes free, which the disk then gets back: at once, or with
-/// the first write after every read of what was removed has ended. On a full disk it works as long as the log has room for
-/// it, which takes a thousandth of the database's size.
+/// A write or a removal costs O(log N) for each key and one sync in all, which concurrent calls share. ``removeAllData()`` costs
+/// O(N) and one sync, and another two if it frees a megabyte or more. That space is returned to the disk immediately, or with
+/// the first write after every read of the removed entries has ended. On a full disk it works as long as the log has enough
+/// space, a thousandth of the database's size.
 ///
 /// ## Apple's systems
 ///
-/// - In the container of an app group, several processes may use the same database. The system ends an app that it
-///   suspends while the app has a lock on a file in such a container (`0xdead10cc`). The engine has locks as long as it is
+/// - In the container of an app group, several processes may use the same database. The system terminates an app that is
+///   suspended while it holds a lock on a file in such a container (`0xdead10cc`). The engine holds locks as long as it is
 ///   open, so close it before the app is suspended, or keep the database in the app's own container.
 /// - In the sandbox the engine needs write permission for the directory, not only for the database.
-/// - Files take the data protection class of their directory. With `NSFileProtectionComplete`, calls throw `io` or
+/// - Files get the data protection class of their directory. With `NSFileProtectionComplete`, calls throw `io` or
 ///   `permissionDenied` while the device is locked.
 public final class SQLiteStorageEngine: BatchWritingEngine {
   /// The open database, or why it could not be opened.
@@ -69,8 +68,8 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   private let durability: Durability
   private let access: StorageAccess
 
-  /// How many bytes of the database each connection keeps in memory at most, by default: 64 MiB, or
-  /// 8 MiB where the system ends processes that take much memory (iOS, tvOS, visionOS, watchOS).
+  /// How many bytes of the database each connection caches by default, at most: 64 MiB, or 8 MiB where the system terminates
+  /// processes that use much memory (iOS, tvOS, visionOS, watchOS).
   public static let defaultCacheSize = isMemoryScarce ? 8 << 20 : 64 << 20
 
   private static var isMemoryScarce: Bool {
@@ -81,26 +80,25 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
     #endif
   }
 
-  /// Opens the database in a directory, or makes both (rules O1, O2).
+  /// Opens the database in a directory, and creates both if they do not exist (rules O1, O2).
   ///
-  /// O(1), but for what a process that was killed has left in the log. Waits for the disk on the calling thread.
+  /// O(1), except for recovering the log of a process that was killed. Blocks the calling thread while it waits for the disk.
   ///
   /// - Parameters:
-  ///   - directory: Where the database is.
-  ///   - databaseFilename: Its name, to which `.sqlite3` is added.
-  ///   - durability: When a write counts as done.
-  ///   - permissions: Who may open the files. A database that is there keeps its permissions, and the log and the shared
-  ///     memory always have those of the database.
-  ///   - lockTimeout: How long to wait for another process that writes or recovers before throwing `locked`. It may wait
-  ///     a few times as long in all.
-  ///   - cacheSize: How many bytes of the database each connection keeps in memory at most: the one that writes, and as
-  ///     many as there are reads at the same time, of which eight are kept for later ones. Nothing is taken that the
-  ///     database does not have.
-  ///   - access: Whether the engine may write. One that only reads makes no database, moves nothing from the log into it, and opens it
-  ///     on read-only media as well, unless a process that died has left a log that is not empty. It has no change feed.
-  /// - Throws: `StorageError` with code `corrupted` if the file is corrupted or no database, `unsupported` if it is
-  ///   another program's, or if it or what belongs to it is a symbolic link or not a file, `readOnly`,
-  ///   `permissionDenied`, `locked` if another process keeps it locked for that long, `diskFull` or `io`.
+  ///   - directory: The directory of the database.
+  ///   - databaseFilename: The name of the database, without the extension `.sqlite3`.
+  ///   - durability: When a write is acknowledged.
+  ///   - permissions: Who may open the files. An existing database keeps its permissions, and the log and the shared memory
+  ///     always have those of the database.
+  ///   - lockTimeout: How long to wait for another process that writes or recovers before throwing `locked`. The total may be
+  ///     a few times as long.
+  ///   - cacheSize: How many bytes of the database each connection caches, at most: the writing one, and one for each concurrent
+  ///     read, of which eight are kept open. A cache never takes more memory than the database is large.
+  ///   - access: Whether the engine may write. A read-only engine creates no database, does not checkpoint the log, and also opens
+  ///     a database on read-only media, unless a process that died has left a log that is not empty. It has no change feed.
+  /// - Throws: `StorageError` with code `corrupted` if the file is corrupted or not a database, `unsupported` if it belongs to
+  ///   another program, or if one of its files is a symbolic link or not a regular file, `readOnly`, `permissionDenied`,
+  ///   `locked` if another process keeps it locked for longer than `lockTimeout`, `diskFull` or `io`.
   public init(
     directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
     permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),
@@ -120,19 +118,19 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
     access = .readWrite
   }
 
-  /// The engine on the database `Data` in this program's directory for data.
+  /// The engine on the database `Data` in this program's data directory.
   ///
-  /// That is `<program>/Stockroom/Data` in the default storage directory, with the bundle identifier for the program, or
-  /// the name of the executable where there is none. It is one engine for the whole program: two stores of different
-  /// items need one each, such as `.default(appendingPath:)` gives.
+  /// The directory is `<program>/Stockroom/Data` in the default storage directory, where `<program>` is the bundle identifier, or
+  /// the name of the executable if there is none. The program has one such engine: stores of different items need one each, such
+  /// as those that ``default(appendingPath:)`` makes.
   ///
-  /// If it cannot be opened, each of its methods throws the reason, as long as the process lives.
+  /// If the database cannot be opened, each method of the engine throws the reason until the process ends.
   public static let `default` = SQLiteStorageEngine.default(appendingPath: "Data")
 
-  /// An engine on a database in a directory below `<program>/Stockroom` in the default storage directory.
+  /// Opens a database in a directory below `<program>/Stockroom` in the default storage directory.
   ///
-  /// Waits for the disk on the calling thread. If it cannot be opened, each of its methods throws the reason, so that a
-  /// `static let` can hold it; make another engine to try again.
+  /// Blocks the calling thread while it waits for the disk. If the database cannot be opened, each method of the engine throws the
+  /// reason, so a `static let` can hold the engine; create another engine to try again.
   public static func `default`(appendingPath path: String) -> SQLiteStorageEngine {
     deferringErrors(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
@@ -148,8 +146,8 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
       opened: Result { try open(directory(), "data", options) }, durability: durability)
   }
 
-  /// Everything but finding corruption within values, as SQLite keeps no checksums of its pages;
-  /// `EngineCapabilities.durableWrites` only at `Durability.full`; `changeFeed` only for an engine that may write.
+  /// All capabilities except `detectsCorruption`, since SQLite keeps no checksums of its pages; `durableWrites` only at
+  /// `Durability.full`; `changeFeed` only for an engine that may write.
   public var capabilities: EngineCapabilities {
     var always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
@@ -168,17 +166,17 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
     get throws { try database.feed.hub }
   }
 
-  /// Engines in this process and in others name the keys that they change, up to a thousand in one commit. What another program
-  /// commits to the database is `everything`.
+  /// Changes by engines in this and other processes are reported with their keys, up to a thousand for each commit. Commits of
+  /// other programs are reported as `everything`.
   ///
-  /// As long as anybody subscribes, there is another file beside the database, with `-changes` at the end of its name.
+  /// While there are subscribers, another file is next to the database, whose name ends in `-changes`.
   public func changes() async throws -> StorageChanges {
     try await database.changes()
   }
 
-  /// Waits for what is under way, moves the log into the database and closes it (rule O3).
+  /// Waits for calls in progress, checkpoints the log into the database and closes it (rule O3).
   ///
-  /// - Throws: `StorageError` with code `io` if the system has no thread to do so.
+  /// - Throws: `StorageError` with code `io` if the system cannot create a thread for it.
   public func close() async throws {
     // What could not be opened holds nothing.
     if case .success(let database) = opened { try await database.close() }

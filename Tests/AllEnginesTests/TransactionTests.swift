@@ -1,16 +1,11 @@
 import Foundation
 import StockroomCore
 import StockroomEngines
-import StockroomKitSupport
 import TestFixtures
 import Testing
 
-/// Transactions of every engine (rules T1 to T5). The conformance kit tests the same rules under load.
+/// Transactions of every engine, beyond what the conformance run of each engine checks (rules T1 to T5).
 @Suite struct TransactionTests {
-  private struct Refusal: Error, Equatable {
-    let number: Int
-  }
-
   private func withEngine(_ name: String, _ body: (any StorageEngine) async throws -> Void) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
@@ -40,43 +35,6 @@ import Testing
           }
         }
         try await group.waitForAll()
-      }
-    }
-  }
-
-  @Test("A body reads what there is and what it has changed, in every kind of read", arguments: engines)
-  func ownWrites(name: String) async throws {
-    try await withEngine(name) { engine in
-      for seed in 1...20 {
-        var model: [CacheKey: Data] = [:]
-        for (key, data) in try await engine.readAllDataAndKeys() { model[key] = data }
-        let (before, seed) = (model, UInt64(seed))
-        let after = try await engine.withTransaction { transaction in
-          var model = before
-          var random = SeededRandom(seed: seed)
-          for step in 0..<40 {
-            // With one key that needs a directory of its own in a file system.
-            let number = random.next(upTo: 12)
-            let key = CacheKey(verbatim: number == 0 ? String(repeating: "k", count: 400) : "key/\(number)")
-            switch random.next(upTo: 12) {
-            case 0:
-              try transaction.removeAll()
-              model = [:]
-            case 1...3:
-              try transaction.remove(key: key)
-              model[key] = nil
-            default:
-              let data = Data("\(seed) \(step)".utf8)
-              try transaction.write(data, key: key)
-              model[key] = data
-            }
-            try expectSame(transaction, model, key)
-          }
-          return model
-        }
-        var found: [CacheKey: Data] = [:]
-        for (key, data) in try await engine.readAllDataAndKeys() { found[key] = data }
-        #expect(found == after)
       }
     }
   }
@@ -120,95 +78,6 @@ import Testing
         for key in keys.dropFirst(100) { try transaction.write(Data(key.value.utf8), key: key) }
         #expect(try transaction.read(keys: keys) == keys.dropFirst(100).map { Data($0.value.utf8) })
       }
-    }
-  }
-
-  @Test("A body that throws changes nothing, and its error arrives as it is", arguments: engines)
-  func bodyThrows(name: String) async throws {
-    try await withEngine(name) { engine in
-      let key = CacheKey(verbatim: "key")
-      try await engine.write(Data("before".utf8), key: key)
-      await #expect(throws: Refusal(number: 7)) {
-        try await engine.withTransaction { transaction in
-          try transaction.write(Data("after".utf8), key: key)
-          try transaction.removeAll()
-          throw Refusal(number: 7)
-        }
-      }
-      #expect(try await engine.read(key: key) == Data("before".utf8))
-    }
-  }
-
-  @Test("A transaction refuses to be used once its body has returned", arguments: engines)
-  func usedTooLate(name: String) async throws {
-    try await withEngine(name) { engine in
-      let kept = Kept()
-      try await engine.withTransaction { kept.keep($0) }
-      #expect(throws: StorageError.self) {
-        try kept.transaction?.write(Data(), key: CacheKey(verbatim: "key"))
-      }
-      #expect(throws: StorageError.self) { try kept.transaction?.read(key: CacheKey(verbatim: "key")) }
-      #expect(try await engine.keyCount() == 0)
-    }
-  }
-
-  @Test("Invalid keys are refused, and the transaction goes on", arguments: engines)
-  func invalidKeys(name: String) async throws {
-    try await withEngine(name) { engine in
-      try await engine.withTransaction { transaction in
-        for key in [CacheKey(verbatim: ""), CacheKey(verbatim: String(repeating: "k", count: 512))] {
-          #expect(throws: StorageError.self) { try transaction.write(Data(), key: key) }
-          #expect(throws: StorageError.self) { try transaction.read(key: key) }
-          #expect(throws: StorageError.self) { try transaction.read(keys: [key]) }
-          #expect(throws: StorageError.self) { try transaction.remove(key: key) }
-          #expect(throws: StorageError.self) { try transaction.keyExists(key) }
-          #expect(throws: StorageError.self) {
-            try transaction.scan(KeyRange(after: key, upTo: nil), limit: 1)
-          }
-        }
-        try transaction.write(Data("value".utf8), key: CacheKey(verbatim: "key"))
-      }
-      #expect(try await engine.allKeys() == [CacheKey(verbatim: "key")])
-    }
-  }
-
-  @Test("Removing and writing a key in one transaction makes it new", arguments: engines)
-  func renewal(name: String) async throws {
-    try await withEngine(name) { engine in
-      let keys = ["a", "b", "c"].map(CacheKey.init(verbatim:))
-      for key in keys { try await engine.write(Data(), key: key) }
-      try await engine.withTransaction { transaction in
-        try transaction.remove(key: keys[0])
-        try transaction.write(Data("new".utf8), key: keys[0])
-        try transaction.write(Data("overwritten".utf8), key: keys[1])
-      }
-      #expect(try await engine.readAllEntries().map(\.key) == [keys[1], keys[2], keys[0]])
-    }
-  }
-
-  @Test("Transactions, single calls and batches of many tasks lose no update", arguments: engines)
-  func counters(name: String) async throws {
-    try await withEngine(name) { engine in
-      let counter = CacheKey(verbatim: "counter")
-      try await withThrowingTaskGroup { group in
-        for task in 0..<16 {
-          group.addTask {
-            for step in 0..<25 {
-              try await engine.increment(counter)
-              if step % 5 == 0 {
-                try await engine.write(Data("\(step)".utf8), key: CacheKey(verbatim: "\(task)"))
-              }
-              if step % 7 == 0 {
-                try await engine.apply([
-                  .write(Data(), key: CacheKey(verbatim: "x")), .remove(key: CacheKey(verbatim: "x")),
-                ])
-              }
-            }
-          }
-        }
-        try await group.waitForAll()
-      }
-      #expect(try await engine.read(key: counter) == Data("400".utf8))
     }
   }
 
@@ -277,28 +146,4 @@ private func wait(for semaphore: DispatchSemaphore) async {
       continuation.resume()
     }
   }
-}
-
-/// Hands a transaction out of its body, as no program should.
-private final class Kept: @unchecked Sendable {
-  // Safe to share: written by the body, and read after it has returned.
-  private(set) var transaction: (any StorageTransaction)?
-
-  func keep(_ transaction: any StorageTransaction) { self.transaction = transaction }
-}
-
-/// Whether all reads of the transaction agree with the model.
-private func expectSame(
-  _ transaction: any StorageTransaction, _ model: [CacheKey: Data], _ key: CacheKey
-) throws {
-  #expect(try transaction.read(key: key) == model[key])
-  #expect(try transaction.keyExists(key) == (model[key] != nil))
-  #expect(try transaction.keyCount() == model.count)
-  #expect(try Set(transaction.allKeys()) == Set(model.keys))
-  let sorted = model.sorted { $0.key < $1.key }
-  #expect(try transaction.scan(.all, limit: nil).map(\.data) == sorted.map(\.value))
-  #expect(
-    try transaction.scan(KeyRange(after: key, upTo: nil), limit: 3).map(\.key)
-      == sorted.map(\.key).filter { key < $0 }.prefix(3).map { $0 })
-  #expect(try transaction.read(keys: [key, key]) == (model[key].map { [$0, $0] } ?? []))
 }

@@ -12,7 +12,7 @@ package final class PowerLossFaultEngine: ApplyingEngine {
     // With a log, in one of the methods
     case forgetsManyWrites, forgetsManyRemovals, forgetsTransactions, forgetsImports
     // With a log that is compacted
-    case compactsWithoutLooking
+    case compactsWithoutChecking
     // With a new file for each batch
     case renamesBeforeTheSync, forgetsTheRename, overwritesInPlace
   }

@@ -66,7 +66,7 @@ struct PowerLossFaultFiles: Sendable {
     if keepsLog {
       try append(change, isSynced: isSynced && self.isSynced)
       recordCount += 1
-      if fault == .compactsWithoutLooking, recordCount.isMultiple(of: 150) {
+      if fault == .compactsWithoutChecking, recordCount.isMultiple(of: 150) {
         try compact(PowerLossFaultChange(entries))
       }
     } else {

@@ -10,16 +10,6 @@ struct OpeningTests {
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("A plain file in place of the directory is refused and left alone")
-  func plainFile() async throws {
-    let file = place.file("plain")
-    try data("x").write(to: file)
-    for url in [file, file.appending(path: "below")] {
-      await expectError(naming: file.path) { try DiskStorageEngine.disk(directory: .init(url: url)) }
-    }
-    #expect(try Data(contentsOf: file) == data("x"))
-  }
-
   @Test("A hidden directory that is something else is refused and left alone")
   func hiddenFile() async throws {
     try data("x").write(to: place.file(".stockroom"))
@@ -98,39 +88,5 @@ struct OpeningTests {
     let again = try place.open()
     try await again.write(data("1"), key: "a")
     #expect(try await again.readAllEntries().map(\.key) == ["c", "b", "a"])
-  }
-
-  @Test("A directory that is removed under the engine makes every call throw")
-  func removedDirectory() async throws {
-    let engine = try place.open()
-    try await engine.write(data("1"), key: "a")
-    try FileManager.default.removeItem(at: place.url)
-    await expectError { try await engine.read(key: "a") }
-    await expectError { try await engine.allKeys() }
-    await expectError { try await engine.keyExists("a") }
-    await expectError { try await engine.write(data("1"), key: "a") }
-    await expectError { try await engine.write([("a", data("1")), ("b", data("1"))]) }
-    try await engine.close()
-  }
-
-  @Test("A thousand engines, closed or dropped, leave no descriptor behind")
-  func descriptors() async throws {
-    /// Descriptors that are open in this directory, whatever other tests do.
-    func descriptors() throws -> Int {
-      try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count { number in
-        let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
-        return target?.hasPrefix(place.url.path) == true
-      }
-    }
-    for round in 0..<1000 {
-      let engine = try place.open(.process)
-      if round % 10 == 0 { try await engine.write(data("\(round)"), key: "a") }
-      if round % 2 == 0 {
-        try await engine.close()
-        try await engine.close()
-        await expectError(.closed) { try await engine.read(key: "a") }
-      }
-    }
-    #expect(try descriptors() == 0)
   }
 }

@@ -72,6 +72,7 @@ struct PlaceTests {
     await expectError(.io, naming: place.path) { try await engine.createdAt(key: "a") }
     await expectError(.io, naming: place.path) { try await engine.readAllEntries() }
     await expectError(.io, naming: place.path) { try await engine.keyCount() }
+    await expectError(.io, naming: place.path) { try await engine.allKeys() }
     await expectError(.io, naming: place.path) { try await engine.scan(.all, limit: 1) }
     try await engine.close()
   }

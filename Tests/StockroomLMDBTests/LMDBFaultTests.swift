@@ -281,22 +281,6 @@ import Testing
     }
   #endif
 
-  @Test("A plain file in the way of the directory is named in the error")
-  func fileInTheWay() async throws {
-    let place = try TemporaryDirectory()
-    let file = place.url.appending(path: "file")
-    try Data("text".utf8).write(to: file)
-    for url in [file, file.appending(path: "below")] {
-      do {
-        _ = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
-        Issue.record("A file was opened as a directory.")
-      } catch let error as StorageError {
-        #expect(error.description.contains(file.path))
-      }
-    }
-    #expect(try Data(contentsOf: file) == Data("text".utf8))
-  }
-
   @Test("A lock file that cannot be used leaves an empty database at most, which can be used later")
   func unusableLockFile() async throws {
     let place = try TemporaryDirectory()

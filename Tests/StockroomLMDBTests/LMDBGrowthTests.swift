@@ -122,33 +122,6 @@ import Testing
     }
   #endif
 
-  @Test("A value of 64 MiB comes back, replaced and removed too")
-  func largeValue() async throws {
-    let place = try TemporaryDirectory()
-    let engine = try place.engine()
-    let large = Data(repeating: 7, count: 64 << 20)
-    try await engine.write(large, key: key(1))
-    #expect(try await engine.read(key: key(1)) == large)
-    try await engine.write(value(1), key: key(1))
-    #expect(try await engine.read(key: key(1)) == value(1))
-  }
-
-  @Test("Keys of 511 bytes, in byte order")
-  func longKeys() async throws {
-    let place = try TemporaryDirectory()
-    let engine = try place.engine()
-    let keys = (0..<300).map { number in
-      let suffix = String(1000 + number)
-      return CacheKey(verbatim: String(repeating: "k", count: 511 - suffix.count) + suffix)
-    }
-    try await engine.write(keys.reversed().map { ($0, value(1)) })
-    #expect(try await engine.scan(.all, limit: nil).map(\.key) == keys)
-    #expect(try await engine.scan(.prefix(String(repeating: "k", count: 600)), limit: nil).isEmpty)
-    #expect(
-      try await engine.scan(KeyRange(after: keys[9], upTo: keys[12]), limit: 2).map(\.key)
-        == [keys[10], keys[11]])
-  }
-
   @Test("Space is used again: overwriting does not let the file grow for ever")
   func spaceIsReused() async throws {
     let place = try TemporaryDirectory()
@@ -160,29 +133,6 @@ import Testing
     let size = try #require(
       try FileManager.default.attributesOfItem(atPath: place.dataFile.path)[.size] as? Int)
     #expect(size < 2_000_000)
-  }
-
-  @Test("64 tasks write, read, scan and remove at the same time")
-  func hammered() async throws {
-    let place = try TemporaryDirectory()
-    let engines = [try place.engine(), try place.engine(durability: .full)]
-    try await withThrowingTaskGroup(of: Void.self) { group in
-      for task in 0..<64 {
-        let engine = engines[task % 2]
-        group.addTask {
-          for round in 0..<30 {
-            let own = key(task * 1000 + round)
-            try await engine.write(value(round, count: 3000), key: own)
-            #expect(try await engine.read(key: own) == value(round, count: 3000))
-            if round.isMultiple(of: 3) { try await engine.remove(key: own) }
-            if round.isMultiple(of: 10) { _ = try await engine.scan(.all, limit: 10) }
-            if round.isMultiple(of: 15) { _ = try await engine.readAllEntries() }
-          }
-        }
-      }
-      try await group.waitForAll()
-    }
-    #expect(try await engines[0].keyCount() == 64 * 20)
   }
 
   @Test("A write has its turn while every processor reads everything in a loop")

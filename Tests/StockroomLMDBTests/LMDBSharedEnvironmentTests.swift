@@ -46,32 +46,6 @@ import Testing
     }
   }
 
-  @Test("A thousand engines, closed or dropped, leave no descriptor behind")
-  func nothingIsLeftBehind() async throws {
-    let place = try TemporaryDirectory()
-    /// The descriptors of files in the place. Those of other tests come and go meanwhile.
-    func descriptors() throws -> [String] {
-      try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").filter { name in
-        let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(name)")
-        return target?.hasPrefix(place.url.path) ?? false
-      }
-    }
-    #if os(Linux)
-      let open = try place.engine()
-      #expect(try !descriptors().isEmpty)
-      try await open.close()
-    #endif
-    for number in 0..<1000 {
-      let engine = try place.engine()
-      if number.isMultiple(of: 10) { try await engine.write(value(number), key: key(number)) }
-      if number.isMultiple(of: 3) { try await engine.close() }
-    }
-    #if os(Linux)
-      #expect(try descriptors().isEmpty)
-    #endif
-    #expect(try await place.engine().keyCount() == 100)
-  }
-
   @Test("A closed engine leaves a file without slack")
   func trimmed() async throws {
     let place = try TemporaryDirectory()
@@ -81,23 +55,6 @@ import Testing
     let size = try #require(
       try FileManager.default.attributesOfItem(atPath: place.dataFile.path)[.size] as? Int)
     #expect(size > 5_000_000 && size < 11_500_000)
-  }
-
-  @Test("Order of creation survives overwriting, removing everything and reopening")
-  func order() async throws {
-    let place = try TemporaryDirectory()
-    do {
-      let engine = try place.engine()
-      for number in [3, 1, 2] { try await engine.write(value(number), key: key(number)) }
-      try await engine.write(value(9), key: key(3))
-    }
-    do {
-      let engine = try place.engine()
-      try await engine.write(value(0), key: key(0))
-      #expect(try await engine.readAllEntries().map(\.key) == [3, 1, 2, 0].map(key))
-      try await engine.apply([.removeAll, .write(value(2), key: key(2)), .write(value(1), key: key(1))])
-      #expect(try await engine.readAllEntries().map(\.key) == [2, 1].map(key))
-    }
   }
 
   @Test("Engines of both durabilities write to one place at the same time")

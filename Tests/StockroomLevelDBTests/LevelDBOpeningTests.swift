@@ -25,15 +25,6 @@ struct LevelDBOpeningTests {
     await #expect { try await first.keyCount() } throws: { ($0 as? StorageError)?.code == .closed }
   }
 
-  @Test("Dropping the last reference frees the place at once")
-  func lockedUntilDropped() async throws {
-    for count in 0..<20 {
-      let engine = try directory.open()
-      #expect(try await engine.keyCount() == count)
-      try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "\(count)"))
-    }
-  }
-
   @Test("Another process that has the place open keeps this one out")
   func lockedByAnotherProcess() async throws {
     try await directory.open().close()
@@ -42,14 +33,6 @@ struct LevelDBOpeningTests {
     #expect { try directory.open() } throws: { ($0 as? StorageError)?.code == .locked }
     close(descriptor)
     try await directory.open().close()
-  }
-
-  @Test("Missing directories are made")
-  func missingDirectories() async throws {
-    let url = directory.url.appending(path: "a/b c/ü")
-    let engine: some StorageEngine = try .levelDB(directory: .init(url: url))
-    try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
-    #expect(FileManager.default.fileExists(atPath: url.appending(path: "Stockroom.leveldb/CURRENT").path))
   }
 
   @Test("A file where the directory should be is refused and left alone")

@@ -218,28 +218,6 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Writes of two engines on one database are interleaved, and both see each other's writes")
-  func twoEngines() async throws {
-    try await cleaningUp {
-      let engines = [
-        try SQLiteStorageEngine(directory: directory), try SQLiteStorageEngine(directory: directory),
-      ]
-      try await withThrowingTaskGroup { group in
-        for task in 0..<16 {
-          group.addTask {
-            let key = CacheKey(verbatim: "\(task)")
-            for step in UInt8(0)..<20 {
-              try await engines[task % 2].write(Data([step]), key: key)
-              #expect(try await engines[(task + 1) % 2].read(key: key) == Data([step]))
-            }
-          }
-        }
-        try await group.waitForAll()
-      }
-      for engine in engines { try await engine.close() }
-    }
-  }
-
   @Test("Many engines may make the same database at the same time")
   func openingTogether() async throws {
     try await cleaningUp {

@@ -9,8 +9,8 @@ struct BackupCommand: AsyncParsableCommand {
     commandName: "backup",
     abstract: "Copies a place, while it is in use, to a directory that the same engine opens.",
     discussion: """
-      The copy is a snapshot of everything, and is there as a whole or not at all. What is copied is what the engine keeps, \
-      below all layers: encrypted values stay encrypted. Archives, by `stockroom dump`, are for every engine.
+      The copy is a snapshot of everything, and is either complete or not made at all. It contains the data as the engine stores it, \
+      below all layers: encrypted values stay encrypted. Archives, made by `stockroom dump`, work with every engine.
 
       Example:
         stockroom backup sqlite:notes --to backups/monday
@@ -22,7 +22,7 @@ struct BackupCommand: AsyncParsableCommand {
 
   @Option(
     name: .customLong("to"),
-    help: ArgumentHelp("The directory of the copy, which is empty or not there.", valueName: "path"))
+    help: ArgumentHelp("The directory of the copy, which must be empty or absent.", valueName: "path"))
   var directory: String
 
   @Option(help: "A line (text), or an object (json).")

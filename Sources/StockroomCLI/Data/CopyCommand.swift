@@ -8,11 +8,11 @@ struct CopyCommand: AsyncParsableCommand {
     commandName: "copy",
     abstract: "Copies all entries from one place to another, of the same or of another engine.",
     discussion: """
-      Copied are keys, values, times and the order in which the keys were first written. At the end everything is read again and \
-      compared. Nothing may be written to either place meanwhile.
+      Copies keys, values, timestamps and the order in which the keys were first written. At the end everything is read again and \
+      compared. Nothing may be written to either place during the copy.
 
-      The place that is copied to must be empty, or hold what a copy has left that was interrupted: that goes on. With --merge it \
-      keeps what it has, and of a key that both have, the entry that was written last.
+      The target must be empty, or contain an interrupted copy, which is then continued. With --merge the target keeps its entries; \
+      if both places have a key, the entry that was written last is kept.
 
       Example:
         stockroom copy sqlite:notes --to lmdb:notes-copy
@@ -21,7 +21,7 @@ struct CopyCommand: AsyncParsableCommand {
   @OptionGroup var placeOptions: PlaceOptions
   @OptionGroup var targetOptions: TargetOptions
 
-  @Flag(help: "The place that is copied to may have entries, and keeps them.")
+  @Flag(help: "Allows a target place with entries, which are kept.")
   var merge = false
 
   @Option(help: "A line (text), or an object (json).")

@@ -17,8 +17,8 @@ struct DumpCommand: AsyncParsableCommand {
     commandName: "dump",
     abstract: "Writes all entries of a place to an archive.",
     discussion: """
-      An archive is one compressed file with checksums, from which `stockroom restore` fills a place of any engine. It goes to \
-      standard output, unless --to names a file, which is there as a whole or not at all. The entries are those of one snapshot.
+      An archive is one compressed file with checksums, from which `stockroom restore` fills a place of any engine. It is written to \
+      standard output, unless --to names a file, which is either complete or not created. The entries are those of one snapshot.
 
       Examples:
         stockroom dump sqlite:notes --to notes.archive
@@ -30,10 +30,11 @@ struct DumpCommand: AsyncParsableCommand {
   @Option(name: .customLong("to"), help: ArgumentHelp("The file to write.", valueName: "path"))
   var file: String?
 
-  @Flag(help: "Replaces the file if it is there.")
+  @Flag(help: "Replaces the file if it exists.")
   var replace = false
 
-  @Flag(help: "Goes on where the engine cannot read a snapshot: each entry is then of its own time.")
+  @Flag(
+    help: "Continues even if the engine cannot read a snapshot: each entry is then read at a different time.")
   var anyMoment = false
 
   @Option(help: "With --to: a line (text), or an object (json).")
@@ -47,7 +48,7 @@ struct DumpCommand: AsyncParsableCommand {
         "--replace and --format json belong to --to: otherwise the archive is standard output.")
     }
     if isatty(STDOUT_FILENO) == 1 {
-      throw ValidationError("An archive is not for a terminal: name a file with --to, or a pipe.")
+      throw ValidationError("An archive is not written to a terminal: name a file with --to, or a pipe.")
     }
   }
 

@@ -10,13 +10,13 @@ extension ImportSourceKind: ExpressibleByArgument {}
 struct ImportCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "import",
-    abstract: "Copies what another library has left on disk into a place.",
+    abstract: "Copies the data of another library into a place.",
     discussion: """
-      The source is not changed. The place must be empty, unless --merge is given: then an entry whose key it has is left out. If an \
+      The source is not changed. The place must be empty, unless --merge is given: then entries whose keys it has are left out. If an \
       import was interrupted, repeat it with --merge.
 
-      What a source has hashed is looked for in the values, so that keys are the identifiers that a Store expects, unless --keys says \
-      otherwise.
+      Unless --keys says otherwise, keys that the source has hashed become the identifiers that a Store expects, which are found in the \
+      values.
 
       Example:
         stockroom import old/data.sqlite3 --to sqlite:notes
@@ -35,21 +35,21 @@ struct ImportCommand: AsyncParsableCommand {
     }
   }
 
-  @Argument(help: ArgumentHelp("The file or directory that the library has left.", valueName: "path"))
+  @Argument(help: ArgumentHelp("The file or directory of the library.", valueName: "path"))
   var source: String
 
   @OptionGroup var targetOptions: TargetOptions
 
-  @Option(help: "What the source is. (default: detected)")
+  @Option(help: "The kind of source. (default: detected)")
   var kind: ImportSourceKind?
 
-  @Option(help: "The table of a Bodega database in which several look like Bodega's.")
+  @Option(help: "The table to import, if several tables of the database look like Bodega's.")
   var table: String?
 
   @Option(help: "The keys: for a Store, for an ObjectStorage with hashed keys, or as they are in the source.")
   var keys = Keys.identifiers
 
-  @Flag(help: "The place may have entries, which stay as they are.")
+  @Flag(help: "Allows a place with entries, which are kept.")
   var merge = false
 
   @Option(help: "Lines (text), or an object (json).")

@@ -8,9 +8,9 @@ struct ListCommand: AsyncParsableCommand {
     commandName: "list",
     abstract: "Lists the keys of a place, in byte order.",
     discussion: """
-      A line has a key. Control and invisible characters in keys are escaped: \\n, \\u{1B}, and \\\\ for a backslash. \
-      JSON has a line with an object for each entry, in which keys are exact. Entries are read a page at a time, so that a place of \
-      any size can be listed, and what is written meanwhile may be in the list or not.
+      Each line is a key. Control and invisible characters in keys are escaped: \\n, \\u{1B}, and \\\\ for a backslash. \
+      JSON output has one object per line for each entry, in which keys are exact. Entries are read a page at a time, so a place of \
+      any size can be listed; entries that are written in the meantime may or may not be in the list.
 
       Examples:
         stockroom list sqlite:notes --prefix user/ --long
@@ -27,7 +27,7 @@ struct ListCommand: AsyncParsableCommand {
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("The most entries to list. (default: all)", valueName: "number"))
+    help: ArgumentHelp("The maximum number of entries to list. (default: all)", valueName: "number"))
   var limit: Int?
 
   @Flag(
@@ -41,7 +41,7 @@ struct ListCommand: AsyncParsableCommand {
   )
   var values = false
 
-  @Flag(name: .customLong("null"), help: "Prints keys as they are, with a NUL behind each, for xargs -0.")
+  @Flag(name: .customLong("null"), help: "Prints keys as they are, each followed by a NUL, for xargs -0.")
   var usesNull = false
 
   @Option(help: "The format of the list.")

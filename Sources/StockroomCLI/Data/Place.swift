@@ -75,7 +75,8 @@ enum Place: Sendable {
     case "postgresql", "postgres":
       self = .postgreSQL(try PostgreSQLURL(rest))
     case "memory":
-      throw ValidationError("What memory: keeps ends with the command. Places: \(Self.spellings).")
+      throw ValidationError(
+        "The contents of memory: are lost when the command ends. Places: \(Self.spellings).")
     default:
       guard let engine = LocalEngine(rawValue: scheme) else {
         if Self.hasPassword(text) { throw Self.withoutEngine(text) }

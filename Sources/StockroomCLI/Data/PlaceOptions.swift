@@ -17,14 +17,14 @@ struct PlaceOptions: ParsableArguments {
   @Option(
     name: .customLong("layer"),
     help: ArgumentHelp(
-      "A layer in front of the place, as the program that writes it has; repeat it for several, the last one outermost. "
+      "A layer in front of the place, as in the program that writes to it; repeat it for several, the last one outermost. "
         + "(values: \(PlaceLayer.spellings))", valueName: "layer"))
   var layerTexts: [String] = []
 
   @Option(
     name: .customLong("key-file"),
     help: ArgumentHelp(
-      "For the layers encrypted and hidden: the name of a key, and the file that it is in. The first one encrypts; repeat it for those "
+      "For the layers encrypted and hidden: the name of a key and its file. The first one encrypts; repeat it for those "
         + "that were used before.", valueName: "name=file"))
   var keyFileTexts: [String] = []
 
@@ -76,7 +76,7 @@ struct PlaceOptions: ParsableArguments {
 struct TargetOptions: ParsableArguments {
   @Option(
     name: .customLong("to"),
-    help: ArgumentHelp("The place to write to, which is made if there is none.", valueName: "place"))
+    help: ArgumentHelp("The place to write to, which is created if it does not exist.", valueName: "place"))
   var location: String
 
   @Option(
@@ -113,7 +113,7 @@ struct TargetOptions: ParsableArguments {
 struct KeyOptions: ParsableArguments {
   @Flag(
     help:
-      "Keys are hashed, as CacheKey(_:) does, instead of taken as they are written, as CacheKey(verbatim:) does."
+      "Hashes keys, as CacheKey(_:) does, instead of using them as they are, as CacheKey(verbatim:) does."
   )
   var hashed = false
 

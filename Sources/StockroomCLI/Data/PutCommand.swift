@@ -8,8 +8,8 @@ struct PutCommand: AsyncParsableCommand {
     commandName: "put",
     abstract: "Writes a value under a key.",
     discussion: """
-      The value comes from standard input, unless --value or --file says otherwise. The value that was there is replaced. When the \
-      command has ended with status 0, the value is on the disk.
+      The value comes from standard input, unless --value or --file is given. An existing value is replaced. When the command ends \
+      with status 0, the value is on the disk.
 
       Examples:
         stockroom put sqlite:notes user/42 < 42.json
@@ -29,10 +29,10 @@ struct PutCommand: AsyncParsableCommand {
   @Option(help: ArgumentHelp("The file whose contents are the value.", valueName: "path"))
   var file: String?
 
-  @Flag(help: "Writes only if there is no such entry. If there is one, it stays, and the exit status is 1.")
+  @Flag(help: "Writes only if the key is absent. Otherwise the entry is kept, and the exit status is 1.")
   var ifAbsent = false
 
-  @Flag(help: "Makes the place if there is none.")
+  @Flag(help: "Creates the place if it does not exist.")
   var create = false
 
   @Option(help: "Nothing (text), or an object with the key and the size of the value (json).")

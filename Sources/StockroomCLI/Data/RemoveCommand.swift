@@ -16,7 +16,7 @@ struct RemoveCommand: AsyncParsableCommand {
     commandName: "remove",
     abstract: "Removes entries.",
     discussion: """
-      All keys are removed as one batch: all of them or, if the command fails, none. A key that has no entry is no error.
+      All keys are removed as one batch: all of them or, if the command fails, none. An absent key is not an error.
 
       Examples:
         stockroom remove sqlite:notes user/42 user/43
@@ -47,9 +47,9 @@ struct RemoveCommand: AsyncParsableCommand {
     for key in keys { _ = try keyOptions.key(key) }
     if !all, !force, keys.isEmpty { throw ValidationError("Name the keys to remove, or --all.") }
     if all, !keys.isEmpty { throw ValidationError("--all and keys exclude each other.") }
-    if force, !all { throw ValidationError("--force belongs to --all.") }
+    if force, !all { throw ValidationError("--force needs --all.") }
     if all, !force, isatty(STDIN_FILENO) == 0 {
-      throw ValidationError("--all removes every entry. Where nobody can be asked, it takes --force.")
+      throw ValidationError("--all removes every entry. Without a terminal to ask on, it needs --force.")
     }
   }
 

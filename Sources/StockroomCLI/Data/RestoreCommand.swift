@@ -17,10 +17,10 @@ struct RestoreCommand: AsyncParsableCommand {
     commandName: "restore",
     abstract: "Fills a place with the entries of an archive.",
     discussion: """
-      The archive comes from standard input, unless a file is named. All of it is verified before the place is touched or made. The \
-      place must be empty, unless --merge is given: then entries whose keys are in the archive are replaced, and the others stay.
+      The archive comes from standard input, unless a file is named. All of it is verified before the place is created or changed. The \
+      place must be empty, unless --merge is given: then entries whose keys are in the archive are replaced, and the others are kept.
 
-      Ctrl-C takes back what has been written. With --merge that stays, and restoring again completes it.
+      Ctrl-C removes what has been written. With --merge it is kept, and restoring again completes it.
 
       Example:
         stockroom restore notes.archive --to lmdb:notes
@@ -31,7 +31,7 @@ struct RestoreCommand: AsyncParsableCommand {
 
   @OptionGroup var targetOptions: TargetOptions
 
-  @Flag(help: "The place may have entries. Those that are in the archive are replaced.")
+  @Flag(help: "Allows a place with entries. Those that are in the archive are replaced.")
   var merge = false
 
   @Option(help: "A line (text), or an object (json).")

@@ -6,11 +6,11 @@ import StockroomTransfer
 struct VerifyCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "verify",
-    abstract: "Reads everything in a place, and fails if anything of it is corrupted.",
+    abstract: "Reads everything in a place, and fails if any of it is corrupted.",
     discussion: """
       What can be found depends on the engine and the layers: LevelDB keeps checksums, as do the layers checksummed, inventory and \
-      encrypted; the others find what is missing, truncated or does not hang together. The target of a copy that has not been \
-      finished is a failure too, unless the copy merges.
+      encrypted; the others find what is missing, truncated or inconsistent. The target of an unfinished copy is a failure too, \
+      unless the copy merges.
 
       Example:
         stockroom verify sqlite:notes

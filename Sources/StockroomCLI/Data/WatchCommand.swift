@@ -14,13 +14,13 @@ import StockroomCore
 struct WatchCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "watch",
-    abstract: "Prints what changes in a place, while it changes, until Ctrl-C.",
+    abstract: "Prints changes in a place as they happen, until Ctrl-C.",
     discussion: """
       A line is "key" and a key that was written or removed, or "everything", after which any key may have changed. The first line \
-      is "everything": it says that the place is being watched from now on. A program that reads again what a line names, \
-      has never missed anything. In JSON a line is {"key":"…"} or {"everything":true}.
+      is "everything", once the place is being watched. A program that reads again what each line names misses no change. In JSON a \
+      line is {"key":"…"} or {"everything":true}.
 
-      Changes of every program are shown: on this machine or, with PostgreSQL, on any. Ctrl-C ends the command with status 0.
+      Changes of all programs are shown: on this machine or, with PostgreSQL, on any machine. Ctrl-C ends the command with status 0.
 
       Example:
         stockroom watch sqlite:notes | while read -r kind key; do echo "$key"; done
@@ -69,7 +69,7 @@ struct WatchCommand: AsyncParsableCommand {
     }
     if pipe.isClosed { throw Interrupted(signal: SIGPIPE) }
     if Task.isCancelled { throw EndedBySignal() }
-    throw PlaceFailure(place: place, cause: StorageError(.io, "The place is not watched any more."))
+    throw PlaceFailure(place: place, cause: StorageError(.io, "The place is no longer watched."))
   }
 
   private func text(_ change: StorageChange) throws -> String {

@@ -131,7 +131,7 @@ final class SourceDatabase: @unchecked Sendable {
     let text = (handle.flatMap(sqlite3_errmsg) ?? sqlite3_errstr(result)).map { String(cString: $0) }
     let code: StorageError.Code =
       switch result & 0xff {
-      // The statements are valid, so what SQLite cannot make sense of is in the file.
+      // The statements are valid, so what SQLite rejects is in the file.
       case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_CONSTRAINT, SQLITE_MISMATCH,
         SQLITE_AUTH:
         .corrupted

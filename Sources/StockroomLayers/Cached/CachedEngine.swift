@@ -7,26 +7,28 @@ public import StockroomStore
   public import Foundation
 #endif
 
-/// Keeps values in memory for an engine that is far away: what ``StockroomCore/StorageEngine/cached(limit:)`` returns.
+/// Caches values of a slow or remote engine in memory. ``StockroomCore/StorageEngine/cached(limit:)`` returns it.
 ///
-/// ``read(key:)`` and ``keyExists(_:)`` are answered from memory where they can be; every other call goes to the engine below. A value, or
-/// that there is none, is kept once it has been read, or once a single write or removal has been acknowledged; the first read of all
-/// begins to subscribe to the feed, and nothing is kept before that is done, for which no call waits. The least recently used go first. O(1) for each call.
+/// ``read(key:)`` and ``keyExists(_:)`` are answered from memory if possible; every other call goes to the engine below. A value, or its
+/// absence, is cached once it has been read, or once a single write or removal has been acknowledged. The first read starts to subscribe to
+/// the feed; nothing is cached before that is done, and no call waits for it. The least recently used values are evicted first. O(1) for
+/// each call.
 ///
-/// A change removes the value from memory before it begins, and what was read while a change was under way is not kept. So whatever is
-/// done through this engine and its copies, or was acknowledged by ``base``, a read returns what it would return without the cache.
+/// A change removes the value from memory before it begins, and values that are read during a change are not cached. So after changes
+/// through this engine and its copies, and after changes that ``base`` has acknowledged, a read returns what it would return without the
+/// cache.
 ///
-/// For the changes of others there is the feed of the engine below, which is looked at in each read. What another engine, process or
-/// machine writes in the place is read once the feed has reported it, which takes milliseconds. Until then a read may return the value before
-/// it, where the engine below would not:
+/// Changes of others arrive through the feed of the engine below, which each read checks. A change of another engine, process or machine is
+/// visible once the feed has reported it, which takes milliseconds. Until then a read may return the previous value, which the engine below
+/// would not:
 ///
-/// - Rules C2 and C3 are not kept for other engines on the place, and the capability `multiProcess` is not claimed.
-/// - While a server is away, or after a place on this machine was deleted (rule C6), what is in memory is read until the feed says so.
-/// - Transactions, batches and reads of many keys never look at the memory, so no update is lost. The streams of ``changes()`` are in step with
-///   it: who has received an element reads the change (rule X2).
+/// - Rules C2 and C3 do not hold for other engines on the place, so the capability `multiProcess` is not claimed.
+/// - While a server is unreachable, or after a local place was deleted (rule C6), cached values are returned until the feed reports it.
+/// - Transactions, batches and reads of many keys never use the cache, so no update is lost. The streams of ``changes()`` are in step with
+///   the cache: after receiving an element, a subscriber reads the change (rule X2).
 ///
-/// An engine without the capability `changeFeed` has nothing kept for it. No feed tells when the time of an entry is over: put
-/// an ``ExpiringEngine`` in front of this one, not behind it.
+/// Nothing is cached for an engine without the capability `changeFeed`. The feed does not report that an entry expires: put an
+/// ``ExpiringEngine`` in front of this one, not behind it.
 public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   /// The engine below.
   public let base: Base
@@ -37,12 +39,12 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     cache = CachedValues(limit: limit)
   }
 
-  /// Those of the engine below, but for `multiProcess`.
+  /// The capabilities of the engine below, except `multiProcess`.
   public var capabilities: EngineCapabilities { base.capabilities.subtracting(.multiProcess) }
 
   // MARK: Reading
 
-  /// The value in memory, or that of the engine below, which is kept then.
+  /// Reads the value from memory, or from the engine below, and caches it then.
   public func read(key: CacheKey) async throws -> Data? {
     if cache.claimSubscription() { follow() }
     switch cache.beginRead(of: key) {
@@ -56,7 +58,7 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Known from memory, or asked of the engine below.
+  /// Whether the key exists, from memory or from the engine below.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     if let value = cache.value(of: key) { return value != nil }
     return try await base.keyExists(key)
@@ -84,7 +86,7 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Writing
 
-  /// Writes the value, and keeps it once that is acknowledged.
+  /// Writes the value, and caches it once that is acknowledged.
   public func write(_ data: Data, key: CacheKey) async throws {
     try await changing(key, to: data) { try await base.write(data, key: key) }
   }

@@ -6,18 +6,18 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// Stores each value with a checksum: what ``StockroomCore/StorageEngine/checksummed()`` returns.
+/// Stores each value with a checksum. ``StockroomCore/StorageEngine/checksummed()`` returns it.
 ///
-/// The checksum, CRC-32C, is that of the length of the key (2 bytes, little-endian), the key and the value, in 4 bytes (little-endian) behind the
-/// value. Found, by every call that reads the value and by ``verify()``, with the code `corrupted`:
+/// The checksum is the CRC-32C of the length of the key (2 bytes, little-endian), the key and the value. It is stored in 4 bytes
+/// (little-endian) after the value. Every call that reads the value, and ``verify()``, detect and report as `corrupted`:
 ///
-/// - every value in which up to 32 bits in a row, or up to 3 bits anywhere in 250 MB, have changed, and of all other changes all but one in
+/// - values in which up to 32 consecutive bits, or up to 3 bits anywhere in 250 MB, have changed, and of all other changes all but one in
 ///   four thousand million;
-/// - values that have been exchanged, or that are under another key, with the same exception;
+/// - values that have been swapped, or that are under another key, with the same exception;
 /// - values that something other than this layer has stored.
 ///
-/// Not found: an entry that is missing, an entry as it was at an earlier time, and what somebody does who wants it not to be found: for that,
-/// encrypt. So the layer has the capability `detectsCorruption` only if the engine below has it.
+/// Not detected are missing entries, entries as they were at an earlier time, and deliberate changes that are meant to go undetected, for which
+/// the values must be encrypted. So the layer has the capability `detectsCorruption` only if the engine below has it.
 public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
   /// The engine that keeps the values and their checksums.
   public let base: Base

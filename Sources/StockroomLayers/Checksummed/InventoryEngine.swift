@@ -6,19 +6,18 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// Keeps an inventory of the keys in the place: what ``StockroomCore/StorageEngine/checksummedWithInventory()`` returns.
+/// Stores an inventory of the keys in the place. ``StockroomCore/StorageEngine/checksummedWithInventory()`` returns it.
 ///
-/// The inventory is one entry more: the number of keys and a digest of them, which every change brings up to date in the same transaction. It
-/// is compared with the keys that are there before the first call, and by ``verify()``. Found, with the code `corrupted`, are entries that went
-/// missing, or came, without this layer, while the place was closed; together with ``ChecksummedEngine`` below, the capability
-/// `detectsCorruption`. Not found: the whole place as it was at an earlier time, and times and the order of entries that are not right.
+/// The inventory is an additional entry with the number of keys and a digest of them, which every change updates in the same transaction. It
+/// is compared with the stored keys before the first call, and by ``verify()``. Entries that were removed or added without this layer, while
+/// the place was closed, are reported as `corrupted`; together with ``ChecksummedEngine`` below, the layer has the capability
+/// `detectsCorruption`. Not detected are the whole place as it was at an earlier time, and wrong timestamps or a wrong order of entries.
 ///
-/// Costs: every write is a transaction, which looks for the key and writes two entries. The first call lists all keys, once for all
-/// that are made meanwhile. Keys that begin with
-/// that of the inventory, 52 bytes of which nobody thinks by chance, have a byte more in the engine below: such a key of 511 bytes is too
-/// long, for reads and scans as well (`invalidKey`).
+/// Costs: every write is a transaction, which reads the key and writes two entries. The first call lists all keys, once for all calls
+/// that arrive in the meantime. Keys that begin with that of the inventory, 52 bytes that are unlikely in any other key, take one more byte
+/// in the engine below: such a key of 511 bytes is too long, for reads and scans as well (`invalidKey`).
 ///
-/// Not in front of an ``ExpiringEngine``, whose entries go away without this layer: `expiring` goes in front of the inventory.
+/// It cannot be in front of an ``ExpiringEngine``, whose entries disappear without this layer: put `expiring` in front of the inventory.
 public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the entries and the inventory.
   public let base: Base

@@ -6,16 +6,16 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// Stores values compressed: what ``StockroomCore/StorageEngine/compressed(level:maximumValueSize:)`` returns.
+/// Stores values compressed. ``StockroomCore/StorageEngine/compressed(level:maximumValueSize:)`` returns it.
 ///
-/// Every value begins with a byte that says how it is stored, so that a place holds values of all kinds. A value that does not shrink is
-/// stored as it is, one byte longer. Keys, timestamps and order stay as they are.
+/// Every stored value begins with a byte that identifies its format, so a place can contain values of all formats. A value that does not
+/// shrink is stored uncompressed, one byte longer. Keys, timestamps and order are unchanged.
 ///
-/// What is stored carries the checksum of its format: one that has been changed is `corrupted`, with few exceptions (Adler-32 with zlib, 32 bits
-/// of XXH64 with zstd; nothing for a value that is stored as it is). So the layer claims no more than the engine below.
+/// Stored values carry the checksum of their format, so a changed one is reported as `corrupted` with few exceptions (Adler-32 with zlib, 32
+/// bits of XXH64 with zstd; no checksum for uncompressed values). Therefore the layer claims no more capabilities than the engine below.
 ///
-/// A stored value that says that it takes more memory than ``maximumValueSize``, or than its bytes can, is `corrupted`, and found
-/// before memory is taken for it.
+/// A stored value that would decompress to more than ``maximumValueSize``, or to more than its bytes can contain, is reported as `corrupted`
+/// before memory is allocated for it.
 public struct CompressedEngine<Base: StorageEngine>: ValueLayer {
   /// The engine that keeps the compressed values.
   public let base: Base

@@ -7,14 +7,13 @@
     public import Foundation
   #endif
 
-  /// Stores values encrypted: what ``StockroomCore/StorageEngine/encrypted(with:)`` returns.
+  /// Stores values encrypted. ``StockroomCore/StorageEngine/encrypted(with:)`` returns it.
   ///
-  /// AES-256-GCM, with the entry's key authenticated too: to read a value that somebody has changed, or put under another key, throws.
-  /// Each value takes 74 bytes more than before, and the name of the key. See <doc:EncryptingValues> for what this protects, and what
-  /// it does not.
+  /// Uses AES-256-GCM and also authenticates the entry's key: reading a value that was changed, or moved to another key, throws. Each value
+  /// takes 74 more bytes, and those of the encryption key's name. See <doc:EncryptingValues> for what this protects, and what it does not.
   ///
-  /// With the wrong key `permissionDenied` is thrown by every call that reads or decrypts a value. Keys, timestamps and order stay as
-  /// they are, and so do all capabilities.
+  /// With the wrong key, every call that reads or decrypts a value throws `permissionDenied`. Keys, timestamps, order and all
+  /// capabilities are unchanged.
   public struct EncryptedEngine<Base: StorageEngine>: ValueLayer {
     /// The engine that keeps the encrypted values.
     public let base: Base
@@ -43,29 +42,30 @@
       try cipher.decrypt(stored, key: key)
     }
 
-    /// Encrypts again, with the keyring's current key, each value that another key has encrypted.
+    /// Encrypts with the keyring's current key each value that is encrypted with another key.
     ///
-    /// Every other process that writes in the place must have a keyring with the same current key before this is called: the keys of the
-    /// entries are listed once, and what is written with an old key afterwards stays as it is. The old keys can be taken out of all keyrings
-    /// once a call that began after that has returned.
+    /// Every other process that writes to the place must have a keyring with the same current key before this is called: the keys of the
+    /// entries are listed once, and entries that are written with an old key afterwards stay as they are. The old keys can be removed from
+    /// all keyrings once a call has returned that began after that.
     ///
-    /// Runs beside everything else: entries are rewritten in transactions of at most 128 entries and of 4 MiB or some more, and what others
-    /// write meanwhile is not touched. The task may be cancelled, and the next call goes on where this one was. To the feed, and to
-    /// `updatedAt(key:)`, a value that is rewritten is a change. Costs a read of every value and a write of those that are rewritten;
-    /// all keys are in memory. What has the current key by its name is left alone and not decrypted: `verify()` does that.
+    /// Other calls can run at the same time: entries are rewritten in transactions of at most 128 entries and about 4 MiB, and concurrent
+    /// writes are not overwritten. The task may be cancelled; the next call continues. For the feed and `updatedAt(key:)`, a rewritten
+    /// value is a change. Costs a read of every value and a write of each rewritten one, and keeps all keys in memory. Values that name the
+    /// current key are neither rewritten nor decrypted: use `verify()` for that.
     ///
-    /// - Parameter progress: Called with the number of entries that were looked at, and how many there are.
+    /// - Parameter progress: Called with the number of entries that have been checked, and the number of all entries.
     /// - Returns: The number of values that were rewritten.
-    /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions, or is one whose entries expire, which
-    ///   would begin to live again: use `expiring(after:clock:)` in front of this one; with code `corrupted` or `permissionDenied` if a value that has an old key cannot be decrypted, which stays as it is, after all others have been rewritten; otherwise
-    ///   as a read and a write.
+    /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions, or if its entries expire, whose lifetimes
+    ///   would start again: use `expiring(after:clock:)` in front of this one; with code `corrupted` or `permissionDenied`, after all other
+    ///   values have been rewritten, if a value with an old key cannot be decrypted, which then stays as it is; otherwise as a read and a
+    ///   write.
     @concurrent @discardableResult
     public func reencrypt(
       progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil
     ) async throws -> Int {
       guard capabilities.contains(.transactions) else {
         throw StorageError(
-          .unsupported, "A \(Base.self) has no transactions, without which no value is encrypted again.")
+          .unsupported, "Encrypting values again needs transactions, which a \(Base.self) does not have.")
       }
       guard !expires(base) else {
         throw StorageError(

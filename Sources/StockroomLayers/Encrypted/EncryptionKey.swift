@@ -127,7 +127,7 @@
     public func write(to file: URL) throws {
       let path = file.path
       guard let descriptor = try FileDescriptor.makeFile(atPath: path, .owner) else {
-        throw StorageError(.locked, "There is a file \(path) already.")
+        throw StorageError(.locked, "The file \(path) exists already.")
       }
       do {
         try Array("\(base64)\n".utf8).withUnsafeBytes { try descriptor.write($0) }

@@ -32,7 +32,8 @@
       for key in [current] + previous {
         guard wrapping.updateValue(key.derived(for: "keys of values"), forKey: key.identifier) == nil else {
           throw StorageError(
-            .unsupported, "A keyring has two encryption keys of the name \(key.identifier.debugDescription).")
+            .unsupported,
+            "A keyring has two encryption keys with the name \(key.identifier.debugDescription).")
         }
       }
       self.current = current.identifier

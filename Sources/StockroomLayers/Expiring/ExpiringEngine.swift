@@ -6,26 +6,28 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// Stores values for a time: what ``StockroomCore/StorageEngine/expiring(after:clock:)`` returns.
+/// Stores values that can expire. ``StockroomCore/StorageEngine/expiring(after:clock:)`` returns it.
 ///
-/// An entry whose time is over is absent for every call, and writing its key makes a new entry, which the feed reports to the writer
-/// too, so that a `Store` puts it in its new place: the transaction is made twice for that. What an expired entry takes in the place is
-/// freed as writes go by: for each entry that is written two are looked at, in the order of keys, in small transactions, which the write waits
-/// for. Where many write at once, one write looks at up to eight for each entry of its own, or at 128, and the rest is left to later ones. That
-/// is when the feed reports the entry. ``removeExpired()`` looks at all of them. Without the capability `transactions` nothing is removed but
-/// what is written again.
+/// An expired entry is absent for every call. Writing its key creates a new entry, which the feed reports to the writer too, so that a
+/// `Store` moves it to its new position; for that the transaction is made twice.
 ///
-/// Time never goes back: a system clock that is set back prolongs no life, and brings nothing back. One that is set forward ends lives. After
-/// another start of the program it is at least as late as when any of the entries that are read was written, if that is at most a day ahead
-/// of the clock; what expired after that, and has not been removed, may be seen again if the clock was set back meanwhile. An entry that was
-/// written later than that, where the clock is years ahead, or whose time is corrupted, hides no other, and is there until the clock has come
-/// that close. Entries are removed only once they have expired by the clock of this machine alone.
+/// The space of expired entries is freed by later writes, and only then does the feed report the entry: each write checks two entries for
+/// each entry that it writes, in the order of keys, in small transactions, which the write waits for. If many tasks write at once, one write
+/// checks up to eight entries for each of its own, or 128, and leaves the rest to later ones. ``removeExpired()`` checks all entries.
+/// Without the capability `transactions`, expired entries are removed only when their keys are written again.
 ///
-/// Costs beside those of the engine below: a write reads the old value, and is a transaction if that or the new one expires, so that
-/// a lifetime begins when the write takes effect, however long it has waited for others: it reads within the transaction then, a batch all
-/// values with one request, for which other writers wait. 1 byte is stored with a value that is kept, 17
-/// with one that expires. ``keyExists(_:)`` and ``keysExist(_:)`` read values; ``keyCount()`` and ``allKeys()`` read all of them, which are in
-/// memory together then. A scan with a limit that meets expired entries is repeated with a larger one.
+/// Time never goes backwards: setting the system clock back neither prolongs a lifetime nor restores an entry; setting it forward lets
+/// entries expire. After a restart of the program, the time is at least that at which any of the entries that are read was written, if that
+/// is at most a day ahead of the clock. Entries that expired after that time and have not been removed may reappear if the clock was set back
+/// in the meantime. An entry that was written at a later time than that, when the clock was years ahead, or whose time is corrupted, does not
+/// affect others, and exists until the clock is close enough to its time. Entries are removed only once they have expired by the clock of
+/// this machine alone.
+///
+/// Costs in addition to those of the engine below: a write reads the old value, and is a transaction if that value or the new one
+/// expires, so that the lifetime begins when the write takes effect, no matter how long it has waited. It then reads within the transaction
+/// (a batch reads all values with one request), for which other writers wait. A value that does not expire takes 1 more byte, one
+/// that does takes 17. ``keyExists(_:)`` and ``keysExist(_:)`` read values; ``keyCount()`` and ``allKeys()`` read all values, which are then
+/// in memory together. A scan with a limit is repeated with a larger one if it encounters expired entries.
 public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the values and their times.
   public let base: Base
@@ -77,7 +79,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     guard capabilities.contains(.transactions) else {
       throw StorageError(
-        .unsupported, "A \(Base.self) has no transactions, without which nothing that has expired is removed."
+        .unsupported, "Removing expired entries needs transactions, which a \(Base.self) does not have."
       )
     }
     var pass = ExpirySweeper<Base>.Pass()

@@ -7,12 +7,11 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// Has instruments record every call: what ``StockroomCore/StorageEngine/instrumented(as:by:_:)`` returns.
+/// Records every call with instruments. ``StockroomCore/StorageEngine/instrumented(as:by:_:)`` returns it.
 ///
 /// Nothing else changes: results, errors, capabilities and the place are those of the engine below. See <doc:MeasuringCalls>.
 ///
-/// Costs two looks at the clock for each call, and what the instruments cost. Where many values are read or written their sizes are added
-/// up, O(N).
+/// Costs two readings of the clock for each call, and the cost of the instruments. For calls with many values, adding up their sizes is O(N).
 public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
   /// The engine whose calls are recorded.
   public let base: Base

@@ -6,10 +6,10 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// A part of a place, under a name: what ``StockroomCore/StorageEngine/namespaced(_:)`` returns.
+/// A named part of a place. ``StockroomCore/StorageEngine/namespaced(_:)`` returns it.
 ///
-/// Every namespace of an engine is an engine: it sees its own entries, removes its own, and reports their changes. All of them share one
-/// place, so that one batch and one transaction can be about several:
+/// Every namespace is an engine: it sees, removes and reports only its own entries. All namespaces share one place, so a batch or a
+/// transaction can change several of them:
 ///
 /// ```swift
 /// try await place.apply(notes.operations([.write(note, key: id)]) + tags.operations([.remove(key: tag)]))
@@ -17,15 +17,16 @@ public import StockroomCore
 ///
 /// `close()` closes the engine that all of them share, and with it every other namespace.
 ///
-/// An entry takes the bytes of the name and one more. Keys of all lengths are allowed; of one that has more than some 470 bytes (510 less
-/// those of the name and the slash), a part, its MD5 digest, and the key in the value are stored. Who constructs two such keys with one
-/// digest has one entry for both.
+/// An entry takes the bytes of the name and one more. Keys of all lengths are allowed. For a key of more than about 470 bytes (510 less
+/// those of the name and the slash), the place stores a part of the key, its MD5 digest, and the full key in the value. An attacker who
+/// constructs two such keys with the same digest gets one entry for both.
 ///
-/// Costs beside those of the engine below: ``readAllEntries()``, ``allKeys()`` and ``keyCount()`` go through the whole place, all other namespaces
-/// included, and so does every read of all values unless the engine below has `orderedScans`. ``removeAllData()`` is a transaction that lists
-/// the keys of the whole place. A page of a scan reads the whole range if a key or a bound in it has more than some 440 bytes.
+/// Costs in addition to those of the engine below: ``readAllEntries()``, ``allKeys()`` and ``keyCount()`` go through the whole place,
+/// including all other namespaces, and so does every read of all values unless the engine below has `orderedScans`. ``removeAllData()`` is a
+/// transaction that lists the keys of the whole place. A page of a scan reads the whole range if a key or a bound in it has more than about
+/// 440 bytes.
 public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
-  /// The most bytes of UTF-8 that a name may have.
+  /// The maximum length of a name in bytes of UTF-8.
   public static var maximumNameLength: Int { NamespacedKeys.maximumNameLength }
 
   /// The engine that all namespaces share.

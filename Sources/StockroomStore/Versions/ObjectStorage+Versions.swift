@@ -23,7 +23,7 @@ extension ObjectStorage where Object: VersionedItem {
   ) async throws -> VersionRewriting {
     guard storage.capabilities.contains(.transactions) else {
       throw StorageError(
-        .unsupported, "A \(type(of: storage)) has no transactions, without which no object is rewritten.")
+        .unsupported, "Rewriting objects needs transactions, which a \(type(of: storage)) does not have.")
     }
     var result = VersionRewriting()
     var done = 0

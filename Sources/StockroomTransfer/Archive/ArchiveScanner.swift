@@ -65,7 +65,7 @@ struct ArchiveScanner {
         header.number(at: ArchiveFormat.signature.count, as: UInt32.self)
       )
     }
-    guard isArchive else { throw StorageError(.unsupported, "\(input.path) is no archive of Stockroom.") }
+    guard isArchive else { throw StorageError(.unsupported, "\(input.path) is not a Stockroom archive.") }
     // Before the checksum, since the header of another version may be longer.
     guard version == ArchiveFormat.version else {
       throw StorageError(
@@ -78,7 +78,8 @@ struct ArchiveScanner {
       let flags = header.number(at: 12, as: UInt32.self)
       guard flags & ~ArchiveFormat.Flags.isOneMoment == 0 else {
         throw StorageError(
-          .unsupported, "The archive \(input.path) uses what this version of Stockroom does not know.")
+          .unsupported,
+          "The archive \(input.path) uses features that this version of Stockroom does not support.")
       }
       return (version, flags, Timestamp(nanoseconds: header.number(at: 16)))
     }

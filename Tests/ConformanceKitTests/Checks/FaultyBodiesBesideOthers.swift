@@ -12,7 +12,7 @@ extension FaultyEngineCase {
     persistent: .c2, "caches what it has read under the generation of later", also: [.c1, .w1, .r2, .t1]
   ) { base, place in CachesByGeneration(base: base, place: place) }
 
-  static let ofCompany: [FaultyEngineCase] = [
+  static let ofBodiesBesideOthers: [FaultyEngineCase] = [
     inMemory(.t1, "looks again at the last 256 keys that a body has read") {
       LooksAgainAtTheLast(base: $0, count: 256)
     },

@@ -56,7 +56,8 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
   /// Every engine there is.
   static let all: [FaultyEngineCase] = [
     ofKeys, ofValues, ofWrites, ofTimes, ofBatches, ofEntries, ofReads, ofSnapshots, ofScans, ofRemovals,
-    ofConcurrency, ofCancellation, ofFiles, ofClaims, ofTransactions, ofBodies, ofCompany, ofIsolation,
+    ofConcurrency, ofCancellation, ofFiles, ofClaims, ofTransactions, ofBodies, ofBodiesBesideOthers,
+    ofIsolation,
     ofMoments,
     ofClosings, ofWaiting,
   ].flatMap { $0 }

@@ -81,7 +81,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
 
   /// One that passes as long as there is room.
   static let ofCompaction = PowerLossFaultCase(
-    "compacts its log without looking whether it could", .compactsWithoutLooking, keepsLog: true,
+    "compacts its log without checking that it can", .compactsWithoutChecking, keepsLog: true,
     breaking: [.f1])
 
   func outcome(of check: String) async throws -> ConformanceOutcome {

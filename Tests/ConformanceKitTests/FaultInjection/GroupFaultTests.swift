@@ -29,15 +29,15 @@ struct GroupFaultTests {
   }
 
   @Test("Each faulty engine fails among several tasks", arguments: GroupFaultEngine.Fault.allCases)
-  func failsInCompany(_ fault: GroupFaultEngine.Fault) async throws {
+  func failsAmongSeveralTasks(_ fault: GroupFaultEngine.Fault) async throws {
     var outcome = ConformanceOutcome.passed
     for seed in UInt64(1)...5 where outcome == .passed {
-      outcome = try await Self.outcome(of: "faults.in-company", fault, seed: seed)
+      outcome = try await Self.outcome(of: "faults.concurrent-changes", fault, seed: seed)
     }
     outcome.expectFailure(of: try #require(Self.rules[fault]))
   }
 
-  @Test("A correct engine passes", arguments: ["faults.system-calls", "faults.in-company"])
+  @Test("A correct engine passes", arguments: ["faults.system-calls", "faults.concurrent-changes"])
   func passes(_ id: String) async throws {
     try await Self.outcome(of: id, nil).expectPass()
   }

@@ -67,7 +67,7 @@ final class WireServer: Sendable {
     var connections: Set<Int32> = []
     /// The places to which connections listen.
     var listeners: [Int32: String] = [:]
-    /// How many changes there have been in each place. Another server begins to count anew.
+    /// How many changes there have been in each place. Another server starts from zero.
     var changeCounts: [String: Int] = [:]
 
     /// Sends a change to those that listen. The message is too short for a connection to be full.

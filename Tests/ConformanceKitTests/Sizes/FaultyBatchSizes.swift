@@ -111,7 +111,7 @@ extension SizeFault {
       .r6, "sizes.timestamps", "puts what a batch of more than 50 overwrites at the end",
       shows: "all was well with 50; with 51"
     ) {
-      MovesToTheEnd(base: $0, beyond: 50)
+      ReordersOverwrites(base: $0, beyond: 50)
     },
     .init(.c4, "sizes.cancelled-batches", "stops between two parts of 100") {
       PartwiseEngine(base: $0, size: 100, calls: [.write], isCancellable: true)

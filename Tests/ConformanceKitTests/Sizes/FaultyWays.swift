@@ -129,7 +129,7 @@ extension SizeFault {
         ReplacesRows(base: $0)
       },
       .init(.r6, "ways.of-writing-and-order", "puts what a batch overwrites at the end") {
-        MovesToTheEnd(base: $0)
+        ReordersOverwrites(base: $0)
       },
       .init(.k1, "ways.of-refusing", "keeps the length of a key in 16 bits when it applies") {
         AppliesWithShortLengths(base: $0)
@@ -159,7 +159,7 @@ struct ReplacesRows: FaultyEngine {
 }
 
 /// Keeps the times and the order apart, and forgets the order when a batch writes.
-final class MovesToTheEnd: FaultyEngine {
+final class ReordersOverwrites: FaultyEngine {
   let base: ReferenceEngine
   private let count: Int
   private let moved = MutexProtected<[CacheKey]>([])

@@ -80,7 +80,7 @@ struct WorkerProcessTests {
     @Test(
       "A fake clock that cannot be given to a process once is given to another one",
       .disabled(if: System.hasThreadSanitizer))
-    func falseClockAgain() async throws {
+    func fakeClockAgain() async throws {
       try await withDirectory { directory in
         let mark = directory.appending(path: "tried").systemPath
         let script =

@@ -60,7 +60,7 @@ import Testing
           + "\n")
       #expect(try await place.run("list").lines == ["3", "4", "5", "6", "7", "8"])
       let refusal = try await place.failure("remove", "--all", status: 64)
-      #expect(refusal.contains("--all removes every entry. Where nobody can be asked, it takes --force."))
+      #expect(refusal.contains("--all removes every entry. Without a terminal to ask on, it needs --force."))
       #expect(try await place.run("count", "--format", "json").standardOutput == #"{"count":6}"# + "\n")
       #expect(
         try await place.run("remove", "--all", "--force", "--format", "json").standardOutput

@@ -20,7 +20,7 @@ import Testing
       (["put", "sqlite:x", "k", "--file", ""], "The path for --file is empty."),
       (["remove", "sqlite:x"], "Name the keys to remove, or --all."),
       (["remove", "sqlite:x", "k", "--all", "--force"], "--all and keys exclude each other."),
-      (["remove", "sqlite:x", "k", "--force"], "--force belongs to --all."),
+      (["remove", "sqlite:x", "k", "--force"], "--force needs --all."),
       (["list", "sqlite:x", "--limit", "-1"], "The limit must be 0 or more, not -1."),
       (["list", "sqlite:x", "--null", "--format", "json"], "--null prints keys only"),
       (["list", "sqlite:x", "--format", "xml"], "'xml' is invalid for '--format <format>'"),

@@ -5,19 +5,19 @@
 #endif
 import StockroomCore
 
-// Whom a long body holds up: rule T5. What becomes of it at close(): rule O3.
+// What a long body blocks: rule T5. What close() does to it: rule O3.
 
 extension CheckDefinition {
-  @CheckList static var transactionCompanyChecks: [CheckDefinition] {
+  @CheckList static var transactionBlockingChecks: [CheckDefinition] {
     for method in ReadMethod.allCases {
       Check(
-        .t5, "transactions.hold-up-no-\(method.rawValue)",
+        .t5, "transactions.block-no-\(method.rawValue)",
         "\(method.call) returns while the body of a transaction takes its time",
         needs: [.transactions, .snapshotReads]
       ) { try await checkReader($0, method) }
     }
     Check(
-      .t5, "transactions.hold-up-no-thread",
+      .t5, "transactions.block-no-thread",
       "while the bodies of as many engines as there are processors take their time, all other tasks run",
       needs: .transactions
     ) { try await checkThreads($0) }
@@ -29,7 +29,7 @@ extension CheckDefinition {
       ) { try await checkThreadsOfWaiting($0, call) }
     }
     Check(
-      .t5, "transactions.let-writers-in",
+      .t5, "transactions.admit-writers",
       "what has waited for a long body is done after it, and while others run transactions in a loop",
       needs: .transactions
     ) { try await checkWriters($0) }

@@ -5,12 +5,12 @@
 #endif
 import StockroomCore
 
-/// Transactions and batches of several tasks at a time, while one call of the system fails: what becomes of one of them must cost its
-/// neighbors nothing, whose changes may be on their way to the disk together with it.
+/// Runs transactions and batches in several tasks at a time while one system call fails. A failed change must not affect those
+/// of other tasks, even if they are committed together with it.
 ///
-/// Each transaction increments two counters and leaves a receipt of its own, so that a change that was done twice, or by half,
-/// does not agree with its receipt.
-struct CompanyFaultTrial: FaultTrial {
+/// Each transaction increments two counters and writes a receipt of its own, so a change that was made twice or in part does
+/// not agree with its receipt.
+struct ConcurrentFaultTrial: FaultTrial {
   private let task: SystemFaultRun
   private let interceptor: SystemCallInterceptor
   private let makeEngine: @Sendable (URL) async throws -> any StorageEngine
