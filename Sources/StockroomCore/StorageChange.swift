@@ -5,3 +5,14 @@ public enum StorageChange: Sendable, Hashable {
   /// Any key may have been written or removed.
   case everything
 }
+
+extension StorageChange {
+  /// What either of them has changed.
+  func union(_ other: StorageChange?) -> StorageChange {
+    switch (self, other) {
+    case (_, nil): self
+    case (.keys(let keys), .keys(let others)?): .keys(keys.union(others))
+    default: .everything
+    }
+  }
+}

@@ -17,29 +17,13 @@
 /// of the whole file, which keeps it there, and on Linux one of its first byte, by which a writer that subscribes too finds out
 /// whether it has to wake others up.
 ///
-/// Little-endian: the header is a signature of 16 bytes, and in 8 bytes each the number of bytes that have ever been written, a number that
-/// each new subscriber changes, and one that a writer changes whose commit a subscriber may have missed. A record is its length, with the
-/// highest bit set once it has been committed, and the CRC-32C of what follows in 4 bytes each; in 8 bytes each, the number of the commit
-/// and of the writer; in 4 bytes, the number of keys, or all ones for everything; then the keys, each with its length in 2 bytes in front.
+/// The header is a signature of 16 bytes, and in 8 bytes each, little-endian, the number of bytes that have ever been written, a number
+/// that each new subscriber changes, and one that a writer changes whose commit a subscriber may have missed.
 struct ChangeLog {
-  /// What one commit has changed.
-  struct Record {
-    let commit: UInt64
-    let writer: UInt64
-    let change: StorageChange
-    /// Whether its writer has said that the commit was made.
-    var isConfirmed = false
-  }
-
   static let capacity = 1 << 20
-  /// A record that would be longer says everything.
-  private static let longestRecord = 1 << 16
   private static let signature = Array("Stockroom log 1\n".utf8)
   private static let headerSize = 64
-  private static let recordHeaderSize = 28
   private static let (subscriptionOffset, missOffset) = (24, 32)
-  /// The bit in the length of a record that says that it has been committed.
-  private static let confirmation: UInt32 = 1 << 31
 
   private let file: FileDescriptor
   private let identity: FileIdentity
@@ -224,7 +208,7 @@ extension ChangeLog {
   /// Returns where the record begins and ends.
   @discardableResult
   func append(_ record: Record) throws -> Range<UInt64> {
-    let bytes = Self.encode(record)
+    let bytes = record.encoded()
     let end = try end()
     let start = Int(end % UInt64(Self.capacity))
     let room = Self.capacity - start
@@ -249,7 +233,7 @@ extension ChangeLog {
   /// counts as corrupted then.
   func confirm(_ position: Range<UInt64>) throws {
     let offset = Int((position.lowerBound + 3) % UInt64(Self.capacity))
-    try withUnsafeBytes(of: UInt8(Self.confirmation >> 24)) {
+    try withUnsafeBytes(of: UInt8(Record.confirmation >> 24)) {
       try file.write($0, at: Self.headerSize + offset)
     }
   }
@@ -258,35 +242,6 @@ extension ChangeLog {
   func notify() {
     // Subscribers that are not woken up notice the change of the place itself.
     _ = futimens(file.number, nil)
-  }
-
-  private static func encode(_ record: Record) -> [UInt8] {
-    var bytes = [UInt8](repeating: 0, count: recordHeaderSize)
-    var count = UInt32.max
-    if case .keys(let keys) = record.change {
-      count = UInt32(keys.count)
-      for key in keys {
-        key.withUTF8 { key in
-          withUnsafeBytes(of: UInt16(key.count).littleEndian) { bytes += $0 }
-          bytes += key
-        }
-      }
-      if bytes.count > longestRecord {
-        bytes.removeSubrange(recordHeaderSize...)
-        count = .max
-      }
-    }
-    func store(_ number: some FixedWidthInteger, _ offset: Int) {
-      bytes.withUnsafeMutableBytes {
-        $0.storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number))
-      }
-    }
-    store(UInt32(bytes.count), 0)
-    store(record.commit, 8)
-    store(record.writer, 16)
-    store(count, 24)
-    store(bytes.withUnsafeBytes { CRC32C.checksum(UnsafeRawBufferPointer(rebasing: $0[8...])) }, 4)
-    return bytes
   }
 }
 
@@ -307,11 +262,11 @@ extension ChangeLog {
     let bytes = try read(from: start, count: Int(end - start))
     // What has been written over meanwhile was not read as it was. A record that is being written is not counted yet.
     let now = try self.end()
-    guard now >= end, now - start + UInt64(Self.longestRecord) <= UInt64(Self.capacity) else { return nil }
+    guard now >= end, now - start + UInt64(Record.maximumSize) <= UInt64(Self.capacity) else { return nil }
     var records: [(record: Record, end: UInt64)] = []
     var position = 0
     while position < bytes.count {
-      guard let (record, count) = Self.decode(bytes[position...]) else { return nil }
+      guard let (record, count) = Record.decode(bytes[position...]) else { return nil }
       position += count
       records.append((record, start + UInt64(position)))
     }
@@ -323,43 +278,5 @@ extension ChangeLog {
     let room = min(count, Self.capacity - offset)
     let first = try file.readBytes(room, at: Self.headerSize + offset)
     return count > room ? try first + file.readBytes(count - room, at: Self.headerSize) : first
-  }
-
-  /// The first record and its length. Nil if it has not been read as it was written.
-  private static func decode(_ bytes: ArraySlice<UInt8>) -> (record: Record, count: Int)? {
-    bytes.withUnsafeBytes { bytes in
-      func number<Number: FixedWidthInteger>(_ type: Number.Type, at offset: Int) -> Number {
-        Number(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: type))
-      }
-      guard bytes.count >= recordHeaderSize else { return nil }
-      let lengthWord = number(UInt32.self, at: 0)
-      let length = Int(lengthWord & ~confirmation)
-      guard (recordHeaderSize...bytes.count).contains(length),
-        CRC32C.checksum(UnsafeRawBufferPointer(rebasing: bytes[8..<length])) == number(UInt32.self, at: 4)
-      else { return nil }
-      let count = number(UInt32.self, at: 24)
-      var change = StorageChange.everything
-      if count != .max {
-        var keys: Set<CacheKey> = []
-        var offset = recordHeaderSize
-        for _ in 0..<count {
-          guard offset + 2 <= length else { return nil }
-          let size = Int(number(UInt16.self, at: offset))
-          offset += 2
-          guard offset + size <= length,
-            let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + size]))
-          else { return nil }
-          keys.insert(key)
-          offset += size
-        }
-        change = .keys(keys)
-      }
-      return (
-        Record(
-          commit: number(UInt64.self, at: 8), writer: number(UInt64.self, at: 16), change: change,
-          isConfirmed: lengthWord & confirmation != 0),
-        length
-      )
-    }
   }
 }

@@ -361,13 +361,3 @@ final class ChangeWatcher: Sendable {
     return !later.contains { $0.commit == record.commit }
   }
 }
-
-extension StorageChange {
-  fileprivate func union(_ other: StorageChange?) -> StorageChange {
-    switch (self, other) {
-    case (_, nil): self
-    case (.keys(let keys), .keys(let others)?): .keys(keys.union(others))
-    default: .everything
-    }
-  }
-}
