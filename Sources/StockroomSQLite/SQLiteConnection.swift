@@ -141,7 +141,7 @@ final class SQLiteConnection: @unchecked Sendable {
 
   /// Whether a transaction that was begun is still under way. With some errors, also of statements that only read, SQLite rolls it
   /// back by itself, and then commits each statement alone: https://sqlite.org/lang_transaction.html
-  var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+  var isInTransaction: Bool { handle.map { sqlite3_get_autocommit($0) == 0 } ?? false }
 
   /// Lets `body` read a snapshot, with pauses in which others have their turn.
   func snapshot<Result>(_ body: () async throws -> Result) async throws -> Result {
@@ -268,6 +268,7 @@ extension SQLiteConnection {
   }
 
   private func checkpoint(_ mode: Int32) throws -> Bool {
+    guard handle != nil else { throw StorageError(.closed, "The connection to \(path) has been closed.") }
     var pages: (all: Int32, done: Int32) = (0, 0)
     let result = sqlite3_wal_checkpoint_v2(handle, "main", mode, &pages.all, &pages.done)
     guard result == SQLITE_OK else { throw error(result, "Moving the log into the database") }
