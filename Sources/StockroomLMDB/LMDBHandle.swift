@@ -110,7 +110,7 @@ final class LMDBHandle: @unchecked Sendable {
       guard let environment = created else { throw LMDBError(code: ENOMEM) }
       // The size of the file, not the one on record: every process keeps the file as long as its map before it
       // writes, whereas the record may be anything after a copy. LMDB rounds up to what is in use.
-      try LMDBError.check(mdb_env_set_mapsize(environment, mapSize(fileSize: Int(status.st_size))))
+      try LMDBError.check(mdb_env_set_mapsize(environment, mappedSize(ofFile: Int(status.st_size))))
       try LMDBError.check(mdb_env_set_maxreaders(environment, maximumReaders))
       try LMDBError.check(mdb_env_set_maxdbs(environment, 1))
       // MDB_NOTLS: tasks are not bound to threads. Readahead stays on: it helps reads of everything, and
@@ -124,7 +124,7 @@ final class LMDBHandle: @unchecked Sendable {
   }
 
   /// How much to map of a file of this size.
-  private static func mapSize(fileSize: Int) -> Int {
+  private static func mappedSize(ofFile fileSize: Int) -> Int {
     (max(fileSize, LMDBEnvironment.initialMapSize) + 0xFFFF) & ~0xFFFF
   }
 
@@ -199,7 +199,7 @@ final class LMDBHandle: @unchecked Sendable {
       var (descriptor, status) = (Int32(-1), stat())
       try LMDBError.check(mdb_env_get_fd(environment, &descriptor))
       guard fstat(descriptor, &status) == 0 else { throw LMDBError(code: errno) }
-      try LMDBError.check(mdb_env_set_mapsize(environment, mapSize(fileSize: Int(status.st_size))))
+      try LMDBError.check(mdb_env_set_mapsize(environment, mappedSize(ofFile: Int(status.st_size))))
       result = mdb_txn_begin(environment, nil, UInt32(flags), &begun)
     }
     try LMDBError.check(result)
