@@ -80,6 +80,25 @@ final class LMDBFile: Sendable {
 
   func unlock() { FileLock.release(descriptor) }
 
+  /// The bytes of a file from an offset on, as many as there are up to `count`.
+  static func read(_ count: Int, at offset: UInt64, of file: Int32) throws(LMDBError) -> [UInt8] {
+    var failure: Int32 = 0
+    let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
+      // A system may return fewer than it is asked for anywhere in a file.
+      while initializedCount < count, let start = buffer.baseAddress {
+        let rest = (
+          start + initializedCount, count - initializedCount, off_t(offset) + off_t(initializedCount)
+        )
+        let result = retrying { pread(file, rest.0, rest.1, rest.2) }
+        if result < 0 { failure = errno }
+        if result <= 0 { break }
+        initializedCount += result
+      }
+    }
+    if failure != 0 { throw LMDBError(code: failure) }
+    return bytes
+  }
+
   /// Makes the database in another directory and moves it to its place when it is complete, so that an empty file is
   /// never a new database, but always one that was truncated (rule F2).
   private static func make(_ path: String, in directory: String, _ permissions: FilePermissions) throws {

@@ -60,10 +60,14 @@ enum LMDBFileHeader {
   }
 
   private static func snapshot(at offset: UInt64, of file: Int32, path: String) throws -> LMDBMetaPage {
-    var bytes = [UInt8](repeating: 0, count: LMDBPage.headerSize + metaSize)
-    let result = pread(file, &bytes, bytes.count, off_t(offset))
-    guard result >= 0 else { throw StorageError.posix(errno, "Reading \(path) failed") }
-    guard result == bytes.count else { throw corrupted(path, "it ends within its header") }
+    let size = LMDBPage.headerSize + metaSize
+    let bytes: [UInt8]
+    do throws(LMDBError) {
+      bytes = try LMDBFile.read(size, at: offset, of: file)
+    } catch {
+      throw StorageError.lmdb(error, "Reading \(path) failed")
+    }
+    guard bytes.count == size else { throw corrupted(path, "it ends within its header") }
     return try bytes.withUnsafeBytes { bytes in
       func load<Number: FixedWidthInteger>(_ offset: Int, as type: Number.Type) -> Number {
         bytes.loadUnaligned(fromByteOffset: LMDBPage.headerSize + offset, as: type)

@@ -110,8 +110,7 @@ final class LMDBHandle: @unchecked Sendable {
       guard let environment = created else { throw LMDBError(code: ENOMEM) }
       // The size of the file, not the one on record: every process keeps the file as long as its map before it
       // writes, whereas the record may be anything after a copy. LMDB rounds up to what is in use.
-      let mapSize = (max(Int(status.st_size), LMDBEnvironment.initialMapSize) + 0xFFFF) & ~0xFFFF
-      try LMDBError.check(mdb_env_set_mapsize(environment, mapSize))
+      try LMDBError.check(mdb_env_set_mapsize(environment, mappedSize(ofFile: Int(status.st_size))))
       try LMDBError.check(mdb_env_set_maxreaders(environment, maximumReaders))
       try LMDBError.check(mdb_env_set_maxdbs(environment, 1))
       // MDB_NOTLS: tasks are not bound to threads. Readahead stays on: it helps reads of everything, and
@@ -122,6 +121,11 @@ final class LMDBHandle: @unchecked Sendable {
       if let created { mdb_env_close(created) }
       throw StorageError.fromTransaction(error, "Opening the LMDB database in \(directory) failed")
     }
+  }
+
+  /// How much to map of a file of this size.
+  private static func mappedSize(ofFile fileSize: Int) -> Int {
+    (max(fileSize, LMDBEnvironment.initialMapSize) + 0xFFFF) & ~0xFFFF
   }
 
   /// Throws if LMDB's table of readers is not for this process, or not for this database.
@@ -184,11 +188,21 @@ final class LMDBHandle: @unchecked Sendable {
     }
   }
 
-  private static func inTransaction<Result>(
+  /// Does `body` in a transaction of an environment that is being opened, so that no other is under way.
+  static func inTransaction<Result>(
     of environment: OpaquePointer, flags: Int32, _ body: (OpaquePointer) throws -> Result
   ) throws -> Result {
     var begun: OpaquePointer?
-    try LMDBError.check(mdb_txn_begin(environment, nil, UInt32(flags), &begun))
+    var result = mdb_txn_begin(environment, nil, UInt32(flags), &begun)
+    for _ in 0..<100 where result == MDB_MAP_RESIZED {
+      // Another process has made the database larger since it was mapped.
+      var (descriptor, status) = (Int32(-1), stat())
+      try LMDBError.check(mdb_env_get_fd(environment, &descriptor))
+      guard fstat(descriptor, &status) == 0 else { throw LMDBError(code: errno) }
+      try LMDBError.check(mdb_env_set_mapsize(environment, mappedSize(ofFile: Int(status.st_size))))
+      result = mdb_txn_begin(environment, nil, UInt32(flags), &begun)
+    }
+    try LMDBError.check(result)
     guard let transaction = begun else { throw LMDBError(code: MDB_BAD_TXN) }
     let result: Result
     do {

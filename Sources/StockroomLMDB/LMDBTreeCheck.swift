@@ -200,13 +200,7 @@ struct LMDBTreeCheck {
   }
 
   private func read(_ count: Int, of page: UInt64) throws(LMDBError) -> [UInt8] {
-    var failure: Int32 = 0
-    let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
-      let result = pread(file, buffer.baseAddress, count, off_t(page) * off_t(pageSize))
-      if result < 0 { failure = errno }
-      initializedCount = max(0, result)
-    }
-    if failure != 0 { throw LMDBError(code: failure) }
+    let bytes = try LMDBFile.read(count, at: page * UInt64(pageSize), of: file)
     guard bytes.count == count else { throw .corruptedPage }
     return bytes
   }

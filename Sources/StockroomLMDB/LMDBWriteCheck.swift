@@ -27,7 +27,7 @@ struct LMDBWriteCheck {
     if !areFreePagesChecked || batch.removesAll {
       // That of the latest commit, which is not overwritten during a write transaction.
       let latest = try LMDBFileHeader.snapshot(
-        of: UInt64(clamping: mdb_txn_id(transaction) - 1), pageSize: handle.pageSize,
+        of: UInt64(clamping: mdb_txn_id(transaction) &- 1), pageSize: handle.pageSize,
         fileDescriptor: handle.fileDescriptor, path: file.path)
       guard let latest else { throw LMDBError.corruptedPage }
       var check = LMDBTreeCheck(file: handle.fileDescriptor, latest)

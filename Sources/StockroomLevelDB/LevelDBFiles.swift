@@ -47,13 +47,23 @@ struct LevelDBFiles: Sendable {
   /// The same; nil if there is no such file. LevelDB removes files at any time while it has a database open.
   func readIfPresent(_ name: String, from offset: Int = 0, count: Int? = nil) throws -> [UInt8]? {
     guard let (file, size) = try open(name, O_RDONLY) else { return nil }
-    return try file.readBytes(max(0, count ?? size - offset), at: offset)
+    let bytes = try file.readBytes(max(0, count ?? size - offset), at: offset)
+    if count == nil { try Self.checkCount(bytes.count, size - offset, of: file) }
+    return bytes
+  }
+
+  /// What is missing at the end of a log is taken for what was never written, and cut off: a part is not all there is.
+  private static func checkCount(_ found: Int, _ expected: Int, of file: FileDescriptor) throws {
+    if found >= expected { return }
+    throw StorageError(.io, "Of the \(expected) bytes of \(file.path) only \(found) could be read.")
   }
 
   /// The last bytes of a file, as many as there are up to `count`, and how many there are in all; nil if there is no such file.
   func readEnd(of name: String, count: Int) throws -> (bytes: [UInt8], size: Int)? {
     guard let (file, size) = try open(name, O_RDONLY) else { return nil }
-    return (try file.readBytes(min(count, size), at: max(0, size - count)), size)
+    let bytes = try file.readBytes(min(count, size), at: max(0, size - count))
+    try Self.checkCount(bytes.count, min(count, size), of: file)
+    return (bytes, size)
   }
 
   /// Puts the bytes in a file of that name: it is the old file or the new one, whatever happens meanwhile, and

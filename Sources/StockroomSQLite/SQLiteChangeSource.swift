@@ -4,6 +4,7 @@ import StockroomCore
 final class SQLiteChangeSource: ChangeSource {
   private let connection: SQLiteConnection
   let writtenFiles: [String]
+  private let last = MutexProtected<(number: UInt64, checksum: UInt64)?>(nil)
 
   /// - Parameter connection: One of its own, which reads.
   init(on connection: SQLiteConnection) throws {
@@ -15,11 +16,23 @@ final class SQLiteChangeSource: ChangeSource {
 
   func latestCommit() throws -> UInt64? {
     do {
-      return try connection.commitNumber()
+      return try numberOfLatestCommit()
     } catch let error as StorageError where error.code == .locked {
       // A process has died in the middle. A read puts the index right.
       try connection.run(.metadata) { _ = try $0.step() }
       return nil
+    }
+  }
+
+  private func numberOfLatestCommit() throws -> UInt64 {
+    let latest = try connection.latestCommit()
+    return try last.withLock { last in
+      defer { last = latest }
+      if let last, last.number == latest.number, last.checksum != latest.checksum {
+        throw StorageError(
+          .io, "The index of \(writtenFiles[0]) has been recovered, and counts from the beginning.")
+      }
+      return latest.number
     }
   }
 

@@ -60,6 +60,8 @@ final class SQLiteCommitter: Sendable {
       let removesAll: Bool
       // Whether a transaction alone failed to read and changes nothing, so that the result of its body is what the caller gets.
       var hasNothingToDo = false
+      // Whether all has been done but the commit itself.
+      var isCommitting = false
       do {
         (left, removesAll) = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
@@ -82,12 +84,14 @@ final class SQLiteCommitter: Sendable {
               try connection.commitNumber() + 1
             }
           }
+          isCommitting = true
           return (left, batch.removesAll)
         }
       } catch {
         if let announcement { feed.withdraw(announcement) }
         try files.check(isThorough: true)
         if hasNothingToDo { return false }
+        if isCommitting { overwriteFailedCommit() }
         throw error
       }
       if let announcement { feed.publish(announcement) }
@@ -100,6 +104,13 @@ final class SQLiteCommitter: Sendable {
       }
       return removesAll
     }
+  }
+
+  /// Writes a commit that changes no entry over what one that has failed has left in the log. If only the sync has failed, all of it is
+  /// there, and whoever recovers the log after a crash would take it for committed (rules W6, F4).
+  private func overwriteFailedCommit() {
+    // Its own sync may fail as well: it is in the log all the same, and may be lost. If it cannot be written, the next commit does it.
+    try? connection.transaction(.beginWriting) { try connection.run(.skipSequence) }
   }
 
   /// Runs a transaction of an engine that only reads.

@@ -28,11 +28,15 @@ extension SQLiteConnection {
   /// process it may begin again. Reads two words of shared memory.
   ///
   /// - Throws: `StorageError` with code `locked` if another process has just been about to write it for long.
-  func commitNumber() throws -> UInt64 {
+  func commitNumber() throws -> UInt64 { try latestCommit().number }
+
+  /// The same with a checksum of the log up to this commit, by which two commits of one number are distinguished.
+  func latestCommit() throws -> (number: UInt64, checksum: UInt64) {
     var number: UInt32 = 0
+    var checksum: UInt64 = 0
     for _ in 0..<1_000 {
-      let result = stockroom_sqlite3_commit_number(handle, &number)
-      if result == SQLITE_OK { return UInt64(number) }
+      let result = stockroom_sqlite3_commit_number(handle, &number, &checksum)
+      if result == SQLITE_OK { return (UInt64(number), checksum) }
       guard result == SQLITE_BUSY else { throw error(result, "Looking for changes") }
       usleep(10)
     }

@@ -127,31 +127,31 @@ final class SQLiteConnection: @unchecked Sendable {
   /// Does `body` in a transaction: as a whole or, if it throws, not at all. A body that goes on after a statement has failed must
   /// look whether ``isInTransaction`` before it writes.
   func transaction<Result>(_ kind: SQLiteQuery, _ body: () throws -> Result) throws -> Result {
-    try run(kind)
+    try begin(kind)
     do {
       let result = try body()
       if kind == .beginReading, !isInTransaction { return result }
       try run(.commit)
       return result
     } catch {
-      try rollBack()
+      endFailedTransaction()
       throw error
     }
   }
 
   /// Whether a transaction that was begun is still under way. With some errors, also of statements that only read, SQLite rolls it
   /// back by itself, and then commits each statement alone: https://sqlite.org/lang_transaction.html
-  var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+  var isInTransaction: Bool { handle.map { sqlite3_get_autocommit($0) == 0 } ?? false }
 
   /// Lets `body` read a snapshot, with pauses in which others have their turn.
   func snapshot<Result>(_ body: () async throws -> Result) async throws -> Result {
-    try run(.beginReading)
+    try begin(.beginReading)
     do {
       let result = try await body()
       try run(.commit)
       return result
     } catch {
-      try rollBack()
+      endFailedTransaction()
       throw error
     }
   }
@@ -161,8 +161,16 @@ final class SQLiteConnection: @unchecked Sendable {
     StorageError(.io, "A read failed in the database \(path), and SQLite has ended its transaction.")
   }
 
-  private func rollBack() throws {
+  private func begin(_ kind: SQLiteQuery) throws {
+    // If the one before could not be rolled back, this says why.
     if isInTransaction { try run(.rollback) }
+    try run(kind)
+  }
+
+  /// Rolls the transaction back. Its own error is what the caller has to know, so that of a rollback is not thrown: the next
+  /// transaction tries again, and a reader that is still in one is closed.
+  private func endFailedTransaction() {
+    if isInTransaction { try? run(.rollback) }
   }
 
   /// Lets the connection keep as many bytes of the database in memory.
@@ -260,6 +268,7 @@ extension SQLiteConnection {
   }
 
   private func checkpoint(_ mode: Int32) throws -> Bool {
+    guard handle != nil else { throw StorageError(.closed, "The connection to \(path) has been closed.") }
     var pages: (all: Int32, done: Int32) = (0, 0)
     let result = sqlite3_wal_checkpoint_v2(handle, "main", mode, &pages.all, &pages.done)
     guard result == SQLITE_OK else { throw error(result, "Moving the log into the database") }

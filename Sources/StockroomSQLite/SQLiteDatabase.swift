@@ -36,8 +36,18 @@ final class SQLiteDatabase: Sendable {
 
   deinit {
     feed.finish()
-    thread.stop()
-    release()
+    // Closing waits for the disk, and the last reference may be dropped on a thread of the cooperative pool (rule C5).
+    let (readers, committer, files) = (readers, committer, files)
+    do {
+      try thread.enqueue { Self.release(readers, committer, files) }
+      thread.stopWithoutWaiting()
+    } catch let error as StorageError where error.code == .closed {
+      // By close(), which has released everything.
+    } catch {
+      // No thread to be had. To wait is better than to leave everything open.
+      thread.stop()
+      Self.release(readers, committer, files)
+    }
   }
 
   /// Lets `body` read, on this thread, which does not wait for anybody.
@@ -124,12 +134,19 @@ final class SQLiteDatabase: Sendable {
     }
     try Task.checkCancellation()
     let (owner, origin) = (ObjectIdentifier(self), ChangeOrigin.current)
-    return try await thread.run { [feed, readers, committer] in
-      try committer.waitUntilReadable()
-      return try feed.subscribe(without: origin, of: owner) {
-        try SQLiteChangeSource(on: readers.open())
-      } afterCommits: {
-        try committer.waitForCommits()
+    return try await thread.run { [feed, readers, committer, lockTimeout] in
+      let end = ContinuousClock.now + lockTimeout
+      while true {
+        try committer.waitUntilReadable()
+        do {
+          return try feed.subscribe(without: origin, of: owner) {
+            try SQLiteChangeSource(on: readers.open())
+          } afterCommits: {
+            try committer.waitForCommits()
+          }
+        } catch let error as StorageError where error.code == .locked && ContinuousClock.now < end {
+          // The connection of the feed waits for nobody, and another process may have kept it out for a moment.
+        }
       }
     }
   }
@@ -137,12 +154,12 @@ final class SQLiteDatabase: Sendable {
   func close() async throws {
     try await gate.close {
       feed.finish()
-      try await thread.run { [self] in release() }
+      try await thread.run { [readers, committer, files] in Self.release(readers, committer, files) }
       thread.stop()
     }
   }
 
-  private func release() {
+  private static func release(_ readers: SQLiteReaders, _ committer: SQLiteCommitter, _ files: SQLiteFiles) {
     readers.drain()
     // Last, since the last connection to close takes the log away.
     committer.close()

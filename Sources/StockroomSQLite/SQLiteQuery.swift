@@ -1,7 +1,7 @@
 /// Every statement that an engine prepares, once for each connection.
 enum SQLiteQuery: Int, CaseIterable {
   case beginReading, beginWriting, commit, rollback
-  case metadata, setMetadata
+  case metadata, setMetadata, skipSequence
   case write, writeWithTimes, remove, removeAll
   case writeLarge, removeLarge, removeAllLarge
   case value, largeValue, entry, times, exists
@@ -18,6 +18,7 @@ enum SQLiteQuery: Int, CaseIterable {
 
     case .metadata: "SELECT sequence, EXISTS (SELECT 1 FROM large_values) FROM metadata"
     case .setMetadata: "UPDATE metadata SET sequence = ?1"
+    case .skipSequence: "UPDATE metadata SET sequence = sequence + 1"
 
     // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2). SQLite would count a row that is
     // overwritten with what it has, and make no commit of it.

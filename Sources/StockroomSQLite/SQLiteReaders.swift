@@ -91,6 +91,8 @@ final class SQLiteReaders: Sendable {
   }
 
   private func giveBack(_ reader: SQLiteConnection) {
+    // Where a transaction could not be rolled back, whoever read next would read its old snapshot.
+    if reader.isInTransaction { return reader.close() }
     let isKept = idle.withLock { idle in
       guard idle.count < Self.mostIdle else { return false }
       idle.append(reader)

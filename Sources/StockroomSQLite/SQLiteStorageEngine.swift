@@ -29,6 +29,10 @@ import StockroomCore
 ///
 /// Concurrent writes are committed together, with one sync for all of them.
 ///
+/// A write whose sync fails throws. What it has written to the log is overwritten first, so that it does not come back when the
+/// process dies. Only if the disk fails in that as well, and the process or the machine dies before the next write,
+/// may the write be there afterwards, as a whole.
+///
 /// ## The log
 ///
 /// The log is checkpointed into the database every 1,000 pages. If reads of this process or of others overlap all the time, the
@@ -175,6 +179,8 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   }
 
   /// Waits for calls in progress, checkpoints the log into the database and closes it (rule O3).
+  ///
+  /// Dropping the last reference does the same, on a thread of its own that nobody waits for.
   ///
   /// - Throws: `StorageError` with code `io` if the system cannot create a thread for it.
   public func close() async throws {

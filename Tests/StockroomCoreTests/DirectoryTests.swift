@@ -86,6 +86,24 @@ import Testing
     }
   }
 
+  @Test(
+    "A file that cannot be linked to its name gets it all the same if it is free, and otherwise leaves nothing there"
+  )
+  func name() throws {
+    let place = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
+    try place.create()
+    defer { try? FileManager.default.removeItem(at: place.url) }
+    let path = place.path + "/named"
+    #expect(throws: StorageError.self) { try FileManager.Directory.name(place.path + "/missing", path) }
+    #expect(!FileManager.default.fileExists(atPath: path))
+    // Directories have no hard links on any file system.
+    for unfinished in ["first", "second"].map({ "\(place.path)/\($0)" }) {
+      try FileManager.default.createDirectory(atPath: unfinished, withIntermediateDirectories: false)
+      try FileManager.Directory.name(unfinished, path)
+    }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: place.path).sorted() == ["named", "second"])
+  }
+
   @Test("An app group that this program does not belong to has no container")
   func noContainer() {
     #expect(throws: StorageError.self) {

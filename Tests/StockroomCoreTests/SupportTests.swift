@@ -229,6 +229,14 @@ private struct Refused: Error {}
     }
   }
 
+  @Test("A time of the system that is beyond what can be stored becomes the first or the last one that can")
+  func impossibleTimes() {
+    #expect(Timestamp(clamping: timespec(tv_sec: 1, tv_nsec: 5)).nanoseconds == 1_000_000_005)
+    #expect(Timestamp(clamping: timespec(tv_sec: 9_223_372_036, tv_nsec: 999_999_999)).nanoseconds == .max)
+    #expect(Timestamp(clamping: timespec(tv_sec: 100_000_000_000, tv_nsec: 0)).nanoseconds == .max)
+    #expect(Timestamp(clamping: timespec(tv_sec: -100_000_000_000, tv_nsec: 0)).nanoseconds == .min)
+  }
+
   @Test("A date that is beyond what can be stored, or none, becomes one that can be stored")
   func impossibleDates() {
     let first = Timestamp(nanoseconds: -(1 << 62))

@@ -80,6 +80,19 @@ struct LevelDBShortReadTests {
     #expect(try await contents(of: copy.open()) == expected)
   }
 
+  #if os(Linux)
+    @Test("A file of which less can be read than it has is not taken for a shorter one")
+    func partOfFile() throws {
+      // The system's own files have a few bytes, and say that they have a page.
+      let directory = "/sys/devices/system/cpu"
+      guard let status = try FileStatus(atPath: directory + "/online"), status.size > 1_000 else { return }
+      let files = LevelDBFiles(directory: try .openDirectory(atPath: directory), permissions: .owner)
+      let error = #expect(throws: StorageError.self) { try files.read("online") }
+      #expect(error?.code == .io)
+      #expect(try !files.read("online", count: 64).isEmpty)
+    }
+  #endif
+
   @Test("Logs are in the order of their numbers, also of those with more than six digits")
   func logsBeyondSixDigits() throws {
     let directory = try TemporaryDirectory()

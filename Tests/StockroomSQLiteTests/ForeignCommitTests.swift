@@ -42,6 +42,49 @@ struct ForeignCommitTests {
     try await engine.close()
   }
 
+  @Test(
+    "One that comes after a recovery, with the number of the last one before it, is reported (rule X1)",
+    .timeLimit(.minutes(10)))
+  func afterRecovery() async throws {
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    for number in 0..<3 { try await engine.write(data("1"), key: key(number)) }
+    var changes = try await engine.changes().makeAsyncIterator()
+    let other = try RawConnection(place.database)
+    try other.run("PRAGMA synchronous = OFF; SELECT * FROM metadata")
+    // The header of the index, of which a process that has died has written half: https://sqlite.org/walformat.html#the_wal_index_header
+    let index = try FileHandle(forUpdating: URL(filePath: place.sharedMemory))
+    let header = try #require(try index.read(upToCount: 48))
+    let counter = header[8..<12].withUnsafeBytes { $0.loadUnaligned(as: UInt32.self) }
+    try index.seek(toOffset: 40)
+    try index.write(contentsOf: Data(repeating: 0xA5, count: 8))
+    try #require(counter > 0)
+    // The first one recovers it, after which it counts from 0.
+    for _ in 0..<counter { try other.run("UPDATE entries SET value = randomblob(8)") }
+    #expect(await changes.next() == .everything)
+    try await engine.close()
+    try index.close()
+  }
+
+  @Test("A subscription begins also if another process keeps a new connection out for a moment")
+  func lockedForAMoment() async throws {
+    try #require(FaultyFiles.areInstalled)
+    let place = try TestPlace()
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    let refusals = Counter()
+    // The connection that writes has its lock already.
+    let fault = FaultyFiles.begin(.lock, in: try place.directory.resolvedPath) { _ in
+      refusals.increment()
+      return refusals.count == 1
+    }
+    var changes = try await engine.changes().makeAsyncIterator()
+    FaultyFiles.end(fault)
+    #expect(refusals.count > 1)
+    try await engine.write(data("1"), key: key(1))
+    #expect(await changes.next() == .keys([key(1)]))
+    try await engine.close()
+  }
+
   @Test("A log of changes that somebody has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(10)))
   func truncatedLog() async throws {
     let place = try TestPlace()

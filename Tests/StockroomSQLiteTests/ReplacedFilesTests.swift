@@ -131,13 +131,21 @@ import Testing
 
   @Test("An engine that is dropped after its log was replaced takes nothing into the database")
   func droppedWithoutClosing() async throws {
+    try #require(FaultyFiles.areInstalled)
     let place = try TestPlace()
     var engine: SQLiteStorageEngine? = try SQLiteStorageEngine(directory: place.directory)
     try await engine?.write(data("old"), key: key(0))
     let before = try Data(contentsOf: URL(filePath: place.database))
     try FileManager.default.removeItem(atPath: place.log)
     try Data().write(to: URL(filePath: place.log))
+    let (closed, continuation) = AsyncStream<Void>.makeStream()
+    let close = FaultyFiles.begin(.close, in: try place.directory.resolvedPath) { file in
+      if file.hasSuffix(".sqlite3") { continuation.yield() }
+      return false
+    }
     engine = nil
+    for await _ in closed { break }
+    FaultyFiles.end(close)
     #expect(try Data(contentsOf: URL(filePath: place.database)) == before)
     #expect(try size(of: place.log) == 0)
   }

@@ -52,6 +52,35 @@ import Testing
     }
   #endif
 
+  @Test("Dropping an engine waits for no disk (rule C5), and takes the log into the database (rule O4)")
+  func dropping() async throws {
+    try #require(FaultyFiles.areInstalled)
+    let place = try TestPlace()
+    var engine: SQLiteStorageEngine? = try SQLiteStorageEngine(directory: place.directory)
+    try await engine?.write(data("x"), key: key(0))
+    let isDropped = DispatchSemaphore(value: 0)
+    let heldUp = Counter()
+    let path = try place.directory.resolvedPath
+    let sync = FaultyFiles.begin(.sync, in: path) { _ in
+      // Bounded, so that a test that fails ends.
+      if isDropped.wait(timeout: .now() + 10) == .timedOut { heldUp.increment() }
+      isDropped.signal()
+      return false
+    }
+    let (closed, continuation) = AsyncStream<Void>.makeStream()
+    let close = FaultyFiles.begin(.close, in: path) { file in
+      if file.hasSuffix(".sqlite3") { continuation.yield() }
+      return false
+    }
+    engine = nil
+    isDropped.signal()
+    #expect(heldUp.count == 0)
+    for await _ in closed { break }
+    #expect(try size(of: place.log) == nil)
+    FaultyFiles.end(sync)
+    FaultyFiles.end(close)
+  }
+
   #if !canImport(Darwin)
     @Test("Many tasks that count many entries have few connections among them")
     func manyCounts() async throws {

@@ -47,15 +47,18 @@ extension FileManager.Directory {
   /// Gives a file that is complete the name that others look for, durably. If there is a file of that name by now,
   /// made by another process at the same time, that one stays, and the finished one keeps its old name.
   package static func name(_ finished: String, _ path: String) throws {
+    let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
+    let directory = try FileDescriptor.openDirectory(atPath: parent)
     if link(finished, path) != 0, errno != EEXIST {
-      // Not every file system has hard links. An empty file then keeps others away until it is replaced.
-      let claim = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
-      if claim < 0, errno == EEXIST { return }
-      guard claim >= 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
-      close(claim)
-      guard rename(finished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
+      // Not every file system has hard links. A lock on the directory then keeps others away, which ends with the process:
+      // a file that claims the name would stay there, empty, if the process died.
+      try FileLock.acquire(directory.number, path: parent, timeout: FileLock.defaultTimeout)
+      defer { FileLock.release(directory.number) }
+      if try FileStatus(atPath: path) == nil, rename(finished, path) != 0 {
+        throw StorageError.posix(errno, "Making \(path) failed.")
+      }
     }
-    try sync(URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false))
+    try directory.synchronizeNames()
   }
 
   /// What a file or directory with this name is called until it is complete: no longer than file systems allow.
@@ -83,7 +86,10 @@ extension FileManager.Directory {
       if permissions != .owner, chmod(path, mode) != 0 {
         throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
       }
-      return try syncNew(path, in: parent)
+      try syncNew(path, in: parent)
+      // Its parent may be as new, unless it has just been made here.
+      if withParents { try syncIfNew(parent, holding: 1) }
+      return
     }
     switch errno {
     case EEXIST:
@@ -92,11 +98,40 @@ extension FileManager.Directory {
       guard status.st_mode & S_IFMT == S_IFDIR else {
         throw StorageError.posix(ENOTDIR, "\(path) is in the way of a directory.")
       }
+      try syncIfNew(path, holding: 0)
     case ENOENT where withParents && parent.count < path.count:
       try make(parent, permissions, withParents: true)
       try make(path, permissions, withParents: false)
     case let failure:
       throw StorageError.posix(failure, "Making the directory \(path) failed.")
+    }
+  }
+
+  /// Waits until a directory is on disk that another process may have made and not synced yet, and those above it (rule W6). Each
+  /// process syncs what it makes before it puts anything in it.
+  ///
+  /// - Parameter count: How many names at most there are in one that is so new.
+  private static func syncIfNew(_ path: String, holding count: Int) throws {
+    let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
+    guard parent.count < path.count, try hasNoMoreNames(than: count, path) else { return }
+    try syncNew(path, in: parent)
+    try syncIfNew(parent, holding: 1)
+  }
+
+  /// Costs the same however many names there are. A directory that cannot be listed counts as one with many.
+  private static func hasNoMoreNames(than limit: Int, _ path: String) throws -> Bool {
+    struct TooMany: Error {}
+    var count = 0
+    do {
+      try FileDescriptor.openDirectory(atPath: path).forEachName { _, _ in
+        count += 1
+        if count > limit { throw TooMany() }
+      }
+      return true
+    } catch is TooMany {
+      return false
+    } catch let error as StorageError where error.code == .permissionDenied {
+      return false
     }
   }
 

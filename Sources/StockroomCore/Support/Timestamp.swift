@@ -33,11 +33,18 @@ package struct Timestamp: Sendable, Hashable, Comparable {
   /// number too.
   package static let range: ClosedRange<Int64> = -(1 << 62)...(1 << 62) - 1
 
-  /// The time by the system's clock, which may be set back.
+  /// The time by the system's clock, which may be set back, or to any year.
   package static func now() -> Timestamp {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)
-    return Timestamp(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
+    return Timestamp(clamping: time)
+  }
+
+  /// The time of a system call, or the first or the last one that fits: they end in the years 1677 and 2262.
+  package init(clamping time: timespec) {
+    let (whole, isBeyond) = Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000)
+    let (sum, isSumBeyond) = whole.addingReportingOverflow(Int64(time.tv_nsec))
+    nanoseconds = isBeyond || isSumBeyond ? (time.tv_sec < 0 ? .min : .max) : sum
   }
 
   /// A `Date` counts seconds since 2001 in floating point. Taking the offset off as an integer first keeps all
