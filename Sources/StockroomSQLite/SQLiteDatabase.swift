@@ -1,3 +1,10 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
 import StockroomCore
 
 /// An open database: one connection that writes, on a thread of its own, and a pool of those that read.
@@ -146,6 +153,7 @@ final class SQLiteDatabase: Sendable {
           }
         } catch let error as StorageError where error.code == .locked && ContinuousClock.now < end {
           // The connection of the feed waits for nobody, and another process may have kept it out for a moment.
+          usleep(1_000)
         }
       }
     }
