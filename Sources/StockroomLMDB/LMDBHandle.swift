@@ -193,16 +193,16 @@ final class LMDBHandle: @unchecked Sendable {
     of environment: OpaquePointer, flags: Int32, _ body: (OpaquePointer) throws -> Result
   ) throws -> Result {
     var begun: OpaquePointer?
-    var result = mdb_txn_begin(environment, nil, UInt32(flags), &begun)
-    for _ in 0..<100 where result == MDB_MAP_RESIZED {
+    var code = mdb_txn_begin(environment, nil, UInt32(flags), &begun)
+    for _ in 0..<100 where code == MDB_MAP_RESIZED {
       // Another process has made the database larger since it was mapped.
       var (descriptor, status) = (Int32(-1), stat())
       try LMDBError.check(mdb_env_get_fd(environment, &descriptor))
       guard fstat(descriptor, &status) == 0 else { throw LMDBError(code: errno) }
       try LMDBError.check(mdb_env_set_mapsize(environment, mappedSize(ofFile: Int(status.st_size))))
-      result = mdb_txn_begin(environment, nil, UInt32(flags), &begun)
+      code = mdb_txn_begin(environment, nil, UInt32(flags), &begun)
     }
-    try LMDBError.check(result)
+    try LMDBError.check(code)
     guard let transaction = begun else { throw LMDBError(code: MDB_BAD_TXN) }
     let result: Result
     do {
