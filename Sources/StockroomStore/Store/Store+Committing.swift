@@ -140,6 +140,7 @@ extension Store {
   private func acknowledge(_ result: StoreBackend<Item>.CommitResult, of changes: [Change]) {
     // Only now: an observer of the items may start to load them again.
     if !result.isOutcomeKnown { itemsState = .stale }
+    ownWrites.add(result.written)
     record(result.undo, of: changes)
     for (change, outcome) in zip(changes, result.outcomes) {
       guard case .success = outcome else { continue }

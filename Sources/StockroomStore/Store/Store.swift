@@ -83,6 +83,7 @@ public final class Store<Item: StorableItem> {
   /// Receives the changes of others.
   @ObservationIgnored var feed: Task<Void, Never>?
   @ObservationIgnored var pendingChange = PendingChange.none
+  @ObservationIgnored var ownWrites = OwnWrites()
   @ObservationIgnored var waiting = Queue<Change>()
   @ObservationIgnored var isCommitting = false
   /// Those that wait for the next changes to be taken.

@@ -23,20 +23,19 @@ extension StoreBackend {
   /// - Throws: `AbandonedTransaction` if a change threw that may have been done in part; otherwise what the engine threw.
   func commitAsTransaction(
     _ batches: [Result<Batch, any Error>]
-  ) async throws -> [Result<[KeyedStep<Item>], any Error>] {
-    guard let engine else { return batches.map { $0.map(\.steps) } }
+  ) async throws -> [Result<Batch, any Error>] {
+    guard let engine else { return batches }
     let isAbandoned = MutexProtected(false)
     do {
       return try await asOrigin {
         try await engine.withTransaction { transaction in
           isAbandoned.withLock { $0 = false }
           return try batches.map { batch in
+            var begun: Batch?
             do {
-              return .success(try perform(batch.get(), in: transaction))
+              return .success(try perform(batch.get(), in: transaction, &begun))
             } catch {
-              guard case .success(let batch) = batch, batch.mayBeDoneInPart(after: error) else {
-                return .failure(error)
-              }
+              guard let begun, begun.mayBeDoneInPart(after: error) else { return .failure(error) }
               isAbandoned.withLock { $0 = true }
               throw error
             }
@@ -48,15 +47,24 @@ extension StoreBackend {
     }
   }
 
-  private func perform(_ batch: Batch, in transaction: any StorageTransaction) throws -> [KeyedStep<Item>] {
-    if let rewriting = batch.rewriting { return try perform(rewriting, in: transaction) }
+  /// - Parameter begun: Becomes what is written, before anything of it is.
+  /// - Returns: What has been done.
+  private func perform(
+    _ batch: Batch, in transaction: any StorageTransaction, _ begun: inout Batch?
+  ) throws -> Batch {
+    if let rewriting = batch.rewriting {
+      begun = batch
+      return try perform(rewriting, in: transaction)
+    }
     guard let update = batch.update else {
+      begun = batch
       try transaction.apply(batch.operations, keepingNewerThan: keepsNewer ? codec.version : nil)
-      return batch.steps
+      return batch
     }
     let result = try self.batch(for: update, stored: transaction.read(key: update.key))
+    begun = result
     try transaction.apply(result.operations)
-    return result.steps
+    return result
   }
 
   /// The change of an item, as the engine holds it. In front of one without transactions nobody else may write meanwhile.
