@@ -4,14 +4,19 @@ import Stockroom
 
 /// What views and the page may do with notes, and what they can see of them.
 ///
-/// It has no copy of anything: what it shows is what the store has.
+/// It has no copy of anything: what it shows is what the store has. Whatever depends on a note reads and changes it as one step of the
+/// store, since other tasks and other servers may change it at any time.
 @MainActor @Observable
 final class NotesController {
+  /// Notes that were removed together, and by what that can be undone.
+  private struct Removal {
+    let token: UUID
+    let notes: [Note]
+  }
+
   @ObservationIgnored @Stored var notes: [Note]
-  /// What was removed lately, to be put back.
-  @ObservationIgnored private var removed: [(token: UUID, notes: [Note])] = []
-  /// The drafts with an identifier that are on their way.
-  @ObservationIgnored private var adding: [UUID: Task<Note, any Error>] = [:]
+  /// What was removed lately, to be put back. The latest is the last.
+  @ObservationIgnored private var removals: [Removal] = []
   /// How many removals can be undone.
   static let undoLimit = 20
 
@@ -25,38 +30,10 @@ final class NotesController {
   /// Adds a note. A draft that comes once more, with the same identifier, adds nothing: the note is returned as it is now.
   func add(_ draft: NoteDraft) async throws -> Note {
     let draft = try draft.validated()
-    guard let id = draft.id else { return try await insert(draft) }
-    if let task = adding[id] { return try await task.value }
-    let task = Task {
-      if let note = try await stored(id) { return note }
-      return try await insert(draft)
-    }
-    adding[id] = task
-    defer { adding[id] = nil }
-    return try await task.value
-  }
-
-  /// The note as it is in the engine, where another server may have changed it.
-  private func stored(_ id: UUID) async throws -> Note? { try await $notes.update(id.uuidString) { _ in } }
-
-  /// Those of the notes that are in the engine, as they are there.
-  private func stored(_ ids: [UUID]) async throws -> [Note] {
-    try await withThrowingTaskGroup(of: (index: Int, note: Note?).self) { group in
-      for (index, id) in ids.enumerated() {
-        group.addTask { (index, try await self.stored(id)) }
-      }
-      var found = [Note?](repeating: nil, count: ids.count)
-      for try await result in group { found[result.index] = result.note }
-      return found.compactMap { $0 }
-    }
-  }
-
-  private func insert(_ draft: NoteDraft) async throws -> Note {
     let note = Note(
       id: draft.id ?? UUID(), text: draft.text, tags: draft.tags ?? [],
       created: Int(Date().timeIntervalSince1970 * 1_000_000))
-    try await $notes.insert(note)
-    return note
+    return try await insertIfAbsent(note).note
   }
 
   /// Changes a note, and loses no change that is made at the same time. Returns nil if there is none.
@@ -67,43 +44,99 @@ final class NotesController {
 
   /// Removes a note. Returns by what that can be undone, or nil if there is none.
   func remove(_ id: UUID) async throws -> UUID? {
-    guard let note = try await stored(id) else { return nil }
-    try await $notes.remove(note)
+    guard let note = try await take(id) else { return nil }
     return remember([note])
   }
 
   /// Removes the notes that are done, or all. Returns by what that can be undone, nil if there were none, and how many there were.
+  ///
+  /// If some cannot be removed, the others are, and it throws only if none is.
   func clear(onlyDone: Bool) async throws -> (token: UUID?, count: Int) {
     // Those that are seen here, and none that somebody adds meanwhile.
     let seen = onlyDone ? notes.filter(\.isDone) : notes
-    // Another server may have changed them, which is not seen here yet.
-    let cleared = try await stored(seen.map(\.id)).filter { !onlyDone || $0.isDone }
-    if cleared.isEmpty { return (nil, 0) }
-    try await $notes.remove(cleared)
-    return (remember(cleared), cleared.count)
+    let results = await forEach(seen.map(\.id)) { id in
+      // Another server may have changed it, which is not seen here yet.
+      try await self.take(id) { !onlyDone || $0.isDone }
+    }
+    var removed: [Note] = []
+    var failure: (any Error)?
+    for result in results {
+      switch result {
+      case .success(let note): if let note { removed.append(note) }
+      case .failure(let error): failure = failure ?? error
+      }
+    }
+    if removed.isEmpty {
+      if let failure { throw failure }
+      return (nil, 0)
+    }
+    return (remember(removed), removed.count)
   }
 
-  /// Puts back what was removed. Returns how many notes that are, or nil if it is not known any more.
+  /// Puts back what was removed, as it was then. What somebody has added again meanwhile stays as it is. Returns how many notes that are,
+  /// or nil if it is not known any more.
   func undo(_ token: UUID) async throws -> Int? {
-    guard let index = removed.firstIndex(where: { $0.token == token }) else { return nil }
+    guard let index = removals.firstIndex(where: { $0.token == token }) else { return nil }
     // Nobody else undoes it at the same time.
-    let removal = removed.remove(at: index)
+    let removal = removals.remove(at: index)
     do {
-      // What somebody has put back meanwhile stays as it is.
-      let present = Set(try await stored(removal.notes.map(\.id)).map(\.id))
-      let missing = removal.notes.filter { !present.contains($0.id) }
-      try await $notes.insert(missing)
-      return missing.count
+      let results = await forEach(removal.notes) { try await self.insertIfAbsent($0).isNew }
+      return try results.map { try $0.get() }.count { $0 }
     } catch {
-      removed.append(removal)
+      // To be tried again.
+      remember(removal)
       throw error
     }
   }
 
+  // MARK: Steps
+
+  /// Inserts a note, unless there is one with its identifier. Returns the one that is there then.
+  private func insertIfAbsent(_ new: Note) async throws -> (note: Note, isNew: Bool) {
+    try await $notes.modify(new.id.uuidString) { stored in
+      if let stored { return (stored, false) }
+      stored = new
+      return (new, true)
+    }
+  }
+
+  /// Removes a note, if it is one of those that are meant. Returns it as it was last.
+  private func take(
+    _ id: UUID, where isMeant: @escaping @Sendable (Note) -> Bool = { _ in true }
+  ) async throws -> Note? {
+    try await $notes.modify(id.uuidString) { stored in
+      guard let note = stored, isMeant(note) else { return nil }
+      stored = nil
+      return note
+    }
+  }
+
+  /// Makes a call for each of them, all at once, so that the store puts them into one transaction. The results are in the same order.
+  private func forEach<Input: Sendable, Output: Sendable>(
+    _ inputs: [Input], _ call: @escaping @Sendable (Input) async throws -> Output
+  ) async -> [Result<Output, any Error>] {
+    await withTaskGroup(of: (index: Int, result: Result<Output, any Error>).self) { group in
+      for (index, input) in inputs.enumerated() {
+        group.addTask {
+          do { return (index, .success(try await call(input))) } catch { return (index, .failure(error)) }
+        }
+      }
+      var results: [(index: Int, result: Result<Output, any Error>)] = []
+      for await result in group { results.append(result) }
+      return results.sorted { $0.index < $1.index }.map(\.result)
+    }
+  }
+
+  // MARK: Removals
+
   private func remember(_ notes: [Note]) -> UUID {
-    let token = UUID()
-    removed.append((token, notes))
-    if removed.count > Self.undoLimit { removed.removeFirst() }
-    return token
+    let removal = Removal(token: UUID(), notes: notes)
+    remember(removal)
+    return removal.token
+  }
+
+  private func remember(_ removal: Removal) {
+    removals.append(removal)
+    if removals.count > Self.undoLimit { removals.removeFirst() }
   }
 }

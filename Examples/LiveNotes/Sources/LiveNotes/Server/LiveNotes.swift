@@ -29,6 +29,7 @@ struct LiveNotes: AsyncParsableCommand {
   @Option(help: "The port to listen at; 0 for any that is free.") var port = 8080
   @Option(name: .customLong("allowed-host"), help: "Another name by which browsers call this server.")
   var allowedHosts: [String] = []
+  @Option(help: "How many streams of events there may be at the same time.") var streams = 1_000
   @Option(help: "The least important lines to log: trace, debug, info, notice, warning, error or critical.")
   var logLevel = Logger.Level.notice
 
@@ -42,6 +43,7 @@ struct LiveNotes: AsyncParsableCommand {
     if directory != nil, engine == .memory || engine == .postgresql || postgresql != nil {
       throw ValidationError("Only engines that keep files have a --directory.")
     }
+    guard (1...100_000).contains(streams) else { throw ValidationError("From 1 to 100000 streams.") }
     guard (0...65_535).contains(port) else { throw ValidationError("A port is from 0 to 65535.") }
   }
 
@@ -59,6 +61,9 @@ struct LiveNotes: AsyncParsableCommand {
     }
   }
 
+  /// How many connections there may be besides those of the streams.
+  private static let otherConnections = 200
+
   @MainActor
   func run() async throws {
     var logger = Logger(label: "LiveNotes", factory: { StreamLogHandler.standardError(label: $0) })
@@ -69,7 +74,7 @@ struct LiveNotes: AsyncParsableCommand {
     let store = try await NoteStore(opening: place)
     let notes = NotesController(store: store.notes)
     let favourites = FavouritesController(store: store.notes)
-    let panels = Panels(notes, favourites, feed: EventFeed())
+    let panels = Panels(notes, favourites, feed: EventFeed(subscriberLimit: streams))
 
     let router = Router(context: NotesContext.self)
     router.add(middleware: LogRequestsMiddleware(.info))
@@ -88,7 +93,10 @@ struct LiveNotes: AsyncParsableCommand {
       router: router,
       // Who says half a request and nothing more is not waited for.
       server: .http1(configuration: .init(idleTimeout: .seconds(30))),
-      configuration: .init(address: .hostname(host, port: port), serverName: "LiveNotes"),
+      configuration: .init(
+        address: .hostname(host, port: port), serverName: "LiveNotes",
+        // More than the streams, so that there is an answer for those that are one too many. Whoever connects beyond that waits.
+        availableConnectionsDelegate: MaximumAvailableConnections(streams + Self.otherConnections)),
       services: [PanelService(panels: panels)],
       onServerRunning: { channel in
         let port = channel.localAddress?.port ?? 0

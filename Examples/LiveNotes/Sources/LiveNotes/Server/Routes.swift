@@ -120,6 +120,11 @@ struct Routes: Sendable {
         }
         return panel
       })
+    if panels.feed.isFull {
+      throw HTTPError(
+        .serviceUnavailable, headers: [.retryAfter: "5"],
+        message: "There are \(panels.feed.subscriberLimit) streams, and no more are allowed.")
+    }
     let lastID =
       request.headers.first { $0.name.canonicalName == "last-event-id" }?.value
       ?? request.uri.queryParameters["after"].map(String.init)

@@ -25,6 +25,8 @@ struct FeedMessage: Sendable {
 final class EventFeed: Sendable {
   /// How many changes are kept, and how many bytes of them.
   private let limit: (messages: Int, bytes: Int)
+  /// How many subscribers there are at most.
+  let subscriberLimit: Int
   /// Distinguishes this feed from those of other processes, whose numbers mean something else.
   let identifier = String(UInt32.random(in: .min ... .max), radix: 36)
 
@@ -54,7 +56,10 @@ final class EventFeed: Sendable {
 
   private let state = Mutex(State())
 
-  init(messageLimit: Int = 2_000, byteLimit: Int = 16 << 20) { limit = (messageLimit, byteLimit) }
+  init(subscriberLimit: Int, messageLimit: Int = 2_000, byteLimit: Int = 16 << 20) {
+    self.subscriberLimit = subscriberLimit
+    limit = (messageLimit, byteLimit)
+  }
 
   /// The number of the last change.
   var last: Int { state.withLock { $0.last } }
@@ -139,9 +144,13 @@ final class EventFeed: Sendable {
 
   // MARK: Subscribers
 
-  /// Adds a subscriber that has everything up to this number.
-  func subscribe(after number: Int, disconnect: @escaping @Sendable () -> Void) -> Int {
+  /// Whether another subscriber would be one too many.
+  var isFull: Bool { subscriberCount >= subscriberLimit }
+
+  /// Adds a subscriber that has everything up to this number. Returns nil if there are as many as allowed.
+  func subscribe(after number: Int, disconnect: @escaping @Sendable () -> Void) -> Int? {
     state.withLock { state in
+      guard state.subscribers.count < subscriberLimit else { return nil }
       state.nextSubscriber += 1
       state.subscribers[state.nextSubscriber] = Subscriber(cursor: number, disconnect: disconnect)
       return state.nextSubscriber

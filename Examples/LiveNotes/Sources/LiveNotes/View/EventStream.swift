@@ -17,9 +17,11 @@ struct EventStream: Sendable {
     let feed = panels.feed
     let missed = lastEventID.flatMap(feed.number(ofEventID:))
     let start = missed ?? feed.last
-    let subscriber = feed.subscribe(after: start) { [channel] in
+    let subscription = feed.subscribe(after: start) { [channel] in
       channel.close(mode: .all, promise: nil)
     }
+    // Full since the request was admitted: the page asks again.
+    guard let subscriber = subscription else { return try await writer.finish(nil) }
     defer { feed.unsubscribe(subscriber) }
 
     // Comes back soon after the connection was lost.
