@@ -2,6 +2,7 @@ import ArgumentParser
 import CoreMetrics
 import Foundation
 import Hummingbird
+import struct HummingbirdCore.MaximumAvailableConnections
 import Logging
 import NIOCore
 import ServiceLifecycle
