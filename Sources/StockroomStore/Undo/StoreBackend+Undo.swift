@@ -25,10 +25,10 @@ enum UndoOutcome: Sendable {
   /// The call that was to be undone cannot be: others have changed the same since.
   case outdated
 
-  /// See ``UndoRecord/sort(as:)``.
-  mutating func sort<Item>(as table: ItemTable<Item>) {
+  /// See ``UndoRecord/sort(as:isIndexed:)``.
+  mutating func sort<Item>(as table: ItemTable<Item>, isIndexed: Bool) {
     guard case .recorded(var record?) = self else { return }
-    record.sort(as: table)
+    record.sort(as: table, isIndexed: isIndexed)
     self = .recorded(record)
   }
 }
