@@ -2,32 +2,32 @@ import Foundation
 import Observation
 import Stockroom
 
-/// What views and the page may do with notes, and what they can see of them.
+/// The operations on notes, and the notes as views see them.
 ///
-/// It has no copy of anything: what it shows is what the store has. Whatever depends on a note reads and changes it as one step of the
-/// store, since other tasks and other servers may change it at any time.
+/// It holds no copy of a note: what it shows is what the store has. Each operation reads and writes a note in one step of the store,
+/// since other tasks and other servers may change it at any time.
 @MainActor @Observable
 final class NotesController {
-  /// Notes that were removed together, and by what that can be undone.
+  /// Notes that were removed together, and the token that undoes that.
   private struct Removal {
     let token: UUID
     let notes: [Note]
   }
 
   @ObservationIgnored @Stored var notes: [Note]
-  /// What was removed lately, to be put back. The latest is the last.
+  /// The last removals, the latest at the end.
   @ObservationIgnored private var removals: [Removal] = []
-  /// How many removals can be undone.
+  /// The number of removals that can be undone.
   static let undoLimit = 20
 
   init(store: Store<Note>) { _notes = Stored(in: store) }
 
   var counts: NoteCounts { NoteCounts(of: notes) }
 
-  /// What changes among them.
+  /// The changes of the notes.
   var events: AsyncStream<StoreEvent<Note>> { $notes.events }
 
-  /// Adds a note. A draft that comes once more, with the same identifier, adds nothing: the note is returned as it is now.
+  /// Adds a note. If there is one with the identifier of the draft, nothing changes, and that note is returned: a client can retry safely.
   func add(_ draft: NoteDraft) async throws -> Note {
     let draft = try draft.validated()
     let note = Note(
@@ -36,26 +36,26 @@ final class NotesController {
     return try await insertIfAbsent(note).note
   }
 
-  /// Changes a note, and loses no change that is made at the same time. Returns nil if there is none.
+  /// Changes a note, without losing concurrent changes. Returns nil if there is none.
   func change(_ id: UUID, _ change: NoteChange) async throws -> Note? {
     let change = try change.validated()
     return try await $notes.update(id.uuidString) { change.apply(to: &$0) }
   }
 
-  /// Removes a note. Returns by what that can be undone, or nil if there is none.
+  /// Removes a note. Returns the token that undoes that, or nil if there is no such note.
   func remove(_ id: UUID) async throws -> UUID? {
     guard let note = try await take(id) else { return nil }
     return remember([note])
   }
 
-  /// Removes the notes that are done, or all. Returns by what that can be undone, nil if there were none, and how many there were.
+  /// Removes the notes that are done, or all. Returns the token that undoes that, nil if there were none, and how many there were.
   ///
-  /// If some cannot be removed, the others are, and it throws only if none is.
+  /// If some cannot be removed, the others are; it throws only if none is.
   func clear(onlyDone: Bool) async throws -> (token: UUID?, count: Int) {
-    // Those that are seen here, and none that somebody adds meanwhile.
+    // Those that this server shows now, and none that is added meanwhile.
     let seen = onlyDone ? notes.filter(\.isDone) : notes
     let results = await forEach(seen.map(\.id)) { id in
-      // Another server may have changed it, which is not seen here yet.
+      // Another server may have changed it already.
       try await self.take(id) { !onlyDone || $0.isDone }
     }
     var removed: [Note] = []
@@ -73,17 +73,17 @@ final class NotesController {
     return (remember(removed), removed.count)
   }
 
-  /// Puts back what was removed, as it was then. What somebody has added again meanwhile stays as it is. Returns how many notes that are,
-  /// or nil if it is not known any more.
+  /// Restores the notes of a removal. A note that exists again is not replaced. Returns the number of restored notes, or nil if the token
+  /// is unknown.
   func undo(_ token: UUID) async throws -> Int? {
     guard let index = removals.firstIndex(where: { $0.token == token }) else { return nil }
-    // Nobody else undoes it at the same time.
+    // Before anything is awaited, so that it is undone once.
     let removal = removals.remove(at: index)
     do {
       let results = await forEach(removal.notes) { try await self.insertIfAbsent($0).isNew }
       return try results.map { try $0.get() }.count { $0 }
     } catch {
-      // To be tried again.
+      // So that it can be retried.
       remember(removal)
       throw error
     }
@@ -91,7 +91,7 @@ final class NotesController {
 
   // MARK: Steps
 
-  /// Inserts a note, unless there is one with its identifier. Returns the one that is there then.
+  /// Inserts a note unless there is one with its identifier. Returns the note that is stored then.
   private func insertIfAbsent(_ new: Note) async throws -> (note: Note, isNew: Bool) {
     try await $notes.modify(new.id.uuidString) { stored in
       if let stored { return (stored, false) }
@@ -100,18 +100,18 @@ final class NotesController {
     }
   }
 
-  /// Removes a note, if it is one of those that are meant. Returns it as it was last.
+  /// Removes a note if it satisfies the predicate. Returns it as it was at that moment.
   private func take(
-    _ id: UUID, where isMeant: @escaping @Sendable (Note) -> Bool = { _ in true }
+    _ id: UUID, where predicate: @escaping @Sendable (Note) -> Bool = { _ in true }
   ) async throws -> Note? {
     try await $notes.modify(id.uuidString) { stored in
-      guard let note = stored, isMeant(note) else { return nil }
+      guard let note = stored, predicate(note) else { return nil }
       stored = nil
       return note
     }
   }
 
-  /// Makes a call for each of them, all at once, so that the store puts them into one transaction. The results are in the same order.
+  /// Calls the closure for all elements concurrently: the store combines the calls in one transaction. The results are in order.
   private func forEach<Input: Sendable, Output: Sendable>(
     _ inputs: [Input], _ call: @escaping @Sendable (Input) async throws -> Output
   ) async -> [Result<Output, any Error>] {

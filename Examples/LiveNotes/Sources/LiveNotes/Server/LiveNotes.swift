@@ -62,7 +62,7 @@ struct LiveNotes: AsyncParsableCommand {
     }
   }
 
-  /// How many connections there may be besides those of the streams.
+  /// The number of connections that are allowed besides those of the streams.
   private static let otherConnections = 200
 
   @MainActor
@@ -92,11 +92,11 @@ struct LiveNotes: AsyncParsableCommand {
     let (host, isIPv6) = (host, host.contains(":"))
     let app = Application(
       router: router,
-      // Who says half a request and nothing more is not waited for.
+      // A client that stops in the middle of a request is disconnected.
       server: .http1(configuration: .init(idleTimeout: .seconds(30))),
       configuration: .init(
         address: .hostname(host, port: port), serverName: "LiveNotes",
-        // More than the streams, so that there is an answer for those that are one too many. Whoever connects beyond that waits.
+        // More than the streams, so that a stream beyond the limit is answered by 503. Further connections wait to be accepted.
         availableConnectionsDelegate: MaximumAvailableConnections(streams + Self.otherConnections)),
       services: [PanelService(panels: panels)],
       onServerRunning: { channel in
@@ -112,7 +112,7 @@ struct LiveNotes: AsyncParsableCommand {
     do { ending = .success(try await ServiceGroup(configuration: services).run()) } catch {
       ending = .failure(error)
     }
-    // What was acknowledged is stored already; this lets go of the place.
+    // What was acknowledged is stored already; this releases the files and locks.
     try await store.close()
     try ending.get()
     logger.notice("Stopped")
@@ -126,10 +126,10 @@ struct LiveNotes: AsyncParsableCommand {
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
-/// Publishes what changes, as long as the server runs.
+/// Publishes the changes of the panels while the server runs.
 struct PanelService: Service {
   let panels: Panels
-  /// Somebody who has read nothing for so long has gone away without a word.
+  /// A subscriber that has read nothing for so long is disconnected.
   private static let patience = Duration.seconds(20)
 
   func run() async throws {
