@@ -32,6 +32,7 @@ let package = Package(
         .product(name: "StockroomLevelDB", package: "stockroom"),
         .product(name: "StockroomPostgreSQL", package: "stockroom"),
         .product(name: "Hummingbird", package: "hummingbird"),
+        .product(name: "HummingbirdCore", package: "hummingbird"),
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
         .product(name: "CoreMetrics", package: "swift-metrics"),

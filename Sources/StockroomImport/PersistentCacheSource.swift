@@ -66,7 +66,7 @@ public struct PersistentCacheSource: ImportSource {
 
   /// Copies the values of one cache there into a cache here, with their expiry, those that were written first in front.
   ///
-  /// A value that the cache has already stays, unless it has expired; so does one that the program stores meanwhile. The cache must have storage, or its memory must be large enough for all of them.
+  /// What has expired by the clock of the cache is left out. A value that the cache has already stays, unless it has expired; so does one that the program stores meanwhile. The cache must have storage, or its memory must be large enough for all of them.
   ///
   /// - Parameters:
   ///   - cache: The target.
@@ -83,7 +83,6 @@ public struct PersistentCacheSource: ImportSource {
   ) async throws -> ImportReport {
     let content = try await open()
     var report = ImportReport()
-    let now = Date()
     let namespace = Array((namespace ?? "").utf8)
     var timer = YieldTimer()
     var unwritten = (count: 0, bytes: 0)
@@ -99,7 +98,7 @@ public struct PersistentCacheSource: ImportSource {
           continue
         }
         let item = try CachedItem<Value>(entry)
-        if let expiration = item.expiration, expiration <= now {
+        if let expiration = item.expiration, expiration <= cache.now() {
           report.omissions.append("\(name.prefix(40).debugDescription) has expired.")
         } else if try await cache.assign(
           item: CacheItem(item.value, expiresAt: item.expiration), forAbsentKey: key)

@@ -46,7 +46,7 @@ public struct UserDefaultsSource: ImportSource {
       guard let data = object as? Data else { throw Self.notBoutiques(key, "the user defaults") }
       values[key] = data
     }
-    place = .values(values, Date())
+    place = .values(values, Timestamp.now().date)
     self.keys = Set(values.keys)
   }
 

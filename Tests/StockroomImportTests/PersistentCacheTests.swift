@@ -90,6 +90,21 @@ struct PersistentCacheTests {
     #expect(try await cache[expired] == "old")
   }
 
+  @Test("What has expired by the clock of the cache is left out, whatever the time is")
+  func clock() async throws {
+    let (past, future) = (
+      Date(timeIntervalSinceReferenceDate: 1_000), Date(timeIntervalSinceReferenceDate: 4_000_000_000)
+    )
+    try insert("early", "value", expiration: past)
+    try insert("late", "value", expiration: future)
+    database.close()
+    for (now, imported) in [(past - 1, 2), (past, 1), (future, 0)] {
+      let cache = PersistentCache<String, String>(storage: MemoryStorageEngine(), now: { now })
+      let report = try await PersistentCacheSource(at: place.url).import(into: cache) { $0 }
+      #expect(report.imported == imported && report.omissions.count == 2 - imported)
+    }
+  }
+
   @Test("A value of another type is refused with its key")
   func otherType() async throws {
     try insert("key", 7)

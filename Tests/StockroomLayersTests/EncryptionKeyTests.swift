@@ -59,6 +59,16 @@
       }
     }
 
+    @Test("A key file that another user owns is refused", .enabled(if: geteuid() == 0))
+    func foreignFile() async throws {
+      let directory = try TemporaryDirectory()
+      let file = directory.url.appending(path: "key")
+      try EncryptionKey.random(identifier: "a").write(to: file)
+      _ = try EncryptionKey(identifier: "a", contentsOf: file)
+      try #require(chown(file.path, 65_534, 65_534) == 0)
+      await expectError(.permissionDenied) { _ = try EncryptionKey(identifier: "a", contentsOf: file) }
+    }
+
     #if os(Linux)
       @Test("A file whose name cannot be synced is no file of a key")
       func unsyncedName() async throws {

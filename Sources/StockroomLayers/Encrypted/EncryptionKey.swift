@@ -98,15 +98,23 @@
     ///
     /// - Parameters:
     ///   - identifier: The name of the key.
-    ///   - file: Must belong to nobody but its owner (mode 0600 or 0400), and be no symbolic link.
-    /// - Throws: `StorageError` that names the file: with code `permissionDenied` if others than its owner may open it, `unsupported` if
-    ///   there is no key in it, otherwise what the system says.
+    ///   - file: Must be owned by the user of this process or by root, be open to its owner alone (mode 0600 or 0400), and be no symbolic
+    ///     link.
+    /// - Throws: `StorageError` that names the file: with code `permissionDenied` if another user owns it or others than its owner may open
+    ///   it, `unsupported` if there is no key in it, otherwise what the system says.
     public init(identifier: String, contentsOf file: URL) throws {
       let path = file.path
       guard let descriptor = try FileDescriptor.openFile(atPath: path, O_RDONLY) else {
         throw StorageError(.io, "There is no file \(path) with an encryption key.")
       }
       let status = try descriptor.status()
+      // Whoever owns a file can change its mode and what is in it at any time. Root can do that anyway.
+      guard status.owner == geteuid() || status.owner == 0 else {
+        throw StorageError(
+          .permissionDenied,
+          "The file \(path) with an encryption key belongs to another user: the key could be exchanged or read."
+        )
+      }
       guard status.mode & 0o077 == 0 else {
         throw StorageError(
           .permissionDenied,

@@ -55,19 +55,34 @@ struct CacheStorage: Sendable {
 
   /// Removes the expired entries of the namespace in batches, and returns their keys.
   func removeExpired(at date: Date) async throws -> [CacheKey] {
-    func isExpired(_ entry: CacheEntry?) -> Bool { entry?.isExpired(at: date) ?? false }
     var expired: [CacheKey] = []
-    try await forEachPage { page in expired += page.filter { isExpired($0.entry) }.map(\.key) }
+    try await forEachPage { page in
+      expired += page.filter { $0.entry?.isExpired(at: date) ?? false }.map(\.key)
+    }
     var removed: [CacheKey] = []
     for start in stride(from: 0, to: expired.count, by: Self.pageSize) {
       let portion = Array(expired[start..<min(start + Self.pageSize, expired.count)])
-      // Another cache may have replaced some of them since they were read.
-      let keys = try await engine.readDataAndKeys(keys: portion)
-        .filter { isExpired(Self.entry($0.data)) }.map(\.key)
-      if !keys.isEmpty { try await engine.remove(keys: keys) }
-      removed += keys
+      removed += try await removeExpired(portion, at: date)
     }
     return removed
+  }
+
+  /// Removes those of the entries that have expired. Another cache may have replaced some of them since they were read.
+  private func removeExpired(_ keys: [CacheKey], at date: Date) async throws -> [CacheKey] {
+    if engine.capabilities.contains(.transactions) {
+      return try await engine.withTransaction { transaction in
+        let expired = Self.expired(try transaction.values(of: keys), at: date)
+        for key in expired { try transaction.remove(key: key) }
+        return expired
+      }
+    }
+    let expired = Self.expired(try await engine.values(of: keys), at: date)
+    if !expired.isEmpty { try await engine.remove(keys: expired) }
+    return expired
+  }
+
+  private static func expired(_ values: [CacheKey: Data], at date: Date) -> [CacheKey] {
+    values.filter { entry($0.value)?.isExpired(at: date) ?? false }.map(\.key)
   }
 
   private static func entry(_ data: Data) -> CacheEntry? {

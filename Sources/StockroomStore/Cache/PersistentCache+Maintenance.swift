@@ -48,8 +48,9 @@ extension PersistentCache {
 
   /// Removes expired entries, in memory and in storage. O(N), and reads the whole namespace.
   ///
-  /// Each expired entry is read again immediately before it is removed. An entry that another cache or process replaces
-  /// during the search is therefore kept, unless it is replaced between that read and the removal.
+  /// Each expired entry is read again immediately before it is removed, in one transaction if the engine has those. An entry that
+  /// another cache or process replaces during the search is therefore kept; without transactions, unless it is replaced
+  /// between that read and the removal.
   ///
   /// - Throws: what the engine throws. Some of the expired entries may have been removed then.
   @concurrent

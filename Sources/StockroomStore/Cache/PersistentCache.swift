@@ -106,7 +106,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   var codec: ItemCodec<Value> { core.codec }
   var memoryLimit: CacheLimit { core.memoryLimit }
   var storageLimit: CacheLimit { core.storageLimit }
-  var now: @Sendable () -> Date { core.now }
+  package var now: @Sendable () -> Date { core.now }
 
   /// Creates an instance of the cache with this core.
   package init(core: Core) { self.core = core }

@@ -8,6 +8,9 @@ struct EngineState<Item: StorableItem>: Sendable {
     let sequence: Int
     let content: Result<Item, StorageError>
     let stamp: EntryStamp
+    let digest: ValueDigest
+    /// Whether the store has written it itself, and reported that.
+    var isReported = false
   }
 
   /// The entries that others have changed.
@@ -117,7 +120,7 @@ extension ItemTable {
       if place != sequence(of: entry.key) { isMoved = true }
       switch entry.content {
       case .success(let item):
-        inserted.append(item)
+        if !entry.isReported { inserted.append(item) }
         if table.sequence(of: entry.key) == place, let previous = table.replace(entry.key, with: item) {
           change.replaced.append(previous)
           change.note(place, previous, item)

@@ -56,7 +56,7 @@ extension Store {
   public func update(
     _ identifier: String, _ change: @escaping @Sendable (inout Item) throws -> Void
   ) async throws -> Item? {
-    let update = StoreUpdate(CacheKey(identifier: identifier), change)
+    let update = StoreUpdate(of: CacheKey(identifier: identifier), change)
     if backend.engine == nil {
       // Nothing may be under way between the look at the item and the insertion, which is then the next change.
       while isCommitting { await waitForNextTurn() }

@@ -74,7 +74,7 @@ extension Store {
     if !restoresOld { backend.forgetOldVersions(of: result.steps) }
     if var (table, queries) = await apply(result, of: changes) {
       let steps = result.steps
-      result.undo.sort(as: table)
+      result.undo.sort(as: table, isIndexed: backend.codec.isVersioned)
       let (ofItems, ofUnreadable) = (table.changesItems(steps), table.changesUnreadable(steps))
       let change = table.apply(steps, forQueries: !queries.isEmpty)
       let publications = queries.map { $0(table, change.delta) }
@@ -106,7 +106,7 @@ extension Store {
       return (table, queries.beginUpdates())
     }
     var result = result
-    result.undo.sort(as: table)
+    result.undo.sort(as: table, isIndexed: backend.codec.isVersioned)
     var change = ItemTable<Item>.Change()
     var following: [any FollowingQuery<Item>] = []
     withMutations(
@@ -140,6 +140,7 @@ extension Store {
   private func acknowledge(_ result: StoreBackend<Item>.CommitResult, of changes: [Change]) {
     // Only now: an observer of the items may start to load them again.
     if !result.isOutcomeKnown { itemsState = .stale }
+    ownWrites.add(result.written)
     record(result.undo, of: changes)
     for (change, outcome) in zip(changes, result.outcomes) {
       guard case .success = outcome else { continue }

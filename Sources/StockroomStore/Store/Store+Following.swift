@@ -90,17 +90,31 @@ extension Store {
   }
 
   private func apply(stateOf keys: Set<CacheKey>) async throws {
-    var state = table.withoutLoaded(try await backend.state(of: keys))
+    var state = withoutReported(try await backend.state(of: keys))
     if state.count == 0 { return }
     switch table.need(for: state) {
     case .nothing: break
     case .sequences(let items):
-      state = table.withoutLoaded(try await backend.state(of: keys, and: items))
+      state = withoutReported(try await backend.state(of: keys, and: items))
     case .everything: return try await reload()
     }
     // Others may have inserted more since.
     if case .everything = await need(for: state) { return try await reload() }
+    for key in state.absent { ownWrites.forget(key) }
+    for entry in state.changed where !entry.isReported { ownWrites.forget(entry.key) }
     await applyFollowed(state)
+  }
+
+  /// The state without the entries that the items show already. Those of them that others have moved are marked.
+  private func withoutReported(_ state: EngineState<Item>) -> EngineState<Item> {
+    var state = table.withoutLoaded(state)
+    for (index, entry) in state.changed.enumerated() where ownWrites.contains(entry.digest, of: entry.key) {
+      state.changed[index].isReported = true
+    }
+    if table.hasEngineOrder, state.hasSequences {
+      state.changed.removeAll { $0.isReported && $0.sequence == table.sequence(of: $0.key) }
+    }
+    return state
   }
 
   /// What is missing in a state that may have the sequence numbers of all items.

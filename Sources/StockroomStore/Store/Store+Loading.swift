@@ -52,6 +52,7 @@ extension Store {
       loadFailure = nil
       itemsState = .current
       table = loaded
+      ownWrites = OwnWrites()
     }
     send([StoreEvent(.loaded, loaded.items)])
     let shown = publish(queries)

@@ -37,7 +37,8 @@ import StockroomCore
 ///   tries again with each of its own changes. Only the built-in engines number their entries in the order of insertion. With
 ///   any other, and with files that were copied into a `DiskStorageEngine` with the same time, what others insert or replace
 ///   makes the store load all items again, O(N), and is reported as `loaded`.
-/// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, nor one of another process.
+/// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, nor one of another process. So
+///   does ``modify(_:_:)``, which inserts and removes one, too.
 ///
 /// Queries show some of the items, sorted, and follow what changes: ``query(where:sortedBy:limit:)``. With an
 /// ``undoLimit``, ``undo()`` and ``redo()`` reverse the last calls.
@@ -83,6 +84,7 @@ public final class Store<Item: StorableItem> {
   /// Receives the changes of others.
   @ObservationIgnored var feed: Task<Void, Never>?
   @ObservationIgnored var pendingChange = PendingChange.none
+  @ObservationIgnored var ownWrites = OwnWrites()
   @ObservationIgnored var waiting = Queue<Change>()
   @ObservationIgnored var isCommitting = false
   /// Those that wait for the next changes to be taken.

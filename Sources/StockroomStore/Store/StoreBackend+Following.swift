@@ -38,12 +38,14 @@ extension StoreBackend {
   }
 
   private func decoded(_ entry: StorageEntry, _ sequence: Int) -> EngineState<Item>.Entry {
-    let stamp = EntryStamp(entry)
+    let (stamp, digest) = (EntryStamp(entry), ValueDigest(entry.data))
     do throws(StorageError) {
       let (key, item) = try item(in: entry)
-      return EngineState.Entry(key: key, sequence: sequence, content: .success(item), stamp: stamp)
+      return EngineState.Entry(
+        key: key, sequence: sequence, content: .success(item), stamp: stamp, digest: digest)
     } catch {
-      return EngineState.Entry(key: entry.key, sequence: sequence, content: .failure(error), stamp: stamp)
+      return EngineState.Entry(
+        key: entry.key, sequence: sequence, content: .failure(error), stamp: stamp, digest: digest)
     }
   }
 

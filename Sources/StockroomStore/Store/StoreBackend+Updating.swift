@@ -23,20 +23,19 @@ extension StoreBackend {
   /// - Throws: `AbandonedTransaction` if a change threw that may have been done in part; otherwise what the engine threw.
   func commitAsTransaction(
     _ batches: [Result<Batch, any Error>]
-  ) async throws -> [Result<[KeyedStep<Item>], any Error>] {
-    guard let engine else { return batches.map { $0.map(\.steps) } }
+  ) async throws -> [Result<Batch, any Error>] {
+    guard let engine else { return batches }
     let isAbandoned = MutexProtected(false)
     do {
       return try await asOrigin {
         try await engine.withTransaction { transaction in
           isAbandoned.withLock { $0 = false }
           return try batches.map { batch in
+            var begun: Batch?
             do {
-              return .success(try perform(batch.get(), in: transaction))
+              return .success(try perform(batch.get(), in: transaction, &begun))
             } catch {
-              guard case .success(let batch) = batch, batch.mayBeDoneInPart(after: error) else {
-                return .failure(error)
-              }
+              guard let begun, begun.mayBeDoneInPart(after: error) else { return .failure(error) }
               isAbandoned.withLock { $0 = true }
               throw error
             }
@@ -48,38 +47,58 @@ extension StoreBackend {
     }
   }
 
-  private func perform(_ batch: Batch, in transaction: any StorageTransaction) throws -> [KeyedStep<Item>] {
-    if let rewriting = batch.rewriting { return try perform(rewriting, in: transaction) }
+  /// - Parameter begun: Becomes what is written, before anything of it is.
+  /// - Returns: What has been done.
+  private func perform(
+    _ batch: Batch, in transaction: any StorageTransaction, _ begun: inout Batch?
+  ) throws -> Batch {
+    if let rewriting = batch.rewriting {
+      begun = batch
+      return try perform(rewriting, in: transaction)
+    }
     guard let update = batch.update else {
+      begun = batch
       try transaction.apply(batch.operations, keepingNewerThan: keepsNewer ? codec.version : nil)
-      return batch.steps
+      return batch
     }
     let result = try self.batch(for: update, stored: transaction.read(key: update.key))
+    begun = result
     try transaction.apply(result.operations)
-    return result.steps
+    return result
   }
 
   /// The change of an item, as the engine holds it. In front of one without transactions nobody else may write meanwhile.
   func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
     update.result.withLock { $0 = nil }
-    guard let stored else { return Batch() }
-    var item = try decoded(stored, of: update.key)
-    let before = identifier(item)
-    try verify(CacheKey(identifier: before), in: update.key)
-    // It may be one with the same hash, which is not the one that is meant.
-    guard before.utf8.elementsEqual(update.key.rawValue.utf8) else { return Batch() }
+    let key = update.key
+    var item = try stored.map { try decoded($0, of: key) }
+    let exists = item != nil
+    if let item {
+      let before = identifier(item)
+      try verify(CacheKey(identifier: before), in: key)
+      // It may be one with the same hash, which is not the one that is meant.
+      if update.isModification { try key.checkIdentifier(before) }
+      guard before.utf8.elementsEqual(key.rawValue.utf8) else { return Batch() }
+    } else if !update.isModification {
+      return Batch()
+    }
     try update.change(&item)
-    let after = identifier(item)
-    guard after.utf8.elementsEqual(before.utf8) else {
+    guard let changed = item else {
+      return exists ? Batch(steps: [.remove([key])], operations: [.remove(key: key)]) : Batch()
+    }
+    let after = identifier(changed)
+    guard after.utf8.elementsEqual(key.rawValue.utf8) else {
       throw StorageError(
         .unsupported,
-        "An update must not change the identifier of an item: it was \(before.prefix(40).debugDescription) and became "
-          + "\(after.prefix(40).debugDescription). Remove the item and insert the other one in a chain.")
+        "An update must not change the identifier of an item: it was \(key.rawValue.prefix(40).debugDescription) and "
+          + "became \(after.prefix(40).debugDescription). Remove the item and insert the other one in a chain."
+      )
     }
-    let key = CacheKey(identifier: after)
-    let data = try codec.encode(item, for: key)
-    let changed = item
+    let data = try codec.encode(changed, for: key)
+    if !exists { try verifyIdentity(of: key, in: data) }
     update.result.withLock { $0 = changed }
-    return Batch(steps: [.insert([(key, item)])], operations: [.write(data, key: key)])
+    // Only looked at.
+    if update.isModification, data == stored { return Batch() }
+    return Batch(steps: [.insert([(key, changed)])], operations: [.write(data, key: key)])
   }
 }

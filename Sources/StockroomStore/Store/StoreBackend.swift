@@ -29,6 +29,8 @@ struct StoreBackend<Item: StorableItem>: Sendable {
     var isOutcomeKnown = true
     /// Whether it has been verified that the identifier of an item survives encoding.
     let isIdentityVerified: Bool
+    /// What the engine holds now of what was written.
+    var written = OwnWrites()
     /// What is known of it for undo.
     var undo = UndoOutcome.notRecorded
 
@@ -83,8 +85,7 @@ extension StoreBackend {
     let hasUpdates = prepared.contains { $0.readsFirst }
     if hasUpdates, hasTransactions {
       do {
-        return CommitResult(
-          outcomes: try await commitAsTransaction(batches), isIdentityVerified: isIdentityVerified)
+        return result(of: try await commitAsTransaction(batches), isIdentityVerified: isIdentityVerified)
       } catch let abandoned as AbandonedTransaction {
         let cause = abandoned.cause
         if batches.count == 1 || cause.affectsEveryCall { blockingError = cause }
@@ -97,14 +98,13 @@ extension StoreBackend {
       let operations = prepared.flatMap(\.operations)
       do {
         if !operations.isEmpty { try await apply(operations) }
-        return CommitResult(
-          outcomes: batches.map { batch in batch.map(\.steps) }, isIdentityVerified: isIdentityVerified)
+        return result(of: batches, isIdentityVerified: isIdentityVerified)
       } catch {
         isOutcomeKnown = wasDefinitelyNotApplied(operations, error)
         if error.affectsEveryCall { blockingError = error }
       }
     }
-    var outcomes: [Result<[KeyedStep<Item>], any Error>] = []
+    var outcomes: [Result<Batch, any Error>] = []
     for batch in batches {
       do {
         var batch = try batch.get()
@@ -139,13 +139,26 @@ extension StoreBackend {
           if error.affectsEveryCall { blockingError = error }
           throw error
         }
-        outcomes.append(.success(batch.steps))
+        outcomes.append(.success(batch))
       } catch {
         outcomes.append(.failure(error))
       }
     }
-    return CommitResult(
-      outcomes: outcomes, isOutcomeKnown: isOutcomeKnown, isIdentityVerified: isIdentityVerified)
+    return result(of: outcomes, isOutcomeKnown: isOutcomeKnown, isIdentityVerified: isIdentityVerified)
+  }
+
+  /// - Parameter outcomes: For each change, what was done, or the error.
+  func result(
+    of outcomes: [Result<Batch, any Error>], isOutcomeKnown: Bool = true, isIdentityVerified: Bool
+  ) -> CommitResult {
+    var result = CommitResult(
+      outcomes: outcomes.map { outcome in outcome.map(\.steps) }, isOutcomeKnown: isOutcomeKnown,
+      isIdentityVerified: isIdentityVerified)
+    guard let engine, engine.capabilities.contains(.changeFeed) else { return result }
+    for case .success(let batch) in outcomes where batch.rewriting == nil {
+      result.written.add(batch.operations)
+    }
+    return result
   }
 
   private func wasDefinitelyNotApplied(_ operations: [StorageOperation], _ error: any Error) -> Bool {
@@ -211,7 +224,7 @@ extension StoreBackend {
   /// `let id = UUID()` has a new value whenever an item is decoded.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
-  private func verifyIdentity(of key: CacheKey, in data: Data) throws {
+  func verifyIdentity(of key: CacheKey, in data: Data) throws {
     if engine == nil { return }
     let decoded: String
     do throws(StorageError) {

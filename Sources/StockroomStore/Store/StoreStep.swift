@@ -23,13 +23,33 @@ enum StoreStep<Item: StorableItem>: Sendable {
 
 /// A change of one item that depends on what it is.
 final class StoreUpdate<Item: StorableItem>: Sendable {
+  /// With the identifier of the item as its raw value.
   let key: CacheKey
-  let change: @Sendable (inout Item) throws -> Void
+  /// Whether the change also runs if there is no item, and what it leaves as it is, is not written.
+  let isModification: Bool
+  /// Gets the stored item. What it leaves is stored; nil removes the item.
+  let change: @Sendable (inout Item?) throws -> Void
   /// The changed item, once that is known.
   let result = MutexProtected<Item?>(nil)
 
-  init(_ key: CacheKey, _ change: @escaping @Sendable (inout Item) throws -> Void) {
-    (self.key, self.change) = (key, change)
+  private init(
+    _ key: CacheKey, isModification: Bool, _ change: @escaping @Sendable (inout Item?) throws -> Void
+  ) {
+    (self.key, self.isModification, self.change) = (key, isModification, change)
+  }
+
+  /// A change of an item that is there.
+  convenience init(of key: CacheKey, _ change: @escaping @Sendable (inout Item) throws -> Void) {
+    self.init(key, isModification: false) { item in
+      guard var present = item.take() else { return }
+      try change(&present)
+      item = present
+    }
+  }
+
+  /// An insertion, change or removal.
+  convenience init(modifying key: CacheKey, _ change: @escaping @Sendable (inout Item?) throws -> Void) {
+    self.init(key, isModification: true, change)
   }
 }
 

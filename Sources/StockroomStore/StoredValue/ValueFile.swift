@@ -215,17 +215,36 @@
       state.version = Version(status)
     }
 
+    /// Opens and locks the lock file. Waits a minute at most, however often others replace it meanwhile.
     private func acquireLock() throws -> FileDescriptor {
-      try directory.create()
       let path = directory.path + "/StoredValues.lock"
+      let end = ContinuousClock.now + FileLock.defaultTimeout
       while true {
+        // Each time: the directory may have been removed since.
+        try directory.create()
         let number = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0o600)
-        guard number >= 0 else { throw failure("Opening the lock of") }
+        if number < 0 {
+          let error = errno
+          if error == ENOENT, ContinuousClock.now < end { continue }
+          throw StorageError.posix(error, "Opening the lock \(path) failed.")
+        }
         let descriptor = FileDescriptor(owning: number, path: path)
-        try FileLock.acquire(number, path: path, timeout: FileLock.defaultTimeout)
-        // The directory may have been removed and created again in the meantime.
-        if try FileIdentity(path: path) == FileIdentity(descriptor: number, path: path) { return descriptor }
+        try FileLock.acquire(number, path: path, timeout: FileLock.defaultTimeout, until: end)
+        do {
+          // The directory may have been removed and created again while this waited.
+          if try FileIdentity(path: path) == FileIdentity(descriptor: number, path: path) {
+            return descriptor
+          }
+        } catch {
+          // Closing it would not do: a child between fork and exec has a copy.
+          FileLock.release(number)
+          throw error
+        }
         FileLock.release(number)
+        guard ContinuousClock.now < end else {
+          throw StorageError(
+            .locked, "\(path) has been replaced again and again for \(FileLock.defaultTimeout).")
+        }
       }
     }
 

@@ -25,10 +25,10 @@ enum UndoOutcome: Sendable {
   /// The call that was to be undone cannot be: others have changed the same since.
   case outdated
 
-  /// See ``UndoRecord/sort(as:)``.
-  mutating func sort<Item>(as table: ItemTable<Item>) {
+  /// See ``UndoRecord/sort(as:isIndexed:)``.
+  mutating func sort<Item>(as table: ItemTable<Item>, isIndexed: Bool) {
     guard case .recorded(var record?) = self else { return }
-    record.sort(as: table)
+    record.sort(as: table, isIndexed: isIndexed)
     self = .recorded(record)
   }
 }
@@ -86,9 +86,9 @@ extension StoreBackend {
       let batch = try batch.get()
       do {
         guard let engine else { throw StorageError(.unsupported, "A preview records nothing.") }
-        let (steps, recorded): ([KeyedStep<Item>], UndoRecord?)
+        let (done, recorded): (Batch, UndoRecord?)
         if hasTransactions {
-          (steps, recorded) = try await asOrigin {
+          (done, recorded) = try await asOrigin {
             try await engine.withTransaction { transaction in
               refusal.withLock { $0 = nil }
               do {
@@ -101,10 +101,10 @@ extension StoreBackend {
           }
         } else {
           isWriting = false
-          (steps, recorded) = try await perform(
+          (done, recorded) = try await perform(
             batch, recordingIn: engine, expecting: record, limit: limit, &isWriting)
         }
-        result = CommitResult(outcomes: [.success(steps)], isIdentityVerified: isIdentityVerified)
+        result = self.result(of: [.success(done)], isIdentityVerified: isIdentityVerified)
         result.undo = .recorded(recorded)
       } catch let outdated as OutdatedRecord {
         result = CommitResult(outcomes: [.failure(outdated.error)], isIdentityVerified: isIdentityVerified)
@@ -127,7 +127,7 @@ extension StoreBackend {
 extension StoreBackend {
   private func perform(
     _ batch: Batch, recordingIn transaction: any StorageTransaction, expecting record: UndoRecord?, limit: Int
-  ) throws -> ([KeyedStep<Item>], UndoRecord?) {
+  ) throws -> (Batch, UndoRecord?) {
     var batch = batch
     if let update = batch.update {
       batch = try self.batch(for: update, stored: transaction.read(key: update.key))
@@ -140,7 +140,7 @@ extension StoreBackend {
       }
     }
     try transaction.apply(batch.operations, keepingNewerThan: keepsNewer ? codec.version : nil)
-    return (batch.steps, recorder.record())
+    return (batch, recorder.record())
   }
 
   /// For engines without transactions: nobody else may write.
@@ -149,7 +149,7 @@ extension StoreBackend {
   private func perform(
     _ batch: Batch, recordingIn engine: any StorageEngine, expecting record: UndoRecord?, limit: Int,
     _ isWriting: inout Bool
-  ) async throws -> ([KeyedStep<Item>], UndoRecord?) {
+  ) async throws -> (Batch, UndoRecord?) {
     var batch = batch
     if let update = batch.update {
       batch = try self.batch(for: update, stored: await engine.read(key: update.key))
@@ -165,7 +165,7 @@ extension StoreBackend {
       isWriting = true
       try await apply(batch.operations)
     }
-    return (batch.steps, recorder.record())
+    return (batch, recorder.record())
   }
 
   /// What makes a call undone: entries that it has inserted or moved are removed, those that it has replaced are replaced in

@@ -71,7 +71,8 @@ struct UndoHistory {
     if let record = direction == .undo ? undo.popLast() : redo.popLast() { noteDropped([record]) }
   }
 
-  /// Notes that entries have been rewritten in the newest version, which is no change. O(entries), at most.
+  /// Notes that entries have been rewritten in the newest version, which is no change. O(records · what has been rewritten), at most:
+  /// the entries of a large record are not walked, since this is done on the main actor for each batch.
   mutating func note(_ replaced: [CacheKey: (old: Data, new: Data)]) {
     // The next record of each entry, in both directions, is about what is stored now.
     var (forUndo, forRedo) = (replaced, replaced)

@@ -24,36 +24,51 @@ struct UndoRecord: Sendable {
   /// The size of the keys and values.
   private(set) var byteCount = 0
 
+  /// Where the entry of each key is, if they are many and older versions of them may be rewritten.
+  private(set) var positions: [CacheKey: Int]?
+  /// So many entries are searched one by one.
+  private static let mostUnindexed = 64
+
   mutating func append(_ entry: Entry) {
     entries.append(entry)
     byteCount += entry.key.value.utf8.count + (entry.before?.count ?? 0) + (entry.after?.count ?? 0)
   }
 
-  /// Sorts the entries as a table has them, which is that before the call.
-  mutating func sort<Item>(as table: ItemTable<Item>) {
+  /// Sorts the entries as a table has them, which is that before the call. Nothing may be appended after it.
+  ///
+  /// - Parameter isIndexed: Whether ``note(_:)`` has to find them without looking at all of them.
+  mutating func sort<Item>(as table: ItemTable<Item>, isIndexed: Bool) {
     if entries.count < 2 { return }
     entries = entries.enumerated().map {
       (place: table.sequence(of: $1.key) ?? .max, position: $0, entry: $1)
     }
     .sorted { ($0.place, $0.position) < ($1.place, $1.position) }.map(\.entry)
+    if isIndexed, entries.count > Self.mostUnindexed {
+      positions = Dictionary(entries.enumerated().map { ($1.key, $0) }) { first, _ in first }
+    }
   }
 
-  /// Notes that entries have been rewritten in the newest version: those that are as the call has left them still are.
+  /// Notes that entries have been rewritten in the newest version: those that are as the call has left them still are. O(what has been
+  /// rewritten).
   ///
   /// - Parameter replaced: What has been rewritten. What the call has changed is removed.
   /// - Returns: How much the size has grown.
   mutating func note(_ replaced: inout [CacheKey: (old: Data, new: Data)]) -> Int {
     let before = byteCount
-    for index in entries.indices {
-      if replaced.isEmpty { break }
-      guard let (old, new) = replaced.removeValue(forKey: entries[index].key), entries[index].after == old
-      else {
-        continue
-      }
-      entries[index].after = new
-      byteCount += new.count - old.count
+    if let positions, replaced.count < entries.count {
+      for position in replaced.keys.compactMap({ positions[$0] }) { note(entryAt: position, &replaced) }
+    } else {
+      for position in entries.indices where !replaced.isEmpty { note(entryAt: position, &replaced) }
     }
     return byteCount - before
+  }
+
+  private mutating func note(entryAt position: Int, _ replaced: inout [CacheKey: (old: Data, new: Data)]) {
+    guard let (old, new) = replaced.removeValue(forKey: entries[position].key),
+      entries[position].after == old
+    else { return }
+    entries[position].after = new
+    byteCount += new.count - old.count
   }
 }
 

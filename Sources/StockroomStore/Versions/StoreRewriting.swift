@@ -54,10 +54,10 @@ extension StoreBackend {
   /// Rewrites as many of the entries as make a batch.
   func perform(
     _ rewriting: StoreRewriting, in transaction: any StorageTransaction
-  ) throws -> [KeyedStep<Item>] {
+  ) throws -> Batch {
     let batch = try transaction.rewrite(rewriting.keys[...], codec.rewritten)
     rewriting.result.withLock { $0 = batch }
-    return []
+    return Batch()
   }
 
   /// As ``perform(_:in:)``, for engines without transactions: nobody else may write.
@@ -65,6 +65,6 @@ extension StoreBackend {
     guard let engine else { return Batch() }
     let batch = try await engine.rewriting(rewriting.keys[...], codec.rewritten)
     rewriting.result.withLock { $0 = batch }
-    return Batch(operations: batch.operations)
+    return Batch(operations: batch.operations, rewriting: rewriting)
   }
 }

@@ -65,7 +65,8 @@ enum EntrySource {
 
   /// How the entries were during a transaction.
   private struct Snapshot: Sendable {
-    private let date = Timestamp.now().date
+    /// When the transaction had read everything: whatever it has read took effect before, and what it has not, afterwards.
+    private let date: Date
     /// The keys of those that were as they had been read before.
     private var same: Set<CacheKey> = []
     /// The values of the others.
@@ -78,6 +79,8 @@ enum EntrySource {
         if data == entry.data { same.insert(entry.key) } else { changed[entry.key] = data }
       }
       for key in new { changed[key] = try transaction.read(key: key) }
+      // Not before: an engine may admit others to the end of a body, and run it again only if they have changed what it has read.
+      date = Timestamp.now().date
     }
 
     /// The entries with times, in the order of creation.

@@ -127,6 +127,12 @@ final class HookedEngine: StorageEngine {
     return found
   }
 
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction(body)
+  }
+
   func allKeys() async throws -> [CacheKey] { try await base.allKeys() }
   func createdAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }

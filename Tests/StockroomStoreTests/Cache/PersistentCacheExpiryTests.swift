@@ -131,4 +131,22 @@ struct PersistentCacheExpiryTests {
     #expect(try await storage.keyCount() == 3)
     for key in ["7", "77", "177"] { #expect(try await cache[key] == -1) }
   }
+
+  @Test("removeExpired keeps an entry that another cache stores between the read and the removal")
+  func storedBeforeRemoval() async throws {
+    let storage = HookedEngine()
+    let cache = Cache(storage: storage, now: clock.now)
+    let other = Cache(storage: storage.base, now: clock.now)
+    cache[item: "a"] = .init(1, expiresIn: 10)
+    try await cache.sync()
+    clock.advance(by: 10)
+    let isStored = Shared(false)
+    // Within a transaction nobody can.
+    storage.afterRead { _ in
+      await #expect(throws: Never.self) { try await other.store(-1, forKey: "a", expiresIn: 10) }
+      isStored.withLock { $0 = true }
+    }
+    try await cache.removeExpired()
+    #expect(try await storage.base.keyCount() == (isStored.withLock { $0 } ? 1 : 0))
+  }
 }

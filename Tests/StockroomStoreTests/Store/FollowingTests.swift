@@ -104,6 +104,51 @@ import Testing
     #expect(await events.next()?.items.map(\.id) == ["other"])
   }
 
+  @Test(
+    "What a store has written over what others wrote just before is one event", .timeLimit(.minutes(10)))
+  func overwritten() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Note>(storage: engine)
+    var events = store.events.makeAsyncIterator()
+    #expect(await events.next()?.operation == .loaded)
+    let key = CacheKey(verbatim: "a")
+    try await store.insert(Note(id: "a"))
+    // As the feed reports it if others have written the entry before this store, and the report arrives later.
+    store.note(.keys([key]))
+    try await store.update("a") { $0.count = 1 }
+    store.note(.keys([key]))
+    try await engine.write(try JSONEncoder().encode(Note(id: "b")), key: CacheKey(verbatim: "b"))
+    for note in [Note(id: "a"), Note(id: "a", count: 1), Note(id: "b")] {
+      #expect(await events.next()?.items == [note])
+    }
+    // What others write after it is reported, also if it is the same as before.
+    for count in [2, 1] {
+      try await engine.write(try JSONEncoder().encode(Note(id: "a", count: count)), key: key)
+      #expect(await events.next()?.items == [Note(id: "a", count: count)])
+    }
+  }
+
+  @Test(
+    "What a store has written is put in the place that the engine has given it, without another event",
+    .timeLimit(.minutes(10)))
+  func movedOwn() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Note>(storage: engine)
+    var events = store.events.makeAsyncIterator()
+    #expect(await events.next()?.operation == .loaded)
+    let (first, own) = (CacheKey(verbatim: "first"), CacheKey(verbatim: "own"))
+    // Told below, so that it is certain when: the feed leaves it out.
+    try await ChangeOrigin.$current.withValue(store.backend.origin) {
+      try await engine.write(try JSONEncoder().encode(Note(id: "first")), key: first)
+    }
+    try await store.insert(Note(id: "own"))
+    store.note(.keys([own]))
+    store.note(.keys([first]))
+    #expect(await events.next()?.items.map(\.id) == ["own"])
+    #expect(await events.next()?.items.map(\.id) == ["first"])
+    #expect(store.items.map(\.id) == ["first", "own"])
+  }
+
   @Test("No update is lost, of tasks, stores and engines", .timeLimit(.minutes(10)), arguments: engines)
   func updates(name: String) async throws {
     let directory = try TemporaryDirectory()

@@ -90,7 +90,8 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
       var state = EngineState<Note>()
       state.changed.append(
         EngineState<Note>.Entry(
-          key: key, sequence: sequence, content: .success(Note(id: id)), stamp: EntryStamp(entry)))
+          key: key, sequence: sequence, content: .success(Note(id: id)), stamp: EntryStamp(entry),
+          digest: ValueDigest(entry.data)))
       return state
     }
     var large = table(Self.count)

@@ -51,6 +51,17 @@ struct PartialCallTests {
     #expect(try await agree(store, engine))
   }
 
+  @Test("Of an update whose write fails after a part of it nothing has been done")
+  func partlyWrittenUpdate() async throws {
+    let engine = PartlyWritingLayer(base: MemoryStorageEngine())
+    let store = try await Store<Note>(storage: engine)
+    try await store.insert(Note(id: "a"))
+    let error = await #expect(throws: StorageError.self) { try await store.update("a") { $0.text = "new" } }
+    #expect(error?.code == .io)
+    #expect(store.items == [Note(id: "a")])
+    #expect(try await agree(store, engine))
+  }
+
   @Test(
     "What the closure of an update throws fails no other call, whatever it is",
     arguments: [true, false], [StorageError.Code.locked, .closed, .unavailable])
@@ -109,5 +120,23 @@ private final class OneByOneTransaction: ForwardingTransaction {
   override func remove(key: CacheKey) throws {
     if key.value == refused { throw StorageError(.diskFull, "This one stays.") }
     try super.remove(key: key)
+  }
+}
+
+/// An engine whose transactions report each write as failed that they have done.
+private struct PartlyWritingLayer: StorageLayer {
+  let base: MemoryStorageEngine
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { try body(PartlyWritingTransaction($0)) }
+  }
+}
+
+private final class PartlyWritingTransaction: ForwardingTransaction {
+  override func write(_ data: Data, key: CacheKey) throws {
+    try super.write(data, key: key)
+    throw StorageError(.io, "This has been written.")
   }
 }

@@ -221,6 +221,33 @@
       #expect(try defaults.stored("number") != nil)
     }
 
+    @Test("A directory that is removed while an operation waits for the lock is made again")
+    func removedWhileWaiting() async throws {
+      let value = try number()
+      try value.set(1)
+      let lock = defaults.directory.appending(path: "StoredValues.lock").resolvingSymlinksInPath().path
+      let holder = open(lock, O_RDWR | O_CLOEXEC)
+      try #require(holder >= 0)
+      defer { close(holder) }
+      try #require(flock(holder, LOCK_EX) == 0)
+      async let storing: Void = DedicatedThread.runApart { _ in try value.set(2) }
+      // Until it has opened the file as well, which it cannot lock.
+      while try descriptorCount(of: lock) < 2 { await Task.yield() }
+      try FileManager.default.removeItem(at: defaults.suiteDirectory)
+      flock(holder, LOCK_UN)
+      try await storing
+      #expect(value.wrappedValue == 2)
+    }
+
+    /// How many descriptors this process has of a file.
+    private func descriptorCount(of path: String) throws -> Int {
+      let folder = "/proc/self/fd"
+      return try FileManager.default.contentsOfDirectory(atPath: folder).count { name in
+        // One that has been closed since leads nowhere.
+        (try? FileManager.default.destinationOfSymbolicLink(atPath: "\(folder)/\(name)")) == path
+      }
+    }
+
     @Test("Two spellings of one accent are two keys")
     func accents() throws {
       let (composed, decomposed) = (try number("é"), try number("e\u{301}"))

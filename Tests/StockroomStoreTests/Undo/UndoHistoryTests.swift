@@ -60,4 +60,40 @@ import Testing
     #expect(values == [Data("12345".utf8), Data("123456789".utf8)])
     #expect(history.takeDropped().count == 1)
   }
+
+  @Test("What has been rewritten is found by key in a large record, and as in one without an index")
+  func rewrittenInLarge() throws {
+    var record = UndoRecord()
+    for number in 0..<1_000 {
+      let key = CacheKey(verbatim: "key \(number)")
+      record.append(UndoRecord.Entry(key: key, before: nil, after: Data("\(number)".utf8), isMoved: false))
+    }
+    var table = ItemTable<Note>()
+    // In another order than that of the record.
+    for number in [7, 3, 900] {
+      let step = KeyedStep.insert([
+        (key: CacheKey(verbatim: "key \(number)"), item: Note(id: "key \(number)"))
+      ])
+      _ = table.apply([step])
+    }
+    var indexed = record
+    indexed.sort(as: table, isIndexed: true)
+    record.sort(as: table, isIndexed: false)
+    // Only so is it certain that not all entries are looked at.
+    let positions = try #require(indexed.positions)
+    #expect(positions.count == 1_000 && record.positions == nil)
+    #expect(positions.allSatisfy { indexed.entries[$1].key == $0 })
+    let rewritten: [CacheKey: (old: Data, new: Data)] = [
+      CacheKey(verbatim: "key 3"): (old: Data("3".utf8), new: Data("three".utf8)),
+      CacheKey(verbatim: "key 500"): (old: Data("not this".utf8), new: Data("new".utf8)),
+      CacheKey(verbatim: "key 999"): (old: Data("999".utf8), new: Data("last".utf8)),
+      CacheKey(verbatim: "absent"): (old: Data(), new: Data("new".utf8)),
+    ]
+    var (left, leftUnindexed) = (rewritten, rewritten)
+    let growth = (indexed.note(&left), record.note(&leftUnindexed))
+    #expect(growth.0 == 5 && growth.1 == 5)
+    #expect(Array(left.keys) == [CacheKey(verbatim: "absent")] && left.count == leftUnindexed.count)
+    #expect(indexed.entries.map(\.after) == record.entries.map(\.after))
+    #expect(indexed.byteCount == record.byteCount)
+  }
 }

@@ -25,6 +25,20 @@ import Testing
     #expect(entries.map(\.key) == [key("b"), key("d"), key("z"), key("y"), key("a")])
     #expect(try await engine.base.readAllEntries() == entries)
   }
+
+  @Test("What is written while the transaction runs, and is read by it, has its time in the archive")
+  func changedDuringTransaction() async throws {
+    let place = try TemporaryDirectory()
+    let archive = place.appending("archive")
+    let engine = ChangedDuringTransaction()
+    try await engine.write(Data("old".utf8), key: ChangedDuringTransaction.key)
+    #expect(try await engine.dump(to: archive).isOneMoment)
+    let restored = MemoryStorageEngine()
+    try await restored.restore(from: archive)
+    let entries = try await restored.readAllEntries()
+    #expect(entries.map(\.data) == [ChangedDuringTransaction.value])
+    #expect(entries.first?.updatedAt == engine.changedAt.date.withLock { $0 })
+  }
 }
 
 /// An engine that is changed once all entries have been read.
@@ -38,5 +52,58 @@ private struct ChangedOnceRead: StorageLayer {
     let entries = try await base.readAllEntries()
     try await change(base)
     return entries
+  }
+}
+
+/// An engine that admits others while a transaction runs: one writes an entry before the transaction reads it.
+private struct ChangedDuringTransaction: StorageLayer {
+  static let key = CacheKey(verbatim: "b")
+  static let value = Data("new".utf8)
+
+  let base = MemoryStorageEngine()
+  let changedAt = Moment()
+
+  var capabilities: EngineCapabilities { base.capabilities.subtracting(.snapshotReads) }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { try body(Transaction($0, changedAt)) }
+  }
+
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    var entries = try await base.readEntries(keys: keys)
+    guard let time = changedAt.date.withLock({ $0 }) else { return entries }
+    for index in entries.indices where entries[index].key == Self.key {
+      (entries[index].data, entries[index].updatedAt) = (Self.value, time)
+    }
+    return entries
+  }
+
+  final class Moment: Sendable {
+    let date = MutexProtected<Date?>(nil)
+  }
+
+  private final class Transaction: ForwardingTransaction {
+    private let changedAt: Moment
+
+    init(_ base: any StorageTransaction, _ changedAt: Moment) {
+      self.changedAt = changedAt
+      super.init(base)
+    }
+
+    override func allKeys() throws -> [CacheKey] {
+      let start = Date.now
+      // A clock may stand still for a moment.
+      var now = start
+      while now.timeIntervalSince(start) < 0.000_01 { now = .now }
+      let time = now
+      changedAt.date.withLock { $0 = time }
+      return try super.allKeys()
+    }
+
+    override func read(key: CacheKey) throws -> Data? {
+      key == ChangedDuringTransaction.key ? ChangedDuringTransaction.value : try super.read(key: key)
+    }
   }
 }

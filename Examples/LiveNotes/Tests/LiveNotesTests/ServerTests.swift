@@ -177,6 +177,21 @@ struct ServerTests {
     }
   }
 
+  @Test("A removal returns what was acknowledged before it, and nothing that comes after it is acknowledged")
+  func removesWhatIsStored() async throws {
+    let server = try await LiveServer.start(["--engine", "memory"])
+    for round in 0..<50 {
+      let note = try await server.add("Milk")
+      let text = "Bread \(round)"
+      async let changing = server.ask("PATCH", "/notes/\(note.id)", json: ["text": text])
+      let removal: LiveServer.Removal = try await server.ask("DELETE", "/notes/\(note.id)").decoded()
+      let change = try await changing
+      #expect(try await server.ask("POST", "/undo/\(removal.undo)").status == 200)
+      let restored: LiveServer.Note = try await server.ask("GET", "/notes/\(note.id)").decoded()
+      #expect(restored.text == (change.status == 200 ? text : "Milk"))
+    }
+  }
+
   @Test("What is wrong is answered by the right status as JSON, and nothing is lost")
   func badInput() async throws {
     struct Failure: Decodable {

@@ -36,6 +36,21 @@ struct StreamTests {
     }
   }
 
+  @Test("A stream more than are allowed is refused until one ends, and other requests are answered")
+  func limit() async throws {
+    let server = try await LiveServer.start(["--engine", "memory", "--streams", "2"])
+    let readers = try (0..<2).map { _ in try EventReader(server, "/events?panel=notes") }
+    for reader in readers { _ = try await reader.events { !$0.isEmpty } }
+    let refused = try await server.ask("GET", "/events?panel=notes")
+    #expect(refused.status == 503 && refused.headers["retry-after"] == "5")
+    _ = try await server.add("Milk")
+    readers[0].leave()
+    // Until the server has written to the one that has gone away.
+    while try await server.health().subscribers == 2 { _ = try await server.add("Bread") }
+    let next = try EventReader(server, "/events?panel=notes")
+    _ = try await next.events { $0.contains { $0.data.contains("Milk") } }
+  }
+
   @Test(
     "A subscriber that comes back gets what it missed, and nothing twice; from another server, everything")
   func resuming() async throws {

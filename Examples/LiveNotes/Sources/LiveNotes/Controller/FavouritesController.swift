@@ -1,7 +1,7 @@
 import Observation
 import Stockroom
 
-/// The notes that somebody likes. It shares the store with ``NotesController``, and needs to know nothing of that one.
+/// The favourite notes. It shares the store with ``NotesController``, on which it does not depend.
 @MainActor @Observable
 final class FavouritesController {
   @ObservationIgnored @Stored private var notes: [Note]
@@ -10,6 +10,6 @@ final class FavouritesController {
 
   var favourites: [Note] { notes.filter(\.isFavourite) }
 
-  /// What changes among them.
+  /// The changes of all notes.
   var events: AsyncStream<StoreEvent<Note>> { $notes.events }
 }

@@ -2,108 +2,141 @@ import Foundation
 import Observation
 import Stockroom
 
-/// What views and the page may do with notes, and what they can see of them.
+/// The operations on notes, and the notes as views see them.
 ///
-/// It has no copy of anything: what it shows is what the store has.
+/// It holds no copy of a note: what it shows is what the store has. Each operation reads and writes a note in one step of the store,
+/// since other tasks and other servers may change it at any time.
 @MainActor @Observable
 final class NotesController {
+  /// Notes that were removed together, and the token that undoes that.
+  private struct Removal {
+    let token: UUID
+    let notes: [Note]
+  }
+
   @ObservationIgnored @Stored var notes: [Note]
-  /// What was removed lately, to be put back.
-  @ObservationIgnored private var removed: [(token: UUID, notes: [Note])] = []
-  /// The drafts with an identifier that are on their way.
-  @ObservationIgnored private var adding: [UUID: Task<Note, any Error>] = [:]
-  /// How many removals can be undone.
+  /// The last removals, the latest at the end.
+  @ObservationIgnored private var removals: [Removal] = []
+  /// The number of removals that can be undone.
   static let undoLimit = 20
 
   init(store: Store<Note>) { _notes = Stored(in: store) }
 
   var counts: NoteCounts { NoteCounts(of: notes) }
 
-  /// What changes among them.
+  /// The changes of the notes.
   var events: AsyncStream<StoreEvent<Note>> { $notes.events }
 
-  /// Adds a note. A draft that comes once more, with the same identifier, adds nothing: the note is returned as it is now.
+  /// Adds a note. If there is one with the identifier of the draft, nothing changes, and that note is returned: a client can retry safely.
   func add(_ draft: NoteDraft) async throws -> Note {
     let draft = try draft.validated()
-    guard let id = draft.id else { return try await insert(draft) }
-    if let task = adding[id] { return try await task.value }
-    let task = Task {
-      if let note = try await stored(id) { return note }
-      return try await insert(draft)
-    }
-    adding[id] = task
-    defer { adding[id] = nil }
-    return try await task.value
-  }
-
-  /// The note as it is in the engine, where another server may have changed it.
-  private func stored(_ id: UUID) async throws -> Note? { try await $notes.update(id.uuidString) { _ in } }
-
-  /// Those of the notes that are in the engine, as they are there.
-  private func stored(_ ids: [UUID]) async throws -> [Note] {
-    try await withThrowingTaskGroup(of: (index: Int, note: Note?).self) { group in
-      for (index, id) in ids.enumerated() {
-        group.addTask { (index, try await self.stored(id)) }
-      }
-      var found = [Note?](repeating: nil, count: ids.count)
-      for try await result in group { found[result.index] = result.note }
-      return found.compactMap { $0 }
-    }
-  }
-
-  private func insert(_ draft: NoteDraft) async throws -> Note {
     let note = Note(
       id: draft.id ?? UUID(), text: draft.text, tags: draft.tags ?? [],
       created: Int(Date().timeIntervalSince1970 * 1_000_000))
-    try await $notes.insert(note)
-    return note
+    return try await insertIfAbsent(note).note
   }
 
-  /// Changes a note, and loses no change that is made at the same time. Returns nil if there is none.
+  /// Changes a note, without losing concurrent changes. Returns nil if there is none.
   func change(_ id: UUID, _ change: NoteChange) async throws -> Note? {
     let change = try change.validated()
     return try await $notes.update(id.uuidString) { change.apply(to: &$0) }
   }
 
-  /// Removes a note. Returns by what that can be undone, or nil if there is none.
+  /// Removes a note. Returns the token that undoes that, or nil if there is no such note.
   func remove(_ id: UUID) async throws -> UUID? {
-    guard let note = try await stored(id) else { return nil }
-    try await $notes.remove(note)
+    guard let note = try await take(id) else { return nil }
     return remember([note])
   }
 
-  /// Removes the notes that are done, or all. Returns by what that can be undone, nil if there were none, and how many there were.
+  /// Removes the notes that are done, or all. Returns the token that undoes that, nil if there were none, and how many there were.
+  ///
+  /// If some cannot be removed, the others are; it throws only if none is.
   func clear(onlyDone: Bool) async throws -> (token: UUID?, count: Int) {
-    // Those that are seen here, and none that somebody adds meanwhile.
+    // Those that this server shows now, and none that is added meanwhile.
     let seen = onlyDone ? notes.filter(\.isDone) : notes
-    // Another server may have changed them, which is not seen here yet.
-    let cleared = try await stored(seen.map(\.id)).filter { !onlyDone || $0.isDone }
-    if cleared.isEmpty { return (nil, 0) }
-    try await $notes.remove(cleared)
-    return (remember(cleared), cleared.count)
+    let results = await forEach(seen.map(\.id)) { id in
+      // Another server may have changed it already.
+      try await self.take(id) { !onlyDone || $0.isDone }
+    }
+    var removed: [Note] = []
+    var failure: (any Error)?
+    for result in results {
+      switch result {
+      case .success(let note): if let note { removed.append(note) }
+      case .failure(let error): failure = failure ?? error
+      }
+    }
+    if removed.isEmpty {
+      if let failure { throw failure }
+      return (nil, 0)
+    }
+    return (remember(removed), removed.count)
   }
 
-  /// Puts back what was removed. Returns how many notes that are, or nil if it is not known any more.
+  /// Restores the notes of a removal. A note that exists again is not replaced. Returns the number of restored notes, or nil if the token
+  /// is unknown.
   func undo(_ token: UUID) async throws -> Int? {
-    guard let index = removed.firstIndex(where: { $0.token == token }) else { return nil }
-    // Nobody else undoes it at the same time.
-    let removal = removed.remove(at: index)
+    guard let index = removals.firstIndex(where: { $0.token == token }) else { return nil }
+    // Before anything is awaited, so that it is undone once.
+    let removal = removals.remove(at: index)
     do {
-      // What somebody has put back meanwhile stays as it is.
-      let present = Set(try await stored(removal.notes.map(\.id)).map(\.id))
-      let missing = removal.notes.filter { !present.contains($0.id) }
-      try await $notes.insert(missing)
-      return missing.count
+      let results = await forEach(removal.notes) { try await self.insertIfAbsent($0).isNew }
+      return try results.map { try $0.get() }.count { $0 }
     } catch {
-      removed.append(removal)
+      // So that it can be retried.
+      remember(removal)
       throw error
     }
   }
 
+  // MARK: Steps
+
+  /// Inserts a note unless there is one with its identifier. Returns the note that is stored then.
+  private func insertIfAbsent(_ new: Note) async throws -> (note: Note, isNew: Bool) {
+    try await $notes.modify(new.id.uuidString) { stored in
+      if let stored { return (stored, false) }
+      stored = new
+      return (new, true)
+    }
+  }
+
+  /// Removes a note if it satisfies the predicate. Returns it as it was at that moment.
+  private func take(
+    _ id: UUID, where predicate: @escaping @Sendable (Note) -> Bool = { _ in true }
+  ) async throws -> Note? {
+    try await $notes.modify(id.uuidString) { stored in
+      guard let note = stored, predicate(note) else { return nil }
+      stored = nil
+      return note
+    }
+  }
+
+  /// Calls the closure for all elements concurrently: the store combines the calls in one transaction. The results are in order.
+  private func forEach<Input: Sendable, Output: Sendable>(
+    _ inputs: [Input], _ call: @escaping @Sendable (Input) async throws -> Output
+  ) async -> [Result<Output, any Error>] {
+    await withTaskGroup(of: (index: Int, result: Result<Output, any Error>).self) { group in
+      for (index, input) in inputs.enumerated() {
+        group.addTask {
+          do { return (index, .success(try await call(input))) } catch { return (index, .failure(error)) }
+        }
+      }
+      var results: [(index: Int, result: Result<Output, any Error>)] = []
+      for await result in group { results.append(result) }
+      return results.sorted { $0.index < $1.index }.map(\.result)
+    }
+  }
+
+  // MARK: Removals
+
   private func remember(_ notes: [Note]) -> UUID {
-    let token = UUID()
-    removed.append((token, notes))
-    if removed.count > Self.undoLimit { removed.removeFirst() }
-    return token
+    let removal = Removal(token: UUID(), notes: notes)
+    remember(removal)
+    return removal.token
+  }
+
+  private func remember(_ removal: Removal) {
+    removals.append(removal)
+    if removals.count > Self.undoLimit { removals.removeFirst() }
   }
 }

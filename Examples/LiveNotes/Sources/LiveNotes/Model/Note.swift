@@ -1,13 +1,13 @@
 import Foundation
 
-/// A note. The model knows nothing of where it is kept and who shows it.
+/// A note. The model depends neither on the store nor on the views.
 struct Note: Codable, Sendable, Equatable, Identifiable {
   let id: UUID
   var text: String
   var tags: [String] = []
   var isFavourite = false
   var isDone = false
-  /// When it was made, in microseconds since 1970. Notes are shown in this order; of two with the same time, by their identifier.
+  /// The time of creation, in microseconds since 1970. Notes are shown in this order, and in that of their identifiers if it is the same.
   var created: Int
 
   private enum CodingKeys: String, CodingKey {
@@ -17,15 +17,15 @@ struct Note: Codable, Sendable, Equatable, Identifiable {
   }
 }
 
-/// What somebody wants a new note to be.
+/// The body of a request that adds a note.
 struct NoteDraft: Codable, Sendable {
-  /// Chosen by the page, so that sending a draft again makes no second note.
+  /// Chosen by the page, so that retrying a request adds no second note.
   var id: UUID?
   var text: String
   var tags: [String]?
 }
 
-/// What is to become of a note. What is nil stays as it is.
+/// The body of a request that changes a note. What is nil stays as it is.
 struct NoteChange: Codable, Sendable {
   var text: String?
   var tags: [String]?
@@ -40,7 +40,7 @@ struct NoteChange: Codable, Sendable {
   }
 }
 
-/// How many notes there are, and of which kinds.
+/// The numbers of notes of each kind.
 struct NoteCounts: Codable, Sendable, Equatable {
   var all = 0
   var done = 0

@@ -1,11 +1,11 @@
 import Foundation
 
-/// Why a note cannot be as somebody wants it.
+/// A note that exceeds ``NoteLimits``, with the reason for the user.
 struct InvalidNote: Error {
   let reason: String
 }
 
-/// What a note may be. The model says so, whichever way a note comes in.
+/// The limits of a note. They are part of the model, so that they hold whichever way a note is created.
 enum NoteLimits {
   static let text = 10_000
   static let tags = 20
@@ -30,7 +30,7 @@ enum NoteLimits {
         throw InvalidNote(reason: "A tag has at most \(Self.tag) characters.")
       }
       if tag.isEmpty || valid.contains(tag) { continue }
-      // At once: each tag is compared with all before it.
+      // Before the rest is read, since each tag is compared with all before it.
       guard valid.count < Self.tags else {
         throw InvalidNote(reason: "A note has at most \(Self.tags) tags.")
       }

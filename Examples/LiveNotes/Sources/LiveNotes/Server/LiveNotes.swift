@@ -2,6 +2,7 @@ import ArgumentParser
 import CoreMetrics
 import Foundation
 import Hummingbird
+import struct HummingbirdCore.MaximumAvailableConnections
 import Logging
 import NIOCore
 import ServiceLifecycle
@@ -29,6 +30,7 @@ struct LiveNotes: AsyncParsableCommand {
   @Option(help: "The port to listen at; 0 for any that is free.") var port = 8080
   @Option(name: .customLong("allowed-host"), help: "Another name by which browsers call this server.")
   var allowedHosts: [String] = []
+  @Option(help: "How many streams of events there may be at the same time.") var streams = 1_000
   @Option(help: "The least important lines to log: trace, debug, info, notice, warning, error or critical.")
   var logLevel = Logger.Level.notice
 
@@ -42,6 +44,7 @@ struct LiveNotes: AsyncParsableCommand {
     if directory != nil, engine == .memory || engine == .postgresql || postgresql != nil {
       throw ValidationError("Only engines that keep files have a --directory.")
     }
+    guard (1...100_000).contains(streams) else { throw ValidationError("From 1 to 100000 streams.") }
     guard (0...65_535).contains(port) else { throw ValidationError("A port is from 0 to 65535.") }
   }
 
@@ -59,6 +62,9 @@ struct LiveNotes: AsyncParsableCommand {
     }
   }
 
+  /// The number of connections that are allowed besides those of the streams.
+  private static let otherConnections = 200
+
   @MainActor
   func run() async throws {
     var logger = Logger(label: "LiveNotes", factory: { StreamLogHandler.standardError(label: $0) })
@@ -69,7 +75,7 @@ struct LiveNotes: AsyncParsableCommand {
     let store = try await NoteStore(opening: place)
     let notes = NotesController(store: store.notes)
     let favourites = FavouritesController(store: store.notes)
-    let panels = Panels(notes, favourites, feed: EventFeed())
+    let panels = Panels(notes, favourites, feed: EventFeed(subscriberLimit: streams))
 
     let router = Router(context: NotesContext.self)
     router.add(middleware: LogRequestsMiddleware(.info))
@@ -86,9 +92,12 @@ struct LiveNotes: AsyncParsableCommand {
     let (host, isIPv6) = (host, host.contains(":"))
     let app = Application(
       router: router,
-      // Who says half a request and nothing more is not waited for.
+      // A client that stops in the middle of a request is disconnected.
       server: .http1(configuration: .init(idleTimeout: .seconds(30))),
-      configuration: .init(address: .hostname(host, port: port), serverName: "LiveNotes"),
+      configuration: .init(
+        address: .hostname(host, port: port), serverName: "LiveNotes",
+        // More than the streams, so that a stream beyond the limit is answered by 503. Further connections wait to be accepted.
+        availableConnectionsDelegate: MaximumAvailableConnections(streams + Self.otherConnections)),
       services: [PanelService(panels: panels)],
       onServerRunning: { channel in
         let port = channel.localAddress?.port ?? 0
@@ -103,7 +112,7 @@ struct LiveNotes: AsyncParsableCommand {
     do { ending = .success(try await ServiceGroup(configuration: services).run()) } catch {
       ending = .failure(error)
     }
-    // What was acknowledged is stored already; this lets go of the place.
+    // What was acknowledged is stored already; this releases the files and locks.
     try await store.close()
     try ending.get()
     logger.notice("Stopped")
@@ -117,10 +126,10 @@ struct LiveNotes: AsyncParsableCommand {
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
 
-/// Publishes what changes, as long as the server runs.
+/// Publishes the changes of the panels while the server runs.
 struct PanelService: Service {
   let panels: Panels
-  /// Somebody who has read nothing for so long has gone away without a word.
+  /// A subscriber that has read nothing for so long is disconnected.
   private static let patience = Duration.seconds(20)
 
   func run() async throws {

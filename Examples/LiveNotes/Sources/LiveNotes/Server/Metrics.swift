@@ -92,7 +92,7 @@ final class MetricsPage: MetricsFactory {
   func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
     value(label, dimensions, .summary)
   }
-  // Series stay: what was counted does not become wrong.
+  // Series are kept: counters must not go back.
   func destroyCounter(_ handler: any CounterHandler) {}
   func destroyMeter(_ handler: any MeterHandler) {}
   func destroyRecorder(_ handler: any RecorderHandler) {}

@@ -3,7 +3,7 @@ import Hummingbird
 import NIOCore
 import StockroomCore
 
-/// What is known about a request, and the connection that it came by.
+/// The context of a request, with the connection that it arrived on.
 struct NotesContext: RequestContext {
   var coreContext: CoreRequestContextStorage
   let channel: any Channel
@@ -14,10 +14,10 @@ struct NotesContext: RequestContext {
   }
 }
 
-/// Answers `HEAD` without a body, which nobody expects there.
+/// Removes the body from the answers to `HEAD`.
 ///
-/// It belongs inside `MetricsMiddleware`, which counts a request as under way until its body has been written: taken away outside,
-/// the body never is.
+/// It belongs inside `MetricsMiddleware`, which counts a request as active until its body has been written. A body that is removed outside
+/// of it is never written.
 struct HeadWithoutBody: RouterMiddleware {
   func handle(
     _ request: Request, context: NotesContext,
@@ -32,7 +32,7 @@ extension Response {
   }
 }
 
-/// Answers errors as JSON, with the right status.
+/// Answers errors as JSON, with the status that HTTP has for them.
 struct ErrorsAsJSON: RouterMiddleware {
   struct Body: Encodable {
     struct Details: Encodable {
@@ -92,12 +92,12 @@ struct ErrorsAsJSON: RouterMiddleware {
   }
 }
 
-/// Refuses what other pages make a browser send.
+/// Rejects cross-site requests.
 ///
-/// `Origin` must be this server. `Host` must be an address of it too: a page elsewhere whose name suddenly leads here has no other
-/// way to be found out.
+/// `Origin` must be this server. `Host` must be a name of it as well, which prevents DNS rebinding: a page whose own name resolves to this
+/// server has the right origin.
 struct SameOriginOnly: RouterMiddleware {
-  /// The names by which this server is called, without the port.
+  /// The host names of this server, without the port.
   let hosts: Set<String>
 
   func handle(
@@ -111,7 +111,7 @@ struct SameOriginOnly: RouterMiddleware {
     if let origin = request.headers[.origin], origin != "http://\(host)", origin != "https://\(host)" {
       throw HTTPError(.forbidden, message: "Pages of other origins may not use these notes.")
     }
-    // A link on another site may lead here.
+    // Links on other sites are allowed.
     if let site = request.headers["sec-fetch-site"], !["same-origin", "none"].contains(site),
       request.headers["sec-fetch-mode"] != "navigate"
     {
@@ -127,7 +127,7 @@ struct SameOriginOnly: RouterMiddleware {
   }
 }
 
-/// Tells browsers that nothing comes from elsewhere and no script from a note.
+/// Headers by which browsers load nothing from other servers, and run no script that is part of a note.
 struct SecurityHeaders: RouterMiddleware {
   func handle(
     _ request: Request, context: NotesContext,

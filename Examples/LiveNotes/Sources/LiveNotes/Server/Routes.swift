@@ -11,7 +11,7 @@ extension Response {
   }
 }
 
-/// What the server answers: each path with its methods. Any other method that HTTP knows is answered by 405.
+/// The routes: each path with its methods. Any other method that HTTP defines is answered by 405.
 struct Routes: Sendable {
   let notes: NotesController
   let favourites: FavouritesController
@@ -19,9 +19,9 @@ struct Routes: Sendable {
   let panels: Panels
   let page: PageFiles
   let metrics: MetricsPage
-  /// How long a body may be, in bytes.
+  /// The greatest size of a body, in bytes.
   static let bodyLimit = 64 << 10
-  /// After how many bytes of a longer one the connection is closed.
+  /// The number of bytes of a larger one after which the connection is closed.
   static let patienceLimit = 256 << 20
 
   typealias Handler = @Sendable (Request, NotesContext) async throws -> Response
@@ -42,7 +42,7 @@ struct Routes: Sendable {
     _ path: String, to router: Router<NotesContext>, _ handlers: [HTTPRequest.Method: Handler]
   ) {
     var handlers = handlers
-    // A stream has no end that one could have without its body.
+    // A stream has no headers that could be computed without its body.
     if path != "/events" { handlers[.head] = handlers[.get] }
     let (known, allowed) = (handlers, handlers.keys.map(\.rawValue).sorted().joined(separator: ", "))
     for method: HTTPRequest.Method in [.get, .head, .post, .put, .patch, .delete, .options, .trace] {
@@ -57,7 +57,7 @@ struct Routes: Sendable {
   // MARK: Notes
 
   private struct Removal: Encodable {
-    /// By what the removal can be undone; nil if there was nothing to remove.
+    /// The token that undoes the removal; nil if there was nothing to remove.
     let undo: UUID?
     let removed: Int
   }
@@ -120,6 +120,11 @@ struct Routes: Sendable {
         }
         return panel
       })
+    if panels.feed.isFull {
+      throw HTTPError(
+        .serviceUnavailable, headers: [.retryAfter: "5"],
+        message: "There are \(panels.feed.subscriberLimit) streams, and no more are allowed.")
+    }
     let lastID =
       request.headers.first { $0.name.canonicalName == "last-event-id" }?.value
       ?? request.uri.queryParameters["after"].map(String.init)
@@ -190,7 +195,7 @@ struct Routes: Sendable {
     for try await part in request.body {
       count += part.readableBytes
       if count <= Self.bodyLimit { bytes += part.readableBytesView }
-      // The rest is read and thrown away, so that its sender gets the answer; but not without an end.
+      // The rest is read and discarded, so that the client receives the answer, up to a limit.
       if count > Self.patienceLimit { context.channel.close(mode: .all, promise: nil) }
     }
     guard count <= Self.bodyLimit else {

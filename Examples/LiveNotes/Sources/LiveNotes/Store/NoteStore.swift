@@ -7,7 +7,7 @@ import StockroomLevelDB
 import StockroomMemory
 import StockroomPostgreSQL
 
-/// Where the notes are kept. Everything else is the same, whichever it is.
+/// The engine that stores the notes. Everything else is the same for all of them.
 enum NotePlace: Sendable {
   case memory
   case files(FileManager.Directory)

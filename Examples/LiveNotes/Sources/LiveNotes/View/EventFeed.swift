@@ -2,35 +2,37 @@ import Foundation
 import NIOCore
 import Synchronization
 
-/// What a panel of the page shows. Each has a stream of its own; a page reads several over one connection, since browsers make
-/// no more than six to one server.
+/// The panels of the page. Each has a stream of its own; a page reads several over one connection, since browsers open at most six
+/// connections to a server.
 enum PanelName: String, CaseIterable, Sendable {
   case notes, favourites, counter
 }
 
-/// A change of a panel, encoded once for everybody.
+/// A change of a panel, encoded once for all subscribers.
 struct FeedMessage: Sendable {
   /// Its place in the feed, from 1.
   let number: Int
-  /// Nil for a sign of life, which everybody gets.
+  /// Nil for a heartbeat, which all subscribers receive.
   let panel: PanelName?
   let bytes: ByteBuffer
 }
 
 /// The latest changes of all panels, from which each subscriber reads at its own pace.
 ///
-/// There is one copy of them for all. A subscriber is a number: the last change that it has got. One whose next change is no longer
-/// here has been too slow, and is disconnected; it comes back with a fresh snapshot. So nobody delays anybody, and memory is
-/// bounded whatever subscribers do.
+/// The changes are stored once. The state of a subscriber is the number of the last change that it has received. If the next one has been
+/// dropped, the subscriber is too slow and is disconnected; it reconnects and begins with a snapshot. So no subscriber delays another,
+/// and memory is bounded.
 final class EventFeed: Sendable {
-  /// How many changes are kept, and how many bytes of them.
+  /// The number of changes that are kept, and of their bytes.
   private let limit: (messages: Int, bytes: Int)
+  /// The greatest number of subscribers.
+  let subscriberLimit: Int
   /// Distinguishes this feed from those of other processes, whose numbers mean something else.
   let identifier = String(UInt32.random(in: .min ... .max), radix: 36)
 
   private struct State {
     var messages: [FeedMessage] = []
-    /// Those before it are gone. They are removed when they are half of all.
+    /// Messages before this index have been dropped. They are removed from the array when they are half of it.
     var start = 0
     var byteCount = 0
     var last = 0
@@ -41,31 +43,34 @@ final class EventFeed: Sendable {
     var cutOff = 0
     var isClosed = false
 
-    /// The changes before this one are gone.
+    /// The number of the first change that is kept.
     var first: Int { last - (messages.count - start) + 1 }
   }
 
   private struct Subscriber {
     var cursor: Int
-    /// Since when bytes wait for it to read.
+    /// When the write began that has not been completed; nil if there is none.
     var writingSince: ContinuousClock.Instant?
     let disconnect: @Sendable () -> Void
   }
 
   private let state = Mutex(State())
 
-  init(messageLimit: Int = 2_000, byteLimit: Int = 16 << 20) { limit = (messageLimit, byteLimit) }
+  init(subscriberLimit: Int, messageLimit: Int = 2_000, byteLimit: Int = 16 << 20) {
+    self.subscriberLimit = subscriberLimit
+    limit = (messageLimit, byteLimit)
+  }
 
   /// The number of the last change.
   var last: Int { state.withLock { $0.last } }
   var subscriberCount: Int { state.withLock { $0.subscribers.count } }
-  /// How many subscribers have been disconnected because they did not read.
+  /// The number of subscribers that were disconnected because they did not read.
   var cutOffCount: Int { state.withLock { $0.cutOff } }
 
-  /// The identifier by which a browser says what it has got.
+  /// The event identifier that a browser returns as `Last-Event-ID`.
   func eventID(_ number: Int) -> String { "\(identifier)-\(number)" }
 
-  /// The number in such an identifier; nil if it is not of this feed, or of what is not in it any more.
+  /// The number in such an identifier; nil if it is of another feed, or the next change has been dropped.
   func number(ofEventID id: String) -> Int? {
     let parts = id.split(separator: "-")
     guard parts.count == 2, parts[0] == identifier, let number = Int(parts[1]), number >= 0 else {
@@ -74,7 +79,7 @@ final class EventFeed: Sendable {
     return state.withLock { number <= $0.last && number + 1 >= $0.first ? number : nil }
   }
 
-  /// Appends a change, and disconnects those who are too far behind.
+  /// Appends a change, and disconnects the subscribers that are too far behind.
   func publish(_ panel: PanelName?, _ json: Data) {
     let (waiting, slow) = state.withLock { state -> ([CheckedContinuation<Void, Never>], [Subscriber]) in
       if state.isClosed { return ([], []) }
@@ -99,13 +104,13 @@ final class EventFeed: Sendable {
     for subscriber in slow { subscriber.disconnect() }
   }
 
-  /// A sign of life, by which pages know that they are still connected.
+  /// A heartbeat, from which pages know that they are still connected.
   static func beat(id: String) -> ByteBuffer { event("beat", id: id, Data("{}".utf8)) }
 
-  /// Publishes a sign of life.
+  /// Publishes a heartbeat.
   func beat() { publish(nil, Data("{}".utf8)) }
 
-  /// Disconnects those who have read nothing for so long.
+  /// Disconnects the subscribers whose write has taken longer than this.
   func cutOffStalled(for duration: Duration) {
     let now = ContinuousClock.now
     let stalled = state.withLock { state in
@@ -114,7 +119,7 @@ final class EventFeed: Sendable {
     for subscriber in stalled { subscriber.disconnect() }
   }
 
-  /// Ends all streams. Nothing comes any more.
+  /// Ends all streams.
   func close() {
     let waiting = state.withLock { state in
       state.isClosed = true
@@ -139,9 +144,13 @@ final class EventFeed: Sendable {
 
   // MARK: Subscribers
 
-  /// Adds a subscriber that has everything up to this number.
-  func subscribe(after number: Int, disconnect: @escaping @Sendable () -> Void) -> Int {
+  /// Whether no more subscribers are admitted.
+  var isFull: Bool { subscriberCount >= subscriberLimit }
+
+  /// Adds a subscriber that has received everything up to this number. Returns nil if the limit has been reached.
+  func subscribe(after number: Int, disconnect: @escaping @Sendable () -> Void) -> Int? {
     state.withLock { state in
+      guard state.subscribers.count < subscriberLimit else { return nil }
       state.nextSubscriber += 1
       state.subscribers[state.nextSubscriber] = Subscriber(cursor: number, disconnect: disconnect)
       return state.nextSubscriber
@@ -150,16 +159,15 @@ final class EventFeed: Sendable {
 
   func unsubscribe(_ subscriber: Int) { state.withLock { $0.subscribers[subscriber] = nil } }
 
-  /// Notes that bytes are on their way to the subscriber from now on, or have arrived.
+  /// Notes that a write to the subscriber begins, or has been completed.
   func isWriting(_ subscriber: Int, _ isWriting: Bool) {
     state.withLock { $0.subscribers[subscriber]?.writingSince = isWriting ? .now : nil }
   }
 
-  /// The changes of these panels that come next for the subscriber, as soon as there are some. Nil at the end of the feed, and for a
-  /// subscriber that has been cut off.
+  /// Waits for the next changes of these panels. Nil at the end of the feed, and for a subscriber that has been disconnected.
   func next(for subscriber: Int, of panels: Set<PanelName>) async -> [ByteBuffer]? {
     while !Task.isCancelled {
-      // Nil if the subscriber gets nothing more.
+      // Nil if nothing follows.
       let messages = state.withLock { state -> [ByteBuffer]? in
         guard let cursor = state.subscribers[subscriber]?.cursor, cursor + 1 >= state.first, !state.isClosed
         else { return nil }

@@ -3,32 +3,34 @@ import Hummingbird
 import NIOCore
 import ServiceLifecycle
 
-/// The stream of one subscriber: first what its panels show, or what it has missed, and then every change.
+/// The stream of one subscriber: a snapshot of its panels, or the changes that it has missed, and then every change.
 struct EventStream: Sendable {
   let panels: Panels
   let chosen: Set<PanelName>
-  /// What the subscriber has got before, if it has been here.
+  /// The last event that the subscriber has received, if it reconnects.
   let lastEventID: String?
   let channel: any Channel
-  /// Written at a time, so that no more than this waits for somebody who does not read.
+  /// The size of a write, which bounds what is buffered for a subscriber that does not read.
   private static let chunk = 64 << 10
 
   func write(to writer: inout any ResponseBodyWriter) async throws {
     let feed = panels.feed
     let missed = lastEventID.flatMap(feed.number(ofEventID:))
     let start = missed ?? feed.last
-    let subscriber = feed.subscribe(after: start) { [channel] in
+    let subscription = feed.subscribe(after: start) { [channel] in
       channel.close(mode: .all, promise: nil)
     }
+    // The limit has been reached since the request was admitted. The page reconnects.
+    guard let subscriber = subscription else { return try await writer.finish(nil) }
     defer { feed.unsubscribe(subscriber) }
 
-    // Comes back soon after the connection was lost.
+    // Browsers reconnect after half a second.
     try await write([ByteBuffer(string: "retry: 500\n\n")], for: subscriber, to: &writer)
     if missed == nil {
       for panel in PanelName.allCases where chosen.contains(panel) {
         try await write(try await panels.snapshot(of: panel), for: subscriber, to: &writer)
       }
-      // Only who has all of it can go on from here. What came while the snapshots were made comes once more.
+      // The first identifier: a subscriber that has received all snapshots can resume here. Changes that were made meanwhile follow again.
       try await write([EventFeed.beat(id: feed.eventID(start))], for: subscriber, to: &writer)
     }
     try await withGracefulShutdownHandler {

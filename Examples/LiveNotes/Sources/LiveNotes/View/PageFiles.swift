@@ -6,7 +6,7 @@ import NIOCore
 struct PageFile: Sendable {
   let contentType: String
   let bytes: ByteBuffer
-  /// Files are read when the server starts, so that each start has tags of its own.
+  /// Files are read when the server starts, so each start has a tag of its own.
   private static let tag = "\"\(UUID().uuidString)\""
 
   func response(to request: Request) -> Response {
@@ -16,7 +16,7 @@ struct PageFile: Sendable {
   }
 }
 
-/// The page and what it consists of, by path.
+/// The files of the page, by path.
 struct PageFiles: Sendable {
   let files: [String: PageFile]
 

@@ -3,19 +3,19 @@ import NIOCore
 import Observation
 import Stockroom
 
-/// What a list of notes shows at first, or what changes in it.
+/// The content of a list of notes, or a change of it.
 struct NotesMessage: Encodable, Sendable {
-  /// Whether these are all notes. What the list has shown before is gone then.
+  /// Whether these notes replace everything that the list has shown before.
   var all: Bool?
   var notes: [Note] = []
-  /// Those that are not in the list any more.
+  /// The notes that are no longer in the list.
   var removed: [UUID]?
 }
 
-/// The views: each says what its panel shows, and publishes what changes.
+/// The views: the content of each panel, and its changes.
 ///
-/// They ask controllers and have no data of their own. Two of them follow the store's events, since lists are long and changes
-/// are short; the third one follows what it has read, by observation.
+/// They read from controllers and have no data of their own. Two of them follow the store's events, since lists are long and changes
+/// are short; the third one observes what it has read.
 @MainActor
 final class Panels {
   private let notes: NotesController
@@ -23,16 +23,16 @@ final class Panels {
   let feed: EventFeed
   private var snapshots: [PanelName: (number: Int, events: Task<[ByteBuffer], any Error>)] = [:]
 
-  /// Changes that come within this time are one message.
+  /// Changes within this time are combined in one message.
   private static let interval = Duration.milliseconds(25)
-  /// How many notes of a snapshot are one event, so that a page on a slow line hears something all the time.
+  /// The number of notes of a snapshot in one event, so that a page on a slow connection receives events all the time.
   private nonisolated static let sliceCount = 250
 
   init(_ notes: NotesController, _ favourites: FavouritesController, feed: EventFeed) {
     (self.notes, self.favourites, self.feed) = (notes, favourites, feed)
   }
 
-  /// Publishes what changes, until it is cancelled.
+  /// Publishes the changes of all panels, until it is cancelled.
   func run() async throws {
     try await withThrowingTaskGroup { group in
       group.addTask { try await self.follow(self.notes.events, as: .notes) { _ in true } }
@@ -44,7 +44,7 @@ final class Panels {
 
   // MARK: Snapshots
 
-  /// What a panel shows now, as events. Encoded once for all who ask before the next change.
+  /// The present content of a panel, as events. Encoded once for all subscribers that ask before the next change.
   func snapshot(of panel: PanelName) async throws -> [ByteBuffer] {
     let number = feed.last
     if let snapshot = snapshots[panel], snapshot.number == number { return try await snapshot.events.value }
@@ -102,14 +102,14 @@ final class Panels {
   }
 }
 
-/// What has changed in a list since it was last published: for each note, what it is now.
+/// The changes of a list since it was last published: for each changed note, its present state.
 @MainActor
 private final class PendingChanges {
   private let isShown: @Sendable (Note) -> Bool
   private var isAll = false
   private var changed: [UUID: Note?] = [:]
   private var order: [UUID] = []
-  /// What is in the list.
+  /// The notes in the list.
   private var shown: Set<UUID> = []
   private var waiting: CheckedContinuation<Void, Never>?
   private var isFinished = false
@@ -136,7 +136,7 @@ private final class PendingChanges {
     wake()
   }
 
-  /// What has changed, as soon as something has. Nil at the end.
+  /// Waits for changes, and removes them from here. Nil at the end.
   func take() async -> NotesMessage? {
     while order.isEmpty, !isAll, !isFinished, !Task.isCancelled {
       await withTaskCancellationHandler {

@@ -1,0 +1,53 @@
+import StockroomCore
+
+extension Store {
+  /// Reads the item with this identifier from the engine, and inserts, changes or removes it, as one step: as `update(_:_:)`, for an
+  /// item that may be absent before or afterwards (rule S10).
+  ///
+  /// ```swift
+  /// // Removes a note, and returns it as it was at that moment.
+  /// let removed = try await notes.modify(id) { note in note.take() }
+  ///
+  /// // Inserts a note, unless there is one.
+  /// let note = try await notes.modify(new.id) { note in
+  ///   if note == nil { note = new }
+  ///   return note
+  /// }
+  /// ```
+  ///
+  /// The closure gets the stored item, or nil if there is none. What it leaves is stored; nil removes the item. If it leaves the item
+  /// as it is, such that the same bytes would be stored, nothing is written and there is no event. It may run more than once, of which the
+  /// last run counts, and runs on a thread of the engine. O(log N); removing moves the items behind it, O(N).
+  ///
+  /// - Returns: What the closure returned.
+  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if it leaves an item with another
+  ///   identifier or a newer program has stored the item, or with code `decodingFailed`; otherwise as `insert(_:)`.
+  @discardableResult
+  public func modify<Result: Sendable>(
+    _ identifier: String, _ body: @escaping @Sendable (inout Item?) throws -> Result
+  ) async throws -> Result {
+    if backend.engine == nil { return try await modifyPreview(identifier, body) }
+    let returned = MutexProtected<Result?>(nil)
+    let modification = StoreUpdate<Item>(modifying: CacheKey(identifier: identifier)) { item in
+      let result = try body(&item)
+      returned.withLock { $0 = result }
+    }
+    try await perform([.update(modification)])
+    guard let result = returned.withLock({ $0 }) else {
+      throw StorageError(.io, "The engine has acknowledged a transaction without running it.")
+    }
+    return result
+  }
+
+  private func modifyPreview<Result: Sendable>(
+    _ identifier: String, _ body: @Sendable (inout Item?) throws -> Result
+  ) async throws -> Result {
+    // Nothing may be under way between the look at the item and the change, which is then the next one.
+    while isCommitting { await waitForNextTurn() }
+    let present = self.item(identifier: identifier)
+    var item = present
+    let result = try body(&item)
+    if let item { try await insert(item) } else if let present { try await remove(present) }
+    return result
+  }
+}
