@@ -88,12 +88,12 @@ import Testing
     try await withTemporaryDirectory { directory in
       let file = directory.appending(path: "results").path
       func run(seed: String) async throws -> CommandLineTool.Output {
-        // The checks need no database. That there is none is found out when its namespaces are to be removed.
+        // The checks need no database, so nobody finds out that there is none.
         try await CommandLineTool.run(
           "conformance", "--engine", "memory", "--rule", "R1", "--seed", seed, "--resume", file,
           "--postgresql", "host=/nowhere password = 'the secret'")
       }
-      _ = try await run(seed: "1")
+      #expect(try await run(seed: "1").status == 0)
       let kept = try String(contentsOfFile: file, encoding: .utf8)
       #expect(kept.contains("host=/nowhere password = ***"))
       #expect(!kept.contains("secret"))
