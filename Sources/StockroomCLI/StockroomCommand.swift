@@ -54,8 +54,17 @@ import StockroomCore
       exit(withError: ExitCode(128 + error.signal))
     }
     let status = exitCode(for: error)
-    // The parser throws requests for help and for the version. An exit status has no message.
-    if status == .success || error is ExitCode { exit(withError: error) }
+    // An exit status has no message.
+    if error is ExitCode { exit(withError: error) }
+    // The parser throws requests for help and for the version.
+    if status == .success {
+      do {
+        try writeToStandardOutput(fullMessage(for: error) + "\n")
+      } catch {
+        exit(for: error)
+      }
+      exit(withError: status)
+    }
     write(error)
     exit(withError: status)
   }
