@@ -22,9 +22,29 @@ struct OutputFile {
     try naming("Reading \(path) failed") { try Data(contentsOf: url) }
   }
 
-  /// Writes or replaces the file atomically.
+  /// The file itself, to which symbolic links lead: in place of a link another file would be made.
+  var target: URL {
+    url.deletingLastPathComponent().resolvingSymlinksInPath().standardizedFileURL
+      .appending(path: url.lastPathComponent).resolvingSymlinksInPath()
+  }
+
+  /// Whether the path leads to something that must not be replaced, such as a pipe or a device.
+  private var isSpecial: Bool {
+    var raw = stat()
+    // Why it cannot be looked at is found out when it is written.
+    guard stat(path, &raw) == 0 else { return false }
+    let status = FileStatus(raw)
+    return !status.isRegularFile && !status.isDirectory
+  }
+
+  /// Writes or replaces the file atomically. A pipe or a device is written to.
   func write(_ text: String) throws {
-    try naming("Writing \(path) failed") { try Data(text.utf8).write(to: url, options: .atomic) }
+    try naming("Writing \(path) failed") {
+      guard isSpecial else { return try Data(text.utf8).write(to: target, options: .atomic) }
+      let handle = try FileHandle(forWritingTo: url)
+      try handle.write(contentsOf: Data(text.utf8))
+      try handle.close()
+    }
   }
 
   /// Throws what writing would throw, so that a long command fails before its work.
@@ -33,7 +53,8 @@ struct OutputFile {
     if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {
       throw StorageError.posix(EISDIR, "Writing \(path) failed")
     }
-    let trial = url.deletingLastPathComponent().appending(path: ".\(UUID().uuidString)")
+    if isSpecial { return }
+    let trial = target.deletingLastPathComponent().appending(path: ".\(UUID().uuidString)")
     try naming("Writing \(path) failed") {
       try Data().write(to: trial)
       try FileManager.default.removeItem(at: trial)

@@ -28,7 +28,7 @@ struct ReportFileOptions: ParsableArguments {
       throw ValidationError(
         "--write-results writes Markdown: its file ends with .md, as \(results.path) does not.")
     }
-    let files = [page, results, chart].compactMap { $0?.identity }
+    let files = [page, results, chart].compactMap { $0?.target }
     if Set(files).count < files.count {
       throw ValidationError("--html and --write-results, with its chart, need a file each.")
     }
@@ -52,13 +52,5 @@ struct ReportFileOptions: ParsableArguments {
     try chart.write(report.headlineChart(unranked: unranked))
     try results.write(
       report.page(command: command.joined(separator: " "), headlines: headlines, unranked: unranked))
-  }
-}
-
-extension OutputFile {
-  /// Equal for two paths of the same file.
-  fileprivate var identity: URL {
-    url.deletingLastPathComponent().resolvingSymlinksInPath().standardizedFileURL
-      .appending(path: url.lastPathComponent)
   }
 }
