@@ -86,6 +86,9 @@ struct ConformanceCommand: AsyncParsableCommand {
       return try writeToStandardOutput(
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
+    let resumeFile = try resume.map {
+      try ResumeFile(OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
+    }
     let results = try await engineOptions.withScratchDirectory { directory in
       try await checkOptions.nonemptyRun(of: suites(of: try engineOptions.usableEngines, in: directory))
         .results(
@@ -96,12 +99,11 @@ struct ConformanceCommand: AsyncParsableCommand {
             : ConformanceProcesses(
               arguments: settings + ["--directory", directory.path(percentEncoded: false)],
               server: try engineOptions.ownServer?.connection),
-          resume: resume.map {
-            try ResumeFile(
-              OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
-          })
+          resume: resumeFile)
     }
     try writeToStandardOutput(try results.rendered(as: format))
+    // Only now: that results could not be kept must not cost them.
+    try resumeFile?.finish()
     if !results.isConforming { throw ExitCode.failure }
   }
 

@@ -83,6 +83,21 @@ import Testing
     }
   }
 
+  @Test("Results that cannot be kept are shown, and are a failure")
+  func resumeOnFullDisk() async throws {
+    try await withTemporaryDirectory { directory in
+      let output = try await CommandLineTool.run(
+        [
+          "conformance", "--engine", "memory", "--rule", "R1", "--resume",
+          directory.appending(path: "results").path,
+        ], by: #"trap '' XFSZ; ulimit -f 1; exec "$@""#)
+      #expect(output.status == 1)
+      #expect(output.lines.contains { $0.hasPrefix("Passed ") })
+      #expect(output.errorLines.count == 1)
+      #expect(output.standardError.contains("The results could not be kept for --resume"))
+    }
+  }
+
   @Test("The file from which a run goes on, and the error about another one, show no password")
   func resumeWithoutPassword() async throws {
     try await withTemporaryDirectory { directory in
