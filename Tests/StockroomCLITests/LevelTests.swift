@@ -88,7 +88,7 @@ import Testing
     try await withTemporaryDirectory { directory in
       let output = try await CommandLineTool.run(
         [
-          "conformance", "--engine", "memory", "--rule", "R1", "--resume",
+          "conformance", "--engine", "memory", "--rule", "R1", "--rule", "K1", "--resume",
           directory.appending(path: "results").path,
         ], by: #"trap '' XFSZ; ulimit -f 1; exec "$@""#)
       #expect(output.status == 1)
