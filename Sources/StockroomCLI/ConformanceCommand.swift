@@ -66,6 +66,9 @@ struct ConformanceCommand: AsyncParsableCommand {
     if resume?.isEmpty == true { throw ValidationError("The path for --resume is empty.") }
     if list, format == .junit { throw ValidationError("A list of checks has no format junit.") }
     if list, writeMatrix != nil { throw ValidationError("--list and --write-matrix exclude each other.") }
+    if list || writeMatrix != nil, jobs != nil || resume != nil {
+      throw ValidationError("--list and --write-matrix run no check, so they exclude --jobs and --resume.")
+    }
     guard let writeMatrix else { return }
     if writeMatrix.isEmpty { throw ValidationError("The path for --write-matrix is empty.") }
     if !checkOptions.isAll || format != .text {

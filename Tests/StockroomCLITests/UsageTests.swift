@@ -19,6 +19,8 @@ import Testing
     ),
     (["bench", "--workload", "sleep"], "There is no workload called sleep. `stockroom bench --help` lists"),
     (["bench", "--workload", "raed-one"], "no workload called raed-one. Did you mean read-one? `stockroom"),
+    (["bench", "--workload", ""], "The name of the workload is empty. `stockroom bench --help` lists"),
+    (["bench", "--engine", ""], "The name of the engine is empty. Engines: memory, "),
     (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
     (["bench", "--durability", "none"], "'none' is invalid"),
     (["bench", "--directory", ""], "The path for --directory is empty."),
@@ -67,6 +69,8 @@ import Testing
     (["conformance", "--format", "xml"], "'text', 'markdown', 'json' or 'junit'"),
     (["conformance", "--list", "--format", "junit"], "A list of checks has no format junit."),
     (["conformance", "--list", "--write-matrix", "x"], "--list and --write-matrix exclude each other."),
+    (["conformance", "--list", "--jobs", "2"], "run no check, so they exclude --jobs and --resume."),
+    (["conformance", "--write-matrix", "x", "--resume", "y"], "so they exclude --jobs and --resume."),
     (["conformance", "--write-matrix", ""], "The path for --write-matrix is empty."),
     (
       ["conformance", "--write-matrix", "x", "--rule", "K1"], "--write-matrix is about all rules and checks"
