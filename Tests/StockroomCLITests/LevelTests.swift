@@ -1,5 +1,8 @@
+import ConformanceKit
 import Foundation
 import Testing
+
+@testable import StockroomCLI
 
 @Suite("Levels, interrupted runs and several processes") struct LevelTests {
   private func engine(_ output: CommandLineTool.Output) throws -> [String: Any] {
@@ -80,6 +83,25 @@ import Testing
         #expect(try await run("--rule", "R1").status != 0)
         #expect(try String(contentsOfFile: file, encoding: .utf8) == foreign)
       }
+    }
+  }
+
+  @Test("A check that could not run is made again when a run goes on")
+  func resumeAfterError() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = OutputFile(directory.appending(path: "results").path)
+      func result(_ outcome: ConformanceOutcome) -> ConformanceReport.Result {
+        ConformanceReport.Result(
+          check: "\(outcome)", rule: .k1, expectation: "", outcome: outcome, seconds: 0)
+      }
+      let (passed, killed) = (result(.passed), result(.couldNotRun("The process was killed.")))
+      let interrupted = try ResumeFile(file, settings: "")
+      interrupted.add(passed, engine: "Memory")
+      interrupted.add(killed, engine: "Memory")
+      let resumed = try ResumeFile(file, settings: "")
+      #expect(resumed.result(of: passed.check, engine: "Memory")?.outcome == .passed)
+      #expect(resumed.result(of: killed.check, engine: "Memory") == nil)
+      #expect(try file.read().split(separator: "\n").count == 2)
     }
   }
 
