@@ -1,6 +1,14 @@
 import Foundation
 import StockroomCore
 
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
 /// A file that a command writes or reads. Errors name its path and the cause.
 struct OutputFile {
   let url: URL
@@ -39,12 +47,17 @@ struct OutputFile {
 
   /// Writes or replaces the file atomically. A pipe or a device is written to.
   func write(_ text: String) throws {
-    try naming("Writing \(path) failed") {
-      guard isSpecial else { return try Data(text.utf8).write(to: target, options: .atomic) }
-      let handle = try FileHandle(forWritingTo: url)
-      try handle.write(contentsOf: Data(text.utf8))
-      try handle.close()
-    }
+    if isSpecial { return try writeToSpecial(text) }
+    try naming("Writing \(path) failed") { try Data(text.utf8).write(to: target, options: .atomic) }
+  }
+
+  private func writeToSpecial(_ text: String) throws {
+    let descriptor = retrying { open(path, O_WRONLY | O_CLOEXEC) }
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Writing \(path) failed") }
+    defer { close(descriptor) }
+    var text = text
+    let number = text.withUTF8 { writeAll(UnsafeRawBufferPointer($0), to: descriptor) }
+    if number != 0 { throw StorageError.posix(number, "Writing \(path) failed") }
   }
 
   /// Throws what writing would throw, so that a long command fails before its work.
@@ -53,7 +66,10 @@ struct OutputFile {
     if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {
       throw StorageError.posix(EISDIR, "Writing \(path) failed")
     }
-    if isSpecial { return }
+    if isSpecial {
+      guard access(path, W_OK) == 0 else { throw StorageError.posix(errno, "Writing \(path) failed") }
+      return
+    }
     let trial = target.deletingLastPathComponent().appending(path: ".\(UUID().uuidString)")
     try naming("Writing \(path) failed") {
       try Data().write(to: trial)

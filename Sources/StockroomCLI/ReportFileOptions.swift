@@ -39,18 +39,30 @@ struct ReportFileOptions: ParsableArguments {
     for file in [page, results, chart].compactMap(\.self) { try file.check() }
   }
 
-  /// Writes or replaces the files.
+  /// Writes or replaces the files: also the others if one cannot be written.
   ///
   /// - Parameter unranked: The subjects that are never marked as the fastest.
   func write(_ report: BenchmarkReport, unranked: Set<String>) throws {
-    try page?.write(report.html)
+    let writtenPage = Result<Void, any Error> { if let page { try page.write(report.html) } }
+    try writeResults(report, unranked: unranked)
+    try writtenPage.get()
+  }
+
+  private func writeResults(_ report: BenchmarkReport, unranked: Set<String>) throws {
     guard let results, let chart else { return }
-    let name = chart.url.lastPathComponent
-    let headlines = report.headlinesMarkdown(
-      chart: name.addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? name, unranked: unranked)
+    let headlines = report.headlinesMarkdown(chart: chart.url.lastPathComponent.asLink, unranked: unranked)
     let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.hidingPasswords.quotedForShell)
     try chart.write(report.headlineChart(unranked: unranked))
     try results.write(
       report.page(command: command.joined(separator: " "), headlines: headlines, unranked: unranked))
+  }
+}
+
+extension String {
+  /// The name of a file beside a page as the target of a link in that page, in Markdown.
+  var asLink: String {
+    let link = addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? self
+    // A parenthesis ends the link, and what is in front of a colon is taken for the scheme of a URL.
+    return link.replacing("(", with: "%28").replacing(")", with: "%29").replacing(":", with: "%3A")
   }
 }

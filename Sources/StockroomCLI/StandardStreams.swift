@@ -40,7 +40,7 @@ func writeToStandardOutput(_ data: Data) throws {
 }
 
 private func writeToStandardOutput(_ bytes: UnsafeRawBufferPointer) throws {
-  let number = write(bytes, to: STDOUT_FILENO)
+  let number = writeAll(bytes, to: STDOUT_FILENO)
   if number == EPIPE { throw Interrupted(signal: SIGPIPE) }
   if number != 0 { throw StorageError.posix(number, "Writing to standard output failed") }
 }
@@ -48,11 +48,11 @@ private func writeToStandardOutput(_ bytes: UnsafeRawBufferPointer) throws {
 /// Writes a message to standard error. Errors are ignored, as there is nowhere to report them.
 func writeToStandardError(_ text: String) {
   var text = text
-  _ = text.withUTF8 { write(UnsafeRawBufferPointer($0), to: STDERR_FILENO) }
+  _ = text.withUTF8 { writeAll(UnsafeRawBufferPointer($0), to: STDERR_FILENO) }
 }
 
 /// Writes all of the bytes. Returns 0, or the error number.
-private func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int32 {
+func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int32 {
   var rest = bytes
   while !rest.isEmpty {
     let count = write(descriptor, rest.baseAddress, rest.count)

@@ -1,4 +1,7 @@
+import BenchmarkKit
 import Foundation
+import StockroomCore
+import StockroomMemory
 import Testing
 
 @testable import StockroomCLI
@@ -45,6 +48,31 @@ import Testing
       #expect(try contents(of: directory) == ["pipe"])
     }
   }
+
+  @Test("What would end a link in Markdown, or make it another one, is escaped")
+  func links() {
+    #expect("My page.svg".asLink == "My%20page.svg")
+    #expect("a) b.svg".asLink == "a%29%20b.svg")
+    #expect("javascript:(1).svg".asLink == "javascript%3A%281%29.svg")
+  }
+
+  #if os(Linux)
+    @Test("If one file of a report cannot be written, the others are")
+    func fullDisk() async throws {
+      try await withTemporaryDirectory { directory in
+        let options = try ReportFileOptions.parse([
+          "--html", "/dev/full", "--write-results", directory.appending(path: "page.md").path,
+        ])
+        let report = try await BenchmarkRunner(
+          configuration: BenchmarkConfiguration(
+            entries: 1, repetitions: 1, workloads: [Workload.standard[0]], directory: directory)
+        ).run([BenchmarkSubject("Memory") { _ in MemoryStorageEngine() }])
+        let error = #expect(throws: StorageError.self) { try options.write(report, unranked: []) }
+        #expect(error?.code == .diskFull)
+        #expect(try contents(of: directory).sorted() == ["page.md", "page.svg"])
+      }
+    }
+  #endif
 
   private func kind(of path: String) throws -> FileAttributeType? {
     try FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
