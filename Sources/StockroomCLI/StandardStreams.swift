@@ -26,6 +26,22 @@ func reserveClosedStandardStreams() {
   }
 }
 
+/// Reads standard input to its end.
+///
+/// - Throws: `StorageError` with the cause.
+func readStandardInput() throws -> Data {
+  var data = Data()
+  var buffer = [UInt8](repeating: 0, count: 1 << 16)
+  while true {
+    let count = retrying {
+      buffer.withUnsafeMutableBytes { read(STDIN_FILENO, $0.baseAddress, $0.count) }
+    }
+    if count < 0 { throw StorageError.posix(errno, "Reading standard input failed") }
+    if count == 0 { return data }
+    data.append(contentsOf: buffer[..<count])
+  }
+}
+
 /// Writes text to standard output, unbuffered.
 ///
 /// - Throws: ``Interrupted`` if the pipe has been closed, as by `head`; `StorageError` if writing fails.
