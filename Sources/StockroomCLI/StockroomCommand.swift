@@ -70,7 +70,19 @@ import StockroomCore
   }
 
   private static func write(_ error: any Error) {
-    writeToStandardError("stockroom: \(message(for: error).withoutPasswords.inOneLine)\n")
+    let message = message(for: error).withoutPasswords.inOneLine
+    let hint =
+      message.hasPrefix("Unexpected argument") ? hint(insteadOf: CommandLine.arguments.dropFirst().first) : ""
+    writeToStandardError("stockroom: \(message)\(hint)\n")
+  }
+
+  /// What to write behind the message if the first argument should be a command, and is none.
+  private static func hint(insteadOf argument: String?) -> String {
+    let commands = configuration.subcommands.map { $0.configuration }
+    guard let argument, !commands.contains(where: { $0.commandName == argument }) else { return "" }
+    let names = commands.filter(\.shouldDisplay).compactMap(\.commandName)
+    let suggestion = argument.mostSimilar(in: names).map { " Did you mean \($0)?" } ?? ""
+    return ".\(suggestion) `stockroom --help` lists the commands."
   }
 }
 

@@ -95,7 +95,9 @@ import Testing
     (["serve", "checks", "nonsense"], "There is no engine called nonsense."),
     (["conformance", "--layer", "nonsense"], "There is no layer called nonsense. Layers: compressed"),
     (["bench", "--engine", "memory+nonsense"], "There is no layer called nonsense. Layers: "),
-    (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
+    (["race"], "Unexpected argument 'race'. `stockroom --help` lists the commands."),
+    (["confromance"], "'confromance'. Did you mean conformance? `stockroom --help`"),
+    (["bench", "--fast"], "Unknown option '--fast'"),
   ]
 
   @Test("Every command has help", arguments: ["compare", "conformance", "bench"])
