@@ -47,8 +47,9 @@ struct BenchmarkOptions: ParsableArguments {
       guard let workloads = Workload.named(name) else {
         let names = Workload.groups.map(\.name) + ["all"] + Workload.all.map(\.name)
         let suggestion = name.mostSimilar(in: names).map { " Did you mean \($0)?" } ?? ""
-        throw ValidationError(
-          "There is no workload called \(name).\(suggestion) `stockroom bench --help` lists the groups.")
+        let problem =
+          name.isEmpty ? "The name of the workload is empty." : "There is no workload called \(name)."
+        throw ValidationError("\(problem)\(suggestion) `stockroom bench --help` lists the groups.")
       }
       return workloads
     }

@@ -18,6 +18,8 @@ struct CheckOptions: ParsableArguments {
   var isAll: Bool { checks.isEmpty && rules.isEmpty }
 
   func validate() throws {
+    if checks.contains("") { throw ValidationError("The name for --check is empty.") }
+    if rules.contains("") { throw ValidationError("The name for --rule is empty.") }
     for rule in rules where ContractRule(rawValue: rule.uppercased()) == nil {
       let known = ContractRule.allCases.map(\.rawValue).joined(separator: ", ")
       throw ValidationError("There is no rule called \(rule). Rules: \(known).")
@@ -28,10 +30,13 @@ struct CheckOptions: ParsableArguments {
   func validate(for suites: [ConformanceSuite], at level: ConformanceBudget.Level) throws {
     for check in checks where !suites.contains(where: { $0.checks.contains { $0.id == check } }) {
       let isLater = suites.contains { $0.checksLeftOut.contains { $0.id == check } }
+      let similar = check.mostSimilar(in: suites.flatMap { $0.checks.map(\.id) })
+      let suggestion = similar.map { " Did you mean \($0)?" } ?? ""
       throw ValidationError(
         isLater
           ? "The check \(check) is not made at the level \(level), but at a higher one."
-          : "There is no check called \(check) for these engines. `stockroom conformance --list` lists them.")
+          : "There is no check called \(check) for these engines.\(suggestion) "
+            + "`stockroom conformance --list` lists them.")
     }
     if run(of: suites).listedChecks.isEmpty {
       throw ValidationError("No check of these rules applies to these engines.")

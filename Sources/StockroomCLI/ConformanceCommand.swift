@@ -66,6 +66,9 @@ struct ConformanceCommand: AsyncParsableCommand {
     if resume?.isEmpty == true { throw ValidationError("The path for --resume is empty.") }
     if list, format == .junit { throw ValidationError("A list of checks has no format junit.") }
     if list, writeMatrix != nil { throw ValidationError("--list and --write-matrix exclude each other.") }
+    if list || writeMatrix != nil, jobs != nil || resume != nil {
+      throw ValidationError("--list and --write-matrix run no check, so they exclude --jobs and --resume.")
+    }
     guard let writeMatrix else { return }
     if writeMatrix.isEmpty { throw ValidationError("The path for --write-matrix is empty.") }
     if !checkOptions.isAll || format != .text {
@@ -86,6 +89,9 @@ struct ConformanceCommand: AsyncParsableCommand {
       return try writeToStandardOutput(
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
+    let resumeFile = try resume.map {
+      try ResumeFile(OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
+    }
     let results = try await engineOptions.withScratchDirectory { directory in
       try await checkOptions.nonemptyRun(of: suites(of: try engineOptions.usableEngines, in: directory))
         .results(
@@ -96,12 +102,11 @@ struct ConformanceCommand: AsyncParsableCommand {
             : ConformanceProcesses(
               arguments: settings + ["--directory", directory.path(percentEncoded: false)],
               server: try engineOptions.ownServer?.connection),
-          resume: resume.map {
-            try ResumeFile(
-              OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
-          })
+          resume: resumeFile)
     }
     try writeToStandardOutput(try results.rendered(as: format))
+    // Only now: that results could not be kept must not cost them.
+    try resumeFile?.finish()
     if !results.isConforming { throw ExitCode.failure }
   }
 

@@ -31,7 +31,7 @@ struct ConformanceRun: Sendable {
   ///   - jobs: How many checks of an engine are made at a time.
   ///   - processes: What makes them. Nil stands for this process.
   ///   - resume: Where the results are that need not be found again, and where the others are kept.
-  /// - Throws: `CancellationError` if the task was cancelled; `StorageError` if results could not be kept.
+  /// - Throws: `CancellationError` if the task was cancelled.
   func results(
     reproduction: ConformanceResults.Reproduction? = nil, jobs: Int = 1,
     processes: ConformanceProcesses? = nil,
@@ -57,7 +57,6 @@ struct ConformanceRun: Sendable {
         // Checks that were cancelled say nothing about the engine.
         try Task.checkCancellation()
       }
-      try resume?.finish()
       return ConformanceResults(reports, reproduction: reproduction)
     }
   }

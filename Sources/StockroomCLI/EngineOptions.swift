@@ -77,7 +77,7 @@ struct EngineOptions: ParsableArguments {
       try await CleaningUp.awaited { try await startServer(below: scratch) }
     }
     // Finds out soon whether the server is there, which engines wait for.
-    if try usesDatabase { try await removeNamespaces() }
+    try await removeNamespaces()
     if leavesServerOut {
       writeToStandardError(
         "PostgreSQL is left out: no server is installed here. --postgresql names one elsewhere.\n")
@@ -135,9 +135,9 @@ struct EngineOptions: ParsableArguments {
       ?? FileManager.default.temporaryDirectory
   }
 
-  /// Leaves nothing in somebody's database. A server of one's own goes as a whole.
+  /// Leaves nothing in somebody's database, if engines have used it. A server of one's own goes as a whole.
   private func removeNamespaces() async throws {
-    guard let database else { return }
+    guard let database, try usesDatabase else { return }
     try await PostgreSQLStorageEngine.removeNamespaces(
       beginningWith: database.namespacePrefix, at: database.connection)
   }
@@ -165,23 +165,30 @@ struct EngineOptions: ParsableArguments {
       do {
         if isPrepared { try await removeNamespaces() }
       } catch let remainder {
-        writeToStandardError(
-          "Schemas whose names begin with \(Self.namespacePrefix) may be left in the database: \(remainder)\n"
-        )
+        Self.warn(ofNamespaces: remainder)
       }
       try? await discardServer(below: scratch.url)
       try? ScratchDirectories.remove(scratch)
       throw error
     }
-    try await removeNamespaces()
+    // Neither a server that is away by now nor an engine that hangs, and may still write there, must cost the results.
+    do {
+      try await removeNamespaces()
+    } catch {
+      Self.warn(ofNamespaces: error)
+    }
     do {
       try await discardServer(below: scratch.url)
       try ScratchDirectories.remove(scratch)
     } catch {
-      // An engine that hangs may still write there. That must not cost the results.
       writeToStandardError("\(error)\n")
     }
     return result
+  }
+
+  private static func warn(ofNamespaces error: any Error) {
+    writeToStandardError(
+      "Schemas whose names begin with \(namespacePrefix) may be left in the database: \(error)\n")
   }
 }
 

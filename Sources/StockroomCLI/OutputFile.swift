@@ -1,6 +1,14 @@
 import Foundation
 import StockroomCore
 
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#endif
+
 /// A file that a command writes or reads. Errors name its path and the cause.
 struct OutputFile {
   let url: URL
@@ -22,9 +30,34 @@ struct OutputFile {
     try naming("Reading \(path) failed") { try Data(contentsOf: url) }
   }
 
-  /// Writes or replaces the file atomically.
+  /// The file itself, to which symbolic links lead: in place of a link another file would be made.
+  var target: URL {
+    url.deletingLastPathComponent().resolvingSymlinksInPath().standardizedFileURL
+      .appending(path: url.lastPathComponent).resolvingSymlinksInPath()
+  }
+
+  /// Whether the path leads to something that must not be replaced, such as a pipe or a device.
+  private var isSpecial: Bool {
+    var raw = stat()
+    // Why it cannot be looked at is found out when it is written.
+    guard stat(path, &raw) == 0 else { return false }
+    let status = FileStatus(raw)
+    return !status.isRegularFile && !status.isDirectory
+  }
+
+  /// Writes or replaces the file atomically. A pipe or a device is written to.
   func write(_ text: String) throws {
-    try naming("Writing \(path) failed") { try Data(text.utf8).write(to: url, options: .atomic) }
+    if isSpecial { return try writeToSpecial(text) }
+    try naming("Writing \(path) failed") { try Data(text.utf8).write(to: target, options: .atomic) }
+  }
+
+  private func writeToSpecial(_ text: String) throws {
+    let descriptor = retrying { open(path, O_WRONLY | O_CLOEXEC) }
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Writing \(path) failed") }
+    defer { close(descriptor) }
+    var text = text
+    let number = text.withUTF8 { writeAll(UnsafeRawBufferPointer($0), to: descriptor) }
+    if number != 0 { throw StorageError.posix(number, "Writing \(path) failed") }
   }
 
   /// Throws what writing would throw, so that a long command fails before its work.
@@ -33,7 +66,11 @@ struct OutputFile {
     if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {
       throw StorageError.posix(EISDIR, "Writing \(path) failed")
     }
-    let trial = url.deletingLastPathComponent().appending(path: ".\(UUID().uuidString)")
+    if isSpecial {
+      guard access(path, W_OK) == 0 else { throw StorageError.posix(errno, "Writing \(path) failed") }
+      return
+    }
+    let trial = target.deletingLastPathComponent().appending(path: ".\(UUID().uuidString)")
     try naming("Writing \(path) failed") {
       try Data().write(to: trial)
       try FileManager.default.removeItem(at: trial)

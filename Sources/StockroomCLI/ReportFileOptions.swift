@@ -28,7 +28,7 @@ struct ReportFileOptions: ParsableArguments {
       throw ValidationError(
         "--write-results writes Markdown: its file ends with .md, as \(results.path) does not.")
     }
-    let files = [page, results, chart].compactMap { $0?.identity }
+    let files = [page, results, chart].compactMap { $0?.target }
     if Set(files).count < files.count {
       throw ValidationError("--html and --write-results, with its chart, need a file each.")
     }
@@ -39,15 +39,18 @@ struct ReportFileOptions: ParsableArguments {
     for file in [page, results, chart].compactMap(\.self) { try file.check() }
   }
 
-  /// Writes or replaces the files.
+  /// Writes or replaces the files: also the others if one cannot be written.
   ///
   /// - Parameter unranked: The subjects that are never marked as the fastest.
   func write(_ report: BenchmarkReport, unranked: Set<String>) throws {
-    try page?.write(report.html)
+    let writtenPage = Result<Void, any Error> { if let page { try page.write(report.html) } }
+    try writeResults(report, unranked: unranked)
+    try writtenPage.get()
+  }
+
+  private func writeResults(_ report: BenchmarkReport, unranked: Set<String>) throws {
     guard let results, let chart else { return }
-    let name = chart.url.lastPathComponent
-    let headlines = report.headlinesMarkdown(
-      chart: name.addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? name, unranked: unranked)
+    let headlines = report.headlinesMarkdown(chart: chart.url.lastPathComponent.asLink, unranked: unranked)
     let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.hidingPasswords.quotedForShell)
     try chart.write(report.headlineChart(unranked: unranked))
     try results.write(
@@ -55,10 +58,11 @@ struct ReportFileOptions: ParsableArguments {
   }
 }
 
-extension OutputFile {
-  /// Equal for two paths of the same file.
-  fileprivate var identity: URL {
-    url.deletingLastPathComponent().resolvingSymlinksInPath().standardizedFileURL
-      .appending(path: url.lastPathComponent)
+extension String {
+  /// The name of a file beside a page as the target of a link in that page, in Markdown.
+  var asLink: String {
+    let link = addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? self
+    // A parenthesis ends the link, and what is in front of a colon is taken for the scheme of a URL.
+    return link.replacing("(", with: "%28").replacing(")", with: "%29").replacing(":", with: "%3A")
   }
 }

@@ -46,11 +46,13 @@ final class ResumeFile: Sendable {
         .unsupported,
         "\(file.path) has lines that are no results of this version. Name another file, or remove it.")
     }
-    try file.write(([lines.first ?? start] + results.map(\.text)).map { $0 + "\n" }.joined())
+    // One that could not run says nothing of the engine: its process may have been ended together with that run. It is made again, too.
+    let kept = results.filter { if case .couldNotRun = $0.line.result.outcome { false } else { true } }
+    try file.write(([lines.first ?? start] + kept.map(\.text)).map { $0 + "\n" }.joined())
     let handle = try FileHandle(forWritingTo: file.url)
     try handle.seekToEnd()
     var state = State(handle: handle)
-    for (_, line) in results { state.results[Self.name(line.engine, line.result.check)] = line.result }
+    for (_, line) in kept { state.results[Self.name(line.engine, line.result.check)] = line.result }
     self.state = MutexProtected(state)
   }
 

@@ -26,6 +26,22 @@ func reserveClosedStandardStreams() {
   }
 }
 
+/// Reads standard input to its end.
+///
+/// - Throws: `StorageError` with the cause.
+func readStandardInput() throws -> Data {
+  var data = Data()
+  var buffer = [UInt8](repeating: 0, count: 1 << 16)
+  while true {
+    let count = retrying {
+      buffer.withUnsafeMutableBytes { read(STDIN_FILENO, $0.baseAddress, $0.count) }
+    }
+    if count < 0 { throw StorageError.posix(errno, "Reading standard input failed") }
+    if count == 0 { return data }
+    data.append(contentsOf: buffer[..<count])
+  }
+}
+
 /// Writes text to standard output, unbuffered.
 ///
 /// - Throws: ``Interrupted`` if the pipe has been closed, as by `head`; `StorageError` if writing fails.
@@ -40,7 +56,7 @@ func writeToStandardOutput(_ data: Data) throws {
 }
 
 private func writeToStandardOutput(_ bytes: UnsafeRawBufferPointer) throws {
-  let number = write(bytes, to: STDOUT_FILENO)
+  let number = writeAll(bytes, to: STDOUT_FILENO)
   if number == EPIPE { throw Interrupted(signal: SIGPIPE) }
   if number != 0 { throw StorageError.posix(number, "Writing to standard output failed") }
 }
@@ -48,11 +64,11 @@ private func writeToStandardOutput(_ bytes: UnsafeRawBufferPointer) throws {
 /// Writes a message to standard error. Errors are ignored, as there is nowhere to report them.
 func writeToStandardError(_ text: String) {
   var text = text
-  _ = text.withUTF8 { write(UnsafeRawBufferPointer($0), to: STDERR_FILENO) }
+  _ = text.withUTF8 { writeAll(UnsafeRawBufferPointer($0), to: STDERR_FILENO) }
 }
 
 /// Writes all of the bytes. Returns 0, or the error number.
-private func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int32 {
+func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int32 {
   var rest = bytes
   while !rest.isEmpty {
     let count = write(descriptor, rest.baseAddress, rest.count)

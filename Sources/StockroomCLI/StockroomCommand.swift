@@ -54,14 +54,35 @@ import StockroomCore
       exit(withError: ExitCode(128 + error.signal))
     }
     let status = exitCode(for: error)
-    // The parser throws requests for help and for the version. An exit status has no message.
-    if status == .success || error is ExitCode { exit(withError: error) }
+    // An exit status has no message.
+    if error is ExitCode { exit(withError: error) }
+    // The parser throws requests for help and for the version.
+    if status == .success {
+      do {
+        try writeToStandardOutput(fullMessage(for: error) + "\n")
+      } catch {
+        exit(for: error)
+      }
+      exit(withError: status)
+    }
     write(error)
     exit(withError: status)
   }
 
   private static func write(_ error: any Error) {
-    writeToStandardError("stockroom: \(message(for: error).withoutPasswords.inOneLine)\n")
+    let message = message(for: error).withoutPasswords.inOneLine
+    let hint =
+      message.hasPrefix("Unexpected argument") ? hint(insteadOf: CommandLine.arguments.dropFirst().first) : ""
+    writeToStandardError("stockroom: \(message)\(hint)\n")
+  }
+
+  /// What to write behind the message if the first argument should be a command, and is none.
+  private static func hint(insteadOf argument: String?) -> String {
+    let commands = configuration.subcommands.map { $0.configuration }
+    guard let argument, !commands.contains(where: { $0.commandName == argument }) else { return "" }
+    let names = commands.filter(\.shouldDisplay).compactMap(\.commandName)
+    let suggestion = argument.mostSimilar(in: names).map { " Did you mean \($0)?" } ?? ""
+    return ".\(suggestion) `stockroom --help` lists the commands."
   }
 }
 

@@ -79,7 +79,10 @@ public enum EngineCatalog {
     var kind = "engine"
     var list = EngineCatalog.list
     /// Which name it is, and which there are.
-    public var description: String { "There is no \(kind) called \(name). \(kind.capitalized)s: \(list)." }
+    public var description: String {
+      (name.isEmpty ? "The name of the \(kind) is empty." : "There is no \(kind) called \(name).")
+        + " \(kind.capitalized)s: \(list)."
+    }
   }
 
   /// Every built-in engine. That on PostgreSQL has a server of its own.

@@ -12,6 +12,13 @@ import StockroomCore
 final class HostResolver: Sendable {
   private let answer = MutexProtected<Result<[String], any Error>?>(nil)
   private let isAnswered: PostgreSQLSignal
+  private let start = ContinuousClock.now
+
+  /// Those that have no answer yet, by name. While no name server answers, each attempt to connect would have one more thread otherwise.
+  private static let underWay = MutexProtected<[String: HostResolver]>([:])
+
+  /// How long later attempts wait for one that has no answer, before one of them asks again.
+  private static let patience = Duration.seconds(60)
 
   private init() throws { isAnswered = try PostgreSQLSignal() }
 
@@ -22,21 +29,46 @@ final class HostResolver: Sendable {
     guard let name = host.name, host.address == nil, !name.hasPrefix("/"), !name.hasPrefix("@") else {
       return [nil]
     }
-    let resolver = try HostResolver()
-    let thread = DedicatedThread()
-    try thread.enqueue {
-      let result = Result { try resolve(name) }
-      resolver.answer.withLock { $0 = result }
-      resolver.isAnswered.send()
-      // It ends by itself, also if nobody waits for it any more.
-      thread.stop()
-    }
-    _ = try PostgreSQLSocket.wait(for: resolver.isAnswered.reading, until: deadline, meanwhile: meanwhile)
-    guard let answer = resolver.answer.withLock({ $0 }) else {
+    let current = try resolver(of: name) { try resolve($0) }
+    guard let found = try current.addresses(until: deadline, meanwhile: meanwhile) else {
       throw PostgreSQLFailure(
         sqlState: nil, text: "the name \(name) has not been resolved in time", isConnectionLost: true)
     }
-    return try answer.get()
+    return found
+  }
+
+  /// The one that is resolving the name already, or a new one, which calls `resolve` on a thread of its own.
+  static func resolver(
+    of name: String, by resolve: @escaping @Sendable (String) throws -> [String]
+  ) throws -> HostResolver {
+    try underWay.withLock { underWay in
+      if let other = underWay[name], other.start + patience > .now { return other }
+      let new = try HostResolver()
+      try new.begin(name, resolve)
+      underWay[name] = new
+      return new
+    }
+  }
+
+  private func begin(_ name: String, _ resolve: @escaping @Sendable (String) throws -> [String]) throws {
+    let thread = DedicatedThread()
+    try thread.enqueue { [self] in
+      let result = Result { try resolve(name) }
+      answer.withLock { $0 = result }
+      Self.underWay.withLock { underWay in
+        if underWay[name] === self { underWay[name] = nil }
+      }
+      isAnswered.send()
+      // It ends by itself, also if nobody waits for it any more.
+      thread.stop()
+    }
+  }
+
+  /// Waits for the addresses, as others may do too. Nil if they have not been found in time.
+  func addresses(until deadline: ContinuousClock.Instant, meanwhile: () throws -> Void) throws -> [String]? {
+    // The signal stays where it is, for everybody who waits.
+    _ = try PostgreSQLSocket.wait(for: isAnswered.reading, until: deadline, meanwhile: meanwhile)
+    return try answer.withLock { $0 }?.get()
   }
 
   private static func resolve(_ name: String) throws -> [String] {

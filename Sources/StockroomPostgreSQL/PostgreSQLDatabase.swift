@@ -72,8 +72,9 @@ final class PostgreSQLDatabase: Sendable {
   func close() async throws {
     try await gate.close {
       hub.finish()
-      // Behind a write whose caller has given up, and which still has the connection.
-      try await writers.run { [committer] _ in committer.forget() }
+      // Behind a write whose caller has given up, and which still has the connection; but not behind the body of a cancelled
+      // transaction, which takes as long as it likes.
+      if !committer.runsBodies { try await writers.run { [committer] _ in committer.forget() } }
       try await DedicatedThread.runOnce { [self] in release() }
     }
   }

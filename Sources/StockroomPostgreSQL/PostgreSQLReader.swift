@@ -14,6 +14,8 @@ final class PostgreSQLReader: Sendable {
     var isConnected = false
     /// How many connections in a row could not be made, or have answered nothing.
     var failures = 0
+    /// How many reads in a row the server has given up for the sake of others.
+    var conflicts = 0
   }
 
   private let connector: PostgreSQLConnector
@@ -113,11 +115,13 @@ final class PostgreSQLReader: Sendable {
     defer { keep(connection) }
     do {
       try body(connection, deadline)
+      state.withLock { $0.conflicts = 0 }
       return .done
     } catch let failure as PostgreSQLFailure {
       let error = StorageError.postgreSQL(failure, "Reading from \(connector.address) failed")
       let isFinal = !failure.isConnectionLost && !failure.isConcurrency
       let isRefused = isFinal && calls.count == 1
+      if failure.isConcurrency, !connection.isLost { pauseAfterConflict(connection, until: deadline) }
       let end = ContinuousClock.now
       for call in calls {
         if isRefused || end >= call.deadline { call.fail(error) } else { call.retract() }
@@ -126,6 +130,23 @@ final class PostgreSQLReader: Sendable {
     } catch {
       for call in calls { call.fail(error) }
       return .done
+    }
+  }
+}
+
+extension PostgreSQLReader {
+  /// Waits the longer the more often the server has given up what it was asked for: a standby that replays what the reads need would
+  /// give up each of them at once.
+  private func pauseAfterConflict(_ connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant)
+  {
+    let conflicts = state.withLock { state in
+      defer { state.conflicts += 1 }
+      return state.conflicts
+    }
+    do {
+      try PostgreSQLConnector.pause(conflicts, until: deadline, connection.meanwhile)
+    } catch {
+      // Nobody waits for the reads any more.
     }
   }
 }

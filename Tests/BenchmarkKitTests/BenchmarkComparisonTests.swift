@@ -7,11 +7,13 @@ import Testing
 
 @Suite("The comparison of two reports") struct BenchmarkComparisonTests {
   private func report(
-    _ samples: [String: [Double]], entries: Int = 1_000, durability: String = "full", processors: Double = 1
+    _ samples: [String: [Double]], entries: Int = 1_000, repetitions: Int = 5, durability: String = "full",
+    processors: Double = 1
   ) -> BenchmarkReport {
     BenchmarkReport(
       BenchmarkConfiguration(
-        entries: entries, workloads: Workload.named("read-one") ?? [], durability: durability),
+        entries: entries, repetitions: repetitions, workloads: Workload.named("read-one") ?? [],
+        durability: durability),
       subjects: samples.keys.sorted()
     ) { subject, _ in
       (samples[subject] ?? []).map {
@@ -47,6 +49,15 @@ import Testing
     let comparison = BenchmarkComparison(before: report(["a": usual]), after: report(["a": samples]))
     #expect(comparison.changes == [])
     #expect(comparison.text == "No significant change in 1 measurements.\n")
+  }
+
+  @Test("Of a single repetition the comparison says that a change may be chance")
+  func oneRepetition() {
+    let (five, one) = (report(["a": usual]), report(["a": [1.5]], repetitions: 1))
+    for comparison in [BenchmarkComparison(before: five, after: one), .init(before: one, after: five)] {
+      #expect(comparison.text.contains("! Repetitions: one alone has no spread"))
+    }
+    #expect(BenchmarkComparison(before: five, after: five).caveats == [])
   }
 
   @Test("Measurements with other records are not compared, and other differences are caveats")

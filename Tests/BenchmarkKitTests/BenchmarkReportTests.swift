@@ -102,6 +102,13 @@ import Testing
     #expect(throws: DecodingError.self) { try BenchmarkReport(json: Data(corrupted.utf8)) }
   }
 
+  @Test("Nothing in the command ends the block of the page in which it is")
+  func commandBlock() {
+    #expect(report.page(command: "a b", headlines: "").contains("\n\n```\na b\n```\n\n"))
+    let command = "a '\n```\n# b'"
+    #expect(report.page(command: command, headlines: "").contains("\n\n````\n\(command)\n````\n\n"))
+  }
+
   @Test("The report names the subjects that keep entries elsewhere than on its file system")
   func elsewhere() throws {
     func report(_ elsewhere: [String]) -> BenchmarkReport {

@@ -9,8 +9,9 @@
   /// A run whose files cannot be removed afterwards.
   @Suite(.enabled(if: canMakeImmutable, "Making a file immutable needs a right that this process lacks."))
   struct LeftoverTests {
-    @Test("What a failed run cannot remove is said beside the error that ended it")
-    func leftover() async throws {
+    @Test(
+      "What a failed run cannot remove is said beside the error that ended it", arguments: [false, true])
+    func leftover(opens: Bool) async throws {
       let scratch = try ScratchDirectory(in: FileManager.default.temporaryDirectory, named: "leftover-tests")
       let made = MutexProtected<URL?>(nil)
       let subject = BenchmarkSubject("a") { directory in
@@ -18,13 +19,16 @@
         try Data().write(to: file)
         try setImmutable(true, file)
         made.withLock { $0 = file }
+        if opens { return SpyEngine(flaw: .failsToClose) }
         throw StorageError(.io, "It cannot be opened.")
       }
-      let runner = BenchmarkRunner(configuration: BenchmarkConfiguration(directory: scratch.url))
+      let runner = BenchmarkRunner(
+        configuration: BenchmarkConfiguration(
+          entries: 1, workloads: Workload.named("count") ?? [], directory: scratch.url))
       let error = await #expect(throws: BenchmarkError.self) { try await runner.run([subject]) }
       let description = try #require(error).description
       #expect(description.contains("Removing the directory \(scratch.url.path(percentEncoded: false))"))
-      #expect(description.contains("It cannot be opened."))
+      #expect(description.contains(opens ? "The spy does not close." : "It cannot be opened."))
       try setImmutable(false, try #require(made.withLock { $0 }))
       try scratch.remove()
     }

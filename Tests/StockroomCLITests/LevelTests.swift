@@ -1,5 +1,8 @@
+import ConformanceKit
 import Foundation
 import Testing
+
+@testable import StockroomCLI
 
 @Suite("Levels, interrupted runs and several processes") struct LevelTests {
   private func engine(_ output: CommandLineTool.Output) throws -> [String: Any] {
@@ -83,17 +86,51 @@ import Testing
     }
   }
 
+  @Test("A check that could not run is made again when a run goes on")
+  func resumeAfterError() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = OutputFile(directory.appending(path: "results").path)
+      func result(_ outcome: ConformanceOutcome) -> ConformanceReport.Result {
+        ConformanceReport.Result(
+          check: "\(outcome)", rule: .k1, expectation: "", outcome: outcome, seconds: 0)
+      }
+      let (passed, killed) = (result(.passed), result(.couldNotRun("The process was killed.")))
+      let interrupted = try ResumeFile(file, settings: "")
+      interrupted.add(passed, engine: "Memory")
+      interrupted.add(killed, engine: "Memory")
+      let resumed = try ResumeFile(file, settings: "")
+      #expect(resumed.result(of: passed.check, engine: "Memory")?.outcome == .passed)
+      #expect(resumed.result(of: killed.check, engine: "Memory") == nil)
+      #expect(try file.read().split(separator: "\n").count == 2)
+    }
+  }
+
+  @Test("Results that cannot be kept are shown, and are a failure")
+  func resumeOnFullDisk() async throws {
+    try await withTemporaryDirectory { directory in
+      let output = try await CommandLineTool.run(
+        [
+          "conformance", "--engine", "memory", "--rule", "R1", "--rule", "K1", "--resume",
+          directory.appending(path: "results").path,
+        ], by: #"trap '' XFSZ; ulimit -f 1; exec "$@""#)
+      #expect(output.status == 1)
+      #expect(output.lines.contains { $0.hasPrefix("Passed ") })
+      #expect(output.errorLines.count == 1)
+      #expect(output.standardError.contains("The results could not be kept for --resume"))
+    }
+  }
+
   @Test("The file from which a run goes on, and the error about another one, show no password")
   func resumeWithoutPassword() async throws {
     try await withTemporaryDirectory { directory in
       let file = directory.appending(path: "results").path
       func run(seed: String) async throws -> CommandLineTool.Output {
-        // The checks need no database. That there is none is found out when its namespaces are to be removed.
+        // The checks need no database, so nobody finds out that there is none.
         try await CommandLineTool.run(
           "conformance", "--engine", "memory", "--rule", "R1", "--seed", seed, "--resume", file,
           "--postgresql", "host=/nowhere password = 'the secret'")
       }
-      _ = try await run(seed: "1")
+      #expect(try await run(seed: "1").status == 0)
       let kept = try String(contentsOfFile: file, encoding: .utf8)
       #expect(kept.contains("host=/nowhere password = ***"))
       #expect(!kept.contains("secret"))

@@ -146,9 +146,11 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("Results that cannot be written are a failure")
-    func fullDisk() async throws {
-      let output = try await CommandLineTool.run(["conformance", "--list"], by: #""$@" >/dev/full"#)
+    @Test(
+      "Results and help that cannot be written are a failure",
+      arguments: [["conformance", "--list"], ["--help"], ["--version"]])
+    func fullDisk(arguments: [String]) async throws {
+      let output = try await CommandLineTool.run(arguments, by: #""$@" >/dev/full"#)
       #expect(output.status == 1)
       #expect(
         output.standardError

@@ -19,12 +19,17 @@ import Testing
     ),
     (["bench", "--workload", "sleep"], "There is no workload called sleep. `stockroom bench --help` lists"),
     (["bench", "--workload", "raed-one"], "no workload called raed-one. Did you mean read-one? `stockroom"),
+    (["bench", "--workload", ""], "The name of the workload is empty. `stockroom bench --help` lists"),
+    (["bench", "--engine", ""], "The name of the engine is empty. Engines: memory, "),
     (["bench", "--format", "yaml"], "'text', 'markdown' or 'json'"),
     (["bench", "--durability", "none"], "'none' is invalid"),
     (["bench", "--directory", ""], "The path for --directory is empty."),
     (["conformance", "--postgresql", ""], "The connection for --postgresql is empty."),
     (["bench", "--baseline", ""], "The path for --baseline is empty."),
     (["conformance", "--check", "nope"], "There is no check called nope"),
+    (["conformance", "--check", "keys.csae"], "for these engines. Did you mean keys.case? `stockroom"),
+    (["conformance", "--check", ""], "The name for --check is empty."),
+    (["conformance", "--rule", ""], "The name for --rule is empty."),
     (["compare", "--check", "nope"], "There is no check called nope"),
     (["conformance", "--rule", "Z9"], "There is no rule called Z9."),
     (["conformance", "--engine", "memory", "--rule", "W6"], "No check of these rules applies"),
@@ -67,6 +72,8 @@ import Testing
     (["conformance", "--format", "xml"], "'text', 'markdown', 'json' or 'junit'"),
     (["conformance", "--list", "--format", "junit"], "A list of checks has no format junit."),
     (["conformance", "--list", "--write-matrix", "x"], "--list and --write-matrix exclude each other."),
+    (["conformance", "--list", "--jobs", "2"], "run no check, so they exclude --jobs and --resume."),
+    (["conformance", "--write-matrix", "x", "--resume", "y"], "so they exclude --jobs and --resume."),
     (["conformance", "--write-matrix", ""], "The path for --write-matrix is empty."),
     (
       ["conformance", "--write-matrix", "x", "--rule", "K1"], "--write-matrix is about all rules and checks"
@@ -88,7 +95,9 @@ import Testing
     (["serve", "checks", "nonsense"], "There is no engine called nonsense."),
     (["conformance", "--layer", "nonsense"], "There is no layer called nonsense. Layers: compressed"),
     (["bench", "--engine", "memory+nonsense"], "There is no layer called nonsense. Layers: "),
-    (["race"], "Unexpected argument 'race'"), (["bench", "--fast"], "Unknown option '--fast'"),
+    (["race"], "Unexpected argument 'race'. `stockroom --help` lists the commands."),
+    (["confromance"], "'confromance'. Did you mean conformance? `stockroom --help`"),
+    (["bench", "--fast"], "Unknown option '--fast'"),
   ]
 
   @Test("Every command has help", arguments: ["compare", "conformance", "bench"])

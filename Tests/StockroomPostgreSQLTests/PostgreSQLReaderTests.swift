@@ -67,6 +67,29 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
+  @Test(
+    "A read that the server gives up for the sake of others is repeated, but not without a pause (rule N2)")
+  func conflicts() async throws {
+    let name = newNamespace()
+    try await server.start()
+    let engine = try await PostgreSQLStorageEngine(
+      server.connection, namespace: name, maximumConnections: 3, timeLimit: .seconds(5))
+    try await engine.write(value(1), key: key(1))
+    try await server.execute(
+      """
+      ALTER TABLE "\(name)".entries RENAME TO stored;
+      CREATE SEQUENCE "\(name)".attempts;
+      CREATE FUNCTION "\(name)".refused(value bytea) RETURNS bytea VOLATILE LANGUAGE plpgsql AS
+        'BEGIN PERFORM nextval(''"\(name)".attempts''); RAISE EXCEPTION ''conflict'' USING ERRCODE = ''40001''; END';
+      CREATE VIEW "\(name)".entries AS
+        SELECT sequence, created, updated, key, "\(name)".refused(value) AS value FROM "\(name)".stored
+      """)
+    await #expect(throws: StorageError.self) { try await engine.read(key: key(1)) }
+    // Without a pause it would be thousands.
+    try await server.wait(until: "(SELECT last_value BETWEEN 2 AND 100 FROM \"\(name)\".attempts)")
+    try await engine.close()
+  }
+
   @Test("A read on a connection that has died without a word is done on another one (rules N1, N2)")
   func silentConnection() async throws {
     let name = newNamespace()

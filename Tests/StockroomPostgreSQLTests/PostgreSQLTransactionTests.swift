@@ -141,12 +141,14 @@ struct PostgreSQLTransactionTests {
     #expect(try await writer.keyCount() == 0)
   }
 
-  @Test("An engine can be dropped while the body of a cancelled transaction still runs (rules C5, T5)")
-  func droppedDuringBody() async throws {
+  @Test(
+    "An engine can be closed and dropped while the body of a cancelled transaction still runs (rules C5, T5)",
+    arguments: [false, true])
+  func droppedDuringBody(isClosed: Bool) async throws {
     let isDropped = DispatchSemaphore(value: 0)
     let (outcomes, hasEnded) = AsyncStream.makeStream(of: Bool.self)
-    try await cancelTransaction {
-      // Longer only if dropping the engine waits for this body.
+    try await cancelTransaction(closing: isClosed) {
+      // Longer only if closing or dropping the engine waits for this body.
       hasEnded.yield(isDropped.wait(timeout: .now() + 30) == .success)
       isDropped.signal()
     }
@@ -156,7 +158,11 @@ struct PostgreSQLTransactionTests {
   }
 
   /// Returns once a transaction has been cancelled of which the body still runs, and its engine has been dropped.
-  private func cancelTransaction(while body: @escaping @Sendable () -> Void) async throws {
+  ///
+  /// - Parameter closesEngine: Whether it is closed before.
+  private func cancelTransaction(
+    closing closesEngine: Bool, while body: @escaping @Sendable () -> Void
+  ) async throws {
     let engine = try await newEngine(newNamespace())
     let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
     let transaction = Task {
@@ -168,6 +174,7 @@ struct PostgreSQLTransactionTests {
     for await _ in beginning {}
     transaction.cancel()
     await #expect(throws: CancellationError.self) { try await transaction.value }
+    if closesEngine { try await engine.close() }
   }
 
   @Test(

@@ -115,7 +115,7 @@ final class OpenSubject: Sendable {
       failure = BenchmarkError.wrapping(error, "removing the entries failed", subject: name)
     }
     do { try await close() } catch { failure = failure ?? error }
-    try directory.remove()
+    do { try directory.remove() } catch { failure = failure ?? error }
     if let failure { throw failure }
   }
 }

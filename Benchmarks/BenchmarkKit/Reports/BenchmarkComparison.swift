@@ -86,6 +86,9 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
     compare("Durability", \.durabilityText)
     compare("Software", \.softwareText)
     compare("Seed", \.seed)
+    if min(before.repetitions, after.repetitions) < 2 {
+      caveats.append("Repetitions: one alone has no spread, so any change may be chance.")
+    }
     return caveats
   }
 }

@@ -71,8 +71,11 @@ extension BenchmarkReport {
         workloads.map { "- `\($0.name)`: \(explanation(of: $0))" }.joined(separator: "\n")
       ),
     ]
+    // Longer than any in the command, as in the name of a file, since that would end it.
+    let longest = command.split { $0 != "`" }.map(\.count).max() ?? 0
+    let fence = String(repeating: "`", count: max(3, longest + 1))
     return
-      (["# Results\n\nProduced by this command:\n\n```\n\(command)\n```\n\n\(setting.markdown)"]
+      (["# Results\n\nProduced by this command:\n\n\(fence)\n\(command)\n\(fence)\n\n\(setting.markdown)"]
       + sections.map { "## \($0.title)\n\n\($0.body)" }).joined(separator: "\n\n") + "\n"
   }
 

@@ -72,11 +72,7 @@ struct PutCommand: AsyncParsableCommand {
   private func newValue() throws -> Data {
     if let value { return Data(value.utf8) }
     if let file { return try OutputFile(file).readBytes() }
-    do {
-      return try FileHandle.standardInput.readToEnd() ?? Data()
-    } catch {
-      throw StorageError(.io, "Reading standard input failed", underlying: error)
-    }
+    return try readStandardInput()
   }
 }
 

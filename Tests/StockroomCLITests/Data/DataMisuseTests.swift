@@ -252,6 +252,11 @@ import Testing
       let put = try await CommandLineTool.run(["put", place.url, "0"], by: #""$@" <&-"#)
       #expect(put.status == 1)
       #expect(put.standardError.contains("Reading standard input failed"), "\(put.standardError)")
+      let directory = try await CommandLineTool.run(["put", place.url, "0"], by: #""$@" </"#)
+      #expect(directory.status == 1)
+      #expect(
+        directory.standardError
+          == "stockroom: io: Reading standard input failed (Is a directory, errno \(EISDIR))\n")
       try await place.run("verify")
       let found = try await place.withEngine { try await $0.readAllEntries() }
       #expect(found == entries)
