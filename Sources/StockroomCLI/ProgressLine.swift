@@ -15,7 +15,17 @@ struct ProgressLine: Sendable {
   /// Replaces the line.
   func show(_ text: String) {
     guard isShown else { return }
-    writeToStandardError("\r\u{1B}[K" + text.prefix(max(0, Self.width - 1)))
+    writeToStandardError("\r\u{1B}[K" + Self.beginning(of: text, columns: Self.width - 1))
+  }
+
+  /// As much of the text as surely fits into so many columns: a line that goes on in the next one could not be removed any more.
+  static func beginning(of text: String, columns: Int) -> Substring {
+    var left = columns
+    return text.prefix { character in
+      // Which characters are two columns wide depends on the terminal; none of the first alphabets is.
+      left -= character.unicodeScalars.reduce(0) { $0 + ($1.value < 0x1100 ? 1 : 2) }
+      return left >= 0
+    }
   }
 
   /// Removes the line.

@@ -119,6 +119,18 @@ import Testing
     #expect(line(.seconds(3_725)) == "A, check 2 of 9, 62 min 5 s: x")
   }
 
+  @Test("A line of progress never goes on in the next line of the terminal")
+  func width() {
+    func line(_ text: String, _ columns: Int) -> String {
+      String(ProgressLine.beginning(of: text, columns: columns))
+    }
+    #expect(line("Counting sqlite:notes", 12) == "Counting sql")
+    #expect(line("Counting sqlite:ノート", 19) == "Counting sqlite:ノ")
+    #expect(line("Counting sqlite:ノート", 22) == "Counting sqlite:ノート")
+    #expect(line("x", 0) == "")
+    #expect(line("x", -1) == "")
+  }
+
   @Test("A closed output pipe ends the command without a message")
   func brokenPipe() async throws {
     try await withTemporaryDirectory { directory in
