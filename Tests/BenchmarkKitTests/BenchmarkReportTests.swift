@@ -169,4 +169,18 @@ import Testing
     #expect(!report.details.contains("Stall:"))
     #expect(report.html.contains("<td>–</td>"))
   }
+
+  @Test("The file system is that of the innermost mount point, whatever its name")
+  func mountPoints() {
+    let mounts = """
+      /dev/a / ext4 rw 0 0
+      /dev/b /mnt/a\\040disk xfs rw 0 0
+      tmpfs /mnt tmpfs rw 0 0
+
+      """
+    func kind(_ path: String) -> String? { fileSystem(of: URL(filePath: path), mounts: mounts) }
+    #expect(kind("/mnt/a disk/place") == "xfs")
+    #expect(kind("/mnt/place") == "tmpfs")
+    #expect(kind("/mnt2/place") == "ext4")
+  }
 }

@@ -64,21 +64,31 @@ private var processorName: String? {
 func fileSystem(of url: URL) -> String? {
   #if !canImport(Darwin)
     guard let text = try? String(contentsOfFile: "/proc/self/mounts", encoding: .utf8) else { return nil }
-    let path = url.resolvingSymlinksInPath().pathComponents
-    var best: (depth: Int, kind: String)?
-    for line in text.split(separator: "\n") {
-      // Device, mount point, kind, options. Of two file systems on one mount point the later one hides the earlier.
-      let parts = line.split(separator: " ").map(String.init)
-      guard parts.count > 2 else { continue }
-      let mount = URL(filePath: parts[1]).pathComponents
-      if path.starts(with: mount), mount.count >= best?.depth ?? 0 { best = (mount.count, parts[2]) }
-    }
-    return best?.kind
+    return fileSystem(of: url.resolvingSymlinksInPath(), mounts: text)
   #else
     var status = statfs()
     guard statfs(url.path(percentEncoded: false), &status) == 0 else { return nil }
     return withUnsafeBytes(of: status.f_fstypename) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
   #endif
+}
+
+/// The kind of file system of a path without links, by the contents of `/proc/self/mounts`.
+func fileSystem(of url: URL, mounts: String) -> String? {
+  let path = url.pathComponents
+  var best: (depth: Int, kind: String)?
+  for line in mounts.split(separator: "\n") {
+    // Device, mount point, kind, options. Of two file systems on one mount point the later one hides the earlier.
+    let parts = line.split(separator: " ").map(String.init)
+    guard parts.count > 2 else { continue }
+    // A blank, a tab, a newline and a backslash in a path are escaped.
+    let mount = URL(
+      filePath: parts[1].replacing(/\\([01][0-7][0-7])/) { match in
+        UInt8(match.1, radix: 8).map { String(UnicodeScalar($0)) } ?? String(match.0)
+      }
+    ).pathComponents
+    if path.starts(with: mount), mount.count >= best?.depth ?? 0 { best = (mount.count, parts[2]) }
+  }
+  return best?.kind
 }
 
 private var compiledArchitecture: String {
