@@ -60,11 +60,14 @@ struct BenchCommand: AsyncParsableCommand {
     try shown.get()
     guard let earlier else { return }
     let comparison = BenchmarkComparison(before: earlier, after: report)
+    // The names in it are those of a file that may be anybody's.
+    let text = comparison.text.split(separator: "\n", omittingEmptySubsequences: false)
+      .map { String($0).withoutControls }.joined(separator: "\n")
     // Standard output has the JSON report only, which may be the next baseline.
     if format == .json {
-      writeToStandardError(comparison.text)
+      writeToStandardError(text)
     } else {
-      try writeToStandardOutput("\n" + comparison.text)
+      try writeToStandardOutput("\n" + text)
     }
     if failIfSlower, !comparison.slower.isEmpty || comparison.compared == 0 { throw ExitCode.failure }
   }

@@ -56,6 +56,13 @@ import Testing
     let same = try await bench("--entries", "100", "--baseline", file.path())
     #expect(same.status == 0)
     #expect(!same.standardOutput.contains("no measurement in common"))
+
+    // A name in a file of somebody else's does nothing to the terminal.
+    let hostile = before.standardOutput.replacing("\"Memory\"", with: #""\u001b[2JMemory""#)
+    try Data(hostile.utf8).write(to: file)
+    let shown = try await bench("--entries", "100", "--baseline", file.path())
+    #expect(shown.standardOutput.contains(#"Not comparable: Memory, count; \u{1B}[2JMemory, count."#))
+    #expect(!shown.standardOutput.contains("\u{1B}"))
   }
 
   @Test("A baseline that cannot be read, or is something else, is an error of one line with status 1")
