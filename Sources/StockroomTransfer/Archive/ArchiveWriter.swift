@@ -55,7 +55,7 @@ struct ArchiveWriter: Sendable {
     summary.contentSize += keySize + entry.data.count
   }
 
-  /// Writes what is left, and the ending. Nothing may follow.
+  /// Writes the remaining data and the trailer. Nothing may follow.
   mutating func finish() throws -> ArchiveSummary {
     if !block.isEmpty { try writeBlock() }
     var end: [UInt8] = []
