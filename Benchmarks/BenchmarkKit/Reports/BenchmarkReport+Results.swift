@@ -38,7 +38,7 @@ extension BenchmarkReport {
   ///   - unranked: Subjects that are shown and never marked as the fastest, such as engines that persist nothing.
   public func headlinesMarkdown(chart: String, unranked: Set<String> = []) -> String {
     let exceptions =
-      unranked.isEmpty ? "" : " without \(subjects.filter(unranked.contains).joined(separator: " and "))"
+      unranked.isEmpty ? "" : " except \(subjects.filter(unranked.contains).joined(separator: " and "))"
     return [
       "![Operations per second, workload by workload](\(chart))",
       table(\.time, of: headlines, unranked: unranked, fastest: { "**\($0)**" }).markdown,

@@ -50,7 +50,7 @@ extension Workload {
   static func readConcurrently(_ tasks: Int) -> Workload {
     Workload(
       "read-concurrent-\(tasks)",
-      "\(tasks) tasks at a time read every record, one after another, in random order."
+      "\(tasks) concurrent tasks read every record, one after another, in random order."
     ) { run in
       let records = run.records
       try await run.measure(records.shuffled, by: tasks) { engine, index in

@@ -8,7 +8,7 @@ import StockroomCore
 extension Workload {
   /// Transactions that read an entry and write another value to it, a twentieth of the records by one task, a fifth by more.
   static func transactions(_ tasks: Int) -> Workload {
-    let who = tasks == 1 ? "One after another" : "By \(tasks) tasks at a time"
+    let who = tasks == 1 ? "One after another" : "By \(tasks) concurrent tasks"
     return Workload(
       tasks == 1 ? "transaction" : "transaction-\(tasks)",
       "\(who), transactions that read an entry and write another value to it. One operation is one transaction.",

@@ -134,17 +134,17 @@ struct ArchiveScanner {
     try readMore(ArchiveFormat.endSize - ArchiveFormat.blockHeaderSize)
     let expected = block
     try expected.withUnsafeBytes { end in
-      guard end.hasRightChecksum else { throw ArchiveCorruption("its ending has the wrong checksum") }
+      guard end.hasRightChecksum else { throw ArchiveCorruption("its trailer has the wrong checksum") }
       let checked = UnsafeRawBufferPointer(rebasing: end[..<36])
       guard end.number(at: 4, as: UInt32.self) == 0, end.number(at: 8, as: UInt64.self) == blockCount,
         parser.isBetweenEntries, end.number(at: 16, as: UInt64.self) == UInt64(parser.entryCount),
         end.number(at: 24, as: UInt64.self) == UInt64(parser.contentSize),
         end.number(at: 32, as: UInt32.self) == contentsChecksum,
         end.number(at: 36, as: UInt32.self) == CRC32.checksum(checked, after: fileChecksum)
-      else { throw ArchiveCorruption("its ending belongs to other contents") }
+      else { throw ArchiveCorruption("its trailer belongs to other contents") }
     }
     count(block.count)
-    guard try input.isAtEnd() else { throw ArchiveCorruption("something follows its ending") }
+    guard try input.isAtEnd() else { throw ArchiveCorruption("data follow its trailer") }
     if let (key, size) = parser.tooLargeValue {
       throw StorageError(
         .valueTooLarge,
