@@ -111,7 +111,7 @@ extension BenchmarkReport {
   /// The time of one operation, with the spread if there is one.
   var times: KeyPath<BenchmarkResult, String> { repetitions == 1 ? \.time : \.timeAndSpread }
 
-  /// What ``times`` shows, as the end of a sentence.
+  /// The meaning of ``times``, as the end of a sentence.
   var timesText: String {
     repetitions == 1
       ? "one repetition, no spread" : "median, and half the spread of \(repetitions) repetitions"
