@@ -110,7 +110,8 @@ extension TransactionOverlay {
   }
 
   /// Like ``forEachKey(from:_:)``. The next call does not search the underlying keys again that have been
-  /// changed: a body that repeatedly takes the first entry and removes it pays only for the entries that it takes.
+  /// changed: a body that repeatedly takes the first entry and removes it pays only for the entries that it
+  /// takes.
   mutating func forEachKeyRememberingChanged(
     from start: CacheKey, _ body: (CacheKey) throws -> Bool
   ) throws {
