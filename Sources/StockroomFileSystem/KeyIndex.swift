@@ -31,7 +31,6 @@ final class KeyIndex: Sendable {
     /// Whether a change that comes now is certain to change the time. File systems round it, most of them to
     /// the system's clock tick. While an engine writes continuously, there is hardly such a moment: listings
     /// with the lock, during which no engine writes, ignore this.
-    /// without.
     var isDistinct: Bool {
       // Wrapping: a file system may return any time.
       Timestamp.now().nanoseconds &- directoryChanged.nanoseconds > 20_000_000

@@ -1,11 +1,12 @@
 import StockroomCore
 
-/// How the changes of other connections are noticed: the write-ahead log is written, and its index counts the transactions.
+/// Detects the changes of other connections: the write-ahead log is written, and its index counts the
+/// transactions.
 final class SQLiteChangeSource: ChangeSource {
   private let connection: SQLiteConnection
   let writtenFiles: [String]
 
-  /// - Parameter connection: One of its own, which reads.
+  /// - Parameter connection: A separate connection, which reads.
   init(on connection: SQLiteConnection) throws {
     self.connection = connection
     writtenFiles = [connection.path + "-wal"]
@@ -17,7 +18,7 @@ final class SQLiteChangeSource: ChangeSource {
     do {
       return try connection.commitNumber()
     } catch let error as StorageError where error.code == .locked {
-      // A process has died in the middle. A read puts the index right.
+      // A process has died in the middle. A read repairs the index.
       try connection.run(.metadata) { _ = try $0.step() }
       return nil
     }
