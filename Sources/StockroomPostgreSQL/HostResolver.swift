@@ -8,14 +8,15 @@ import StockroomCore
   import Musl
 #endif
 
-/// Resolves names of hosts. The system does so without a limit, and without a way to give up, so that a thread of its own waits for it.
+/// Resolves host names. The system does so without a time limit, and without a way to cancel it, so a
+/// separate thread waits for it.
 final class HostResolver: Sendable {
   private let answer = MutexProtected<Result<[String], any Error>?>(nil)
   private let isAnswered: PostgreSQLSignal
 
   private init() throws { isAnswered = try PostgreSQLSignal() }
 
-  /// The addresses of the host; one that is nil if libpq needs none.
+  /// The addresses of the host; a single nil if libpq needs none.
   static func addresses(
     of host: PostgreSQLAddress.Host, until deadline: ContinuousClock.Instant, meanwhile: () throws -> Void
   ) throws -> [String?] {
@@ -28,7 +29,7 @@ final class HostResolver: Sendable {
       let result = Result { try resolve(name) }
       resolver.answer.withLock { $0 = result }
       resolver.isAnswered.send()
-      // It ends by itself, also if nobody waits for it any more.
+      // It ends by itself, even if nobody waits for it any more.
       thread.stop()
     }
     _ = try PostgreSQLSocket.wait(for: resolver.isAnswered.reading, until: deadline, meanwhile: meanwhile)
