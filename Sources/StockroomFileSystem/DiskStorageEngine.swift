@@ -5,7 +5,7 @@
 #endif
 public import StockroomCore
 
-/// Stores each entry in a file of its own, whose contents are exactly the value.
+/// Stores each entry in its own file, whose contents are exactly the value.
 ///
 /// Choose it if people or other programs read the values, if values are large, or to avoid dependencies. For many small entries
 /// a database is faster, since here each entry takes a file.
@@ -150,7 +150,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
 
   /// Changes by engines in this and other processes are reported with their keys, up to a thousand for each commit. Changes that
   /// other programs make to the files of entries are reported on Linux only, and not for long keys, whose files are in
-  /// directories of their own.
+  /// their own directories.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen {
       guard access == .readWrite else {

@@ -24,7 +24,7 @@ extension LMDBEnvironment {
       // LMDB accesses the file in every call.
       try files.checkWritable()
       try checkFiles(try handle.get())
-      // If the batch turned out not to fit, the work was in vain. If no more space can be added, it may fit
+      // If the batch turned out not to fit, its work would be lost. If no more space can be added, it may fit
       // anyway.
       if try handle.get().unusedMap < size { try? makeRoom(forBytes: size) }
       var repairs = 0

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// A subject during one repetition: its engine, open in a directory of its own.
+/// A subject during one repetition: its engine, open in its own directory.
 final class OpenSubject: Sendable {
   /// The entries in the engine.
   private enum Contents: Equatable {

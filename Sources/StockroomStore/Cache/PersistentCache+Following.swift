@@ -50,7 +50,7 @@ extension PersistentCache.Core {
       }
       feed.withLock { $0 = .watched(task) }
     } catch let error as StorageError where error.code == .unsupported {
-      // It never has a feed, whatever its capabilities. Otherwise nothing that is read would stay in memory.
+      // It never has a feed, regardless of its capabilities. Otherwise nothing that is read would stay in memory.
       feed.withLock { $0 = .watched(nil) }
     } catch {
       feed.withLock { $0 = .notWatched }

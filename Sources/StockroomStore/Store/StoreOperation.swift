@@ -68,7 +68,7 @@ extension Store {
 
     private func continued(with step: StoreStep<Item>) -> Operation {
       isUsed = true
-      // If this chain has been continued before, the second branch gets a log of its own.
+      // If this chain has been continued before, the second branch gets its own log.
       let log = log.append(step, after: count) ? log : Log(log.prefix(count) + [step])
       return Operation(store, log, count: count + 1)
     }

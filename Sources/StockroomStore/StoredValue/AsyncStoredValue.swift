@@ -278,7 +278,7 @@ extension AsyncStoredValue {
       let isOutcomeKnown = engine.wasDefinitelyNotApplied([operation], after: error)
       if isOutcomeKnown, !followsNow { throw error }
       if !isOutcomeKnown { loading.withLock { $0 = .pending } }
-      // In a task of its own, which is not cancelled with this one.
+      // In a separate task, which is not cancelled with this one.
       let read = await Task { [engine, key = observed.key] in try await engine.read(key: key) }.result
       if case .success(let bytes) = read { take(bytes.map(StoredContent.bytes) ?? .absent) }
       throw error
