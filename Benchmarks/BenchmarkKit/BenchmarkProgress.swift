@@ -14,7 +14,7 @@ public struct BenchmarkProgress: Sendable, Hashable, CustomStringConvertible {
   /// The time since the run began.
   public let elapsed: Duration
 
-  /// An estimate of the remaining time at the present rate; nil during the first 2% of the run.
+  /// An estimate of the remaining time at the current rate; nil during the first 2% of the run.
   public var remaining: Duration? {
     guard fraction >= 0.02 else { return nil }
     return elapsed * ((1 - fraction) / fraction)

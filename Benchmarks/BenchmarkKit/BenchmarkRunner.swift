@@ -38,9 +38,9 @@ public struct BenchmarkRunner: Sendable {
   /// - Parameters:
   ///   - subjects: The engines, in the order in which the report lists them.
   ///   - progress: Called before each measurement.
-  /// - Throws: ``BenchmarkError`` if the configuration is invalid, if an engine fails or returns a wrong result, or if what it has
-  ///   written cannot be removed afterwards;
-  ///   `StorageError` if their directory cannot be created; `CancellationError`.
+  /// - Throws: ``BenchmarkError`` if the configuration is invalid, if an engine fails or returns a wrong
+  ///   result, or if the data that it has written cannot be removed afterwards; `StorageError` if their
+  ///   directory cannot be created; `CancellationError`.
   @concurrent
   public func run(
     _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void = { _ in }

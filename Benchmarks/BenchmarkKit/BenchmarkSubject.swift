@@ -15,9 +15,10 @@ public struct BenchmarkSubject: Sendable {
   public let name: String
   /// The names of the workloads to run on it; nil for all.
   public let workloads: Set<String>?
-  /// What opens the engine in a process of its own. Without it, the workloads that need another process are left out.
+  /// The program that opens the engine in another process. Without it, workloads that need another process
+  /// are skipped.
   public let worker: BenchmarkWorker?
-  /// Whether it keeps entries elsewhere than in its directory, as on a server, and so perhaps on another disk.
+  /// Whether it stores entries outside its directory, such as on a server, and so perhaps on another disk.
   public let isElsewhere: Bool
   let makeEngine: @Sendable (_ directory: URL) async throws -> any StorageEngine
 
@@ -26,9 +27,10 @@ public struct BenchmarkSubject: Sendable {
   /// - Parameters:
   ///   - name: The name of the engine in the report, unique in a run.
   ///   - workloads: The names of the workloads to run on it; nil for all.
-  ///   - worker: What opens the engine in a process of its own. Without it, the workloads that need another process are left
-  ///     out.
-  ///   - isElsewhere: Whether it keeps entries elsewhere than in its directory, as on a server. The report says so.
+  ///   - worker: The program that opens the engine in another process. Without it, workloads that need
+  ///     another process are skipped.
+  ///   - isElsewhere: Whether it stores entries outside its directory, such as on a server. The report says
+  ///     so.
   ///   - makeEngine: Opens the engine in an empty directory, which the runner creates and removes. Called once for
   ///     each repetition and once for the warm-up.
   public init(

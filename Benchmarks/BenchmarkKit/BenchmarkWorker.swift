@@ -6,16 +6,16 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// A program that opens an engine in a process of its own and changes it there, for the workloads that measure how soon others
-/// notice.
+/// A program that opens an engine in another process and changes it there, for the workloads that measure how
+/// soon others see a change.
 ///
-/// The program is two lines long, beside its imports:
+/// Apart from its imports, the program has one line:
 ///
 /// ```swift
 /// import BenchmarkKit
 /// import MyEngine
 ///
-/// // Does what the workloads ask for, with the engine that they measure.
+/// // Executes the requests of the workloads with the engine that they measure.
 /// try await BenchmarkWorker.serve { try MyEngine(directory: $0) }
 /// ```
 ///
@@ -29,23 +29,24 @@ import StockroomKitSupport
 public struct BenchmarkWorker: Sendable, Hashable {
   /// The executable.
   public let executable: URL
-  /// The arguments that it is started with.
+  /// The arguments of the executable.
   public let arguments: [String]
 
-  /// An executable that calls ``serve(makeEngine:)``.
+  /// Creates a worker from an executable that calls ``serve(makeEngine:)``.
   public init(executable: URL, arguments: [String] = []) {
     self.executable = executable
     self.arguments = arguments
   }
 
-  /// Does what the benchmark in the parent process asks for, until that process closes standard input or ends. Then this process
-  /// ends, whatever it is doing.
+  /// Executes the requests of the benchmark in the parent process, until that process closes standard input
+  /// or ends. Then this process ends immediately.
   ///
-  /// Requests come on standard input, and answers go to what was standard output. What the engine, or anything else, prints goes
-  /// to standard error from now on. Call it before anything is printed.
+  /// Requests arrive on standard input, and answers are written to the original standard output. From now on,
+  /// anything that the engine or other code prints goes to standard error. Call it before anything is
+  /// printed.
   ///
   /// - Parameter makeEngine: Opens the engine, as in ``BenchmarkSubject``.
-  /// - Throws: `StorageError` with code `io` if nobody can be answered.
+  /// - Throws: `StorageError` with code `io` if no answer can be sent.
   @concurrent public static func serve(
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) async throws {
@@ -85,17 +86,17 @@ public struct BenchmarkWorker: Sendable, Hashable {
 final class BenchmarkWorkerProcess: Sendable {
   private let process: LineProcess
 
-  /// Starts the program and has it open the engine in a directory.
+  /// Starts the program and makes it open the engine in a directory.
   init(_ worker: BenchmarkWorker, directory: URL) async throws {
     process = try LineProcess([worker.executable.path(percentEncoded: false)] + worker.arguments)
     try request(.open(directory))
     try await waitForAnswer()
   }
 
-  /// Has the worker write a value, without waiting for it.
+  /// Makes the worker write a value, without waiting for it.
   func startWriting(_ data: Data, key: CacheKey) throws { try request(.write(key: key.value, data: data)) }
 
-  /// Waits until the worker has done what it was asked for.
+  /// Waits until the worker has completed the request.
   func waitForAnswer() async throws {
     guard let line = await process.nextLine() else {
       try Task.checkCancellation()
@@ -116,7 +117,7 @@ final class BenchmarkWorkerProcess: Sendable {
     if let failure = answer.failure { throw BenchmarkError("in the worker process: \(failure)") }
   }
 
-  /// Has the worker close the engine, and waits until it has ended.
+  /// Makes the worker close the engine, and waits until it has ended.
   func end() async throws {
     try request(.close)
     try await waitForAnswer()

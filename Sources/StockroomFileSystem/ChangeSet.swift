@@ -6,36 +6,37 @@
 import StockroomCore
 import Synchronization
 
-/// What one call wants written.
+/// The changes of one call.
 final class DiskRequest: Sendable {
   let request: WriteRequest
-  /// Set once it has been done, in case the group that it was part of fails and is tried again one by one.
+  /// Set once it has been done, in case the group that contains it fails and its requests are retried one by
+  /// one.
   let isDone = Atomic(false)
 
   init(_ request: WriteRequest) { self.request = request }
 }
 
-/// What the operations of a group come to: for each key what becomes of it.
+/// The result of the operations of a group: one change for each key.
 struct ChangeSet {
   struct Change {
     let key: CacheKey
     let name: FileName
     /// The value to write, or nil to remove the entry.
     let data: Data?
-    /// The times of the entry, unless they are those that a write at the time of the commit gives it.
+    /// The timestamps of the entry; nil for those of a write at the time of the commit.
     let times: EntryTimes?
-    /// Whether the entry that is there now, if any, is removed on the way.
+    /// Whether an existing entry is removed in the process.
     let isRenewed: Bool
-    /// The requests that this change is all of.
+    /// The requests that consist of this change only.
     let requests: [DiskRequest]
   }
 
-  /// In the order in which new keys come to be.
+  /// In the order in which new keys are created.
   let changes: [Change]
   /// Whether everything is removed before the changes are made.
   let removesAll: Bool
 
-  /// - Parameter operations: What each of the requests comes to.
+  /// - Parameter operations: The operations of each of the requests.
   init(_ requests: [DiskRequest], _ operations: [[StorageOperation]]) {
     var merged = MergedOperations()
     var origins: [CacheKey: [DiskRequest]] = [:]

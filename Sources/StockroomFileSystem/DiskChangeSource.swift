@@ -1,7 +1,7 @@
 import StockroomCore
 
 extension DiskConnection {
-  /// A stream of the changes from now on. On the engine's own thread.
+  /// A stream of the changes from now on. Call it on the engine's own thread.
   func subscribe(of owner: ObjectIdentifier, without origin: ChangeOrigin?) throws -> StorageChanges {
     try feed.subscribe(without: origin, of: owner) {
       DiskChangeSource(self)
@@ -12,13 +12,14 @@ extension DiskConnection {
   }
 }
 
-/// How the changes of other engines are noticed, which count their commits, and those of other programs, which only put files there.
+/// Detects the changes of other engines, which count their commits, and those of other programs, which only
+/// put files there.
 private final class DiskChangeSource: ChangeSource {
   private let connection: DiskConnection
 
   init(_ connection: DiskConnection) { self.connection = connection }
 
-  /// Elsewhere than on Apple's systems, the directory tells of commits that are not in the log.
+  /// Except on Apple's systems, the directory shows commits that are not in the log.
   var writtenFiles: [String] {
     #if canImport(Darwin)
       [connection.state.file.path]
@@ -32,7 +33,7 @@ private final class DiskChangeSource: ChangeSource {
   func latestCommit() throws -> UInt64? { try connection.state.commitNumber() }
 
   func key(ofFile name: [UInt8]) -> CacheKey? {
-    // With the zero byte at its end that a name has in a listing.
+    // Including the terminating zero byte of a name in a listing.
     (name + [0]).withUnsafeBytes { bytes in
       var key: CacheKey?
       FileNamePrefix().withKey(file: UnsafeRawBufferPointer(rebasing: bytes.dropLast())) {

@@ -6,13 +6,13 @@
 import StockroomCore
 
 extension DiskConnection {
-  /// Makes the requests durable: all or nothing of each.
+  /// Makes the requests durable, each completely or not at all.
   ///
   /// Requests of one operation need no journal, since renaming and removing a file is atomic; they share the
-  /// syncs. If there is any other, the whole group is one transaction.
+  /// syncs. If there is any other request, the whole group is one transaction.
   ///
-  /// - Throws: `StorageError`; ``AfterCommitError`` if what fails comes after the changes, such as that the place is found
-  ///   replaced only then (rule C6).
+  /// - Throws: `StorageError`; ``AfterCommitError`` if the failure comes after the changes, for example if
+  ///   only then the place is found to be replaced (rule C6).
   func commit(_ requests: [DiskRequest]) throws {
     let pending = requests.filter { !$0.isDone.load(ordering: .relaxed) }
     guard !pending.isEmpty else { return }
@@ -20,7 +20,7 @@ extension DiskConnection {
     do {
       try commit(pending, noting: &isCommitted)
     } catch let error where isCommitted {
-      // Trying the requests again would do them twice.
+      // Retrying the requests would apply them twice.
       throw AfterCommitError(error)
     }
   }
@@ -36,7 +36,7 @@ extension DiskConnection {
       let commit = try Commit(
         self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))
       let announcement = feed.announce(pending.map(\.request), operations) { try state.commitNumber() + 1 }
-      // Also if it fails: some of the requests may have been done then, and are not tried again.
+      // Also if it fails: some of the requests may have been done then, and are not retried.
       defer { feed.publish(announcement) }
       try index.update(
         of: self,
@@ -48,14 +48,14 @@ extension DiskConnection {
   }
 
   private func isJournalNeeded(for requests: [DiskRequest], _ operations: [[StorageOperation]]) -> Bool {
-    // A transaction may have read what another request of the group writes, which must not fail alone then.
+    // A transaction may have read changes of another request of the group, which must then not fail alone.
     if requests.count > 1, requests.contains(where: { $0.request.knownOperations == nil }) { return true }
     return !operations.allSatisfy(\.isSimple)
   }
 }
 
 extension [StorageOperation] {
-  /// Whether one rename or removal does it all.
+  /// Whether one rename or removal is sufficient.
   fileprivate var isSimple: Bool {
     guard count == 1, let operation = first else { return isEmpty }
     if case .removeAll = operation { return false }
@@ -63,14 +63,14 @@ extension [StorageOperation] {
   }
 }
 
-/// One group on its way to the disk. Exists only while its engine has the lock.
+/// A group that is being committed. Exists only while its engine holds the lock.
 private struct Commit {
-  /// A change that makes a difference.
+  /// A change that has an effect.
   private struct Step {
     let change: ChangeSet.Change
-    /// Whether there is an entry now.
+    /// Whether the entry currently exists.
     let exists: Bool
-    /// What the entry will have. Nil to remove it.
+    /// The new metadata of the entry. Nil to remove it.
     let metadata: EntryMetadata?
     let staged: StagedName
   }
@@ -129,7 +129,8 @@ private struct Commit {
   // MARK: Staging
 
   private func stage() throws {
-    // Whatever the durability, an entry must not have a name without its contents after the machine has died.
+    // Regardless of the durability, an entry must not have a name without its contents after the machine has
+    // crashed.
     let count = steps.count { $0.metadata != nil }
     let isSyncedAtOnce = count > DiskConnection.mostSingleSyncs && SystemCalls.canSynchronizeFileSystem
     for step in steps {
@@ -139,12 +140,13 @@ private struct Commit {
     if isSyncedAtOnce {
       try connection.synchronizeFileSystem()
     } else if isJournaled, count > 0 {
-      // The journal relies on the names. Without it they are on the disk no later than those that they become.
+      // The journal relies on the names. Without a journal, they are synced no later than the names that they
+      // become.
       try connection.staging.directory.synchronizeNames()
     }
   }
 
-  /// What the commit changes about the keys that there are.
+  /// The effect of the commit on the set of keys.
   var indexChanges: KeyIndex.Changes {
     KeyIndex.Changes(
       removesAll: removesAll && isJournaled,
@@ -178,12 +180,12 @@ private struct Commit {
     do {
       try connection.journal.begin(transaction)
     } catch {
-      // As long as the transaction may be in the journal, it may be completed, and needs its files.
+      // While the transaction may be in the journal, it may be completed, and needs its files.
       do {
         try connection.journal.endSynchronously()
       } catch let failure {
         if case .success(nil) = Result(catching: { try connection.journal.read() }) { throw error }
-        // The next engine completes it, so that this one must not do it again.
+        // The next engine completes it, so this one must not do it again.
         connection.fail(with: failure)
         throw AfterCommitError(StorageError.undecidedBatch(connection.entries.path, failure))
       }
@@ -193,8 +195,8 @@ private struct Commit {
     try connection.complete(transaction, isReplay: false)
   }
 
-  /// Does each step by itself. One that fails does not keep the others from being done: its request fails, and
-  /// those of the others must not be done again when the group is tried one by one.
+  /// Does each step separately. A failing step does not prevent the others: its request fails, and those of
+  /// the others must not be done again when the group is retried one by one.
   private func applyEach() throws {
     var done: [Step] = []
     let result: Result<Void, any Error> = Result {
@@ -215,10 +217,10 @@ private struct Commit {
     if connection.durability == .full {
       try connection.failingPermanently { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
     }
-    // If all has been done, the look at the place at the end of the lock does.
+    // If all has been done, the place is checked at the end of the lock.
     if case .success = result { return }
-    // What no opening will find is not acknowledged (rule C6), and what has been done is not tried again. Those of the group that
-    // have failed get this error, too.
+    // Changes that no later opening would find are not acknowledged (rule C6), and completed ones are not
+    // retried. Failed requests of the group get this error, too.
     try AfterCommitError.marking { try connection.checkPlace() }
     for step in done {
       for request in step.change.requests { request.isDone.store(true, ordering: .relaxed) }
@@ -231,7 +233,7 @@ private struct Commit {
       do {
         try connection.moveIn(step.staged, to: step.change.name)
       } catch {
-        // Its metadata may have been moved, and belongs to nothing then.
+        // Its metadata may have been moved, and then belong to no entry.
         if !step.exists { try connection.sidecars?.remove(step.change.name) }
         throw error
       }
@@ -244,7 +246,7 @@ private struct Commit {
 // MARK: - Steps of a commit
 
 extension DiskConnection {
-  /// With more files than this, one sync of the whole file system costs less than one for each.
+  /// With more files than this, one sync of the whole file system costs less than one sync for each.
   static let mostSingleSyncs = 16
 
   func stage(
@@ -262,9 +264,9 @@ extension DiskConnection {
     }
   }
 
-  /// Moves a staged entry to its place, over what is there.
+  /// Moves a staged entry to its place, replacing an existing one.
   ///
-  /// - Parameter keepsDirectories: Whether, if this fails, directories stay that hold nothing.
+  /// - Parameter keepsDirectories: Whether empty directories remain if this fails.
   func moveIn(_ staged: StagedName, to name: FileName, keepsDirectories: Bool = false) throws {
     let directory = staging.directory
     if !usesAttributes {
@@ -281,8 +283,8 @@ extension DiskConnection {
     try sidecars?.remove(name)
   }
 
-  /// Lets listings wait while some of the work is done and some is not; also if it throws, after which they need not.
-  /// Throws only what the work throws, since what has been done cannot be taken back.
+  /// Blocks listings while the work is in progress, and also if it throws, after which they need not wait.
+  /// Throws only what the work throws, since completed changes cannot be reverted.
   func whileUnstable(_ work: () throws -> Void) throws {
     var contents = try state.read()
     contents.version |= 1
@@ -292,8 +294,8 @@ extension DiskConnection {
     do {
       try state.write(contents)
     } catch {
-      // The next holder of the lock finds the state unstable and corrects it first. Until then, reads take the lock, and subscribers elsewhere
-      // find no commit.
+      // The next holder of the lock finds the state unstable and corrects it first. Until then, reads take
+      // the lock, and subscribers in other processes find no commit.
       feed.noteRecovery()
     }
     try result.get()

@@ -12,7 +12,7 @@
 #endif
 import StockroomCore
 
-// How one entry is read.
+// Reads of single entries.
 extension DiskConnection {
   /// The value of the entry. Nil if it is absent.
   func value(of name: FileName) throws -> Data? {
@@ -35,8 +35,8 @@ extension DiskConnection {
     return try metadata(of: file, status, name)
   }
 
-  /// A file that has become shorter or longer must not pass for a value (rule F2): it was truncated, or it was not
-  /// synced when the machine died, and came back without its contents or without the end of them.
+  /// A file that has become shorter or longer must not be returned as a value (rule F2): it was truncated, or
+  /// it was not synced before a crash of the machine, and has lost its contents or their end.
   private func checkSize(of file: FileDescriptor, _ status: FileStatus) throws {
     guard usesAttributes, let recorded = try MetadataAttribute.read(from: file), recorded.size != status.size
     else {
@@ -56,13 +56,13 @@ extension DiskConnection {
       return recorded.adjusted(to: status)
     }
     if let recorded = try sidecar(of: name) { return recorded.adjusted(to: status) }
-    // The file was copied here. It gets the place in the order that its time gives it.
+    // The file was copied here. Its time determines its position in the order.
     let sequence = UInt64(max(0, status.modified.nanoseconds))
     return EntryMetadata(
       header: EntryHeader(createdAt: status.modified, sequence: sequence), size: status.size)
   }
 
-  /// The sequence that the entry was given when it was created. Nil if it has none or is absent.
+  /// The sequence number that the entry got when it was created. Nil if it has none or is absent.
   func recordedSequence(of name: FileName) throws -> UInt64? {
     guard let (file, _) = try entries.open(name) else { return nil }
     let recorded = try (usesAttributes ? MetadataAttribute.read(from: file) : nil) ?? sidecar(of: name)
@@ -79,15 +79,16 @@ extension DiskConnection {
 }
 
 extension EntryMetadata {
-  /// Some file systems count seconds in 32 bits, at least those before 1970, and keep the first or the last of them, in December 1901 and
-  /// January 2038, for what is beyond.
+  /// Some file systems count seconds in 32 bits, at least those before 1970, and store times beyond as the
+  /// first or last of these seconds, in December 1901 and January 2038.
   private static let earliest = Timestamp(nanoseconds: -(1 << 31) * 1_000_000_000)
   private static let latest = Timestamp(nanoseconds: ((1 << 31) - 1) * 1_000_000_000)
 
-  /// With the time that the file says it was written at, after which it may have been edited.
+  /// With the modification time of the file, which may have been edited later.
   fileprivate func adjusted(to status: FileStatus) -> EntryMetadata {
     var result = self
-    // Some file systems keep whole seconds, or every other one, or as exFAT hundredths. Then ours is the better one.
+    // Some file systems store whole seconds, or every other one, or as exFAT hundredths. Then our time is
+    // more precise.
     let modified = status.modified.nanoseconds
     let difference = header.updatedAt.nanoseconds &- modified
     let isRounded =

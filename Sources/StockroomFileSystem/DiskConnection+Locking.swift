@@ -4,9 +4,9 @@ import Synchronization
 // Locking and optimistic reads.
 
 extension DiskConnection {
-  /// Brings to the disk what has been changed already. If that fails, this engine does nothing more.
+  /// Syncs changes that have already been made. If that fails, this engine does nothing more.
   ///
-  /// - Throws: ``AfterCommitError``, so that what has been changed is not tried again.
+  /// - Throws: ``AfterCommitError``, so that the changes are not retried.
   func failingPermanently(_ work: () throws -> Void) throws {
     do {
       try work()
@@ -16,17 +16,17 @@ extension DiskConnection {
     }
   }
 
-  /// Lets this engine do nothing more. Reads without the lock are no more possible then.
+  /// Prevents this engine from doing anything more. Reads without the lock are then no longer possible.
   func fail(with error: any Error) {
     failure.withLock { $0 = error }
     isRecovered.store(false, ordering: .releasing)
   }
 
-  /// Does the work while no other engine writes, here or in another process, and after completing the batch of
-  /// one that died. Waits for the lock, so only for the engine's own thread.
+  /// Does the work while no other engine writes, in this process or another, after completing the batch of
+  /// one that died. Waits for the lock, so call it only on the engine's own thread.
   ///
-  /// - Throws: `StorageError` with code `locked` if another process keeps the lock for too long, `io` if the path leads
-  ///   to another place by now or does so when the work is done.
+  /// - Throws: `StorageError` with code `locked` if another process holds the lock for too long, `io` if the
+  ///   path leads to another place now or when the work is done.
   func withLock<Result>(_ work: () throws -> Result) throws -> Result {
     if let failure = failure.withLock({ $0 }) {
       throw StorageError(
@@ -43,10 +43,10 @@ extension DiskConnection {
     return result
   }
 
-  /// Waits for the lock, and for its turn first (``SharedState/lock(turn:timeout:)``).
+  /// Waits for the lock, after waiting for its turn (``SharedState/lock(turn:timeout:)``).
   ///
-  /// For a moment after one turn it does without the next, if the lock is free. That saves a write that follows another two system calls, and
-  /// whoever waits is overtaken no longer than that.
+  /// For a moment after one turn, it skips waiting for the next if the lock is free. That saves two system
+  /// calls for a write that follows another one, and a waiting engine is overtaken no longer than that.
   private func lock() throws {
     let isOnTurn = endOfTurn.withLock { ContinuousClock.now < $0 }
     if isOnTurn, try state.tryLock() { return }
@@ -56,21 +56,22 @@ extension DiskConnection {
 
   private static let turn = Duration.milliseconds(2)
 
-  /// What must not change during a read for it to be right.
+  /// The state that must not change during a read.
   enum View: Sendable {
     /// Whole batches.
     case batches
-    /// Every single write: for listings, in which a file that is replaced meanwhile may be missing.
+    /// Every single write: for listings, which may miss a file that is replaced in the meantime.
     case everything
   }
 
-  /// A writer changed what an optimistic read depends on. Never leaves the engine.
+  /// A writer changed a part that an optimistic read depends on. Never leaves the engine.
   ///
-  /// The versions in ``SharedState`` are a seqlock: odd while a writer is at work, and another number afterwards.
+  /// The versions in ``SharedState`` are a seqlock: odd while a writer is active, and another number
+  /// afterwards.
   struct SeqlockConflict: Error {}
 
-  /// Does the work, which must be quick, without the lock: without asking for the version first if it has not changed
-  /// since another read. Never shows half a batch.
+  /// Does the work, which must be quick, without the lock, and without reading the version first if it has
+  /// not changed since another read. Never returns half a batch.
   ///
   /// - Throws: ``SeqlockConflict`` if a batch was being written.
   func optimisticRead<Result>(quickly work: () throws -> Result) throws -> Result {
@@ -91,15 +92,16 @@ extension DiskConnection {
 
   /// Does the work without the lock.
   ///
-  /// - Parameter work: Gets the version that everything it reads is of.
-  /// - Throws: ``SeqlockConflict`` if something it depends on was being written. Never while the caller has the lock.
+  /// - Parameter work: Receives the version to which everything it reads belongs.
+  /// - Throws: ``SeqlockConflict`` if something it depends on was being written. Never while the caller holds
+  ///   the lock.
   func optimisticRead<Result>(_ view: View, _ work: (_ version: UInt64) throws -> Result) throws -> Result {
     guard isRecovered.load(ordering: .acquiring) else { throw SeqlockConflict() }
     let before = try version(view)
     guard before & 1 == 0 else { throw SeqlockConflict() }
     let result = Swift.Result { try work(before) }
     guard try version(view) == before else { throw SeqlockConflict() }
-    // Nothing is in a directory that has been removed. That must not pass for being absent (rule R4).
+    // A directory that has been removed is empty. That must not count as absent entries (rule R4).
     try checkPlace()
     return try result.get()
   }

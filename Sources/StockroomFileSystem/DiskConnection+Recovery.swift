@@ -1,39 +1,41 @@
 import StockroomCore
 
-/// How a transaction in the journal is brought to its end, by the engine that began it or, after a crash, by
-/// whichever has the lock next.
+/// Completes or undoes a transaction in the journal, either by the engine that began it or, after a crash, by
+/// the next holder of the lock.
 ///
-/// What the system may refuse, for want of room or because of a file that must not change, it can refuse at any step. So
-/// nothing is lost before the last of them is done: what a step replaces or removes is moved to ``undo``. When a step
-/// fails, all that was done is undone, which needs no room: directories that have become empty stay until the outcome is known.
-/// Only what there is no room to keep is removed for good, after everything else has been done. Before that it is written down that the
-/// transaction cannot be undone any more, and none of it happens if it can be told that the system would refuse a removal.
+/// The system may refuse any step, for lack of space or because of a file that must not change. So nothing is
+/// lost before the last step is done: files that a step replaces or removes are moved to ``undo``. When a
+/// step fails, all completed steps are undone, which needs no space: directories that have become empty stay
+/// until the outcome is known. Only files for which there is no space are removed permanently, after
+/// everything else has been done. Before that, the journal records that the transaction can no longer be
+/// undone; and if it is foreseeable that the system would refuse a removal, none is made.
 ///
-/// Every step leaves a trace by which it is known to be done: a staged file is no longer in its place, and what is to
-/// be removed is not removed if it was created later (``Transaction/boundary``). So a transaction that reappears
-/// in the journal, because its end was not synced, does no harm. That nothing is left to be done of it tells it from one
-/// that may be undone.
+/// Every step leaves a trace that shows that it has been done: a staged file is no longer in its place, and
+/// an entry that is to be removed is not removed if it was created later (``Transaction/boundary``). So a
+/// transaction that reappears in the journal, because its end was not synced, does no harm. It is
+/// distinguished from one that may be undone by having no steps left to do.
 extension DiskConnection {
-  /// Completes or undoes what a process that died has left in the journal, and tells subscribers, whom nobody else tells. Needs the lock.
+  /// Completes or undoes the transaction that a process that died has left in the journal, and notifies
+  /// subscribers, which are not notified otherwise. Needs the lock.
   ///
-  /// - Parameter synchronize: Puts the journal on the disk, before anything of a transaction that is in it is done.
+  /// - Parameter synchronize: Syncs the journal, before any part of a transaction in it is done.
   func completePending(
     synchronize: (FileDescriptor) throws -> Void = { try $0.synchronize() }
   ) throws {
     if try hasCompletedPending(synchronize) { feed.noteRecovery() }
   }
 
-  /// Whether there was anything to do.
+  /// Whether there was a transaction.
   private func hasCompletedPending(_ synchronize: (FileDescriptor) throws -> Void) throws -> Bool {
     if let transaction = try journal.read() {
-      // Its process may have died between writing and syncing it. Should the machine die in the middle of what follows, the journal must say
-      // on the disk what it says here, or half of the transaction would stay.
+      // Its process may have died between writing and syncing it. If the machine crashes during the following
+      // steps, the journal on the disk must be the same as here, or half of the transaction would remain.
       try synchronize(journal.file)
       do {
         try transaction.isAborted
           ? rollBack(transaction, synchronizeDirectories) : complete(transaction, isReplay: true)
       } catch {
-        // That it cannot be done is a result, too: it has not been acknowledged.
+        // If it cannot be done, that is a valid outcome, too: it has not been acknowledged.
         if try transaction.isAborted || journal.read() != nil { throw error }
       }
       return true
@@ -45,22 +47,24 @@ extension DiskConnection {
     do {
       try state.write(contents)
     } catch {
-      // Nothing is half done, whatever the state says, and reads with the lock are right. The next holder of the lock tries again.
+      // No transaction is half done, regardless of the state, and reads with the lock are correct. The next
+      // holder of the lock retries.
       return false
     }
     return true
   }
 
-  /// Does all of the transaction or none. If it throws, none of it has been done.
+  /// Makes all of the transaction or none. If it throws, none of it has been done.
   ///
-  /// If what has been done cannot be undone either, the transaction stays in the journal, and readers stay locked out until an engine
-  /// has undone it. If not even that can be written down, this engine does nothing more: the transaction, which is on the disk with all
-  /// that it needs, is completed when the place is opened again, or undone if a step is refused then, too.
+  /// If the completed steps cannot be undone either, the transaction stays in the journal, and readers remain
+  /// blocked until an engine has undone it. If not even that can be recorded, this engine does nothing more:
+  /// the transaction, which is on the disk with all its files, is completed when the place is opened again,
+  /// or undone if a step is then refused, too.
   ///
   /// - Parameters:
-  ///   - isReplay: Whether some of it may have been done already, and written over by others since.
-  ///   - synchronize: Puts the names on the disk, ``synchronizeDirectories(of:)`` if nil.
-  /// - Throws: `StorageError`; ``AfterCommitError`` if it may happen yet, so that it must not be tried again.
+  ///   - isReplay: Whether some of it may have been done already, and overwritten by others since then.
+  ///   - synchronize: Syncs the names, by ``synchronizeDirectories(of:)`` if nil.
+  /// - Throws: `StorageError`; ``AfterCommitError`` if it may still be made, so that it must not be retried.
   func complete(
     _ transaction: Transaction, isReplay: Bool, synchronize: (([FileName]) throws -> Void)? = nil
   ) throws {
@@ -76,10 +80,10 @@ extension DiskConnection {
       try setUnstable(false)
     } catch {
       if isReplay, try !isUnfinished(transaction) { throw error }
-      // Who has the lock next completes it.
+      // The next holder of the lock completes it.
       if isIrreversible { throw isReplay ? error : AfterCommitError(error) }
-      // What made a step fail may make the look fail, too. Unless this is a replay, after an attempt that may have been irreversible,
-      // all that has been moved out is in ``undo``.
+      // The cause of the failed step may make this check fail, too. Unless this is a replay, after an attempt
+      // that may have been irreversible, all files that have been moved out are in ``undo``.
       guard try isReplay ? isReversible(transaction) : (try? isReversible(transaction)) ?? true else {
         throw error
       }
@@ -97,7 +101,8 @@ extension DiskConnection {
       try emptyUndo()
       try journal.end()
     } catch  where !isReplay {
-      // It has happened. The next holder of the lock finds it in the journal, and cleans up before anything else.
+      // It has been made. The next holder of the lock finds it in the journal, and cleans up before anything
+      // else.
     }
   }
 
@@ -113,7 +118,8 @@ extension DiskConnection {
     try state.write(contents)
   }
 
-  /// Removes what the last batch has replaced and removed, and the directories that are empty without it.
+  /// Removes the files that the last batch has replaced and removed, and the directories that are empty
+  /// without them.
   func emptyUndo() throws {
     for (directory, origin) in [(undo, entries), (undoSidecars, sidecars)]
       as [(EntryDirectory?, EntryDirectory?)]
@@ -132,11 +138,11 @@ extension DiskConnection {
 // MARK: - Forward
 
 extension DiskConnection {
-  /// Does every step that has not been done. Returns the names that the transaction is about.
+  /// Does every step that has not been done. Returns the names that the transaction concerns.
   ///
-  /// Those that create files come first, since they are the ones that can fail for want of room.
+  /// Steps that create files come first, since they are the ones that can fail for lack of space.
   ///
-  /// - Parameter isIrreversible: Becomes true if there was no room to keep what has been removed.
+  /// - Parameter isIrreversible: Becomes true if there was no space to keep removed files.
   private func perform(
     _ transaction: Transaction, isReplay: Bool, _ isIrreversible: inout Bool
   ) throws -> [FileName] {
@@ -151,7 +157,7 @@ extension DiskConnection {
       let (name, staged) = (FileName(key), StagedName(boundary: transaction.boundary, number: number))
       names.append(name)
       if try isReplay && !staging.contains(staged) { continue }
-      // Metadata that have been moved in already are the new ones.
+      // Metadata that have already been moved in are the new ones.
       try moveOut(name, withMetadata: !isReplay || staging.contains(staged.metadata))
       try moveIn(staged, to: name, keepsDirectories: true)
     }
@@ -167,7 +173,7 @@ extension DiskConnection {
         if try !isReplay || !isLater(name, transaction) { try moveOut(name, orNote: &withoutRoom) }
       }
     }
-    // Last, as nothing brings them back if another step is refused.
+    // Last, since nothing restores them if another step is refused.
     if withoutRoom.isEmpty { return names }
     if !transaction.isIrreversible {
       for name in withoutRoom { try entries.checkRemovable(name) }
@@ -182,7 +188,7 @@ extension DiskConnection {
     return names
   }
 
-  /// Moves the entry to where ``undo`` keeps it. Does nothing if it is absent.
+  /// Moves the entry to ``undo``. Does nothing if it is absent.
   private func moveOut(_ name: FileName, withMetadata: Bool = true) throws {
     do {
       try entries.move(name, to: undo, keepsDirectories: true)
@@ -193,7 +199,7 @@ extension DiskConnection {
     }
   }
 
-  /// On a full disk there may be no room for another name. Removing must work all the same, as it makes room.
+  /// On a full disk there may be no space for another name. Removing must work anyway, as it frees space.
   private func moveOut(_ name: FileName, orNote withoutRoom: inout [FileName]) throws {
     do {
       try moveOut(name)
@@ -208,9 +214,10 @@ extension DiskConnection {
     return names
   }
 
-  /// Whether an engine has created the entry since the transaction. One that another program has put there, out of another
-  /// engine's directory, may have a number that has not been given out here yet. Such an entry keeps its number when an engine here
-  /// overwrites it, so that not even this write is spared by a batch that reappears in the journal after the machine died.
+  /// Whether an engine has created the entry since the transaction. An entry that another program has copied
+  /// from another engine's directory may have a number that has not been used here yet. Such an entry keeps
+  /// its number when an engine here overwrites it, so that even this write is not protected from a batch that
+  /// reappears in the journal after a crash of the machine.
   private func isLater(_ name: FileName, _ transaction: Transaction) throws -> Bool {
     guard let sequence = try recordedSequence(of: name), sequence > transaction.boundary else { return false }
     return try sequence <= state.read().reservedSequence
@@ -220,7 +227,7 @@ extension DiskConnection {
 // MARK: - Back
 
 extension DiskConnection {
-  /// Whether a step of the transaction has not been done: it has not been acknowledged, then.
+  /// Whether a step of the transaction has not been done: then it has not been acknowledged.
   private func isUnfinished(_ transaction: Transaction) throws -> Bool {
     for step in transaction.steps {
       switch step {
@@ -230,7 +237,7 @@ extension DiskConnection {
         let name = FileName(key)
         if try entries.status(of: name) != nil, try !isLater(name, transaction) { return true }
       case .removeAll:
-        // Files that other programs have put there since say nothing.
+        // Files that other programs have put there in the meantime do not count.
         let written = transaction.writtenNames
         for name in try entryNames() where !written.contains(name) {
           if let sequence = try recordedSequence(of: name), sequence <= transaction.boundary { return true }
@@ -240,7 +247,7 @@ extension DiskConnection {
     return false
   }
 
-  /// Whether everything is there with which the transaction can be undone.
+  /// Whether all files that are needed to undo the transaction exist.
   private func isReversible(_ transaction: Transaction) throws -> Bool {
     for step in transaction.steps {
       switch step {
@@ -256,13 +263,13 @@ extension DiskConnection {
     return true
   }
 
-  /// Takes back what has been done of the transaction, then removes it from the journal. If that fails, or the machine
-  /// dies meanwhile, it can be done again; but if the disk has not got it, not by this engine: another sync may succeed all the same, since
-  /// systems report such a failure once.
+  /// Undoes the completed steps of the transaction, then removes it from the journal. If that fails, or the
+  /// machine crashes in the meantime, it can be repeated. If the sync failed, however, this engine must not
+  /// repeat it: another sync may succeed anyway, since systems report such a failure only once.
   private func rollBack(_ transaction: Transaction, _ synchronize: ([FileName]) throws -> Void) throws {
     try setUnstable(true)
-    // Where nothing is moved there is nothing to sync, and the directory may be one that cannot be opened. An attempt before
-    // this one may have moved what is found in its place now.
+    // If nothing is moved, there is nothing to sync, and the directory may be one that cannot be opened. An
+    // earlier attempt may have moved files that are now found in their place.
     let syncsAll = transaction.isAborted || sidecars != nil
     var names: [FileName] = []
     for step in transaction.steps {

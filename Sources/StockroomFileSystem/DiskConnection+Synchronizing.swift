@@ -2,14 +2,15 @@ import StockroomCore
 import Synchronization
 
 extension DiskConnection {
-  /// Puts everything on the file system on the disk.
+  /// Syncs everything on the file system.
   func synchronizeFileSystem() throws {
     let error = SystemCalls.synchronizeFileSystem(staging.directory.number)
     guard error == 0 else { throw StorageError.posix(error, "Writing \(entries.path) to the disk failed") }
   }
 
-  /// Puts on the disk that the last batch has ended, unless that is known to be there. Otherwise the batch may be in the journal again
-  /// after the machine has died, and if it has to be undone then, so are single writes that came after it.
+  /// Syncs the end of the last batch, unless it is known to be on the disk. Otherwise, the batch may be in
+  /// the journal again after a crash of the machine, and if it must then be undone, single writes that came
+  /// after it are undone, too.
   func synchronizeEndOfBatches() throws {
     let version = try state.batchVersion()
     if syncedBatchVersion.load(ordering: .relaxed) == version { return }
@@ -17,9 +18,9 @@ extension DiskConnection {
     syncedBatchVersion.store(version, ordering: .relaxed)
   }
 
-  /// Puts the names of these entries on the disk, or that they are gone.
+  /// Syncs the names of these entries, or their removal.
   ///
-  /// Where a file system can be synced as a whole, throws only if a sync fails.
+  /// If the file system can be synced as a whole, throws only if a sync fails.
   func synchronizeDirectories(of names: [FileName]) throws {
     let deep = names.filter { $0.directoryCount > 0 }
     if deep.count > Self.mostSingleSyncs, SystemCalls.canSynchronizeFileSystem {
@@ -35,10 +36,10 @@ extension DiskConnection {
 }
 
 extension EntryDirectory {
-  /// Syncs those directories below the root that the file's path goes through, as far as they exist.
+  /// Syncs the existing directories below the root on the path of the file.
   ///
-  /// - Returns: False if one of them cannot be opened, for want of a descriptor or of a permission, so that the whole file
-  ///   system has to be synced instead.
+  /// - Returns: False if one of them cannot be opened, for lack of a descriptor or of a permission, so that
+  ///   the whole file system must be synced instead.
   fileprivate func synchronizeDirectories(of name: FileName) throws -> Bool {
     var parent = root
     for index in 0..<name.directoryCount {

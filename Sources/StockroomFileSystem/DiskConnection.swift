@@ -13,7 +13,7 @@
 import StockroomCore
 import Synchronization
 
-/// The open directory with everything in it that the engine works with.
+/// The open directory with all files that the engine uses.
 ///
 /// ```
 /// <directory>/…entry, …more/           the entries; see FileName
@@ -34,7 +34,7 @@ final class DiskConnection: Sendable {
   let state: SharedState
   let journal: Journal
   let staging: Staging
-  /// Entries that a batch has replaced or removed, until it is through and cannot fail any more.
+  /// Entries that a batch has replaced or removed, until it is complete and cannot fail any more.
   let undo: EntryDirectory
   let undoSidecars: EntryDirectory?
   let durability: Durability
@@ -47,21 +47,23 @@ final class DiskConnection: Sendable {
   let lockTimeout: Duration
   private let openedRoot: OpenedPath
   private let openedState: OpenedPath
-  /// What a batch relies on besides.
+  /// The other paths that a batch relies on.
   private let openedBatchPaths: [OpenedPath]
-  /// Whether this engine has had the lock once, and so knows that no batch of a crashed machine is pending.
+  /// Whether this engine has held the lock once, and so knows that no batch of a crashed machine is pending.
   let isRecovered = Atomic(false)
-  /// Whether this engine has removed what a process that died may have left behind. Only for the holder of the lock.
+  /// Whether this engine has removed files that a process that died may have left. Only for the holder of the
+  /// lock.
   private let isTidy = Atomic(false)
-  /// Whether this engine has moved the clock beyond what an engine before a crash may have given out.
+  /// Whether this engine has advanced the clock beyond all numbers that an engine before a crash may have
+  /// used.
   let hasMovedClock = Atomic(false)
-  /// The limit of numbers that this engine has put on the disk last, or 0.
+  /// The limit of numbers that this engine has last synced, or 0.
   let syncedReserve = Atomic<UInt64>(0)
-  /// The version of batches whose last one has its end in the journal on the disk, or 1. Each batch has another one, whichever engine it
-  /// is of.
+  /// The version of the last batch whose end in the journal is known to be on the disk, or 1. Each batch has
+  /// its own version, regardless of its engine.
   let syncedBatchVersion = Atomic<UInt64>(1)
-  /// The failure of a sync of what can be seen already. Nobody can say what is on the disk, so this engine answers
-  /// nothing any more; one that is opened after it takes what is there.
+  /// The error of a failed sync of changes that are already visible. It is unknown what is on the disk, so
+  /// this engine throws from every call; an engine that is opened after it uses what is there.
   let failure = MutexProtected<(any Error)?>(nil)
   /// The version of batches that was read last, or 1.
   let lastBatchVersion = Atomic<UInt64>(1)
@@ -98,7 +100,7 @@ final class DiskConnection: Sendable {
     journal = Journal(file: try file(Journal.name))
     staging = Staging(directory: try directory(Staging.name), permissions: permissions)
     undo = entryDirectory(try directory("undo"))
-    // To find out takes writing one.
+    // Determining that requires writing an attribute.
     usesAttributes = try access == .readOnly || MetadataAttribute.isSupported(by: state.file)
     let sidecarDirectory = usesAttributes ? try hidden.openDirectory("created") : try directory("created")
     sidecars = sidecarDirectory.map(entryDirectory)
@@ -113,7 +115,7 @@ final class DiskConnection: Sendable {
     } else {
       try recoverIfUnlocked()
     }
-    // Else what has been opened may be of two places.
+    // Otherwise the opened files could belong to two places.
     try checkPlace()
   }
 
@@ -129,22 +131,22 @@ final class DiskConnection: Sendable {
     try state.lock(turn: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
     if try state.validate() == nil {
-      // Not zero if another program removed the file, or put entries into a directory of their own.
+      // Not zero if another program removed the file, or put entries into a new directory.
       var last: UInt64 = 0
       var isEmpty = true
       try entries.forEachKey { bytes in
         isEmpty = false
         guard let key = CacheKey(utf8: bytes) else { return }
         let sequence = try metadata(of: FileName(key))?.header.sequence ?? 0
-        // No engine has counted so far: another program has written the attribute.
+        // No engine has counted that far: another program has written the attribute.
         if sequence <= UInt64(Int64.max / 2) { last = max(last, sequence) }
       }
-      // Before a new file is whole, nothing else is done in the place.
+      // Before a new file is complete, nothing else is done in the place.
       guard try state.file.status().size % SharedState.size == 0 || isEmpty && journal.read() == nil else {
         throw StorageError.corruptedState(state.file.path, "it has been truncated")
       }
       try journal.prepare()
-      // Another engine may have made some of the files, and not have come to this.
+      // Another engine may have created some of the files without getting this far.
       for directory in [entries.root, hidden] { try directory.synchronizeNames() }
       try state.create(SharedState.Contents(lastSequence: last, reservedSequence: last))
       try journal.file.synchronize()
@@ -153,7 +155,7 @@ final class DiskConnection: Sendable {
     try recover()
   }
 
-  /// Waits for an engine that is making the place, and has the lock meanwhile.
+  /// Waits for an engine that is creating the place, and holds the lock in the meantime.
   private func waitUntilCreated() throws {
     try state.lock(turn: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
@@ -170,7 +172,7 @@ final class DiskConnection: Sendable {
 
   private func recoverIfUnlocked() throws {
     guard try state.tryLock() else {
-      // Another process writes, or only keeps the lock. If no batch is pending, reads need not wait for them.
+      // Another process writes, or only holds the lock. If no batch is pending, reads need not wait for it.
       if try journal.read() == nil, try state.read().isStable {
         isRecovered.store(true, ordering: .releasing)
       }
@@ -193,7 +195,7 @@ final class DiskConnection: Sendable {
 }
 
 extension DiskConnection {
-  /// Throws if a process that died has left something to do, which takes writing. Needs the lock.
+  /// Throws if a process that died has left something to complete, which requires writing. Needs the lock.
   private func expectRecovered() throws {
     guard try state.validate()?.isStable == true, try journal.read() == nil else {
       throw StorageError(
@@ -208,14 +210,14 @@ extension DiskConnection {
 // MARK: - The place
 
 extension DiskConnection {
-  /// Throws unless the path still leads to what this engine has open (rule C6). Two system calls: the state may be linked or moved into
-  /// another directory, and the directory may have lost it.
+  /// Throws unless the path still leads to the files that this engine has open (rule C6). Two system calls:
+  /// the state may be linked or moved into another directory, and the directory may have lost it.
   func checkPlace() throws {
     try openedRoot.check()
     try openedState.check()
   }
 
-  /// Throws unless another process that completes a batch, should this one die, finds what it needs.
+  /// Throws unless another process that completes a batch, if this one dies, finds the necessary files.
   func checkPlaceOfBatches() throws {
     for path in openedBatchPaths { try path.check() }
   }

@@ -1,11 +1,11 @@
 import StockroomCore
 
-/// A copy of a place in another directory, which nobody else uses.
+/// A copy of a place in another directory, which is used by nobody else.
 final class DiskCopy: Sendable {
   private let source: DiskConnection
   private let target: DiskConnection
   private let passes: EntryPasses
-  /// How many files have been written.
+  /// The number of files that have been written.
   private let count = MutexProtected(0)
 
   init(of source: DiskConnection, to target: DiskConnection) {
@@ -14,8 +14,8 @@ final class DiskCopy: Sendable {
     passes = EntryPasses(of: source)
   }
 
-  /// Copies what is not in the copy as it is in the place, and removes what is not there any more. If others write meanwhile, some of
-  /// what they write is in it.
+  /// Copies entries that differ from the copy, and removes those that are no longer in the place. If others
+  /// write in the meantime, the copy contains some of their changes.
   func bringUpToDate(_ flag: CancellationFlag) throws {
     try count.withLock { count in
       try passes.run(flag) { key, data, header in
@@ -31,7 +31,7 @@ final class DiskCopy: Sendable {
     }
   }
 
-  /// Makes the copy go on counting where the place does.
+  /// Makes the copy continue the numbers of the place.
   func takeOverState() throws {
     let theirs = try source.state.read()
     var contents = try target.state.read()
@@ -40,7 +40,7 @@ final class DiskCopy: Sendable {
     try target.state.write(contents)
   }
 
-  /// Waits until all of it is on the disk.
+  /// Waits until the whole copy is on the disk.
   func synchronize() throws {
     try target.state.file.synchronize()
     if SystemCalls.canSynchronizeFileSystem { return try target.synchronizeFileSystem() }

@@ -1,12 +1,13 @@
 import StockroomCore
 
-// Most errors are the system's own: `StorageError.posix`. These are the others.
+// Most errors are errors of the system: `StorageError.posix`. These are the others.
 extension StorageError {
   static func directoryRemoved(_ path: String) -> StorageError {
     StorageError(.io, "The directory \(path) has been removed while the engine was open on it.")
   }
 
-  /// Not `outcomeUnknown`, which is for servers: that it has failed is final for this engine, and opening the place again decides.
+  /// Not `outcomeUnknown`, which is for servers: the failure is final for this engine, and opening the place
+  /// again determines the outcome.
   static func undecidedBatch(_ path: String, _ cause: any Error) -> StorageError {
     StorageError(
       .io,

@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// A snapshot of the entries of a place, in a temporary file without a name. In memory there are the keys.
+/// A snapshot of the entries of a place, in an unnamed temporary file. Only the keys are in memory.
 final class DiskSpool: Sendable {
-  /// Where a value is in the file.
+  /// The position of a value in the file.
   private struct Record {
     let header: EntryHeader
     let offset: Int
@@ -23,7 +23,8 @@ final class DiskSpool: Sendable {
     file = try .makeNamelessFile()
   }
 
-  /// Writes what is not in the file as it is in the place. If others write meanwhile, some of what they write is in it.
+  /// Writes entries that differ from those in the file. If others write in the meantime, the file contains
+  /// some of their changes.
   func bringUpToDate(_ flag: CancellationFlag) throws {
     try state.withLock { state in
       try passes.run(flag) { key, data, header in

@@ -7,11 +7,12 @@ import StockroomCore
 #endif
 
 extension DiskStorageEngine: BackupEngine {
-  /// Copies file by file, twice: first while others write, then what they have changed meanwhile, with the lock.
+  /// Copies file by file, twice: first while others write, then, with the lock, the files that they have
+  /// changed in the meantime.
   ///
-  /// Reads do not wait for it. Writes, of this process and of others, wait for the second time only, which takes one look at each entry and
-  /// as long as the copying of what has changed since the first. In memory there are the keys, and one value. Files are
-  /// not linked: what other programs write into one in place would be in the copy as well.
+  /// Reads do not wait for it. Writes, of this process and of others, wait for the second pass only, which
+  /// checks each entry and copies those that have changed since the first. The keys and one value are in
+  /// memory. Files are not linked: if another program changed one in place, the copy would change as well.
   ///
   /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
@@ -39,7 +40,8 @@ extension DiskStorageEngine: BackupEngine {
 }
 
 extension DiskStorageEngine: SnapshotStreamingEngine {
-  /// Reads the entries into a temporary file, twice as a backup does, so that nobody waits for what `body` does with them.
+  /// Reads the entries into a temporary file, in two passes like a backup, so that nobody waits for the work
+  /// of `body`.
   package func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
     let connection = try connection
     try await gate.whileOpen {

@@ -2,11 +2,11 @@ import Dispatch
 import StockroomCore
 import Synchronization
 
-// How reads and writers of the same entries get on: without the lock as long as that goes well.
+// How reads and writers of the same entries interact: without the lock as long as there are no conflicts.
 
 /// One attempt at a read.
 struct ReadAttempt: Sendable {
-  /// Set when the task has been cancelled that a read is for.
+  /// Set when the task of a read has been cancelled.
   fileprivate final class Cancellation: Sendable {
     private let isCancelled = Atomic(false)
 
@@ -17,7 +17,7 @@ struct ReadAttempt: Sendable {
     }
   }
 
-  /// Whether no engine writes meanwhile.
+  /// Whether no engine writes in the meantime.
   let hasLock: Bool
   private let cancellation: Cancellation
 
@@ -33,11 +33,11 @@ struct ReadAttempt: Sendable {
 }
 
 extension DiskStorageEngine {
-  /// More keys than this are read away from the caller's thread.
+  /// More keys than this are read outside the caller's thread.
   private static let mostKeysInline = 8
 
-  /// Does the work on a thread of the system's, or, if writers keep interfering, on the engine's thread with the lock: one read at a
-  /// time, so that no write waits for more than one of them.
+  /// Does the work on a thread of the system or, if writers keep interfering, on the engine's thread with the
+  /// lock: one read at a time, so that no write waits for more than one of them.
   func readingMany<Result: Sendable>(
     _ count: Int, _ view: DiskConnection.View = .batches, retries: Int = 3,
     _ work: @escaping @Sendable (DiskConnection, ReadAttempt) throws -> Result
@@ -72,7 +72,7 @@ extension DiskStorageEngine {
     }
   }
 
-  /// Does the work here, or, if writers keep interfering, on the engine's thread, which may wait for them.
+  /// Does the work here or, if writers keep interfering, on the engine's thread, which may wait for them.
   func reading<Result: Sendable>(
     _ work: @escaping @Sendable (DiskConnection) throws -> Result
   ) async throws -> Result {
@@ -91,7 +91,7 @@ extension DiskStorageEngine {
 }
 
 extension DiskConnection {
-  /// Does the work without the lock. Nil after a conflict each time.
+  /// Does the work without the lock. Nil if there was a conflict each time.
   fileprivate func optimisticRead<Result>(
     _ view: View, _ retries: Int, _ work: () throws -> Result
   ) throws -> Result? {
@@ -105,11 +105,11 @@ extension DiskConnection {
     return nil
   }
 
-  /// Does the work, a listing, which any write disturbs: a few times, so that a single write does not make a read of everything begin
-  /// again.
+  /// Does the work, a listing, which any write disturbs: several times, so that a single write does not
+  /// restart a read of everything.
   ///
-  /// - Parameter work: Gets the version that everything it reads is of.
-  /// - Throws: ``SeqlockConflict`` if it was disturbed each time. Never while the caller has the lock.
+  /// - Parameter work: Receives the version to which everything it reads belongs.
+  /// - Throws: ``SeqlockConflict`` if it was disturbed each time. Never while the caller holds the lock.
   func listing<Result>(_ work: (_ version: UInt64) throws -> Result) throws -> Result {
     for _ in 0..<3 {
       do {

@@ -5,8 +5,8 @@
 #endif
 public import StockroomCore
 
-// Reads take no lock, unless a batch is being applied just then. Those of many entries wait for the disk on a thread of
-// the system's, and not on one of the pool that all tasks share (rule C5).
+// Reads take no lock, unless a batch is being applied at that moment. Reads of many entries wait for the disk
+// on a thread of the system, and not on one of the pool that all tasks share (rule C5).
 extension DiskStorageEngine {
   /// Opens and reads one file. Costs O(1) in N.
   public func read(key: CacheKey) async throws -> Data? {
@@ -61,14 +61,14 @@ extension DiskStorageEngine {
     return try await readingMany(.max, retries: 1) { try $0.entries(in: range, limit: limit, $1) }
   }
 
-  /// Looks for one file. Costs O(1) in N.
+  /// Checks one file. Costs O(1) in N.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try key.validate()
     let name = FileName(key)
     return try await reading { try $0.entries.status(of: name) != nil }
   }
 
-  /// Looks for one file for each key. Costs O(keys).
+  /// Checks one file for each key. Costs O(keys).
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     return try await readingMany(keys.count) { connection, attempt in
       try keys.validate()
@@ -108,12 +108,13 @@ extension DiskStorageEngine {
     return try await reading { try $0.metadata(of: name)?.header.updatedAt.date }
   }
 
-  /// Reads every file and its metadata, and compares. Costs O(N) and the reading of all values.
+  /// Reads every file and its metadata, and compares them. Costs O(N) and the reading of all values.
   ///
-  /// There are no checksums: a value of the right length with other bytes in it is not noticed.
+  /// There are no checksums: a value of the right length with other bytes is not detected.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if a file is shorter or longer than what was written, if something that
-  ///   is no file has the name of an entry, or if what is in `.stockroom` is corrupted.
+  /// - Throws: `StorageError` with code `corrupted` if a file is shorter or longer than what was written, if
+  ///   something that is not a file has the name of an entry, or if the contents of `.stockroom` are
+  ///   corrupted.
   public func verify() async throws {
     try await readingMany(.max, retries: 1) { try $0.verify($1) }
   }
@@ -158,7 +159,7 @@ extension DiskConnection {
     }
   }
 
-  /// Those of the keys that exist, with their values, in this order.
+  /// The existing keys among these, with their values, in this order.
   fileprivate func entries(
     of keys: [CacheKey], _ attempt: ReadAttempt
   ) throws -> [(key: CacheKey, data: Data)] {
@@ -180,7 +181,7 @@ extension DiskConnection {
       let keys = sorted.keys(in: range, limit: wanted)
       found += try entries(of: keys, attempt)
       if keys.count < wanted { break }
-      // Removed since it was listed is not an error: the keys that follow take the place.
+      // A removal since the listing is not an error: the next keys take its place.
       range.after = keys.last
     }
     return found
@@ -220,7 +221,7 @@ extension [CacheKey] {
 
 // MARK: - Transactions
 
-/// What transactions read: the files, while the engine has the lock.
+/// The reads of transactions: the files, while the engine holds the lock.
 struct DiskEntryReader: EntryReader {
   let connection: DiskConnection
 

@@ -5,7 +5,7 @@
 #endif
 public import StockroomCore
 
-/// Stores each entry in a file of its own, whose contents are exactly the value.
+/// Stores each entry in its own file, whose contents are exactly the value.
 ///
 /// Choose it if people or other programs read the values, if values are large, or to avoid dependencies. For many small entries
 /// a database is faster, since here each entry takes a file.
@@ -49,14 +49,14 @@ public import StockroomCore
 /// moves to the background asks for time to do so (`beginBackgroundTask`). No write is left half done if it is terminated. In a
 /// sandbox, access to a directory that the user has chosen must last as long as the engine is open.
 public final class DiskStorageEngine: BatchWritingEngine {
-  /// What is open, or why it could not be opened.
+  /// The open place, or the error of opening it.
   private let opened: Result<DiskConnection, any Error>
   private let durability: Durability
   private let access: StorageAccess
   private let committer: GroupCommitter<DiskRequest>
   let thread = DedicatedThread()
   let gate: Gate
-  /// Lets reads that writers have disturbed too often take the lock one after the other.
+  /// Lets reads that writers have disturbed too often take the lock one at a time.
   let lockedReads = LongReadLimiter(limit: 1)
 
   /// Opens the directory, and creates it and its parent directories if they do not exist.
@@ -116,7 +116,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
     deferringErrors(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
 
-  /// An engine that throws from each of its methods why it could not be opened.
+  /// An engine each of whose methods throws the error of opening it.
   package static func deferringErrors(
     directory: FileManager.Directory, durability: Durability = .full
   ) -> DiskStorageEngine {
@@ -150,7 +150,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
 
   /// Changes by engines in this and other processes are reported with their keys, up to a thousand for each commit. Changes that
   /// other programs make to the files of entries are reported on Linux only, and not for long keys, whose files are in
-  /// directories of their own.
+  /// their own directories.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen {
       guard access == .readWrite else {
@@ -166,7 +166,8 @@ public final class DiskStorageEngine: BatchWritingEngine {
   public func close() async throws {
     try await gate.close {
       if case .success(let connection) = opened { connection.feed.hub.finish() }
-      // On its own thread, since a job before this one may be waiting for a disk, and who watches the place for a lock.
+      // On its own thread, since an earlier job may be waiting for a disk, and the watcher of the place for a
+      // lock.
       try await thread.run { [opened] in
         if case .success(let connection) = opened { connection.feed.finish() }
         Self.release(opened)
@@ -175,7 +176,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// What is open. Throws why nothing is.
+  /// The open place. Throws the error of opening it.
   var connection: DiskConnection {
     get throws { try opened.get() }
   }

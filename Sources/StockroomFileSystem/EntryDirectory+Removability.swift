@@ -8,8 +8,8 @@
 import StockroomCore
 
 extension EntryDirectory {
-  /// Throws what the system would refuse to remove the entry's file with, as far as it can be asked. What cannot be asked counts as
-  /// removable, and so does a file that is absent.
+  /// Throws the error with which the system would refuse to remove the entry's file, as far as that can be
+  /// determined. Otherwise the file counts as removable, and so does one that is absent.
   func checkRemovable(_ name: FileName) throws {
     let _: Bool? = try withParent(of: name) { parent, file -> Bool? in
       var status = stat()
@@ -23,7 +23,7 @@ extension EntryDirectory {
 }
 
 extension FileDescriptor {
-  /// The error that removing a file of this directory would fail with, for all that is known.
+  /// The error with which removing a file of this directory would fail, if it can be determined.
   fileprivate func refusalToRemove(_ name: UnsafePointer<CChar>, _ file: stat) -> Int32? {
     if faccessat(number, ".", W_OK | X_OK, AT_EACCESS) != 0 {
       let error = errno

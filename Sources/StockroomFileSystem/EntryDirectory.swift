@@ -7,8 +7,9 @@
 #endif
 import StockroomCore
 
-/// A directory of files named after keys. Each step of a path is opened by itself, relative to the one before and
-/// without following symbolic links, so that nothing planted in the directory leads outside (rule K4).
+/// A directory of files named after keys. Each component of a path is opened separately, relative to the one
+/// before and without following symbolic links, so that nothing planted in the directory leads outside (rule
+/// K4).
 struct EntryDirectory: Sendable {
   let root: FileDescriptor
   let permissions: FilePermissions
@@ -66,15 +67,17 @@ struct EntryDirectory: Sendable {
 // MARK: - Changing
 
 extension EntryDirectory {
-  /// Moves a staged file to the entry's place, over what was there. False if there is no such staged file.
+  /// Moves a staged file to the entry's place, replacing an existing one. False if there is no such staged
+  /// file.
   ///
-  /// - Parameter keepsDirectories: Whether directories that hold nothing stay if it fails, since there has been another file in them.
+  /// - Parameter keepsDirectories: Whether empty directories remain if it fails, since there has been another
+  ///   file in them.
   @discardableResult
   func moveIn(
     _ staged: StagedName, from staging: FileDescriptor, to name: FileName, keepsDirectories: Bool = false
   ) throws -> Bool {
     var isMoved = false
-    // Of the directories there may have been room for some only.
+    // There may have been space for some of the directories only.
     defer { if !isMoved, !keepsDirectories { removeEmptyDirectories(of: name) } }
     isMoved =
       try withParent(of: name, makingDirectories: true) { parent, file -> Bool? in
@@ -85,7 +88,8 @@ extension EntryDirectory {
 
   /// Undoes ``moveIn(_:from:to:keepsDirectories:)``. False if there was nothing to move.
   ///
-  /// - Parameter keepsDirectories: Whether directories that hold nothing else stay, since another file comes back to them.
+  /// - Parameter keepsDirectories: Whether directories with no other contents remain, since another file is
+  ///   moved back into them.
   @discardableResult
   func moveOut(
     _ name: FileName, to staged: StagedName, in staging: FileDescriptor, keepsDirectories: Bool
@@ -97,14 +101,15 @@ extension EntryDirectory {
     return isMoved ?? false
   }
 
-  /// Moves the entry's file to where it would be in another directory, over what is there. False if it is absent.
+  /// Moves the entry's file to the corresponding place in another directory, replacing an existing one. False
+  /// if it is absent.
   ///
-  /// - Parameter keepsDirectories: Whether directories that hold nothing else stay, so that the file can be moved back without
-  ///   room for them.
+  /// - Parameter keepsDirectories: Whether directories with no other contents remain, so that moving the file
+  ///   back needs no space for them.
   @discardableResult
   func move(_ name: FileName, to other: EntryDirectory, keepsDirectories: Bool = false) throws -> Bool {
     let isMoved: Bool? = try withParent(of: name) { parent, file in
-      // No directories are made for what is absent.
+      // No directories are created for an absent entry.
       if name.directoryCount > 0, try parent.status(of: file) == nil { return false }
       return try other.withParent(of: name, makingDirectories: true) { otherParent, otherFile in
         try parent.move(file, to: otherFile, in: otherParent)
@@ -114,17 +119,17 @@ extension EntryDirectory {
     return isMoved ?? false
   }
 
-  /// Removes the entry's file, and the directories that held nothing else.
+  /// Removes the entry's file, and the directories with no other contents.
   func remove(_ name: FileName) throws {
     let _: Bool? = try withParent(of: name) { try $0.removeFile($1) }
     removeEmptyDirectories(of: name)
   }
 
-  /// Removes the directories of the file's path that hold nothing, from the innermost on.
+  /// Removes the empty directories on the file's path, from the innermost on.
   func removeEmptyDirectories(of name: FileName) {
     for index in (0..<name.directoryCount).reversed() {
-      // It may never have been made, or there is no descriptor to look with. An empty directory is not in the way, and what has been done
-      // to the file is not to fail because of it.
+      // It may never have been created, or there is no descriptor for the check. An empty directory is
+      // harmless, and a completed change of the file must not fail because of it.
       let isInUse = try? withParent(ofComponent: index, of: name) { parent, directory -> Bool? in
         unlinkat(parent.number, directory, AT_REMOVEDIR) != 0 && errno != ENOENT
       }
@@ -134,10 +139,10 @@ extension EntryDirectory {
 }
 
 extension FileDescriptor {
-  /// Renames a file of this directory, over what is there. False if it is absent.
+  /// Renames a file of this directory, replacing an existing one. False if it is absent.
   ///
-  /// - Throws: `StorageError` with code `io` if the other directory has been removed, which the system reports as it does
-  ///   the absence of the file.
+  /// - Throws: `StorageError` with code `io` if the other directory has been removed, which the system
+  ///   reports like the absence of the file.
   fileprivate func move(
     _ name: UnsafePointer<CChar>, to new: UnsafePointer<CChar>, in directory: FileDescriptor
   ) throws -> Bool {
@@ -152,7 +157,7 @@ extension FileDescriptor {
 extension EntryDirectory {
   /// Calls `body` with the bytes of the key of every entry, in no particular order. Costs O(N).
   ///
-  /// - Parameter other: Gets the path of everything that has the name of an entry and is no file.
+  /// - Parameter other: Receives the path of everything that has the name of an entry and is not a file.
   func forEachKey(
     _ body: (UnsafeRawBufferPointer) throws -> Void, other: ((String) throws -> Void)? = nil
   ) throws {
@@ -179,7 +184,7 @@ extension EntryDirectory {
     }
   }
 
-  /// Not every file system says in the listing what a name stands for.
+  /// Not every file system includes the kind of file in the listing.
   private func isKind<Kind: BinaryInteger>(
     _ wanted: Kind, _ kind: UInt8, _ name: UnsafePointer<CChar>, in directory: FileDescriptor,
     where matches: (FileStatus) -> Bool

@@ -8,8 +8,8 @@ import StockroomCore
   import Musl
 #endif
 
-/// What is kept about an entry besides its value: when and in which order it was created, and how long the value
-/// was when it was written. When it was written is the file's own time of modification.
+/// The metadata of an entry: when and in which order it was created, and the length of the value when it was
+/// written. The time of the last write is the file's own modification time.
 struct EntryMetadata: Sendable, Hashable {
   var header: EntryHeader
   var size: Int
@@ -45,11 +45,11 @@ enum MetadataAttribute {
   #if canImport(Darwin)
     static let name = "stockroom.created"
   #else
-    // Linux lets ordinary users have attributes in this name space only.
+    // Linux lets ordinary users set attributes in this name space only.
     static let name = "user.stockroom.created"
   #endif
 
-  /// The metadata, or nil if the file has none that is ours.
+  /// The metadata, or nil if the file has none of this engine.
   static func read(from file: FileDescriptor) throws -> EntryMetadata? {
     try withUnsafeTemporaryAllocation(byteCount: EntryMetadata.encodedSize, alignment: 8) { bytes in
       let length = SystemCalls.attribute(file.number, name, bytes)
@@ -66,13 +66,13 @@ enum MetadataAttribute {
     guard error == 0 else { throw StorageError.posix(error, "Writing an attribute of \(file.path) failed") }
   }
 
-  /// Whether the file system has such attributes, found out by giving `file` one.
+  /// Whether the file system supports such attributes, determined by setting one on `file`.
   static func isSupported(by file: FileDescriptor) throws -> Bool {
     if try read(from: file) != nil { return true }
     let probe = EntryMetadata(
       header: EntryHeader(createdAt: Timestamp(nanoseconds: 0), sequence: 0), size: 0)
     let error = probe.withEncoding { SystemCalls.setAttribute(file.number, name, $0) }
-    // No room for an attribute now does not mean that the file system never has any.
+    // No space for an attribute now does not mean that the file system does not support them.
     return error == 0 || error == ENOSPC || error == EDQUOT
   }
 }

@@ -6,9 +6,10 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Reads the entries of a place for a copy: all of them, and then again and again what has changed since.
+/// Reads the entries of a place for a copy: all of them, and then repeatedly those that have changed since
+/// the last pass.
 final class EntryPasses: Sendable {
-  /// What tells whether a file is the one that has been read, unchanged.
+  /// Identifies the state of a file that has been read.
   private struct Version: Hashable {
     let identity: FileIdentity
     let changed: Timestamp
@@ -20,11 +21,11 @@ final class EntryPasses: Sendable {
 
   init(of source: DiskConnection) { self.source = source }
 
-  /// The keys of what has been read and not been removed since.
+  /// The keys of entries that have been read and not removed since then.
   var keys: [CacheKey] { versions.withLock { Array($0.keys) } }
 
-  /// Calls `write` with what has not been read as it is in the place, and `remove` with what is not there any more. If others write
-  /// meanwhile, some of what they write is read.
+  /// Calls `write` for entries whose current state has not been read, and `remove` for those that are gone.
+  /// If others write in the meantime, some of their changes are read.
   func run(
     _ flag: CancellationFlag, write: (CacheKey, Data, EntryHeader) throws -> Void,
     remove: (CacheKey) throws -> Void
@@ -45,7 +46,7 @@ final class EntryPasses: Sendable {
           guard let (data, header) = try source.valueAndHeader(of: name) else { continue }
           try write(key, data, header)
         }
-        // That of before, so that what has been replaced in between is read again.
+        // The version from before, so that a file that has been replaced in between is read again.
         new[key] = version
       }
       for key in versions.keys where new[key] == nil { try remove(key) }

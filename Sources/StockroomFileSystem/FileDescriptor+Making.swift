@@ -7,7 +7,7 @@
 #endif
 import StockroomCore
 
-// What is made is put on the disk at every durability: a batch is nothing without the journal's name.
+// New files are synced at every durability: a batch depends on the journal's name.
 extension FileDescriptor {
   func openOrMakeDirectory(
     _ name: String, _ permissions: FilePermissions, _ access: StorageAccess = .readWrite
@@ -33,7 +33,7 @@ extension FileDescriptor {
       try synchronizeNames()
       file = made
     } else {
-      // Another process has made it just now.
+      // Another process has just created it.
       guard let others = try openFile(name, O_RDWR) else { throw StorageError.directoryRemoved(path) }
       file = others
     }

@@ -7,16 +7,16 @@
 #endif
 import StockroomCore
 
-/// The beginning of a path: the directories that a listing is inside of.
+/// The beginning of a path: the directories that contain the current listing.
 struct FileNamePrefix {
   private var key: [UInt8] = []
   private var text: [UInt8] = []
   private var depth = 0
 
-  /// No key is so long that its path goes through more directories.
+  /// No key is so long that its path has more directories.
   private static let maximumDepth = CacheKey.maximumLength * 3 / (FileName.maximumStem - 2)
 
-  /// The prefix that goes on with this directory, or nil if the directory is none of ours.
+  /// The prefix extended by this directory, or nil if the directory is not one of this engine's.
   func appending(directory name: UnsafeRawBufferPointer) -> FileNamePrefix? {
     guard depth < Self.maximumDepth else { return nil }
     var result = self
@@ -25,13 +25,14 @@ struct FileNamePrefix {
     return result
   }
 
-  /// Calls `body` with the bytes of the key of the entry in this file, unless the file is none of ours.
+  /// Calls `body` with the bytes of the key of the entry in this file, unless the file is not one of this
+  /// engine's.
   func withKey(file name: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
     guard Self.hasExtension(name, FileName.entryExtension) else { return }
     let stem = UnsafeRawBufferPointer(rebasing: name[..<(name.count - FileName.entryExtension.count)])
     if depth == 0, Self.standsForItself(stem) { return try body(stem) }
 
-    // In general a path belongs to an entry if it is what the entry's key would get.
+    // In general, a path belongs to an entry if it equals the path derived from the entry's key.
     var result = self
     guard result.append(name, extension: FileName.entryExtension),
       (1...CacheKey.maximumLength).contains(result.key.count),
@@ -40,7 +41,7 @@ struct FileNamePrefix {
     try result.key.withUnsafeBytes(body)
   }
 
-  /// Whether no byte of the name was encoded or should have been, as in most names there are.
+  /// Whether no byte of the name was encoded or should have been, as in most names.
   private static func standsForItself(_ stem: UnsafeRawBufferPointer) -> Bool {
     guard stem.count <= FileName.maximumStem, let start = stem.baseAddress, let first = stem.first,
       FileName.isPlain(first, isFirst: true), !FileName.namesDevice(stem)
@@ -50,7 +51,7 @@ struct FileNamePrefix {
     return plainCount >= stem.count
   }
 
-  /// Ended by zero, for C.
+  /// Zero-terminated, for C.
   private static let plainBytes: [CChar] =
     (1...127).filter { FileName.isPlain($0, isFirst: false) }.map { CChar(bitPattern: $0) } + [0]
 
@@ -59,7 +60,7 @@ struct FileNamePrefix {
     return memcmp(start + name.count - `extension`.count, `extension`, `extension`.count) == 0
   }
 
-  /// Decodes one component. Accepts more than encoding makes, so the result has to be compared.
+  /// Decodes one component. Accepts more than encoding produces, so the result must be compared.
   private mutating func append(_ name: UnsafeRawBufferPointer, extension: [UInt8]) -> Bool {
     guard Self.hasExtension(name, `extension`) else { return false }
     var index = 0

@@ -7,28 +7,28 @@
 #endif
 import StockroomCore
 
-/// The path of an entry's file, made from its key: the encoding of this engine.
+/// The path of an entry's file, derived from its key: the encoding of this engine.
 ///
-/// A name is the key itself as far as every file system keeps it apart from other keys:
+/// A name is the key itself as far as every file system distinguishes it from other keys:
 /// - `a` to `z`, `0` to `9`, `-`, `_`, `.`, `,`, `=` and `@` stand for themselves,
-/// - `+a` stands for `A`, since many file systems do not tell the two apart,
-/// - `%` and two hexadecimal digits stand for any other byte, and for the first one of a name that a system or a
-///   shell gives a meaning: `.`, `-`, and the names of devices on Windows, such as `con`.
+/// - `+a` stands for `A`, since many file systems do not distinguish between the two,
+/// - `%` and two hexadecimal digits stand for any other byte, and for the first one of a name that has a
+///   meaning for a system or a shell: `.`, `-`, and the names of devices on Windows, such as `con`.
 ///
-/// The file has the extension `entry`. What does not fit one file name goes on in a directory with the
-/// extension `more`, so that the path says the whole key and entries are listed without an index. A key has
-/// exactly one path and a path belongs to at most one key; a file whose path is not the one that its key would
-/// get is not an entry.
+/// The file has the extension `entry`. If the name is too long for one file, it continues in a directory with
+/// the extension `more`, so that the path contains the whole key and entries are listed without an index. A
+/// key has exactly one path and a path belongs to at most one key; a file whose path is not the one derived
+/// from its key is not an entry.
 struct FileName: Sendable {
-  /// The components of the path, each ended by a zero byte.
+  /// The components of the path, each terminated by a zero byte.
   fileprivate(set) var text: [UInt8] = []
-  /// Where each component but the first begins.
+  /// The positions at which the components after the first begin.
   private var laterStarts: [Int] = []
 
   static let entryExtension = Array(".entry".utf8)
   static let directoryExtension = Array(".more".utf8)
-  /// How long a component gets before its extension. File systems allow 255 bytes; the rest is for the extension
-  /// and for what escaping the name of a device adds.
+  /// The maximum length of a component before its extension. File systems allow 255 bytes; the rest is for
+  /// the extension and for the bytes that escaping the name of a device adds.
   static let maximumStem = 240
 
   /// The path of the key's file.
@@ -49,10 +49,10 @@ struct FileName: Sendable {
     }
   }
 
-  /// How many directories the path goes through.
+  /// The number of directories on the path.
   var directoryCount: Int { laterStarts.count }
 
-  /// Calls `body` with a component as the system wants it. The last one, at ``directoryCount``, is the file.
+  /// Calls `body` with a component as a C string. The last one, at ``directoryCount``, is the file.
   func withComponent<Result>(
     _ index: Int, _ body: (UnsafePointer<CChar>) throws -> Result
   ) rethrows -> Result {
@@ -122,7 +122,7 @@ extension FileName {
     text.append(0)
   }
 
-  /// Whether Windows takes the name for a device: it does whatever follows the first dot.
+  /// Whether Windows treats the name as a device, regardless of what follows the first dot.
   static func namesDevice(_ name: some Collection<UInt8>) -> Bool {
     let stem = name.prefix(5).prefix { $0 != UInt8(ascii: ".") }
     switch stem.count {

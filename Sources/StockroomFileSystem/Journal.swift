@@ -1,9 +1,9 @@
 import StockroomCore
 
-/// A batch that has been staged: what is left to do to make it so. All of it can be done twice.
+/// A batch that has been staged: the steps that remain. Each can be done twice.
 struct Transaction: Sendable {
   enum Step: Sendable {
-    /// Move a staged file to where no entry is. May fail for want of room.
+    /// Move a staged file to the path of an absent entry. May fail for lack of space.
     case create(CacheKey, staged: Int)
     /// Move a staged file over an entry.
     case replace(CacheKey, staged: Int)
@@ -11,22 +11,23 @@ struct Transaction: Sendable {
     case removeAll
   }
 
-  /// A number in the order of creation that belongs to no entry. Entries that were there before have smaller
-  /// ones, those that the batch or anything after it creates have larger ones: steps that remove spare these.
+  /// A number in the order of creation that belongs to no entry. Entries that existed before have smaller
+  /// numbers, those that the batch or later writes create have larger ones, and are not removed by its steps.
   let boundary: UInt64
   var steps: [Step] = []
-  /// Whether what has been done of it is to be undone, rather than the rest to be done.
+  /// Whether its completed steps are to be undone, instead of completing the rest.
   var isAborted = false
-  /// Whether it can only be completed, since some of what it removes may be lost.
+  /// Whether it can only be completed, since some of the removed entries may be lost.
   var isIrreversible = false
 }
 
-/// The file that makes a batch atomic: once the transaction is in it, the batch will be completed or undone, by the
-/// next holder of the lock if need be. A transaction that is not wholly there has not begun.
+/// The file that makes a batch atomic: once the transaction is in it, the batch will be completed or undone,
+/// if necessary by the next holder of the lock. A transaction that is not complete in the file has not begun.
 ///
-/// The file stays, so that neither beginning nor ending a transaction changes a directory, and keeps some room,
-/// so that removing works on a full disk. Layout, little-endian: 8 bytes of signature (or zeros: nothing to do),
-/// then 64-bit numbers: boundary, length of the steps, CRC-32C of the boundary and the steps; then the steps.
+/// The file stays, so that neither beginning nor ending a transaction changes a directory, and keeps a
+/// minimum size, so that removing works on a full disk. Layout, little-endian: 8 bytes of signature (or
+/// zeros: nothing to do), then 64-bit numbers: boundary, length of the steps, CRC-32C of the boundary and the
+/// steps; then the steps.
 struct Journal: Sendable {
   static let name = "journal"
   private static let signature: UInt64 = 0x0001_4c4a_4b53_0a0d
@@ -39,7 +40,7 @@ struct Journal: Sendable {
 
   let file: FileDescriptor
 
-  /// Gives a new file the room that it keeps.
+  /// Gives a new file its minimum size.
   func prepare() throws {
     guard try file.status().size < Self.keptSize else { return }
     try [UInt8](repeating: 0, count: Self.keptSize).withUnsafeBytes { try file.write($0) }
@@ -62,7 +63,8 @@ struct Journal: Sendable {
     return transaction
   }
 
-  /// Begins the transaction. Once this returns it happens, unless ``abort()`` or ``end()`` is called first.
+  /// Begins the transaction. Once this returns, it will be completed, unless ``abort()`` or ``end()`` is
+  /// called first.
   func begin(_ transaction: Transaction) throws {
     let steps = transaction.encodedSteps
     var bytes: [UInt8] = []
@@ -76,11 +78,11 @@ struct Journal: Sendable {
     try file.synchronize()
   }
 
-  /// Decides that the transaction is undone. Needs neither room nor a descriptor.
+  /// Decides that the transaction is undone. Needs neither space nor a descriptor.
   func abort() throws { try replaceSignature(by: Self.abortedSignature) }
 
-  /// Decides that the transaction is completed, whatever happens: what it removes is lost from here on. Needs neither room nor a
-  /// descriptor.
+  /// Decides that the transaction is completed in any case: removed entries are lost from here on. Needs
+  /// neither space nor a descriptor.
   func forbidUndoing() throws { try replaceSignature(by: Self.irreversibleSignature) }
 
   private func replaceSignature(by signature: UInt64) throws {
@@ -88,7 +90,7 @@ struct Journal: Sendable {
     try file.synchronize()
   }
 
-  /// Forgets the transaction, also if the machine dies now.
+  /// Forgets the transaction, even if the machine crashes now.
   func endSynchronously() throws {
     try end()
     try file.synchronize()
@@ -100,7 +102,7 @@ struct Journal: Sendable {
     if try file.status().size > Self.keptSize { try file.truncate(to: Self.keptSize) }
   }
 
-  /// It has to tell a torn write from a whole one, not to resist anybody.
+  /// Must detect torn writes, but need not resist attackers.
   private static func checksum(_ boundary: UInt64, _ steps: [UInt8]) -> UInt64 {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(8 + steps.count)
@@ -141,7 +143,7 @@ extension Transaction {
     return bytes
   }
 
-  /// Nil if the bytes are not what ``encodedSteps`` makes.
+  /// Nil if the bytes are not a result of ``encodedSteps``.
   fileprivate init?(boundary: UInt64, encodedSteps bytes: [UInt8]) {
     self.boundary = boundary
     var rest = bytes[...]

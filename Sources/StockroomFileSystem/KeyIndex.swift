@@ -1,24 +1,24 @@
 import StockroomCore
 
-/// The keys in byte order, so that a page of a scan need not list the directory. Built by the first scan; costs nothing
-/// before.
+/// The keys in byte order, so that a page of a scan need not list the directory. Built by the first scan, and
+/// free before that.
 ///
-/// It is right as long as two things are what they were: the version in ``SharedState``, which every engine changes with
-/// every write, and when the directory was changed, which tells of files that people and other programs put there or
-/// remove. The engine's own writes keep it right at a cost of O(log N).
+/// It is valid as long as two things have not changed: the version in ``SharedState``, which every engine
+/// changes with every write, and the time of the last change of the directory, which shows that people or
+/// other programs have added or removed files. The engine's own writes keep it valid at a cost of O(log N).
 ///
-/// A file that another program puts beside long keys, into a directory `….more` that is there already, is noticed with the next
-/// change of any other kind. So is one that it puts there or removes in the very milliseconds of a commit, or of a listing with the lock, of
-/// which the directory does not tell it.
+/// A file that another program adds to an existing directory `….more`, for long keys, is detected with the
+/// next change of any other kind. So is one that it adds or removes within the same milliseconds as a commit,
+/// or as a listing with the lock, which the time of the directory does not show.
 final class KeyIndex: Sendable {
-  /// What a commit does to the keys.
+  /// The effect of a commit on the keys.
   struct Changes {
-    /// Whether no other keys are left.
+    /// Whether no other keys remain.
     let removesAll: Bool
     let keys: [(key: CacheKey, isPresent: Bool)]
   }
 
-  /// What the index is of.
+  /// Identifies the state that the index represents.
   struct Moment: Equatable {
     let version: UInt64
     let directoryChanged: Timestamp
@@ -28,11 +28,11 @@ final class KeyIndex: Sendable {
       directoryChanged = try connection.entries.root.status().changed
     }
 
-    /// Whether a change that comes now is sure to change the time. File systems round it, most of them to the system's
-    /// clock tick. While an engine writes all the time there is hardly such a moment: listings with the lock, during which no engine writes, do
-    /// without.
+    /// Whether a change that comes now is certain to change the time. File systems round it, most of them to
+    /// the system's clock tick. While an engine writes continuously, there is hardly such a moment: listings
+    /// with the lock, during which no engine writes, ignore this.
     var isDistinct: Bool {
-      // Wrapping: a file system may say any time.
+      // Wrapping: a file system may return any time.
       Timestamp.now().nanoseconds &- directoryChanged.nanoseconds > 20_000_000
         && directoryChanged.nanoseconds % 1_000_000_000 != 0
     }
@@ -65,7 +65,7 @@ final class KeyIndex: Sendable {
     }
   }
 
-  /// Does the commit, then takes note of what it has changed. Needs the lock.
+  /// Makes the commit, then records its changes. Needs the lock.
   func update(
     of connection: DiskConnection, with commit: () throws -> Void, changes: @autoclosure () -> Changes
   ) throws {
@@ -79,7 +79,8 @@ final class KeyIndex: Sendable {
       contents.withLock { $0 = nil }
       throw error
     }
-    // If this fails the index is dropped, and made again by the next read: the commit has happened, and must not throw (rule F4).
+    // If this fails, the index is dropped, and rebuilt by the next read: the commit has succeeded, and must
+    // not throw (rule F4).
     let after = try? Moment(connection, version: try connection.state.read().version)
     let changes = changes()
     contents.withLock { contents in

@@ -1,9 +1,10 @@
 import StockroomCore
 
-/// A path that leads to the same file for as long as the engine is open, or the engine's place is not there any more.
+/// A path that leads to the same file as long as the engine is open, unless the engine's place is no longer
+/// there.
 ///
-/// Descriptors stay with what was opened, wherever it goes. What is done through them must neither be acknowledged nor
-/// believed when those who open the path now do not see it (rule C6).
+/// Descriptors refer to the file that was opened, wherever it is moved. The results of using them must
+/// neither be acknowledged nor returned if a process that opens the path now does not see them (rule C6).
 struct OpenedPath: Sendable {
   private let path: String
   private let identity: FileIdentity

@@ -7,20 +7,21 @@
 #endif
 import StockroomCore
 
-/// The file that all engines on a directory share, in this process and in others: the lock between writers, the
-/// numbers by which readers notice a change without taking the lock, and the clock that orders creations.
+/// The file that all engines on a directory share, in this process and in others: the lock between writers,
+/// the numbers by which readers detect a change without taking the lock, and the clock that orders creations.
 ///
 /// 64 bytes, little-endian: 16 of signature, then 64-bit numbers: version of the format, ``Contents``.
 struct SharedState: Sendable {
-  /// What changes. Written only by the holder of the lock.
+  /// The numbers that change. Written only by the holder of the lock.
   struct Contents: Sendable {
     /// Odd while a batch is being applied. Readers of keys wait then.
     var batchVersion: UInt64 = 0
     /// Odd while anything is being applied. Listings wait then.
     var version: UInt64 = 0
-    /// The last number in the order of creation that was given to an entry.
+    /// The last number in the order of creation that was assigned to an entry.
     var lastSequence: UInt64 = 0
-    /// Never below a number given out, and on the disk before one is: where to go on if the machine died meanwhile.
+    /// Never less than an assigned number, and synced before it is assigned: where to continue after a crash
+    /// of the machine.
     var reservedSequence: UInt64 = 0
 
     var isStable: Bool { batchVersion & 1 == 0 && version & 1 == 0 }
@@ -36,13 +37,14 @@ struct SharedState: Sendable {
 
   // MARK: Numbers
 
-  /// Checks the signature and the version of the format. Nil: the file is new, and has not been written to its end.
+  /// Checks the signature and the version of the format. Nil if the file is new, and has not been completely
+  /// written.
   func validate() throws -> Contents? {
     try withUnsafeTemporaryAllocation(byteCount: Self.size, alignment: 8) { bytes in
       let count = try file.read(into: bytes)
-      // All zeros is what a crash of the machine in the middle of the first open can leave.
+      // A crash of the machine in the middle of the first open can leave all zeros.
       if bytes[..<count].allSatisfy({ $0 == 0 }), count == 0 || count == Self.size { return nil }
-      // What is left of a first open in which writing failed, and cutting off what had been written failed too.
+      // The remains of a first open in which writing failed, and truncating the file failed too.
       if count < Self.size, Self.encoded(Contents()).starts(with: bytes[..<count]) { return nil }
       guard count == Self.size else { throw StorageError.corruptedState(file.path, "it has been truncated") }
       guard bytes.prefix(Self.signature.count).elementsEqual(Self.signature) else {
@@ -68,10 +70,10 @@ struct SharedState: Sendable {
     }
   }
 
-  /// A number that grows by one with each commit.
+  /// A number that increases by one with each commit.
   func commitNumber() throws -> UInt64 { try read().version / 2 }
 
-  /// Only ``Contents/batchVersion``: all that a read of keys needs to know.
+  /// Only ``Contents/batchVersion``, which is sufficient for a read of keys.
   func batchVersion() throws -> UInt64 {
     try withUnsafeTemporaryAllocation(byteCount: 8, alignment: 8) { bytes in
       guard try file.read(into: bytes, at: Self.contentsOffset) == bytes.count else {
@@ -107,7 +109,7 @@ struct SharedState: Sendable {
     let contents = Contents(
       batchVersion: Self.word(bytes, 0), version: Self.word(bytes, 8), lastSequence: Self.word(bytes, 16),
       reservedSequence: Self.word(bytes, 24))
-    // Sequences are nanoseconds since 1970, at least. Beyond this there would be no room to count on.
+    // Sequence numbers are at least nanoseconds since 1970. Beyond this, there would be no room to continue.
     let numbers = [contents.batchVersion, contents.version, contents.lastSequence, contents.reservedSequence]
     guard numbers.allSatisfy({ $0 < UInt64(Int64.max) }) else {
       throw StorageError.corruptedState(file.path, "its numbers are out of range")
@@ -130,11 +132,11 @@ struct SharedState: Sendable {
 
   // MARK: Lock
 
-  /// Waits until no other engine, here or in another process, has the lock. The system releases the lock of a
-  /// process that dies.
+  /// Waits until no other engine, in this process or another, holds the lock. The system releases the lock of
+  /// a process that dies.
   ///
-  /// - Parameter turn: A file that is locked while this one is waited for, by one engine at a time: so an engine that gives the lock back and
-  ///   wants it again at once does not overtake who waits for it.
+  /// - Parameter turn: A file that one engine at a time locks while it waits for this one: so an engine that
+  ///   releases the lock and immediately needs it again does not overtake a waiting one.
   /// - Throws: `StorageError` with code `locked` if that takes longer than `timeout`.
   func lock(turn: FileDescriptor, timeout: Duration) throws {
     let end = ContinuousClock.now + timeout

@@ -12,7 +12,7 @@
 #endif
 import StockroomCore
 
-/// The name of a staged file: whose batch it belongs to, its number there, and which half of the entry it is.
+/// The name of a staged file: its batch, its number there, and which half of the entry it is.
 struct StagedName: Sendable {
   let boundary: UInt64
   let number: Int
@@ -26,15 +26,15 @@ struct StagedName: Sendable {
   var metadata: StagedName { StagedName(boundary: boundary, number: number, isMetadata: true) }
 }
 
-/// The directory in which files are written before they are moved to where readers find them. Only the holder of
-/// the lock has files in it, so whatever the next one finds is left over.
+/// The directory in which files are written before they are moved to where readers find them. Only the holder
+/// of the lock has files in it, so all files that the next one finds are left over.
 struct Staging: Sendable {
   static let name = "staging"
 
   let directory: FileDescriptor
   let permissions: FilePermissions
 
-  /// Writes a file. Nothing is left of it if that fails.
+  /// Writes a file. If that fails, no file remains.
   func write(
     _ name: StagedName, synchronized: Bool, _ fill: (FileDescriptor) throws -> Void
   ) throws {
@@ -50,7 +50,7 @@ struct Staging: Sendable {
 
   private func make(_ name: UnsafePointer<CChar>) throws -> FileDescriptor {
     if let file = try directory.makeFile(name, permissions) { return file }
-    // Left behind by a process that died.
+    // Left by a process that died.
     _ = unlinkat(directory.number, name, 0)
     guard let file = try directory.makeFile(name, permissions) else {
       throw StorageError.posix(EEXIST, "Making the file \(directory.path(of: name)) failed")
@@ -58,7 +58,7 @@ struct Staging: Sendable {
     return file
   }
 
-  /// Removes a file if it is there. One that cannot be removed is removed by the next open.
+  /// Removes a file if it exists. A file that cannot be removed is removed by the next open.
   func remove(_ name: StagedName) {
     _ = name.withName { unlinkat(directory.number, $0, 0) }
   }
@@ -67,7 +67,7 @@ struct Staging: Sendable {
     try name.withName { try directory.status(of: $0) != nil }
   }
 
-  /// Removes what is left over.
+  /// Removes left-over files.
   func removeAll() throws {
     try directory.forEachName { name, _ in _ = unlinkat(directory.number, name, 0) }
   }

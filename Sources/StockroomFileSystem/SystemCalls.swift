@@ -7,10 +7,10 @@
 #endif
 import StockroomCore
 
-/// Calls that Linux's C library has and Swift's import of it has not: found by name, once.
+/// Functions of Linux's C library that Swift's import of it lacks: looked up by name, once.
 ///
-/// A statically linked program may not find them. It then does without: headers go to sidecar files, and every
-/// file is synced by itself.
+/// A statically linked program may not find them. It then works without them: metadata go to sidecar files,
+/// and every file is synced separately.
 enum SystemCalls {
   #if canImport(Darwin)
     static func setAttribute(_ file: Int32, _ name: String, _ bytes: UnsafeRawBufferPointer) -> Int32 {
@@ -35,12 +35,12 @@ enum SystemCalls {
     private static let sync = function("syncfs", as: Sync.self)
 
     private static func function<Function>(_ name: String, as type: Function.Type) -> Function? {
-      // The handle of the program itself stays valid for as long as it runs.
+      // The handle of the program itself stays valid as long as it runs.
       guard let program = dlopen(nil, RTLD_NOW), let address = dlsym(program, name) else { return nil }
       return unsafeBitCast(address, to: type)
     }
 
-    /// Zero, or the number of the error.
+    /// Returns zero, or the number of the error.
     static func setAttribute(_ file: Int32, _ name: String, _ bytes: UnsafeRawBufferPointer) -> Int32 {
       guard let set else { return ENOTSUP }
       return set(file, name, bytes.baseAddress, bytes.count, 0) == 0 ? 0 : errno
@@ -55,11 +55,11 @@ enum SystemCalls {
       return get(file, name, bytes.baseAddress, bytes.count)
     }
 
-    /// What `errno` says when the file lacks the attribute.
+    /// The value of `errno` if the file lacks the attribute.
     static let noAttribute = ENODATA
     static var canSynchronizeFileSystem: Bool { sync != nil }
 
-    /// Writes everything on the file system to the disk. Zero, or the number of the error.
+    /// Syncs everything on the file system. Returns zero, or the number of the error.
     static func synchronizeFileSystem(_ file: Int32) -> Int32 {
       guard let sync else { return ENOTSUP }
       return retrying { sync(file) } == 0 ? 0 : errno

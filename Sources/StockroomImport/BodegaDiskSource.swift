@@ -20,9 +20,10 @@ import StockroomCore
 /// try await source.import(into: engine)
 /// ```
 ///
-/// The name of a file is the key: the hash of what `CacheKey("text")` was made from, or a text given verbatim. ``ImportKeys``
-/// says how a store's identifiers are found again. The times are those of the files; where the system or a copy has lost the time of creation
-/// it is that of the last change. Directories are left out, as Bodega does, and so are files that the system makes.
+/// The name of a file is the key: the hash of the text that `CacheKey("text")` was created from, or a text
+/// given verbatim. ``ImportKeys`` describes how the identifiers of a store are recovered. The times are those
+/// of the files; if the system or a copy has lost the creation time, it is the time of the last change.
+/// Directories are skipped, as in Bodega, and so are files that the system creates.
 public struct BodegaDiskSource: ImportSource {
   private let url: URL
 
@@ -32,10 +33,10 @@ public struct BodegaDiskSource: ImportSource {
   /// "the Bodega directory" and its path.
   public var description: String { "the Bodega directory \(url.path(percentEncoded: false))" }
 
-  /// Looks at every file. O(N log N); reads no values.
+  /// Checks every file. O(N log N); reads no values.
   ///
-  /// - Throws: as ``ImportSource/open()``; `unsupported` if the directory has no files, or if something in it is no file, such as a
-  ///   symbolic link; `valueTooLarge` if a file has more than a gigabyte.
+  /// - Throws: as ``ImportSource/open()``; `unsupported` if the directory has no files, or contains something
+  ///   that is not a file, such as a symbolic link; `valueTooLarge` if a file has more than a gigabyte.
   @concurrent
   public func open() async throws -> any ImportContent {
     try await DedicatedThread.runApart { _ in
@@ -43,7 +44,8 @@ public struct BodegaDiskSource: ImportSource {
     }
   }
 
-  /// Whether a name is that of a file which no engine wrote: the Finder's, or one half written by Foundation.
+  /// Whether a file with this name was not written by an engine: it is the Finder's, or was left incomplete
+  /// by Foundation.
   static func isMadeBySystem(_ name: String) -> Bool {
     name == ".DS_Store" || name == ".localized" || name.hasPrefix("._") || name.hasPrefix(".dat.nosync")
   }
@@ -51,7 +53,7 @@ public struct BodegaDiskSource: ImportSource {
 
 /// The files in a directory.
 private struct DirectoryContent: ImportContent {
-  /// What SQLite can hold as well.
+  /// The maximum that SQLite can hold as well.
   private static let maximumSize = 1_000_000_000
 
   private struct File {
@@ -131,7 +133,7 @@ private struct DirectoryContent: ImportContent {
 }
 
 extension FileDescriptor {
-  /// When a file in this directory was made, if the system can tell.
+  /// When a file in this directory was created, if the system can provide that.
   fileprivate func creationTime(of name: UnsafePointer<CChar>) throws -> Timestamp? {
     #if canImport(Darwin)
       var raw = stat()
@@ -140,7 +142,7 @@ extension FileDescriptor {
       }
       return Timestamp(raw.st_birthtimespec)
     #else
-      // A directory of an app was copied to get here, so the time of creation is that of the copy.
+      // The directory of an app was copied to get here, so the creation time is that of the copy.
       return nil
     #endif
   }

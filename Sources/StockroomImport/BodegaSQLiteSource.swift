@@ -15,21 +15,23 @@ import StockroomCore
 /// let store = try await Store<Note>(storage: engine)
 /// ```
 ///
-/// All layouts are read: a table `data`, or one with the name of the file, with the columns `key`, `value`, `createdAt` and `updatedAt`, and times as
-/// text, with and without a time zone. Most versions of Bodega store the time of the first launch as `createdAt` of every entry; such
-/// entries are imported with this time, in the order in which they were last written.
+/// All layouts are read: a table `data`, or one with the name of the file, with the columns `key`, `value`,
+/// `createdAt` and `updatedAt`, and times as text, with and without a time zone. Most versions of Bodega
+/// store the time of the first launch as `createdAt` of every entry; such entries are imported with this
+/// time, in the order in which they were last written.
 ///
-/// The database is copied to the temporary directory first, with its write-ahead log and its journal, and SQLite opens the copy. That takes
-/// as much room as the database for as long as the import runs. The time to open is O(size of the database): every page is checked.
+/// The database is first copied to the temporary directory, with its write-ahead log and its journal, and
+/// SQLite opens the copy. During the import, this takes as much disk space as the database. The time to open
+/// is O(size of the database): every page is checked.
 public struct BodegaSQLiteSource: ImportSource {
   private let url: URL
   private let table: String?
-  /// A copy that is open already, since it had to be found out what it is.
+  /// A copy that is already open, since it was needed to detect the kind of the source.
   private let detected: SourceDatabase?
 
   /// - Parameters:
-  ///   - url: The database, `data.sqlite3` by default, or the directory that it is in.
-  ///   - table: The table, if several of them have the columns of Bodega's.
+  ///   - url: The database, `data.sqlite3` by default, or the directory that contains it.
+  ///   - table: The table, if several tables have the columns of Bodega's.
   public init(at url: URL, table: String? = nil) {
     self.url = url
     self.table = table
@@ -54,7 +56,7 @@ public struct BodegaSQLiteSource: ImportSource {
       let database =
         try detected
         ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite3") }), flag)
-      // One that has been detected follows the task that did so.
+      // A detected database is now ended by this task, and no longer by the one that detected it.
       database.follow(flag)
       try database.checkIntegrity()
       let candidates = try Self.tables(in: database)

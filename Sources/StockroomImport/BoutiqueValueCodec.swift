@@ -6,28 +6,30 @@ import StockroomStore
   import Foundation
 #endif
 
-/// The JSON in which Boutique stores a single value, an object around it: `{"value":true}`.
+/// The JSON in which Boutique stores a single value, wrapped in an object: `{"value":true}`.
 ///
-/// On Apple's systems `StoredValue` keeps its values where Boutique's does, in the user defaults, under the same key. With this codec it reads
-/// those that Boutique left there and stores new ones in the same form, so that nothing has to be imported, and Boutique can read them too:
+/// On Apple's systems, `StoredValue` stores its values in the same place as Boutique's: in the user defaults,
+/// under the same key. With this codec, it reads the values that Boutique has stored there, and stores new
+/// ones in the same form. So nothing has to be imported, and Boutique can read the values too:
 ///
 /// ```swift
 /// @StoredValue(key: "openLinksInSafari", codec: .boutiqueValue) var openLinksInSafari = true
 /// ```
 ///
-/// Without it such a value cannot be decoded. The codec also reads what Boutique's `AsyncStoredValue` stored in an engine.
+/// Without this codec, such a value cannot be decoded. The codec also reads values that Boutique's
+/// `AsyncStoredValue` has stored in an engine.
 public struct BoutiqueValueCodec: Codec {
   private let json = JSONCodec()
 
   /// Creates a codec.
   public init() {}
 
-  /// Encodes a value in an object.
+  /// Encodes a value, wrapped in an object.
   ///
   /// - Throws: `EncodingError`; what the value throws.
   public func encode(_ value: some Encodable) throws -> Data { try json.encode(EncodedBox(value: value)) }
 
-  /// Decodes the value in an object. Ignores what else is in it.
+  /// Decodes the value in an object. Ignores other members.
   ///
   /// - Throws: `DecodingError` if the bytes are not such an object; what the type throws.
   public func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
@@ -42,12 +44,13 @@ public struct BoutiqueValueCodec: Codec {
     let value: Value
   }
 
-  /// The JSON of the value in an object that Boutique has encoded, byte for byte, or nil if the bytes are nothing of the kind.
+  /// The JSON of the value in an object that Boutique has encoded, byte by byte, or nil if the bytes are not
+  /// such an object.
   static func unboxed(_ data: Data) -> Data? {
     let prefix = Data(#"{"value":"#.utf8)
     guard data.starts(with: prefix), data.last == UInt8(ascii: "}") else { return nil }
     let value = Data(data.dropFirst(prefix.count).dropLast())
-    // Not `1,"other":2`, which is no JSON by itself.
+    // Not `1,"other":2`, which is not valid JSON by itself.
     do { _ = try JSONDecoder().decode(AnyJSON.self, from: value) } catch { return nil }
     return value
   }

@@ -9,10 +9,10 @@ import StockroomCore
 #endif
 
 extension FileDescriptor {
-  /// Opens the file to which a path leads, through symbolic links or not, to read it. The descriptor has the path without links. Nil if
-  /// it is no regular file.
+  /// Opens the file at a path, through symbolic links if there are any, to read it. The descriptor has the
+  /// path without links. Nil if it is not a regular file.
   ///
-  /// - Throws: `StorageError` if there is nothing, or it may not be read.
+  /// - Throws: `StorageError` if it does not exist, or may not be read.
   static func openRegularFile(
     following path: String
   ) throws -> (file: FileDescriptor, status: FileStatus)? {

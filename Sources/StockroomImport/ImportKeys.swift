@@ -7,12 +7,12 @@ import StockroomStore
   import Foundation
 #endif
 
-/// What the keys of a source become in an engine.
+/// How the keys of a source are converted to keys of an engine.
 ///
-/// A `Store` keeps an item under its identifier, and under a hash of it only if no key can hold it. Boutique passes the identifier to
-/// Bodega as `CacheKey(identifier)`, of which the SQLite engine stores the identifier, and the disk engine the hash. So for a
-/// `Store` the identifiers behind the hashes have to be found. An `ObjectStorage`, which is called with `CacheKey("text")` there and
-/// here, expects the hashes.
+/// A `Store` stores an item under its identifier, and under a hash of it only if no key can hold it. Boutique
+/// passes the identifier to Bodega as `CacheKey(identifier)`. The SQLite engine stores the identifier of that
+/// key, and the disk engine its hash. Therefore, the identifiers behind the hashes must be recovered for a
+/// `Store`. An `ObjectStorage`, which is used with `CacheKey("text")` in both libraries, expects the hashes.
 public struct ImportKeys: Sendable {
   private enum Rule: Sendable {
     case asStored
@@ -23,25 +23,27 @@ public struct ImportKeys: Sendable {
 
   private let rule: Rule
 
-  /// For a `Store`, and for sources without hashes: the text that the key was made from, or its hash if an engine's key cannot hold it.
+  /// For a `Store`, and for sources without hashes: the text that the key was created from, or its hash if a
+  /// key of an engine cannot hold it.
   ///
-  /// Where the source has stored hashes, the text is looked for in the value: a text or an integer in its JSON, in up to 64 objects and
-  /// arrays within each other, that has this hash. So a wrong one is never taken. An identifier that is not in the JSON as it is, but
-  /// computed, is not found, and the entry is imported under its hash: ``ImportReport/unresolvedHashes`` counts these. For them use
-  /// ``identifiers(of:_:codec:)``.
+  /// If the source has stored hashes, the value is searched for the text: a text or an integer in its JSON,
+  /// in up to 64 nested objects and arrays, that has this hash. So a wrong text is never used. An identifier
+  /// that is not contained in the JSON, but computed, is not found, and the entry is imported under its hash:
+  /// ``ImportReport/unresolvedHashes`` counts these. For these, use ``identifiers(of:_:codec:)``.
   public static let identifiers = ImportKeys(rule: .identifiers)
 
-  /// For an `ObjectStorage` with keys made by `CacheKey("text")`: the hash, which is computed where the source has stored the text.
+  /// For an `ObjectStorage` with keys created by `CacheKey("text")`: the hash, which is computed if the
+  /// source has stored the text.
   public static let hashed = ImportKeys(rule: .hashed)
 
-  /// For keys made by `CacheKey(verbatim:)`: the same bytes. A key that no engine can hold throws `invalidKey`, before anything is
-  /// written.
+  /// For keys created by `CacheKey(verbatim:)`: the same bytes. A key that no engine can hold throws
+  /// `invalidKey`, before anything is written.
   public static let asStored = ImportKeys(rule: .asStored)
 
   /// For a `Store`, with the identifier of each value.
   ///
-  /// - Parameter identifier: Returns the identifier of the item in these bytes. The source's key must be that, or its hash; if it is not,
-  ///   or if this throws, the import throws `decodingFailed`.
+  /// - Parameter identifier: Returns the identifier of the item in these bytes. The source's key must be
+  ///   that, or its hash; if it is not, or if this throws, the import throws `decodingFailed`.
   public static func identifiers(
     from identifier: @escaping @Sendable (_ data: Data) throws -> String
   ) -> ImportKeys { ImportKeys(rule: .identifier(identifier)) }
@@ -53,7 +55,7 @@ public struct ImportKeys: Sendable {
     .identifiers { data in try codec.decode(Item.self, from: data)[keyPath: cacheIdentifier] }
   }
 
-  /// Whether the value of an entry has to be looked at.
+  /// Whether the value of an entry must be read.
   func needsEntry(of stored: CacheKey, isHashed: Bool) -> Bool {
     switch rule {
     case .asStored, .hashed: false
@@ -62,11 +64,11 @@ public struct ImportKeys: Sendable {
     }
   }
 
-  /// The key of an entry in an engine, and whether it is a hash of something that is not known.
+  /// The key of an entry in an engine, and whether it is a hash of an unknown text.
   ///
   /// - Parameters:
   ///   - stored: The key in the source.
-  ///   - isHashed: Whether the source stores hashes, where keys were made by hashing.
+  ///   - isHashed: Whether the source stores hashes of keys that were created by hashing.
   ///   - entry: Returns the entry, if it is needed: see ``needsEntry(of:isHashed:)``.
   /// - Throws: `StorageError` with code `invalidKey` if no engine can hold the key, `decodingFailed`; what `entry` throws.
   func key(
@@ -118,7 +120,7 @@ public struct ImportKeys: Sendable {
 }
 
 extension CacheKey {
-  /// Whether the key has the form of a hash, which is that of a UUID in capitals.
+  /// Whether the key has the form of a hash, which is that of an uppercase UUID.
   var looksLikeHash: Bool {
     value.utf8.count == 36
       && value.utf8.enumerated().allSatisfy { index, byte in
@@ -131,19 +133,19 @@ extension CacheKey {
   }
 }
 
-/// Finds in a value what its key is the hash of.
+/// Finds the text in a value whose hash is its key.
 private enum HashedText {
   case found(String)
-  /// The key is no hash: the value contains it.
+  /// The key is not a hash: the value contains it.
   case keyItself
   case notFound
 
-  /// Under which Boutique stores a single value, which does not contain it.
+  /// The key under which Boutique stores a single value, which does not contain it.
   private static let nameOfSingleValue = "unique-value"
 
   static func find(in data: Data, key: CacheKey) -> HashedText {
     if CacheKey(nameOfSingleValue) == key { return .found(nameOfSingleValue) }
-    // What is not JSON contains no identifier.
+    // A value that is not JSON contains no identifier.
     guard let texts = try? JSONDecoder().decode(JSONScalars.self, from: data).texts else { return .notFound }
     // In this order, since an item may also contain its own hash, as the name of a file that belongs to it.
     if let text = texts.first(where: { CacheKey($0) == key }) { return .found(text) }
@@ -151,10 +153,10 @@ private enum HashedText {
   }
 }
 
-/// Every text and integer in a JSON value, but for those that are nested too deep.
+/// Every text and integer in a JSON value, except those that are nested too deep.
 private struct JSONScalars: Decodable {
-  /// How many objects and arrays within each other are looked into. The decoder accepts more, each with several calls inside another, than
-  /// the stack of a task's thread has room for on some systems.
+  /// The maximum number of nested objects and arrays that are searched. The decoder accepts more, but uses
+  /// several nested calls for each, for which the stack of a task's thread is too small on some systems.
   private static let maximumNesting = 64
 
   private struct AnyKey: CodingKey {

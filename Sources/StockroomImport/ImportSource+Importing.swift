@@ -7,26 +7,28 @@ import StockroomCore
 #endif
 
 extension ImportSource {
-  /// Copies all entries into an engine, in the order of their creation and with their times, as far as the engine can store times of
-  /// others.
+  /// Copies all entries into an engine, in the order of their creation and with their times, as far as the
+  /// engine can store times from another engine.
   ///
-  /// The target must be empty, unless `merging`: then an entry whose key the target has is left out, and never replaced. Nothing is
-  /// written before the source has been found sound and all keys are known, for which values are read one more time where they have to be
-  /// looked at. Entries are written in batches of about 8 MiB, so that memory does not grow
-  /// with the size of the source, except for about 100 bytes for each entry. At the end everything that was written is read back, and
-  /// compared by length and checksum.
+  /// The target must be empty, unless `merging` is true: then an entry whose key the target already has is
+  /// skipped, and never replaced. Nothing is written before the source has been verified and all keys are
+  /// known; if that requires the values, they are read an additional time. Entries are written in batches of
+  /// about 8 MiB, so that memory does not grow with the size of the source, except for about 100 bytes for
+  /// each entry. At the end, everything that was written is read back, and compared by length and checksum.
   ///
-  /// An import that throws, or is cancelled, after it has begun to write leaves whole batches in the target: repeat it with
-  /// `merging`, and it goes on where it was. Nothing else should write to the target meanwhile.
+  /// An import that throws, or is cancelled, after it has begun to write leaves complete batches in the
+  /// target: repeat it with `merging`, and it continues. Nothing else should write to the target in the
+  /// meantime.
   ///
   /// - Parameters:
   ///   - engine: The target.
-  ///   - keys: What the keys become. By default what a `Store` expects.
+  ///   - keys: How keys are converted. By default, to those that a `Store` expects.
   ///   - merging: Whether the target may have entries.
   ///   - progress: Called after each batch.
-  /// - Returns: What was imported and what was left out.
-  /// - Throws: `StorageError` with code ``StockroomCore/StorageError/Code/targetNotEmpty``; as ``open()``; `unsupported` if two entries
-  ///   would have one key, with nothing written; `corrupted` if what is read back differs; what the engine throws; `CancellationError`.
+  /// - Returns: The imported and skipped entries.
+  /// - Throws: `StorageError` with code ``StockroomCore/StorageError/Code/targetNotEmpty``; as ``open()``;
+  ///   `unsupported` if two entries would have the same key, with nothing written; `corrupted` if an entry
+  ///   that is read back differs; what the engine throws; `CancellationError`.
   @concurrent
   @discardableResult
   public func `import`(
@@ -38,7 +40,7 @@ extension ImportSource {
     let content = try await open()
     importer.report.omissions = content.omissions
     try await importer.findKeys(in: content)
-    // That may have taken long.
+    // Finding the keys may have taken long.
     try await importer.refuseEntries()
     var completed = 0
     while completed < content.count {
@@ -54,8 +56,8 @@ extension ImportSource {
 }
 
 extension ImportContent {
-  /// The entries from an index on that go into one batch: at least one, unless there are no more. Waits for the disk apart from other tasks
-  /// (rule C5).
+  /// The entries from an index on that fit into one batch: at least one, unless there are no more. Waits for
+  /// the disk outside the threads of other tasks (rule C5).
   func entries(from start: Int) async throws -> [StorageEntry] {
     try await batch(from: start) { index in
       let entry = try self.entry(at: index)
@@ -63,7 +65,7 @@ extension ImportContent {
     }
   }
 
-  /// As many keys, with those entries that are wanted.
+  /// The same number of keys, with the entries that are needed.
   func keys(
     from start: Int, withEntriesOf isWanted: @escaping @Sendable (CacheKey) -> Bool
   ) async throws -> [(key: CacheKey, entry: StorageEntry?)] {
@@ -115,7 +117,7 @@ private struct Importer {
   let keys: ImportKeys
   let isMerging: Bool
   var report = ImportReport()
-  /// Those of all entries, by their index.
+  /// The keys of all entries, by their index.
   private var allKeys: [CacheKey] = []
   private var unresolved: Set<CacheKey> = []
   private var written: [Written] = []
@@ -127,7 +129,7 @@ private struct Importer {
     self.isMerging = isMerging
   }
 
-  /// Throws if the target has entries, unless they are merged with.
+  /// Throws if the target has entries, unless the import merges.
   ///
   /// - Throws: `StorageError` with code `targetNotEmpty`.
   func refuseEntries() async throws {
@@ -140,7 +142,7 @@ private struct Importer {
     }
   }
 
-  /// Finds out what the keys of all entries become.
+  /// Determines the keys of all entries in the engine.
   ///
   /// - Throws: `StorageError` with code `unsupported` if two entries would have the same.
   mutating func findKeys(in content: any ImportContent) async throws {
@@ -155,7 +157,7 @@ private struct Importer {
         let (made, isUnresolved) = try keys.key(of: stored, isHashed: isHashed) {
           try entry ?? content.entry(at: start + offset)
         }
-        // Without the text that was hashed, which may be of any length.
+        // Without the hashed text, which may be of any length.
         let key = CacheKey(verbatim: made.value)
         guard known.insert(key).inserted else {
           throw StorageError(
@@ -190,9 +192,9 @@ private struct Importer {
     }
   }
 
-  /// Reads everything back that was written.
+  /// Reads back everything that was written.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if it is not the same.
+  /// - Throws: `StorageError` with code `corrupted` if it differs.
   func verify() async throws {
     var start = 0
     while start < written.count {

@@ -6,22 +6,23 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Something that another library has left on disk, to be copied into an engine.
+/// Data that another library has stored on disk, to be copied into an engine.
 ///
 /// ```swift
 /// let report = try await BodegaSQLiteSource(at: oldNotes).import(into: engine)
 /// ```
 ///
-/// A source is only ever read: no byte of it changes, no time of a file but that of the last access, and no file is created beside it. Close what has it open in
-/// this process first. See ``BodegaSQLiteSource``, ``BodegaDiskSource``, ``PersistentCacheSource`` and ``UserDefaultsSource``;
-/// conform a type of your own to import anything else.
+/// A source is only read: neither a byte of it changes nor a time of its files, except that of the last
+/// access, and no file is created beside it. First close everything in this process that has it open. See
+/// ``BodegaSQLiteSource``, ``BodegaDiskSource``, ``PersistentCacheSource`` and ``UserDefaultsSource``;
+/// conform your own type to import anything else.
 ///
-/// The description says in messages which source it is, with its path.
+/// The description identifies the source in messages, with its path.
 public protocol ImportSource: Sendable, CustomStringConvertible {
-  /// Reads as much of the source as shows that it is sound: everything but the values.
+  /// Reads as much of the source as is needed to verify it: everything except the values.
   ///
-  /// - Throws: `StorageError` with code `corrupted` that names the path and what is corrupted, `unsupported` if something else is there,
-  ///   `locked` if another program is writing, `permissionDenied` or `io`.
+  /// - Throws: `StorageError` with code `corrupted`, naming the path and the defect; `unsupported` if it is
+  ///   something else; `locked` if another program is writing; `permissionDenied` or `io`.
   func open() async throws -> any ImportContent
 }
 
@@ -31,13 +32,14 @@ public protocol ImportSource: Sendable, CustomStringConvertible {
 public protocol ImportContent: Sendable {
   /// The number of entries.
   var count: Int { get }
-  /// What is there and is not imported, with the reason, one sentence each.
+  /// The data in the source that are not imported, with the reason, one sentence each.
   var omissions: [String] { get }
 
-  /// Whether the source stores a hash where a key was made by hashing, as Bodega's directories do, and not what was hashed. Default: no.
+  /// Whether the source stores hashes of keys that were created by hashing, as Bodega's directories do, and
+  /// not the hashed texts. Default: no.
   var hasHashedKeys: Bool { get }
 
-  /// The key of an entry as the source has stored it, which may be longer than a key of an engine.
+  /// The key of an entry as stored in the source, which may be longer than a key of an engine.
   ///
   /// - Parameter index: From 0 to below ``count``, in the order of creation.
   /// - Throws: as ``entry(at:)``.
@@ -56,33 +58,34 @@ extension ImportContent {
 }
 
 extension StorageError.Code {
-  /// The target of an import has entries already, and merging was not asked for. Nothing was written.
+  /// The target of an import already has entries, and merging was not requested. Nothing was written.
   public static let targetNotEmpty = StorageError.Code("targetNotEmpty")
 }
 
-/// How far an import is.
+/// The progress of an import.
 public struct ImportProgress: Sendable, Hashable {
-  /// The entries that have been written or left out.
+  /// The number of entries that have been written or skipped.
   public let completed: Int
-  /// The entries in the source.
+  /// The number of entries in the source.
   public let total: Int
-  /// The bytes of the values that have been written.
+  /// The number of bytes of the values that have been written.
   public let bytes: Int
 }
 
-/// What an import has done.
+/// The result of an import.
 public struct ImportReport: Sendable, Hashable {
-  /// The entries that have been written, and read back equal.
+  /// The number of entries that have been written and read back without a difference.
   public var imported = 0
-  /// The bytes of their values.
+  /// The number of bytes of their values.
   public var bytes = 0
-  /// The entries left out because the target has an entry with their key, which stays as it is.
+  /// The number of entries that were skipped because the target already has an entry with their key, which
+  /// does not change.
   public var alreadyPresent = 0
-  /// The entries imported under a hash, because what the source had hashed could not be found in the value.
+  /// The number of entries imported under a hash, because the hashed text could not be found in the value.
   public var unresolvedHashes = 0
-  /// What is in the source and is not an entry, one sentence each.
+  /// The data in the source that are not entries, one sentence each.
   public var omissions: [String] = []
 
-  /// A report of nothing.
+  /// Creates an empty report.
   public init() {}
 }

@@ -27,18 +27,19 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     }
   }
 
-  /// Finds out what is at a URL: a database, by its tables; a property list, by its first bytes; a directory that contains one database,
-  /// or only files whose names are hashes.
+  /// Determines the kind of source at a URL: a database by its tables; a property list by its first bytes; a
+  /// directory if it contains one database, or only files whose names are hashes.
   ///
-  /// A directory of files with other names might be anything, so that ``bodegaDisk`` has to be named then. O(size of a database).
+  /// A directory of files with other names could be anything, so ``bodegaDisk`` must then be chosen
+  /// explicitly. O(size of a database).
   ///
-  /// - Throws: `StorageError` with code `unsupported` if it is nothing of the kind; as ``ImportSource/open()``.
+  /// - Throws: `StorageError` with code `unsupported` if it is none of these; as ``ImportSource/open()``.
   @concurrent
   public static func detect(at url: URL) async throws -> ImportSourceKind {
     try await source(at: url).kind
   }
 
-  /// Finds out the same, and returns the source with the copy of a database that was made to find it out.
+  /// Does the same, and returns the source with the copy of a database that was needed to determine its kind.
   @concurrent
   package static func source(at url: URL) async throws -> DetectedSource {
     try await DedicatedThread.runApart { flag in
@@ -64,7 +65,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     name.hasSuffix(".sqlite3") || name.hasSuffix(".sqlite")
   }
 
-  /// The names of what is in a directory, except for directories and what the system makes.
+  /// The names of the files in a directory, except directories and files that the system creates.
   private static func names(in path: String) throws -> [String] {
     let directory = try FileDescriptor.openDirectory(atPath: path)
     var names: [String] = []
@@ -104,7 +105,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
   }
 }
 
-/// A source, and what kind it is of.
+/// A source and its kind.
 package struct DetectedSource: Sendable {
   package let kind: ImportSourceKind
   package let source: any ImportSource

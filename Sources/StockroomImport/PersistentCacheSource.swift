@@ -14,18 +14,19 @@ import StockroomStore
 /// try await source.import(into: cache, namespace: "com.example.app") { UUID(uuidString: $0) }
 /// ```
 ///
-/// The database has a table `cache_storage` with the columns `key`, `data` and `createdAt`, seconds since 1970. A key is the namespace, directly
-/// followed by the description of the key. A value is a property list with `value` and, if it expires, `expiration`. Rows whose value
-/// was removed have no data, and are ignored. As with ``BodegaSQLiteSource`` a copy of the database is read.
+/// The database has a table `cache_storage` with the columns `key`, `data` and `createdAt`, in seconds since
+/// 1970. A key is the namespace, immediately followed by the description of the key. A value is a property
+/// list with `value` and, if it expires, `expiration`. Rows whose value was removed have no data, and are
+/// ignored. As with ``BodegaSQLiteSource``, a copy of the database is read.
 public struct PersistentCacheSource: ImportSource {
   private static let table = "cache_storage"
-  /// How many values are in memory at most because they are not written yet, and how large they are together.
+  /// The maximum number, and the maximum total size, of values in memory that are not written yet.
   private static let (unwrittenCount, unwrittenBytes) = (100, 8 << 20)
   private let url: URL
-  /// A copy that is open already, since it had to be found out what it is.
+  /// A copy that is already open, since it was needed to detect the kind of the source.
   private let detected: SourceDatabase?
 
-  /// - Parameter url: The database, `storage.sqlite` by default, or the directory that it is in.
+  /// - Parameter url: The database, `storage.sqlite` by default, or the directory that contains it.
   public init(at url: URL) {
     self.url = url
     detected = nil
@@ -48,7 +49,7 @@ public struct PersistentCacheSource: ImportSource {
       let database =
         try detected
         ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite") }), flag)
-      // One that has been detected follows the task that did so.
+      // A detected database is now ended by this task, and no longer by the one that detected it.
       database.follow(flag)
       try database.checkIntegrity()
       guard try Self.isPresent(in: database) else {
@@ -64,15 +65,16 @@ public struct PersistentCacheSource: ImportSource {
     try database.tables()[table] == TableLayout.persistentCache.columns
   }
 
-  /// Copies the values of one cache there into a cache here, with their expiry, those that were written first in front.
+  /// Copies the values of one of its caches into a cache of this package, with their expiry, in the order in
+  /// which they were written.
   ///
   /// What has expired by the clock of the cache is left out. A value that the cache has already stays, unless it has expired; so does one that the program stores meanwhile. The cache must have storage, or its memory must be large enough for all of them.
   ///
   /// - Parameters:
   ///   - cache: The target.
-  ///   - namespace: The namespace there, or nil if it has none. Other caches in the same database are left out: their keys do not begin with it,
-  ///     or `key` returns nil for them.
-  ///   - key: The key with this description, or nil if it is none.
+  ///   - namespace: The namespace in the source, or nil if there is none. Other caches in the same database
+  ///     are skipped: their keys do not begin with it, or `key` returns nil for them.
+  ///   - key: Returns the key with this description, or nil if there is none.
   /// - Throws: as ``ImportSource/open()``; `StorageError` with code `decodingFailed` for a value that is not a `Value`, with its key; what
   ///   the cache throws; `CancellationError`.
   @concurrent
@@ -122,7 +124,7 @@ public struct PersistentCacheSource: ImportSource {
   }
 }
 
-/// What PersistentCacheKit stores under a key.
+/// The data that PersistentCacheKit stores under a key.
 private struct CachedItem<Value: Decodable>: Decodable {
   var expiration: Date?
   var value: Value

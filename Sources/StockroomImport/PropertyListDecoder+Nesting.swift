@@ -5,13 +5,14 @@
 #endif
 
 extension PropertyListDecoder {
-  /// How deep elements may be nested in a list written as XML. Foundation reads these with one call inside another, so that a hostile list
-  /// would use up the stack.
+  /// The maximum nesting of elements in a list written as XML. Foundation reads these with nested calls, so a
+  /// malicious list could exhaust the stack.
   private static let maximumNesting = 256
 
-  /// Decodes a property list that others have written: binary or XML in UTF-8, as all programs of these formats write.
+  /// Decodes a property list from an untrusted source: binary, or XML in UTF-8, which all programs write that
+  /// use these formats.
   ///
-  /// - Throws: `DecodingError`, also for lists that are nested deeper than any real one.
+  /// - Throws: `DecodingError`, including for lists that are nested deeper than any real one.
   func decode<Value: Decodable>(untrusted type: Value.Type, from data: Data) throws -> Value {
     if !data.starts(with: Data("bplist".utf8)) {
       let nesting = data.withUnsafeBytes { XMLNesting.depth(of: $0, limit: Self.maximumNesting) }
@@ -25,15 +26,16 @@ extension PropertyListDecoder {
   }
 }
 
-/// How deep the elements of a text in XML are nested.
+/// The nesting depth of elements in XML text.
 private enum XMLNesting {
-  /// What contains no elements, whatever is in it: its beginning and its end.
+  /// Markup without elements, regardless of its contents: its beginning and its end.
   private static let opaque = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>"), ("<!", ">")].map {
     (begin: Array($0.0.utf8), end: Array($0.1.utf8))
   }
 
   private static let ambiguous = ["<?>", "<!-->", "<!--->"].map { Array($0.utf8) }
-  /// How the names of elements begin that contain others: with these, Foundation is content.
+  /// The beginnings of the names of elements that contain others: Foundation accepts names that begin like
+  /// this.
   private static let containers = ["plist", "array", "dict"].map { Array($0.utf8) }
 
   /// The depth, or one more than the limit if it is greater than that. Nil if the text is not XML. O(bytes).
@@ -45,7 +47,7 @@ private enum XMLNesting {
     var (depth, greatest) = (0, 0)
     while let start = rest.firstIndex(of: UInt8(ascii: "<")), greatest <= limit {
       rest = rest[start...]
-      // Nobody agrees where these end.
+      // Parsers disagree where these end.
       if ambiguous.contains(where: rest.starts) { return nil }
       if let part = opaque.first(where: { rest.starts(with: $0.begin) }) {
         rest = after(part.end, in: rest.dropFirst(part.begin.count))
@@ -65,7 +67,7 @@ private enum XMLNesting {
     return greatest
   }
 
-  /// Whether the declaration at the beginning, if there is one, says nothing else.
+  /// Whether the declaration at the beginning, if there is one, does not state another encoding.
   private static func isInUTF8(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
     guard text.starts(with: "<?xml".utf8) else { return true }
     let declaration = String(decoding: text.prefix { $0 != UInt8(ascii: ">") }, as: UTF8.self).lowercased()

@@ -11,8 +11,8 @@ enum SourceDate {
   /// The last second of 2261. Engines count nanoseconds in 64 bits.
   private static let limit: Int64 = 9_214_646_399
 
-  /// A time such as `2022-08-22T09:30:00.125`, in UTC unless it ends with `Z` or an offset. Nil if it is none, or before 1970 or after
-  /// 2261.
+  /// A time such as `2022-08-22T09:30:00.125`, in UTC unless it ends with `Z` or an offset. Nil if it is not
+  /// a time, or is before 1970 or after 2261.
   static func date(iso8601 text: String) -> Date? {
     var rest = Array(text.utf8)[...]
     guard let year = rest.popNumber(digits: 4), rest.popFirst() == UInt8(ascii: "-"),
@@ -35,7 +35,7 @@ enum SourceDate {
     return Date(timeIntervalSince1970: seconds)
   }
 
-  /// A time that a file has. One before 1970 becomes 1970.
+  /// The time of a file. A time before 1970 becomes 1970.
   static func date(_ time: Timestamp) -> Date { max(time, Timestamp(nanoseconds: 0)).date }
 
   /// Days from 1 January 1970 in the Gregorian calendar, with years that begin in March, so that the leap day is the last.

@@ -10,19 +10,20 @@ import StockroomStore
 /// let theme = try source.value(Theme.self, forKey: "theme")
 /// ```
 ///
-/// A value becomes an entry under its key, with its plain JSON, which `AsyncStoredValue` reads. To go on using user defaults
-/// on Apple's systems nothing has to be imported: see ``BoutiqueValueCodec``.
+/// A value becomes an entry under its key, as plain JSON, which `AsyncStoredValue` reads. To continue using
+/// user defaults on Apple's systems, nothing has to be imported: see ``BoutiqueValueCodec``.
 ///
-/// The file of an app is `Library/Preferences/<bundle identifier>.plist` in its container, and that of a suite `<suite>.plist`. The system
-/// writes it a while after a change, so quit the app first, or use ``init(reading:keys:)`` in the app itself. User defaults have no times of values:
-/// entries have the time of the file. What `SecurelyStoredValue` stores is in the keychain and cannot be imported.
+/// The file of an app is `Library/Preferences/<bundle identifier>.plist` in its container, and that of a
+/// suite `<suite>.plist`. The system writes it some time after a change, so quit the app first, or use
+/// ``init(reading:keys:)`` in the app itself. User defaults have no times of values: entries have the time of
+/// the file. Values of `SecurelyStoredValue` are in the keychain and cannot be imported.
 public struct UserDefaultsSource: ImportSource {
   private enum Place: Sendable {
     case file(String)
     case values([String: Data], Date)
   }
 
-  /// More than any system lets an app store.
+  /// More than any system allows an app to store.
   private static let maximumSize = 256 << 20
 
   private let place: Place
@@ -30,13 +31,14 @@ public struct UserDefaultsSource: ImportSource {
 
   /// The property list at a URL, binary or XML.
   ///
-  /// - Parameter keys: The keys to import, each of which must have a value of Boutique's. Nil: all that have one.
+  /// - Parameter keys: The keys to import, each of which must have a value of Boutique's. Nil imports all
+  ///   keys that have one.
   public init(at url: URL, keys: [String]? = nil) {
     place = .file(url.path(percentEncoded: false))
     self.keys = keys.map { Set($0) }
   }
 
-  /// The values of these keys in user defaults, as they are now. A key without a value is left out.
+  /// The current values of these keys in user defaults. A key without a value is omitted.
   ///
   /// - Throws: `StorageError` with code `decodingFailed` if one of them is not `Data`.
   public init(reading defaults: UserDefaults, keys: [String]) throws {
@@ -99,7 +101,7 @@ public struct UserDefaultsSource: ImportSource {
     return content
   }
 
-  /// The values by key, nil for what is not `Data`.
+  /// The values by key, nil for those that are not `Data`.
   private func read() throws -> (values: [String: Data?], date: Date) {
     guard case .file(let path) = place else {
       guard case .values(let values, let date) = place else { return ([:], .distantPast) }

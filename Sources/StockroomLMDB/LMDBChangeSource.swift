@@ -2,7 +2,7 @@ import StockroomCLMDB
 import StockroomCore
 
 extension LMDBEnvironment {
-  /// A stream of the changes from now on. On the thread that writes.
+  /// A stream of the changes from now on. Call it on the thread that writes.
   func subscribe(
     of owner: ObjectIdentifier, without origin: ChangeOrigin?, on thread: DedicatedThread
   ) throws -> StorageChanges {
@@ -13,7 +13,7 @@ extension LMDBEnvironment {
     }
   }
 
-  /// Returns once the write transactions of other processes that are under way have ended.
+  /// Returns once the write transactions of other processes that are in progress have ended.
   private func waitForCommits() throws {
     if case .failure = handle { try repair() }
     do {
@@ -22,7 +22,8 @@ extension LMDBEnvironment {
         do {
           return mdb_txn_abort(try handle.get().beginWriting())
         } catch let error as LMDBError where Self.isRepairable(error) && repairs < 3 {
-          // Another process may have made the database larger than the map, and nothing may have been read since.
+          // Another process may have made the database larger than the map, and nothing may have been read
+          // since then.
           repairs += 1
           try repair()
         }
@@ -34,7 +35,7 @@ extension LMDBEnvironment {
   }
 }
 
-/// How the changes of other processes are noticed: `data.mdb` is written, and LMDB counts the transactions.
+/// Detects the changes of other processes: `data.mdb` is written, and LMDB counts the transactions.
 private final class LMDBChangeSource: ChangeSource {
   private struct Repair {
     var isRequested = false
@@ -59,13 +60,15 @@ private final class LMDBChangeSource: ChangeSource {
     case .value(let number): return UInt64(clamping: number)
     case .paused, .isStale: return nil
     case .needsRepair:
-      // As after another process has made the database larger than the map. There may be no other call for long.
+      // For example, after another process has made the database larger than the map. There may be no other
+      // call for a long time.
       try requestRepair()
       return nil
     }
   }
 
-  /// Has the thread that writes repair the environment. Does not wait, as the thread may be waiting for this source to be closed.
+  /// Makes the thread that writes repair the environment. Does not wait, as the thread may be waiting for
+  /// this source to be closed.
   private func requestRepair() throws {
     let isFirst = repair.withLock { repair in
       defer { repair.isRequested = true }

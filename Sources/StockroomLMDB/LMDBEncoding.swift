@@ -1,14 +1,14 @@
 import StockroomCore
 
-// An environment holds two things:
+// An environment contains two records:
 //
 // - the named database "entries": key → EntryHeader, 24 bytes, then the value;
-// - in the main database, under "metadata", what is below. It lies on the page that names the database
-//   "entries", which every commit writes anyway, so that it costs nothing to keep it up to date.
+// - in the main database, under "metadata", the metadata below. It is on the page that names the database
+//   "entries", which every commit writes anyway, so keeping it up to date costs nothing.
 
 /// What the engine stores about the database as a whole.
 struct LMDBMetadata: Sendable, Hashable {
-  /// The greatest `EntryHeader.sequence` handed out so far. Never falls, not even when all entries go.
+  /// The greatest `EntryHeader.sequence` in use so far. Never decreases, even when all entries are removed.
   var lastSequence: UInt64 = 0
 
   static let name = "metadata"
@@ -20,7 +20,7 @@ struct LMDBMetadata: Sendable, Hashable {
 
   init() {}
 
-  /// The metadata in these bytes, or nil if another program wrote them, or a later version of this one.
+  /// Decodes the metadata, or returns nil if another program wrote them, or a later version of this one.
   init?(decoding bytes: UnsafeRawBufferPointer) {
     guard bytes.count == Self.encodedSize,
       UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self)) == Self.magic,
@@ -29,7 +29,7 @@ struct LMDBMetadata: Sendable, Hashable {
     lastSequence = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
   }
 
-  /// Stores the metadata in the first 16 bytes of `bytes`, which has room for it.
+  /// Stores the metadata in the first 16 bytes of `bytes`, which must be large enough.
   func encode(into bytes: UnsafeMutableRawBufferPointer) {
     bytes.storeBytes(of: Self.magic.littleEndian, as: UInt32.self)
     bytes.storeBytes(of: Self.version.littleEndian, toByteOffset: 4, as: UInt32.self)

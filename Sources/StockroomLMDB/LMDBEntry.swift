@@ -16,7 +16,7 @@ struct LMDBEntry {
     self.bytes = bytes
   }
 
-  /// A copy of the value, which outlives the transaction (rule V3).
+  /// A copy of the value, which stays valid after the transaction (rule V3).
   var data: Data {
     guard let start = bytes.baseAddress, bytes.count > EntryHeader.encodedSize else { return Data() }
     return Data(bytes: start + EntryHeader.encodedSize, count: bytes.count - EntryHeader.encodedSize)
@@ -32,7 +32,7 @@ struct LMDBEntry {
 }
 
 extension MDB_val {
-  /// The bytes as LMDB wants them, where they are. It does not change what it is given to read.
+  /// The bytes as an argument for LMDB, without copying them. LMDB does not change bytes that it only reads.
   init(_ bytes: UnsafeRawBufferPointer) {
     self.init(mv_size: bytes.count, mv_data: UnsafeMutableRawPointer(mutating: bytes.baseAddress))
   }

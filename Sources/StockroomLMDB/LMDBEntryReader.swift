@@ -6,8 +6,8 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What transactions read: what the latest commit has left, which stays the latest as long as the reader's thread has LMDB's
-/// write lock.
+/// The reads of transactions: the state after the latest commit, which remains the latest while the reader's
+/// thread holds LMDB's write lock.
 struct LMDBEntryReader: EntryReader {
   let snapshot: LMDBSnapshot
   let directory: String

@@ -9,22 +9,23 @@ import StockroomCore
   import Musl
 #endif
 
-// Writing, on the one thread that does.
+// Writing, on the one thread that writes.
 extension LMDBEnvironment {
   /// Commits the requests as one transaction, or none of them.
   ///
   /// - Throws: `StorageError`; `AfterCommitError` if the files were found replaced only after the commit (rule C6).
   func commit(_ requests: [LMDBRequest]) throws {
     do {
-      // What transactions come to is known only once they have the write lock.
+      // The operations of transactions are known only once they hold the write lock.
       let known = requests.map(\.request).knownOperations.map(LMDBGroup.init)
       var group = known ?? LMDBGroup(operations: [])
       var size = group.estimatedSize
       if case .failure = handle { try repair() }
-      // LMDB looks at the file whatever it is asked for.
+      // LMDB accesses the file in every call.
       try files.checkWritable()
       try checkFiles(try handle.get())
-      // What turns out not to fit has been done for nothing. If there can be no more room, it may fit all the same.
+      // If the batch turned out not to fit, its work would be lost. If no more space can be added, it may fit
+      // anyway.
       if try handle.get().unusedMap < size { try? makeRoom(forBytes: size) }
       var repairs = 0
       var wasFull = false
@@ -51,15 +52,16 @@ extension LMDBEnvironment {
         }
       }
     } catch {
-      // LMDB may have given up the environment, which readers need too. If it cannot be reopened, their errors say why.
+      // LMDB may have given up the environment, which readers need too. If it cannot be reopened, their
+      // errors state the reason.
       try? repair()
       throw StorageError.fromTransaction(error, "Writing the LMDB database in \(directory) failed")
     }
   }
 
   /// - Parameters:
-  ///   - known: What the requests come to, if that is known.
-  ///   - group: Gets what they come to.
+  ///   - known: The operations of the requests, if they are known.
+  ///   - group: Receives the operations.
   private func commitOnce(
     _ requests: [LMDBRequest], _ known: LMDBGroup?, _ group: inout LMDBGroup, usesReserve: Bool
   ) throws {
@@ -82,7 +84,7 @@ extension LMDBEnvironment {
       if let known {
         group = known
       } else {
-        // No one else can commit, so that the latest snapshot is what the transaction sees.
+        // Nobody else can commit, so the latest snapshot is the state that the transaction sees.
         let reader = LMDBEntryReader(snapshot: try handle.latestSnapshot(file), directory: directory)
         group = LMDBGroup(
           operations: requests.map(\.request).operations(reading: reader, LMDBStorageEngine.valueLimit))
@@ -116,11 +118,13 @@ extension LMDBEnvironment {
     } else {
       mdb_txn_abort(transaction)
     }
-    // What was committed to files that no opening will find is not acknowledged, and nor is what was read of them.
+    // A commit to files that no later opening will find is not acknowledged, and neither is anything that was
+    // read from them.
     try AfterCommitError.marking { try checkFiles() }
   }
 
-  /// Commits a transaction that changes nothing, after which LMDB can use the pages that the one before it has left.
+  /// Commits a transaction that changes nothing, after which LMDB can reuse the pages that the one before has
+  /// freed.
   private func commitNothing() throws {
     let handle = try handle.get()
     try checkFiles(handle)
@@ -138,7 +142,7 @@ extension LMDBEnvironment {
     hasWritten = true
   }
 
-  /// LMDB reports a write that was cut short, which is what a disk does that becomes full on the way, as EIO.
+  /// LMDB reports a write that was cut short, as happens when a disk becomes full during the write, as EIO.
   private func explained(_ error: any Error, size: Int) -> any Error {
     guard let error = error as? LMDBError, error.code == EIO, case .success(let handle) = handle,
       handle.hasLessRoom(than: size + 1 << 16)

@@ -22,9 +22,9 @@ extension LMDBEnvironment {
       defer { if let transaction = snapshot.transaction { mdb_txn_reset(transaction) } }
       let value = try body(snapshot)
       if handle.information.me_last_txnid != snapshot.number {
-        // Without a transaction, pages may have been written over.
+        // Without a transaction, pages may have been overwritten.
         if snapshot.transaction == nil { return .isStale }
-        // There has been a commit since: with our lock file, or with one that has taken its place.
+        // There has been a commit in the meantime: with our lock file, or with one that has replaced it.
         try files.checkLockFileIfMissing()
       }
       return .value(value)
@@ -34,7 +34,7 @@ extension LMDBEnvironment {
     }
   }
 
-  /// Begins to read a snapshot for as long as it takes. Ends with ``end(_:)``.
+  /// Begins a long read of a snapshot. Ends with ``end(_:)``.
   func begin() throws -> Attempt<LMDBLongRead> {
     guard case .reader(var idle) = readers.enter() else { return .paused }
     do {
@@ -56,7 +56,8 @@ extension LMDBEnvironment {
     }
   }
 
-  /// - Throws: `StorageError` with code `io` if what was read may not have been one snapshot, or may be there no more.
+  /// - Throws: `StorageError` with code `io` if the data that were read may not be from one snapshot, or may
+  ///   no longer be in place.
   func checkResult(of read: LMDBLongRead) throws {
     _ = try files.check()
     if read.snapshot.transaction != nil { return }
@@ -71,7 +72,8 @@ extension LMDBEnvironment {
     readers.leave(read.reader, isInMap: false)
   }
 
-  /// Begins to read: without a transaction as long as the lock file cannot be written, since nothing can be written then.
+  /// Begins to read. While the lock file cannot be written, this is done without a transaction, since nothing
+  /// can be written then.
   private func begin(
     _ handle: LMDBHandle, _ idle: inout LMDBReader?, isWritable: Bool
   ) throws -> LMDBSnapshot? {
@@ -86,7 +88,7 @@ extension LMDBEnvironment {
   }
 }
 
-/// A read transaction that goes on while its task gives way to others.
+/// A read transaction that continues while its task yields to others.
 struct LMDBLongRead: Sendable {
   let snapshot: LMDBSnapshot
   fileprivate let reader: LMDBReader?

@@ -9,27 +9,27 @@ import StockroomCore
   import Musl
 #endif
 
-/// An environment that its readers and its one writer share: it moves the map when that is needed and reopens
-/// LMDB when LMDB gives up.
+/// An environment that its readers and its one writer share: it moves the map when necessary, and reopens
+/// LMDB after LMDB has failed permanently.
 final class LMDBEnvironment: @unchecked Sendable {
-  // Safe to share: `handle` is replaced only by the thread that writes, while the readers are paused, and read
-  // by that thread and by readers that have been counted in. The other variables belong to the thread that writes.
-  // close() comes after everybody else, which the gates of the engines see to.
+  // Safe to share: `handle` is replaced only by the thread that writes, while the readers are paused, and
+  // read by that thread and by readers that have entered. The other variables belong to the thread that
+  // writes. close() is called after all others have ended, which the gates of the engines ensure.
 
   /// The outcome of an attempt to read.
   enum Attempt<Value> {
     case value(Value)
-    /// The map is being moved. Try again after ``LMDBReaders/untilResumed()``.
+    /// The map is being moved. Retry after ``LMDBReaders/untilResumed()``.
     case paused
-    /// Try again after ``repair()``.
+    /// Retry after ``repair()``.
     case needsRepair
-    /// No snapshot could be had. Try again for some time.
+    /// No snapshot could be obtained. Retry for some time.
     case isStale
   }
 
-  /// As in LMDB. A small map keeps small databases small.
+  /// The same as in LMDB. A small map keeps small databases small.
   static let initialMapSize = 1 << 20
-  /// What the addresses of a 64-bit process have room for, with much to spare.
+  /// A size for which the address space of a 64-bit process is more than sufficient.
   private static let maximumMapSize = 1 << 45
 
   let readers = LMDBReaders()
@@ -39,7 +39,7 @@ final class LMDBEnvironment: @unchecked Sendable {
   let files: LMDBFiles
   let feed: ChangeFeed
   private(set) var handle: Result<LMDBHandle, StorageError>
-  /// Whether this environment has committed anything, so that its number of pages is right.
+  /// Whether this environment has committed anything, so that its number of pages is correct.
   var hasWritten = false
   var writeCheck: LMDBWriteCheck
 
@@ -56,28 +56,31 @@ final class LMDBEnvironment: @unchecked Sendable {
     files = try LMDBFiles(file, lockFile)
     let handle = try LMDBHandle(file, files)
     self.handle = .success(handle)
-    // Room that a process which died has not given back. Where others have the database open, it may be theirs. Nothing that has been
-    // written is cut off: that number of pages has no checksum.
+    // Space that a process that died has not returned. If others have the database open, it may be theirs.
+    // Data that have been written are not truncated, since the number of pages has no checksum.
     if lockFile.isUnused, (try? handle.isEmptyBehindLastPage()) == true { try? handle.trimFile() }
     writeCheck = LMDBWriteCheck(pageCount: handle.pageCount)
   }
 
-  /// Closes everything. No call of any engine may be under way, and none may follow. Does not wait.
+  /// Closes everything. No call of any engine may be in progress, and none may follow. Does not wait.
   ///
-  /// - Parameter isLocked: Whether the caller has the lock of the file, without which nothing is trimmed.
+  /// - Parameter isLocked: Whether the caller holds the lock of the file, without which the file is not
+  ///   trimmed.
   func close(isLocked: Bool) {
     feed.finish()
     if case .success(let handle) = handle {
-      // Where another process has the database open, it does this when it closes it. No other file is touched.
+      // If another process has the database open, it trims the file when it closes it. No other file is
+      // touched.
       if hasWritten || (try? handle.isEmptyBehindLastPage()) == true, isLocked, lockFile.isUnused,
         (try? checkFiles(handle)) != nil
       {
         do {
-          // Another process may have made the database larger than the map, and then LMDB begins no transaction.
+          // Another process may have made the database larger than the map, and then LMDB begins no
+          // transaction.
           if handle.unusedMap < 0 { try handle.setMapSize(handle.sizeToMap()) }
           try handle.trimFile()
         } catch {
-          // The file is as good without. Nothing but closing follows, for which LMDB needs no map.
+          // The file is also valid without this. Only closing follows, for which LMDB needs no map.
         }
       }
       readers.drain()
@@ -90,7 +93,8 @@ final class LMDBEnvironment: @unchecked Sendable {
     files.close()
   }
 
-  /// Throws unless the files are where they were when they were opened, and as long as they have to be (rule C6).
+  /// Throws unless the files are where they were when they were opened, and have the required length (rule
+  /// C6).
   func checkFiles(_ handle: LMDBHandle) throws { try handle.checkLength(try files.check()) }
 
   /// Throws unless the files are where they were when they were opened.
@@ -100,7 +104,7 @@ final class LMDBEnvironment: @unchecked Sendable {
 // MARK: The map and LMDB's environment, on the one thread that writes
 
 extension LMDBEnvironment {
-  /// Makes the map larger, so that the bytes fit in addition to what is there.
+  /// Makes the map larger, so that the bytes fit in addition to the existing contents.
   func makeRoom(forBytes bytes: Int) throws {
     let handle = try handle.get()
     if try handle.clearDeadReaders() { return }
@@ -115,13 +119,13 @@ extension LMDBEnvironment {
   }
 
   private func growMap(of handle: LMDBHandle, to size: Int) throws {
-    // Multiples of every size that a page can have.
+    // A multiple of every possible page size.
     var size = (size + 0xFFFF) & ~0xFFFF
     try handle.checkAddresses(forMapsOf: size)
     do {
       try handle.growFile(to: size)
     } catch let error as LMDBError where error.code == MDB_MAP_RESIZED {
-      // Another process has made the database larger than the map, which has to cover that first.
+      // Another process has made the database larger than the map, which must cover that first.
       size = 0
     }
     moveMap(of: handle, to: max(size, try handle.sizeToMap()))
@@ -133,7 +137,7 @@ extension LMDBEnvironment {
       do {
         try handle.setMapSize(size)
       } catch {
-        // LMDB has no map now, which no reader may use.
+        // LMDB has no map now, so no reader may use it.
         self.handle = .failure(StorageError(.io, "Mapping \(file.path) failed", underlying: error))
       }
     }
@@ -141,12 +145,13 @@ extension LMDBEnvironment {
   }
 
   /// Makes the environment usable again, if it is not: because another process made the database larger than
-  /// the map, or because LMDB gave the environment up after a failed write of a meta page.
+  /// the map, or because LMDB failed permanently after a failed write of a meta page.
   func repair() throws {
     guard case .success(let handle) = handle else { return try reopen() }
     try checkFiles(handle)
     try files.checkWritable()
-    // LMDB looks for a free place in its table of readers first, and would not say that the map is too small if there is none.
+    // LMDB first searches for a free slot in its table of readers, and if there is none, does not report that
+    // the map is too small.
     if handle.unusedMap < 0 {
       moveMap(of: handle, to: try handle.sizeToMap())
       _ = try self.handle.get()
@@ -163,11 +168,12 @@ extension LMDBEnvironment {
     _ = try self.handle.get()
   }
 
-  /// Closes LMDB's environment and opens it again, once no read is under way.
+  /// Closes LMDB's environment and reopens it, once no read is in progress.
   private func reopen(_ handle: LMDBHandle) {
     readers.whilePaused(for: .transactions) {
       readers.drain()
-      // No other process may open the database at the same moment. A process that keeps the lock for so long does not.
+      // No other process may open the database at the same moment. A process that holds the lock for so long
+      // does not.
       let isLocked = (try? file.lock(timeout: lockTimeout)) != nil
       defer { if isLocked { file.unlock() } }
       handle.close()
@@ -182,7 +188,7 @@ extension LMDBEnvironment {
     }
   }
 
-  /// Opens the environment that could not be opened before.
+  /// Reopens an environment that could not be opened before.
   private func reopen() throws {
     let isInPlace = try file.lock(timeout: lockTimeout)
     defer { file.unlock() }

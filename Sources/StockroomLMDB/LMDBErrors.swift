@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// What a function of LMDB returned: one of its own negative codes, or an error number of the system.
+/// A result of a function of LMDB: one of its own negative codes, or an error number of the system.
 struct LMDBError: Error, Sendable, Hashable, CustomStringConvertible {
   let code: Int32
 
@@ -17,29 +17,29 @@ struct LMDBError: Error, Sendable, Hashable, CustomStringConvertible {
     code > 0 ? SystemError(code).description : "\(String(cString: mdb_strerror(code))), code \(code)"
   }
 
-  /// Throws unless the code says that all went well.
+  /// Throws unless the code means success.
   static func check(_ code: Int32) throws(LMDBError) {
     if code != MDB_SUCCESS { throw LMDBError(code: code) }
   }
 
-  /// A page that LMDB cannot have written.
+  /// The error for a page that LMDB cannot have written.
   static var corruptedPage: LMDBError { LMDBError(code: MDB_CORRUPTED) }
 
-  /// An entry that this engine cannot have written.
+  /// The error for an entry that this engine cannot have written.
   static var corruptedEntry: LMDBError { LMDBError(code: MDB_CORRUPTED) }
 }
 
 extension StorageError {
   /// The error for a failed call of LMDB.
   ///
-  /// - Parameter message: What failed and on which path.
+  /// - Parameter message: The operation that failed, and its path.
   static func lmdb(_ error: LMDBError, _ message: String) -> StorageError {
     let code: Code =
       switch error.code {
-      // What LMDB finds out by asking for a lock: see LMDBHandle.
+      // LMDB determines this by requesting a lock: see LMDBHandle.
       case EAGAIN: .locked
       case 1...: StorageError.code(forErrno: error.code)
-      // What is missing is one of LMDB's own records: absent keys are no errors here.
+      // The missing record is one of LMDB's own: absent keys are not errors here.
       case MDB_CORRUPTED, MDB_PAGE_NOTFOUND, MDB_INVALID, MDB_INCOMPATIBLE, MDB_NOTFOUND: .corrupted
       case MDB_VERSION_MISMATCH: .unsupported
       case MDB_MAP_FULL: .diskFull
@@ -50,7 +50,7 @@ extension StorageError {
     return StorageError(code, message, underlying: error)
   }
 
-  /// What an error that comes out of a transaction is to a caller of the engine.
+  /// Converts an error in a transaction to an error for a caller of the engine.
   static func fromTransaction(_ error: any Error, _ message: @autoclosure () -> String) -> any Error {
     guard let error = error as? LMDBError else { return error }
     return lmdb(error, message())

@@ -13,27 +13,27 @@ import StockroomCore
   import Musl
 #endif
 
-/// The file `data.mdb`, opened beside LMDB to learn which file it is and what it looks like, and for the lock under which
-/// it is opened and closed.
+/// The file `data.mdb`, opened in addition to LMDB to determine its identity and status, and for the lock
+/// under which it is opened and closed.
 ///
-/// Closing a descriptor of it takes no lock from LMDB, whose locks are on `lock.mdb`.
+/// Closing a descriptor of it releases no lock of LMDB, whose locks are on `lock.mdb`.
 final class LMDBFile: Sendable {
   private let file: FileDescriptor
-  /// The path of the directory, without a slash at its end.
+  /// The path of the directory, without a trailing slash.
   let directory: String
   let identity: FileIdentity
 
   var path: String { file.path }
   var descriptor: Int32 { file.number }
 
-  /// Opens the file in the directory, and makes it if need be (rule O1).
+  /// Opens the file in the directory, and creates it if necessary (rule O1).
   ///
   /// - Throws: `StorageError` with code `corrupted` if the lock file is all that is left of a database (rule F2).
   init(directory: FileManager.Directory, permissions: FilePermissions) throws {
     try directory.create(permissions)
     self.directory = directory.path
     let path = directory.path + "/data.mdb"
-    // Looked at first: another process that makes the database now makes the lock file last.
+    // Checked first: another process that is creating the database creates the lock file last.
     let hasBeenOpened = try LMDBLockFile.isThere(in: directory.path)
     if let existing = try FileDescriptor.openFile(atPath: path) {
       file = existing
@@ -61,10 +61,11 @@ final class LMDBFile: Sendable {
     file.release()
   }
 
-  /// Keeps other processes from opening or closing the database, and returns whether the path still leads to the file.
+  /// Prevents other processes from opening or closing the database, and returns whether the path still leads
+  /// to the file.
   ///
-  /// - Throws: `StorageError` with code `locked` if another process has kept the lock for as long as `timeout`. The caller does not
-  ///   have the lock if this throws.
+  /// - Throws: `StorageError` with code `locked` if another process has held the lock for `timeout`. If this
+  ///   throws, the caller does not hold the lock.
   func lock(timeout: Duration) throws -> Bool {
     try FileLock.acquire(descriptor, path: path, timeout: timeout)
     do {
@@ -75,7 +76,7 @@ final class LMDBFile: Sendable {
     }
   }
 
-  /// Whether the lock was free. The caller has it then.
+  /// Acquires the lock if it is free, and returns whether it was.
   func tryLock() -> Bool { (try? FileLock.tryAcquire(descriptor, path: path)) ?? false }
 
   func unlock() { FileLock.release(descriptor) }

@@ -11,16 +11,17 @@ import StockroomCore
 
 /// Whether `data.mdb` is a database that LMDB can open, checked before LMDB sees the file.
 ///
-/// LMDB maps the file and believes it. A page beyond the end of the file ends the process with SIGBUS, and a
-/// root that is no page fails an assertion, which aborts it. So a file that would do either is refused first
-/// (rule F2).
+/// LMDB maps the file and trusts it. A page beyond the end of the file ends the process with SIGBUS, and a
+/// root that is not a page fails an assertion, which aborts it. So a file that would cause either is refused
+/// first (rule F2).
 enum LMDBFileCheck {
   /// Validates the header, the length of the file, and the root pages of its trees. O(1).
   ///
-  /// - Throws: `StorageError` with code `corrupted` or `io`, or `unsupported` if the database is another program's.
+  /// - Throws: `StorageError` with code `corrupted` or `io`, or `unsupported` if the database belongs to
+  ///   another program.
   static func validate(fileDescriptor: Int32, path: String) throws {
-    // Another process may be in the middle of a commit, or two commits ahead of what is being read. What is corrupted
-    // stays so.
+    // Another process may be in the middle of a commit, or two commits ahead of the state that is read. A
+    // corrupted file stays corrupted.
     for _ in 0..<100 {
       let snapshot = try? LMDBFileHeader.newest(of: fileDescriptor, path: path)
       do {
@@ -35,7 +36,7 @@ enum LMDBFileCheck {
   }
 
   private static func validate(_ snapshot: LMDBMetaPage, _ file: Int32, _ path: String) throws {
-    // The size is taken after the meta pages: another process that writes makes the file longer first.
+    // The size is determined after the meta pages: another process that writes makes the file longer first.
     var status = stat()
     guard fstat(file, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
     let needed = (snapshot.lastPage + 1) * UInt64(snapshot.pageSize)

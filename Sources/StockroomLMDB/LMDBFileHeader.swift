@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// What a meta page says: where one transaction has left everything.
+/// The contents of a meta page: the state after one transaction.
 struct LMDBMetaPage: Hashable {
   let pageSize: Int
   let transaction: UInt64
@@ -17,10 +17,10 @@ struct LMDBMetaPage: Hashable {
   let free, main: LMDBTreeRecord
 }
 
-/// What `data.mdb` begins with: the two meta pages, one for each of the last transactions.
-/// The layout is that of LMDB 0.9 on 64-bit machines, in the machine's own byte order.
+/// The beginning of `data.mdb`: two meta pages, one for each of the last two transactions. The layout is that
+/// of LMDB 0.9 on 64-bit machines, in the machine's own byte order.
 enum LMDBFileHeader {
-  /// What the meta page of a transaction says, or nil if that has been written over by a later one.
+  /// The contents of the meta page of a transaction, or nil if a later one has overwritten it.
   ///
   /// - Throws: `StorageError` with code `corrupted` or `io`.
   static func snapshot(
@@ -40,7 +40,7 @@ enum LMDBFileHeader {
 
   private static func maximumPages(_ pageSize: Int) -> UInt64 { (1 << 47) / UInt64(pageSize) }
 
-  /// What the newer one of the two meta pages says.
+  /// The contents of the newer meta page.
   static func newest(of file: Int32, path: String) throws -> LMDBMetaPage {
     let first = try snapshot(at: 0, of: file, path: path)
     let pageSize = first.pageSize

@@ -9,14 +9,14 @@ import Synchronization
   import Musl
 #endif
 
-/// Where the files of an open environment were when it was opened, and whether they are there still (rule C6).
+/// The files of an open environment when it was opened, and whether they are still in place (rule C6).
 final class LMDBFiles: Sendable {
   private let lockFile: LMDBLockFile
   private let directory: DirectoryMonitor
   private let dataPath, lockPath: String
   private let data, lock: FileIdentity
   private let lockSize: Int64
-  /// Whether the lock file was there, and whether it could be written, when that was last checked for a reader.
+  /// Whether the lock file existed and was writable when it was last checked for a reader.
   private let hasLockFile = Atomic(true)
   private let isWritable = Atomic(true)
 
@@ -33,7 +33,7 @@ final class LMDBFiles: Sendable {
 
   /// Returns the size of the data file.
   ///
-  /// - Throws: `StorageError` with code `io` if one of the paths leads elsewhere, or nowhere.
+  /// - Throws: `StorageError` with code `io` if one of the paths leads to another file, or to none.
   func check() throws -> Int64 {
     try checkLockFile()
     return try checkData()
@@ -42,10 +42,11 @@ final class LMDBFiles: Sendable {
   /// Returns the size of the data file.
   func checkData() throws -> Int64 { try Self.examine(dataPath, data) }
 
-  /// Checks the data file for a read of a few keys, mostly by one look at its directory, and now and then its size as well.
-  /// As long as only the lock file is missing, reads are right: what is written without it shows in LMDB's own numbers.
+  /// Checks the data file for a read of a few keys, usually by one check of its directory, and occasionally
+  /// its size as well. If only the lock file is missing, reads are still correct: LMDB's own numbers show a
+  /// write without it.
   ///
-  /// - Returns: Whether the lock file can be written.
+  /// - Returns: Whether the lock file is writable.
   func checkData(_ checkSize: (Int64) throws -> Void) throws -> Bool {
     if let observation = try directory.observe(isFrequent: true) {
       try checkSize(try checkData())
@@ -56,7 +57,7 @@ final class LMDBFiles: Sendable {
     return isWritable.load(ordering: .relaxed)
   }
 
-  /// - Throws: `StorageError` with code `permissionDenied` if the lock file cannot be written.
+  /// - Throws: `StorageError` with code `permissionDenied` if the lock file is not writable.
   func checkWritable() throws {
     if lockFile.isImmutable { throw StorageError.posix(EPERM, "\(lockPath) cannot be written") }
   }

@@ -10,13 +10,13 @@ import StockroomCore
 #endif
 
 extension LMDBHandle {
-  /// How many bytes are committed at a time.
+  /// The number of bytes that are committed at a time.
   private static let portion = 32 << 20
 
-  /// Makes a database of what a snapshot holds in a directory that no other process has the path of, and waits until it is on the
-  /// disk.
+  /// Creates a database with the contents of a snapshot in a directory whose path no other process has, and
+  /// waits until it is on the disk.
   ///
-  /// - Parameter source: Where the database of the snapshot is.
+  /// - Parameter source: The location of the database of the snapshot.
   static func makeCopy(
     of snapshot: LMDBSnapshot, from source: String, in directory: String, _ flag: CancellationFlag
   ) throws {
@@ -25,7 +25,7 @@ extension LMDBHandle {
       throw StorageError(.io, "\(directory)/data.mdb has been made by another program.")
     }
     try make(in: directory, flags: MDB_NOSYNC) { handle in
-      // Room for all of it, whatever the pages of the snapshot are filled to: addresses cost nothing.
+      // Enough for everything, regardless of how full the pages of the snapshot are: addresses cost nothing.
       let size = 2 * snapshot.tree.size + LMDBEnvironment.initialMapSize
       try handle.setMapSize((size + 0xFFFF) & ~0xFFFF)
       do {
@@ -38,7 +38,7 @@ extension LMDBHandle {
     try directoryFile.openFile("data.mdb", O_RDONLY)?.synchronize()
   }
 
-  /// Throws what reading the snapshot throws as it is, and for what writing throws a `StorageError`.
+  /// Throws errors of reading the snapshot unchanged, and a `StorageError` for errors of writing.
   private func append(_ snapshot: LMDBSnapshot, to directory: String, _ flag: CancellationFlag) throws {
     var metadata = LMDBMetadata()
     var transaction: OpaquePointer?
@@ -52,7 +52,7 @@ extension LMDBHandle {
     try snapshot.forEachRecord { key, value in
       try flag.check()
       let sequence = try LMDBEntry(value).header().sequence
-      // Beyond what opening the copy accepts.
+      // More than opening the copy accepts.
       guard sequence <= UInt64(Int64.max) else { throw LMDBError.corruptedEntry }
       metadata.lastSequence = max(metadata.lastSequence, sequence)
       try writing(to: directory) {
@@ -76,7 +76,7 @@ extension LMDBHandle {
     do {
       try work()
     } catch let error as LMDBError {
-      // LMDB says EIO if there was room for a part of what it wrote.
+      // LMDB reports EIO if there was space for a part of what it wrote.
       let isFull = error.code == EIO && hasLessRoom(than: Self.portion)
       throw StorageError.lmdb(
         isFull ? LMDBError(code: ENOSPC) : error, "Writing the LMDB database in \(directory) failed")

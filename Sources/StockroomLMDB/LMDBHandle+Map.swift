@@ -10,18 +10,20 @@ import StockroomCore
 #endif
 
 extension LMDBHandle {
-  /// How many bytes of the file are mapped: what the database can grow to before the map has to be moved.
+  /// The number of bytes of the file that are mapped: the size to which the database can grow before the map
+  /// must be moved.
   var mapSize: Int { information.me_mapsize }
 
-  /// How many bytes of the map no page has been put to yet. There may be free ones before them.
+  /// The number of bytes of the map after the last page in use. There may be free pages before them.
   var unusedMap: Int {
     information.me_mapsize - usedSize
   }
 
-  /// How many bytes of the file are up to the last page that is in use.
+  /// The number of bytes of the file up to the last page in use.
   var usedSize: Int { Int(pageCount) * pageSize }
 
-  /// How many pages the file has, up to the last one that is in use. Not more than any file, whatever has been written over it.
+  /// The number of pages of the file, up to the last one in use. Limited to the maximum of any file, even if
+  /// it was overwritten.
   var pageCount: UInt64 { Self.pageCount(information) }
 
   private static func pageCount(_ information: MDB_envinfo) -> UInt64 {
@@ -30,16 +32,16 @@ extension LMDBHandle {
 
   var information: MDB_envinfo { Self.information(environment) }
 
-  /// Moves both maps, which then cover at least what is in use. LMDB's own must not be in use.
+  /// Moves both maps, which then cover at least the pages in use. LMDB's own must not be in use.
   ///
-  /// - Throws: ``LMDBError``. The environment must be closed then: it has no map.
+  /// - Throws: ``LMDBError``. The environment must then be closed: it has no map.
   func setMapSize(_ size: Int) throws(LMDBError) {
     try LMDBError.check(mdb_env_set_mapsize(environment, size))
     map = try LMDBMap(fileDescriptor: fileDescriptor, size: mapSize)
   }
 
-  /// Throws if there is no room among the addresses of the process for two maps of this size. LMDB unmaps the old
-  /// one before it finds out.
+  /// Throws if the address space of the process has no room for two maps of this size. LMDB would unmap the
+  /// old one before it detects that.
   func checkAddresses(forMapsOf size: Int) throws {
     guard let maps = mmap(nil, 2 * size, PROT_NONE, MAP_SHARED, fileDescriptor, 0), maps != MAP_FAILED else {
       throw LMDBError(code: errno)
@@ -53,32 +55,33 @@ extension LMDBHandle {
     return Int(status.st_size)
   }
 
-  /// Makes the file as long as the map, without taking room on the disk. Only in a write transaction: what another process
-  /// adds between the look at the size and the change of it would be cut off.
+  /// Makes the file as long as the map, without using disk space. Call it only in a write transaction:
+  /// otherwise, data that another process adds between checking and changing the size would be cut off.
   ///
-  /// LMDB does not write every page that it counts as used, so that a sound file could end before the last of
-  /// them. A file kept this long never does, and one that does has been truncated.
+  /// LMDB does not write every page that it counts as used, so that a valid file could end before the last of
+  /// them. A file that is kept this long never does, and one that does has been truncated.
   func extendFile(to size: Int) throws {
     if try fileSize() >= size { return }
     guard ftruncate(fileDescriptor, off_t(size)) == 0 else {
-      // A file system that cannot have so long a file has no room left for this one.
+      // If a file system does not support a file of this length, it has no space left for this one.
       throw LMDBError(code: errno == EFBIG ? ENOSPC : errno)
     }
   }
 
-  /// Makes the file as long as a map that is to be made, in a transaction of its own.
+  /// Makes the file as long as a future map, in a separate transaction.
   ///
-  /// - Throws: ``LMDBError``, with `MDB_MAP_RESIZED` if the database has become larger than the map that there is.
+  /// - Throws: ``LMDBError``, with `MDB_MAP_RESIZED` if the database has become larger than the current map.
   func growFile(to size: Int) throws {
     let transaction = try beginWriting()
     defer { mdb_txn_abort(transaction) }
     try extendFile(to: size)
   }
 
-  /// How many bytes of the disk are kept behind the map for the removal of entries on a full disk, which needs pages too.
+  /// The number of bytes of disk space that are reserved behind the map for removing entries on a full disk,
+  /// which needs pages too.
   private static let reserveSize = 1 << 16
 
-  /// Takes room on the disk behind the map, if there is plenty. Only in a write transaction.
+  /// Reserves disk space behind the map, if there is plenty. Call it only in a write transaction.
   func keepReserve() {
     let (start, end) = (mapSize, mapSize + Self.reserveSize)
     guard let size = try? fileSize(), size < end, !hasLessRoom(than: 2 * Self.reserveSize) else { return }
@@ -88,13 +91,15 @@ extension LMDBHandle {
     }
   }
 
-  /// Gives the room back. Only in a write transaction, in which no other process makes the file longer.
+  /// Releases the reserve. Call it only in a write transaction, in which no other process makes the file
+  /// longer.
   func releaseReserve() throws {
     guard try fileSize() == mapSize + Self.reserveSize else { return }
     guard ftruncate(fileDescriptor, off_t(mapSize)) == 0 else { throw LMDBError(code: errno) }
   }
 
-  /// Where the reserve begins that another process keeps behind its map; nil if the file does not end with one, as far as can be told.
+  /// The start of the reserve that another process keeps behind its map; nil if the file does not end with
+  /// one, as far as can be determined.
   func startOfReserve() throws -> Int? {
     let size = try fileSize()
     let start = size - Self.reserveSize
@@ -104,24 +109,26 @@ extension LMDBHandle {
     return start
   }
 
-  /// How much of the file the map has to cover: all but the reserve of another process. A process that mapped that too would keep as much
-  /// behind it again, and so would each that opens the database after it.
+  /// The part of the file that the map must cover: everything except the reserve of another process. A
+  /// process that mapped that too would reserve as much again behind it, and so would each process that opens
+  /// the database later.
   func sizeToMap() throws -> Int { try startOfReserve() ?? fileSize() }
 
-  /// The first offset from `offset` on at which something may have been written; nil if there is none. Where the file system does not
-  /// report holes, everything counts as written. So it does on Apple's systems, where APFS may report a hole that has been written.
+  /// The first offset from `offset` on that may contain data; nil if there is none. If the file system does
+  /// not report holes, everything counts as data. The same applies on Apple's systems, where APFS may report
+  /// data as a hole.
   private func firstData(from offset: Int) -> Int? {
     #if canImport(Darwin)
       return offset
     #else
-      // `SEEK_DATA` of `linux/fs.h`, which the C library shows to GNU programs only.
+      // `SEEK_DATA` of `linux/fs.h`, which the C library defines for GNU programs only.
       let start = lseek(fileDescriptor, off_t(offset), 3)
       return start < 0 ? (errno == ENXIO ? nil : offset) : Int(start)
     #endif
   }
 
-  /// Whether the file is longer than what is in use, by nothing but zeros, as ``extendFile(to:)`` and ``keepReserve()`` leave it. Costs
-  /// no more than reading as many bytes as these write.
+  /// Whether the file is longer than the pages in use, by zeros only, as after ``extendFile(to:)`` and
+  /// ``keepReserve()``. Costs no more than reading as many bytes as these write.
   func isEmptyBehindLastPage() throws -> Bool {
     let size = try fileSize()
     guard size > usedSize else { return false }
@@ -139,8 +146,8 @@ extension LMDBHandle {
     return true
   }
 
-  /// Cuts off what ``extendFile(to:)`` has added and no page uses, so that the file shows its real size,
-  /// and so that one which has been truncated by another program is recognized whatever was truncated.
+  /// Truncates the part that ``extendFile(to:)`` has added and no page uses, so that the file shows its real
+  /// size, and so that any truncation by another program is detected.
   func trimFile() throws {
     // No other thread of any process writes during a write transaction.
     let transaction = try beginWriting()
@@ -150,7 +157,7 @@ extension LMDBHandle {
     }
   }
 
-  /// Whether less room is left on the disk than this, as far as the file system tells.
+  /// Whether less disk space is left than this, as far as the file system reports it.
   func hasLessRoom(than size: Int) -> Bool {
     var status = statvfs()
     guard fstatvfs(fileDescriptor, &status) == 0 else { return false }
@@ -162,18 +169,19 @@ extension LMDBHandle {
 extension LMDBHandle {
   /// Begins a read transaction in place of `reader`, which is renewed if there is one.
   ///
-  /// LMDB first takes the number of the latest commit and then the roots of its trees, from the one of two meta pages to
-  /// which every second commit writes. A thread that is held up in between finds the roots of a later commit there, maybe of
-  /// one that is not acknowledged yet; the next reader would see what was before it (rule W4). So it begins again then.
+  /// LMDB first takes the number of the latest commit and then the roots of its trees, from the one of two
+  /// meta pages that every second commit writes. A thread that is delayed in between finds the roots of a
+  /// later commit there, possibly one that is not acknowledged yet; the next reader would then see the state
+  /// before it (rule W4). In that case, the transaction is begun again.
   ///
-  /// - Returns: Nil if that has not helped. Then the thread is held up for long, or another process writes the file without the lock
-  ///   file, or has written an older copy over it.
+  /// - Returns: Nil if that has not helped. Then the thread is delayed for a long time, or another process
+  ///   writes the file without the lock file, or has overwritten it with an older copy.
   func begin(_ reader: inout LMDBReader?) throws -> LMDBSnapshot? {
     for _ in 0..<100 {
       let transaction = try beginOnce(&reader).transaction
       let (information, number) = (information, mdb_txn_id(transaction))
-      // One more is the commit that has not been acknowledged yet. Wrapping: the number is from the lock file, in which another
-      // process may have written any.
+      // One more is the commit that has not been acknowledged yet. Wrapping: the number is from the lock
+      // file, to which another process may have written any number.
       if information.me_last_txnid == number || information.me_last_txnid == number &+ 1 {
         do {
           let tree = try tree(in: transaction, pageCount: Self.pageCount(information))
@@ -188,8 +196,8 @@ extension LMDBHandle {
     return nil
   }
 
-  /// What the latest commit has left, without a transaction. The reader finds out afterwards that it was the latest one
-  /// all the time.
+  /// The state after the latest commit, without a transaction. The reader verifies afterwards that no other
+  /// commit was made in the meantime.
   func latestSnapshot(_ file: LMDBFile) throws -> LMDBSnapshot {
     let latest = try LMDBFileHeader.newest(of: file.descriptor, path: file.path)
     func tree(_ record: LMDBTreeRecord) throws(LMDBError) -> LMDBTree {
@@ -204,7 +212,7 @@ extension LMDBHandle {
       transaction: nil, number: Int(clamping: latest.transaction), tree: try tree(LMDBTreeRecord(record)))
   }
 
-  /// The tree of entries as the transaction sees it.
+  /// The tree of entries that the transaction sees.
   func tree(in transaction: OpaquePointer, pageCount: UInt64) throws(LMDBError) -> LMDBTree {
     let name = LMDBMetadata.entriesName
     var key = MDB_val(
@@ -216,7 +224,7 @@ extension LMDBHandle {
     return try LMDBTree(record, in: map, pageSize: pageSize, pageCount: pageCount)
   }
 
-  /// Throws if the file is not as long as what is in use of it. LMDB would end the process with SIGBUS.
+  /// Throws if the file is shorter than the part in use. LMDB would end the process with SIGBUS.
   ///
   /// - Parameter size: The size of the file a moment ago. It may have grown since.
   func checkLength(_ size: Int64) throws {
@@ -236,7 +244,7 @@ extension LMDBHandle {
     var begun: OpaquePointer?
     var result = mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &begun)
     if result == MDB_READERS_FULL {
-      // Places may belong to processes that are gone.
+      // Slots may belong to processes that have ended.
       mdb_reader_check(environment, nil)
       result = mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &begun)
     }
@@ -247,7 +255,7 @@ extension LMDBHandle {
     return new
   }
 
-  /// What beginning a read transaction returns at the moment.
+  /// The current result of beginning a read transaction.
   func probe() -> Int32 {
     var begun: OpaquePointer?
     let result = mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &begun)
@@ -263,23 +271,23 @@ extension LMDBHandle {
     return transaction
   }
 
-  /// Clears the places of processes that died while they read.
+  /// Clears the slots of processes that died while they read.
   ///
-  /// - Returns: Whether there were any, in which case pages may be free that were not.
+  /// - Returns: Whether there were any, in which case more pages may be free now.
   func clearDeadReaders() throws -> Bool {
     var dead: Int32 = 0
     try LMDBError.check(mdb_reader_check(environment, &dead))
     return dead > 0
   }
 
-  /// Chooses what a commit waits for. `.process` leaves only the meta page to the system: without the sync of
-  /// the other pages before it (`MDB_NOSYNC`) the death of the machine could destroy the whole database.
+  /// Sets what a commit waits for. `.process` leaves only the meta page to the system: without the sync of
+  /// the other pages before it (`MDB_NOSYNC`), a crash of the machine could destroy the whole database.
   func setDurability(_ durability: Durability) throws {
     let flag = UInt32(MDB_NOMETASYNC)
     var flags: UInt32 = 0
     try LMDBError.check(mdb_env_get_flags(environment, &flags))
     let mustBeOn = durability == .process
-    // Readers look at the flags without a lock, so they are not written without need.
+    // Readers read the flags without a lock, so they are not written without need.
     if (flags & flag != 0) != mustBeOn {
       try LMDBError.check(mdb_env_set_flags(environment, flag, mustBeOn ? 1 : 0))
     }

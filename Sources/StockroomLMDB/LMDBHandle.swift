@@ -11,23 +11,25 @@ import StockroomCore
 
 /// An open environment of LMDB.
 ///
-/// One process must never have an environment open twice: closing one of the two would drop the locks of both
-/// (http://www.lmdb.tech/doc/, "Caveats"). ``LMDBRegistry`` sees to that.
+/// A process must never have an environment open twice: closing one of the two would release the locks of
+/// both (http://www.lmdb.tech/doc/, "Caveats"). ``LMDBRegistry`` ensures that.
 final class LMDBHandle: @unchecked Sendable {
-  // Safe to share: LMDB's environments may be used from any thread. What is not so, moving the map and closing, is done by
-  // LMDBEnvironment on the thread that writes, while `environment` and `map` are in no other use.
+  // Safe to share: LMDB's environments may be used from any thread. The exceptions, moving the map and
+  // closing, are done by LMDBEnvironment on the thread that writes, while `environment` and `map` are not
+  // otherwise in use.
   let environment: OpaquePointer
   let main: MDB_dbi
   let entries: MDB_dbi
   let fileDescriptor: Int32
   let pageSize: Int
-  /// What reads see of the file: as much of it as LMDB maps.
+  /// The part of the file that is visible to reads: as much of it as LMDB maps.
   var map: LMDBMap
 
-  /// More places than tasks can read at the same time on any machine, in all processes together.
+  /// More slots than concurrent reads of all processes together need on any machine.
   static let maximumReaders: UInt32 = 1023
 
-  /// Opens the environment, and makes it one of Stockroom's if it is empty. Only with the lock of the file.
+  /// Opens the environment, and initializes it for Stockroom if it is empty. Call it only with the lock of
+  /// the file.
   ///
   /// - Throws: `StorageError`.
   convenience init(_ file: LMDBFile, _ files: LMDBFiles) throws {
@@ -43,7 +45,7 @@ final class LMDBHandle: @unchecked Sendable {
         guard let size = try startOfReserve(), size < mapSize else { return }
         try setMapSize(size)
       }
-      // Both paths led to what is open just before, and lead there now.
+      // Both paths led to the opened files just before, and lead to them now.
       guard try FileIdentity(descriptor: fileDescriptor, path: file.path) == file.identity else {
         throw StorageError(.io, "\(file.path) was replaced while it was being opened.")
       }
@@ -54,11 +56,11 @@ final class LMDBHandle: @unchecked Sendable {
     }
   }
 
-  /// Makes a Stockroom environment of what is an empty file so far.
+  /// Creates a Stockroom environment from an empty file.
   ///
   /// - Parameters:
-  ///   - flags: For LMDB, such as `MDB_NOSYNC`.
-  ///   - fill: Writes what is to be in it.
+  ///   - flags: Flags for LMDB, such as `MDB_NOSYNC`.
+  ///   - fill: Writes the contents.
   static func make(
     in directory: String, flags: Int32 = 0, fill: (LMDBHandle) throws -> Void = { _ in }
   ) throws {
@@ -77,7 +79,7 @@ final class LMDBHandle: @unchecked Sendable {
     (main, entries, fileDescriptor, pageSize, map) = try Self.mapErrors(directory) {
       var descriptor: Int32 = -1
       try LMDBError.check(mdb_env_get_fd(environment, &descriptor))
-      // LMDB opens this one of its descriptors so that a child process inherits it.
+      // LMDB opens this one of its descriptors such that a child process inherits it.
       _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
       try Self.checkLockFile(of: environment, directory: directory)
       var statistics = MDB_stat()
@@ -88,7 +90,7 @@ final class LMDBHandle: @unchecked Sendable {
     }
   }
 
-  /// Closes the environment. No transaction may be under way or idle.
+  /// Closes the environment. No transaction may be in progress or idle.
   func close() { mdb_env_close(environment) }
 
   private static func mapErrors<Result>(_ directory: String, _ body: () throws -> Result) throws -> Result {
@@ -130,12 +132,12 @@ final class LMDBHandle: @unchecked Sendable {
 
   /// Throws if LMDB's table of readers is not for this process, or not for this database.
   private static func checkLockFile(of environment: OpaquePointer, directory: String) throws {
-    // A process that died while it read would keep pages from being used again for ever.
+    // A process that died while it read would prevent pages from ever being reused.
     try LMDBError.check(mdb_reader_check(environment, nil))
     for _ in 0..<1_000 {
       do {
         let isRight = try inTransaction(of: environment, flags: MDB_RDONLY) { transaction in
-          // Wrapping: the number is from the lock file, in which another process may have written any.
+          // Wrapping: the number is from the lock file, to which another process may have written any number.
           let difference = information(environment).me_last_txnid &- mdb_txn_id(transaction)
           return (0...1).contains(difference)
         }
@@ -153,7 +155,7 @@ final class LMDBHandle: @unchecked Sendable {
     )
   }
 
-  /// Opens the databases of the environment, which are made if it is empty.
+  /// Opens the databases of the environment, which are created if it is empty.
   private static func databases(
     of environment: OpaquePointer, directory: String
   ) throws -> (main: MDB_dbi, entries: MDB_dbi) {
@@ -169,7 +171,7 @@ final class LMDBHandle: @unchecked Sendable {
       try LMDBError.check(mdb_dbi_open(transaction, nil, 0, &main))
       let metadata = try metadata(transaction, main)
       let result = mdb_dbi_open(transaction, LMDBMetadata.entriesName.description, 0, &entries)
-      // Nothing has ever been in it, then.
+      // Then it has never contained anything.
       if result == MDB_NOTFOUND, metadata == LMDBMetadata() { return nil }
       try LMDBError.check(result)
       return (main, entries)
@@ -217,7 +219,7 @@ final class LMDBHandle: @unchecked Sendable {
 
   static func information(_ environment: OpaquePointer) -> MDB_envinfo {
     var information = MDB_envinfo()
-    // Fails only without an environment or without a place for the answer.
+    // Fails only without an environment or without a buffer for the result.
     _ = mdb_env_info(environment, &information)
     return information
   }

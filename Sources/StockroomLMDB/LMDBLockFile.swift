@@ -9,25 +9,27 @@ import StockroomCore
   import Musl
 #endif
 
-/// The file `lock.mdb`, opened beside LMDB: before it opens it, and closed after it has closed it.
+/// The file `lock.mdb`, opened before LMDB opens it, and closed after LMDB has closed it.
 ///
-/// LMDB's locks on it are those of POSIX, which a process loses as soon as it closes any descriptor of the file. So no
-/// other object of this process may have the same file open: ``LMDBRegistry`` sees to that.
+/// LMDB's locks on it are POSIX locks, which a process loses as soon as it closes any descriptor of the file.
+/// So no other object of this process may have the same file open, which ``LMDBRegistry`` ensures.
 final class LMDBLockFile: Sendable {
   let identity: FileIdentity
-  /// Whether it was not there before.
+  /// Whether it did not exist before.
   let isNew: Bool
   private let file: FileDescriptor
 
   var path: String { file.path }
   private var descriptor: Int32 { file.number }
 
-  /// What LMDB makes of it for so many readers, and a little more.
+  /// The size that LMDB gives it for this number of readers, and a little more.
   private static let size = Int(LMDBHandle.maximumReaders) * 64 + 4096
 
-  /// Opens the file in the directory, and makes it if need be. Only with the lock of ``LMDBFile``.
+  /// Opens the file in the directory, and creates it if necessary. Call it only with the lock of
+  /// ``LMDBFile``.
   ///
-  /// - Parameter claim: Takes note of which file it is, before it is opened, and returns whether it is free to be.
+  /// - Parameter claim: Registers the identity of the file before it is opened, and returns whether it is
+  ///   free.
   init(
     directory: String, permissions: FilePermissions, claim: (FileIdentity) -> Bool
   ) throws {
@@ -72,25 +74,25 @@ final class LMDBLockFile: Sendable {
 
   deinit { close() }
 
-  /// Whether the file is in the directory as an engine makes it, of a database that was there before it. Opens nothing, since
-  /// an engine of this process may have it open.
+  /// Whether the directory contains the file in the size that an engine gives it, for a database that existed
+  /// before. Opens nothing, since an engine of this process may have it open.
   static func isThere(in directory: String) throws -> Bool {
     guard let status = try FileStatus(atPath: directory + "/lock.mdb") else { return false }
     return status.isRegularFile && status.size == size
   }
 
-  /// Closes the file. Only once LMDB has closed it.
+  /// Closes the file. Call it only once LMDB has closed it.
   func close() { file.release() }
 
-  /// Gives the file blocks of its own. LMDB would make it without, and the first store into its map would end the process
-  /// with SIGBUS if the disk is full.
+  /// Allocates blocks for the file. LMDB would create it without, and the first store into its map would end
+  /// the process with SIGBUS if the disk is full.
   private func fill() throws {
     let size = try file.status().size
     let missing = Self.size - size
     if missing <= 0 { return }
-    // LMDB makes do with what others have made of it.
+    // LMDB uses the file as others have created it.
     if !isUnused {
-      // A page of memory is all that LMDB maps of one that is even smaller, and then it goes beyond.
+      // LMDB maps one page of memory of a file that is even smaller, and then accesses addresses beyond it.
       if size >= 4096 { return }
       throw StorageError(.io, "\(path), which another process has open, has been truncated.")
     }
@@ -102,11 +104,11 @@ final class LMDBLockFile: Sendable {
     }
   }
 
-  /// Removes the file, which no other process has had the time to open.
+  /// Removes the file, which no other process can have opened yet.
   func remove() { unlink(path) }
 
-  /// Whether the file has been made immutable. LMDB writes to it through its map, for each read too, and the system answers
-  /// that with SIGBUS.
+  /// Whether the file is immutable. LMDB writes to it through its map, even for reads, and the system reacts
+  /// with SIGBUS.
   var isImmutable: Bool {
     #if os(Linux)
       var flags = 0
@@ -123,7 +125,7 @@ final class LMDBLockFile: Sendable {
     lock.l_type = Int16(F_WRLCK)
     lock.l_whence = Int16(SEEK_SET)
     lock.l_len = 1
-    // The locks of this process are no obstacle to it.
+    // The locks of this process do not count.
     return fcntl(descriptor, F_GETLK, &lock) == 0 && lock.l_type == Int16(F_UNLCK)
   }
 }

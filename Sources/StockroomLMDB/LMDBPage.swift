@@ -1,30 +1,30 @@
 import StockroomCore
 
-/// A page of a tree in LMDB's file, in a form that believes nothing it reads.
+/// A page of a tree in LMDB's file, which is validated while it is read.
 ///
-/// LMDB has no checksums and follows every number in its map: one that is wrong ends the process with a signal or a failed
-/// assertion. Here each is compared with the bounds of the page before it is used (rule F2). The layout is that of LMDB 0.9
-/// on 64-bit machines, in little-endian byte order.
+/// LMDB has no checksums and follows every number in its map: a wrong one ends the process with a signal or a
+/// failed assertion. Here each number is compared with the bounds of the page before it is used (rule F2).
+/// The layout is that of LMDB 0.9 on 64-bit machines, in little-endian byte order.
 struct LMDBPage {
   static let (branch, leaf, overflow, meta): (UInt16, UInt16, UInt16, UInt16) = (0x01, 0x02, 0x04, 0x08)
-  /// What a node of a leaf is: a value on pages of its own, a tree of its own.
+  /// The flags of a node of a leaf: a value on separate pages, a separate tree.
   static let (bigData, subData): (UInt16, UInt16) = (0x01, 0x02)
   /// A page begins with its number (8 bytes), 2 bytes of padding, its flags (2 bytes) and 4 bytes more.
   static let headerSize = 16
   static let nodeSize = 8
   /// The root of an empty tree.
   static let none = UInt64.max
-  /// As many levels as LMDB's cursors have room for.
+  /// The maximum depth that LMDB's cursors support.
   static let maximumDepth: UInt16 = 32
 
   /// The page's memory.
   private let bytes: UnsafeRawBufferPointer
   private let isLeaf: Bool
   private let upper: Int
-  /// How many nodes it has.
+  /// The number of nodes.
   let count: Int
 
-  /// - Parameter bytes: All of the page, which is aligned to 8 bytes.
+  /// - Parameter bytes: The whole page, which is aligned to 8 bytes.
   init(_ bytes: UnsafeRawBufferPointer, number: UInt64, isLeaf: Bool) throws(LMDBError) {
     let lower = Self.number(12, in: bytes)
     upper = Self.number(14, in: bytes)
@@ -33,7 +33,7 @@ struct LMDBPage {
       lower >= Self.headerSize, lower <= upper, upper <= bytes.count, lower & 1 == 0
     else { throw .corruptedPage }
     count = (lower - Self.headerSize) / 2
-    // Only the root of a tree can have fewer, and then the tree has none.
+    // Only the root of a tree can have fewer, and then there is no tree.
     guard count >= (isLeaf ? 1 : 2) else { throw .corruptedPage }
     self.bytes = bytes
     self.isLeaf = isLeaf
@@ -44,7 +44,7 @@ struct LMDBPage {
     Int(bytes.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
   }
 
-  /// A node that lies within its page, header and key.
+  /// A node that is within its page, including header and key.
   struct Node {
     let offset: Int
     let flags: UInt16
@@ -57,7 +57,7 @@ struct LMDBPage {
     var dataOffset: Int { offset + LMDBPage.nodeSize + key.count }
   }
 
-  /// The key of a node, and where the node is. All that a search looks at.
+  /// The key of a node, and its position: the only data that a search needs.
   ///
   /// - Parameter index: Below ``count``.
   @inline(__always)
@@ -82,7 +82,7 @@ struct LMDBPage {
       child: UInt64(low) | UInt64(high) << 16 | UInt64(flags) << 32)
   }
 
-  /// What a node of a leaf holds in the page itself.
+  /// The value of a node of a leaf, if it is in the page itself.
   func value(_ node: Node) throws(LMDBError) -> UnsafeRawBufferPointer {
     let end = node.dataOffset + (node.flags == Self.bigData ? 8 : node.dataSize)
     guard end <= bytes.count else { throw .corruptedPage }
@@ -91,7 +91,7 @@ struct LMDBPage {
 
   /// The index of the child in whose range the key lies.
   func child(for key: UnsafeRawBufferPointer) throws(LMDBError) -> Int {
-    // The first node of a branch has no key: it comes before all others.
+    // The first node of a branch has no key: it sorts before all others.
     try (1..<max(1, count)).partitioningIndex { index throws(LMDBError) in
       try self.key(index).bytes.compare(with: key) > 0
     } - 1
@@ -106,13 +106,13 @@ struct LMDBPage {
     return (index, try self.key(index).bytes.compare(with: key) == 0)
   }
 
-  /// All nodes, once it is certain that they fill the page from its first to its last byte.
+  /// All nodes, after verifying that they fill the page from its first to its last byte.
   func validatedNodes() throws(LMDBError) -> [Node] {
     var nodes: [Node] = []
     nodes.reserveCapacity(count)
     for index in 0..<count {
       let node = try node(index)
-      // No tree here has several values for a key, which is what the other flags say.
+      // No tree here has several values for a key, which the other flags indicate.
       guard !isLeaf || [0, Self.bigData, Self.subData].contains(node.flags),
         !node.key.isEmpty || (!isLeaf && index == 0)
       else { throw .corruptedPage }
@@ -129,7 +129,7 @@ struct LMDBPage {
     return nodes
   }
 
-  /// How many pages a large value takes, of whose first page these are the first bytes.
+  /// The number of pages of a large value, given the first bytes of its first page.
   static func pageCount(
     ofLargeValue size: Int, at page: UInt64, header: UnsafeRawBufferPointer, pageSize: Int
   ) throws(LMDBError) -> Int {
@@ -142,7 +142,7 @@ struct LMDBPage {
   }
 }
 
-/// A record of LMDB's (`MDB_db`) from which a tree begins.
+/// A record of LMDB (`MDB_db`) that describes a tree.
 struct LMDBTreeRecord: Sendable, Hashable {
   let flags: UInt16
   let depth: UInt16
@@ -160,7 +160,7 @@ struct LMDBTreeRecord: Sendable, Hashable {
     root = bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self)
   }
 
-  /// Whether a tree can be like this, in a file of so many pages.
+  /// Whether a tree can be like this, in a file with this number of pages.
   func isPossible(pageCount: UInt64) -> Bool {
     if root == LMDBPage.none { return entries == 0 }
     return root >= 2 && root < pageCount && depth >= 1 && depth <= LMDBPage.maximumDepth && entries >= 1

@@ -8,33 +8,33 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A read transaction of LMDB that is reset and waits to be renewed, which saves looking for a place in the
-/// table of readers each time.
+/// A read transaction of LMDB that has been reset and can be renewed, which saves searching the table of
+/// readers for a slot each time.
 struct LMDBReader: @unchecked Sendable {
-  // Safe to share: with MDB_NOTLS a read transaction may go from thread to thread, and it is either among the
-  // idle ones or with the one call that took it out.
+  // Safe to share: with MDB_NOTLS a read transaction may be passed between threads, and it is either idle or
+  // owned by the one call that took it.
   let transaction: OpaquePointer
 }
 
-/// The read transactions of one environment: those that wait to be used, those that are under way, and whether new ones
-/// have to keep away.
+/// The read transactions of one environment: those that are idle, those that are in progress, and whether new
+/// ones must wait.
 ///
-/// LMDB must not move its map while it is being read, which reads do when they begin. The writer that has to move
-/// it pauses them: it waits, on its own thread, for those that are beginning, and those that come suspend. What they read
-/// after that is in a map of our own, which stays (``LMDBMap``). So the writer does not wait for a long read, however often that one
-/// gives way.
+/// LMDB must not move its map while it is being read, which reads do when they begin. A writer that must move
+/// it pauses them: it waits, on its own thread, for those that are beginning, and new ones suspend. After
+/// they have begun, they read from a separate map, which stays (``LMDBMap``). So the writer does not wait for
+/// a long read, no matter how often that yields.
 final class LMDBReaders: Sendable {
   enum Turn {
     case reader(LMDBReader?)
-    /// Try again after ``LMDBReaders/untilResumed()``.
+    /// Retry after ``LMDBReaders/untilResumed()``.
     case paused
   }
 
   private struct State {
     var idle: [LMDBReader] = []
-    /// How many transactions are under way.
+    /// The number of transactions in progress.
     var transactions = 0
-    /// How many calls are looking at LMDB's own map.
+    /// The number of calls that are reading LMDB's own map.
     var inMap = 0
     var pause: Pause?
     var waiting: [CheckedContinuation<Void, Never>] = []
@@ -50,31 +50,31 @@ final class LMDBReaders: Sendable {
       return endsWait()
     }
 
-    /// Whether the writer waits no longer from now on.
+    /// Returns whether the wait of the writer ends now, and records that.
     mutating func endsWait() -> Bool {
       defer { if isPausedFully { isAwaited = false } }
       return isAwaited && isPausedFully
     }
   }
 
-  /// What has to be over before the writer goes on.
+  /// The reads that must end before the writer continues.
   enum Pause {
-    /// Looking at LMDB's map.
+    /// Reads of LMDB's map.
     case map
     /// Whole transactions.
     case transactions
   }
 
-  /// Those that yield to one another, each with a place in LMDB's table of readers.
+  /// Reads that yield to one another, each with a slot in LMDB's table of readers.
   let longReads = LongReadLimiter()
   private let state = MutexProtected(State())
   private let isPausedFully = DispatchSemaphore(value: 0)
-  /// As many as run at the same time. A place in the table of readers, of which all processes together have 1023, is not
-  /// kept for more.
+  /// As many as run at the same time. A slot in the table of readers, of which all processes together have
+  /// 1023, is not kept for more.
   private static let maximumIdle = max(4, min(16, ProcessInfo.processInfo.activeProcessorCount))
 
-  /// Counts the caller in, with a transaction to renew if one is idle. Every turn that is not paused ends with
-  /// ``leave(_:isInMap:)``.
+  /// Lets the caller enter, with a transaction to renew if one is idle. Every turn that is not paused ends
+  /// with ``leave(_:isInMap:)``.
   func enter() -> Turn {
     state.withLock { state in
       if state.pause != nil { return .paused }
@@ -84,7 +84,7 @@ final class LMDBReaders: Sendable {
     }
   }
 
-  /// The caller, who entered, looks at LMDB's map no more.
+  /// Ends the caller's read of LMDB's map.
   func leaveMap() {
     let isLast = state.withLock { state in
       state.inMap -= 1
@@ -93,9 +93,9 @@ final class LMDBReaders: Sendable {
     if isLast { isPausedFully.signal() }
   }
 
-  /// Counts the caller out, whose transaction has been reset, which is kept if few are.
+  /// Ends the turn of the caller, whose transaction has been reset, and is kept if only few are.
   ///
-  /// - Parameter isInMap: Whether it has not left the map yet.
+  /// - Parameter isInMap: Whether the caller has not left the map yet.
   func leave(_ reader: LMDBReader?, isInMap: Bool) {
     var isCounted = true
     var isLast = state.withLock { state in
@@ -125,7 +125,7 @@ final class LMDBReaders: Sendable {
     }
   }
 
-  /// Calls `work` while the readers are paused. Only on the thread that writes.
+  /// Calls `work` while the readers are paused. Call it only on the thread that writes.
   func whilePaused(for pause: Pause, _ work: () throws -> Void) rethrows {
     let mustWait = state.withLock { state in
       state.pause = pause
@@ -144,7 +144,7 @@ final class LMDBReaders: Sendable {
     try work()
   }
 
-  /// Ends the idle transactions. Only when none is under way: before the environment is closed.
+  /// Ends the idle transactions. Call it only when none is in progress: before the environment is closed.
   func drain() {
     let idle = state.withLock { state in
       defer { state.idle = [] }

@@ -16,26 +16,27 @@ import StockroomCore
 
 /// The environments that are open in this process, so that none is ever opened twice.
 ///
-/// An environment is identified by its `data.mdb`, so that no symbolic link and no other
-/// spelling of the path makes a second one of it. Nothing waits while the lock is held.
+/// An environment is identified by its `data.mdb`, so that a symbolic link or another spelling of the path
+/// does not create a second one. Nothing waits while the lock is held.
 enum LMDBRegistry {
   private enum Entry {
     case open(LMDBSharedEnvironment, users: Int)
-    /// It is being opened or closed. The group is left when that is over.
+    /// It is being opened or closed. The group is left when that has ended.
     case changing(DispatchGroup)
   }
 
   private struct State {
     var entries: [FileIdentity: Entry] = [:]
-    /// The lock files that are open, for whatever database.
+    /// The open lock files of all databases.
     var lockFiles: Set<FileIdentity> = []
   }
 
   private static let state = MutexProtected(State())
 
-  /// The place in the directory, opened if it is not yet. Every call is matched by one of ``release(_:)``.
+  /// The environment in the directory, opened if it is not open yet. Every call must be matched by one of
+  /// ``release(_:)``.
   ///
-  /// - Throws: `StorageError` with code `locked` if the files have been kept locked for as long as `lockTimeout`.
+  /// - Throws: `StorageError` with code `locked` if the files have been locked by others for `lockTimeout`.
   static func environment(
     in directory: FileManager.Directory, permissions: FilePermissions, lockTimeout: Duration
   ) throws -> LMDBSharedEnvironment {
@@ -48,7 +49,7 @@ enum LMDBRegistry {
       case .open(let shared, _):
         change.leave()
         do {
-          // Another one at this path is not the one that is open.
+          // Another file at this path is not the one that is open.
           try shared.environment.checkFiles()
         } catch {
           if release(shared) { shared.drop() }
@@ -80,7 +81,7 @@ enum LMDBRegistry {
     }
   }
 
-  /// What is there under the identity, with a user more, or else the caller's change.
+  /// The entry with the identity, with an additional user, or otherwise the caller's change.
   private static func enter(_ identity: FileIdentity, _ change: DispatchGroup) -> Entry {
     state.withLock { state in
       let entry: Entry =
@@ -98,7 +99,7 @@ enum LMDBRegistry {
     state.withLock { $0.entries[identity] = entry }
   }
 
-  /// Opens the file's environment, or returns nil if another file has just been put in its place.
+  /// Opens the file's environment, or returns nil if another file has just replaced it.
   private static func open(
     _ file: LMDBFile, _ permissions: FilePermissions, _ lockTimeout: Duration
   ) throws -> LMDBSharedEnvironment? {
@@ -126,7 +127,7 @@ enum LMDBRegistry {
     }
   }
 
-  /// Counts a user out. The last one has to close the place.
+  /// Removes a user. The last one must close the environment.
   ///
   /// - Returns: Whether it was the last one.
   static func release(_ shared: LMDBSharedEnvironment) -> Bool {
@@ -144,7 +145,7 @@ enum LMDBRegistry {
     }
   }
 
-  /// The place has been closed.
+  /// Call it when the environment has been closed.
   static func forget(_ shared: LMDBSharedEnvironment) {
     let environment = shared.environment
     let entry = state.withLock { state in
@@ -156,21 +157,21 @@ enum LMDBRegistry {
 }
 
 extension LMDBSharedEnvironment {
-  /// Closes the place, after the last user, on the thread of its own.
+  /// Closes the environment, after the last user, on its own thread.
   func shutDown() async {
     // LMDB can be closed only once it can write to that file.
     if environment.lockFile.isImmutable { return drop() }
     do {
       try await thread.run { self.close() }
     } catch {
-      // No thread to be had.
+      // No thread can be created.
       close()
     }
     thread.stop()
   }
 
-  /// Closes the place, after the last user, without waiting for anybody: on the thread of its own if need be, which then ends
-  /// by itself (rules C5, O4).
+  /// Closes the environment, after the last user, without waiting: if necessary on its own thread, which then
+  /// ends by itself (rules C5, O4).
   func drop() {
     if tryToClose() { return thread.stop() }
     do {
@@ -179,7 +180,7 @@ extension LMDBSharedEnvironment {
         self.thread.stop()
       }
     } catch {
-      // No thread to be had. To wait is better than to leave everything open.
+      // No thread can be created. Waiting is better than leaving everything open.
       close()
       thread.stop()
     }

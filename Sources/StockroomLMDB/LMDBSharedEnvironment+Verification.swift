@@ -11,7 +11,8 @@ import Synchronization
 #endif
 
 extension LMDBSharedEnvironment {
-  /// Checks all pages as one transaction sees them, on a thread that is made for it, as one of a few long reads. Writes go on meanwhile.
+  /// Checks all pages in the snapshot of one transaction, on a separate thread, as one of a limited number of
+  /// long reads. Writes continue in the meantime.
   func verifyElsewhere() async throws {
     try await environment.readers.longReads.enter()
     defer { environment.readers.longReads.leave() }
@@ -29,7 +30,7 @@ extension LMDBSharedEnvironment {
     let isCancelled = Atomic(false)
   }
 
-  /// Checks all pages as one transaction sees them, on the thread of the caller.
+  /// Checks all pages in the snapshot of one transaction, on the caller's thread.
   ///
   /// - Throws: `StorageError` with code `corrupted` or `io`; `CancellationError`.
   func verify(isCancelled: () -> Bool = { false }) throws {
@@ -64,9 +65,9 @@ extension LMDBSharedEnvironment {
 }
 
 extension LMDBEnvironment {
-  /// Checks what a transaction sees.
+  /// Checks the snapshot of a transaction.
   ///
-  /// - Returns: False if two others have been committed before it could be looked up what that is.
+  /// - Returns: False if two others have been committed before the snapshot could be determined.
   fileprivate func verify(_ read: LMDBLongRead, isCancelled: () -> Bool) throws -> Bool {
     let snapshot = try LMDBFileHeader.snapshot(
       of: UInt64(clamping: read.snapshot.number), pageSize: read.pageSize, fileDescriptor: file.descriptor,

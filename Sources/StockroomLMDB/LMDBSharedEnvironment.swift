@@ -8,7 +8,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// What all engines of a process that are open on the same place share.
+/// The state that all engines of a process on the same place share.
 final class LMDBSharedEnvironment: Sendable {
   let environment: LMDBEnvironment
   let thread = DedicatedThread()
@@ -19,13 +19,13 @@ final class LMDBSharedEnvironment: Sendable {
     committer = GroupCommitter(on: thread) { try environment.commit($0) }
   }
 
-  /// Lets `body` read a snapshot, on the thread of the caller.
+  /// Lets `body` read a snapshot, on the caller's thread.
   func read<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
     if case .value(let value) = try environment.read(body) { return value }
     return try await repeating { try environment.read(body) }
   }
 
-  /// Lets `body` read a snapshot, for as long as it takes and giving way to others.
+  /// Lets `body` read a snapshot for any time, while yielding to others.
   func readLong<Value>(_ body: (LMDBLongRead) async throws -> Value) async throws -> Value {
     try await environment.readers.longReads.enter()
     defer { environment.readers.longReads.leave() }
@@ -33,7 +33,7 @@ final class LMDBSharedEnvironment: Sendable {
     defer { environment.end(read) }
     do {
       let value = try await body(read)
-      // What was read in the meantime may not be there any more.
+      // The data that were read may no longer be in place.
       try environment.checkResult(of: read)
       return value
     } catch {
@@ -60,8 +60,8 @@ final class LMDBSharedEnvironment: Sendable {
   /// Closes the environment, on a thread that may wait for a process that is opening or closing it.
   func close() {
     while environment.lockFile.isImmutable { usleep(100_000) }
-    // LMDB makes the last process that closes take away what the next one is about to use (from 0.9.26 on). A process that
-    // keeps the lock for longer than this opens nothing.
+    // LMDB makes the last process that closes remove resources that the next one is about to use (from 0.9.26
+    // on). A process that holds the lock for longer than this does not open the database.
     let isLocked = (try? environment.file.lock(timeout: environment.lockTimeout)) != nil
     finishClosing(isLocked: isLocked)
   }
@@ -79,7 +79,7 @@ final class LMDBSharedEnvironment: Sendable {
   }
 }
 
-/// For how long a reader tries again that finds another state than the lock file speaks of.
+/// How long a reader retries if it finds another state than the one in the lock file.
 struct StalePatience {
   private var end: ContinuousClock.Instant?
 

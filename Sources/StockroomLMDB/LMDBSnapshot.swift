@@ -1,14 +1,14 @@
 import StockroomCLMDB
 import StockroomCore
 
-/// A snapshot of the entries: a read transaction of LMDB that is under way.
+/// A snapshot of the entries: a read transaction of LMDB in progress.
 ///
-/// What it hands out points into the map and is valid only while the transaction lasts.
+/// The buffers that it returns point into the map and are valid only during the transaction.
 struct LMDBSnapshot: @unchecked Sendable {
-  // Safe to share: with MDB_NOTLS a read transaction may go from thread to thread, and each is with one call.
+  // Safe to share: with MDB_NOTLS a read transaction may be passed between threads, and has one owner.
   /// Nil while the place cannot be written.
   let transaction: OpaquePointer?
-  /// The number of the transaction that it shows.
+  /// The number of the transaction whose state it shows.
   let number: Int
   let tree: LMDBTree
 
@@ -25,7 +25,7 @@ struct LMDBSnapshot: @unchecked Sendable {
   }
 
   /// Calls `body` for the entries in byte order of keys, from the first key that is not before `start`, until
-  /// it returns false. O(log N + visited). Gives way to other tasks in between.
+  /// it returns false. O(log N + visited). Yields to other tasks in between.
   ///
   /// - Throws: `CancellationError` once the task has been cancelled (rule C4).
   func forEach(
@@ -46,17 +46,17 @@ struct LMDBSnapshot: @unchecked Sendable {
   var count: Int { Int(clamping: tree.record.entries) }
 }
 
-/// What a long read does before it asks what time it is: so much as takes some ten microseconds.
+/// The work of a long read between two checks of the clock: about ten microseconds.
 struct LMDBPortion {
   private var left = Self.size
   private static let size = 1 << 17
-  /// What finding an entry costs, in bytes copied.
+  /// The cost of finding an entry, in bytes copied.
   private static let entryCost = 1 << 10
 
-  /// - Parameter entry: Nil for a key that was looked for and is absent.
+  /// - Parameter entry: Nil for a key that was searched and is absent.
   mutating func add(_ entry: LMDBEntry?) { left -= Self.entryCost + (entry?.size ?? 0) }
 
-  /// Whether the portion is over. Then the next one begins.
+  /// Whether the portion has ended. Then the next one begins.
   var isOver: Bool {
     mutating get {
       if left > 0 { return false }

@@ -7,11 +7,12 @@ import StockroomCore
 #endif
 
 extension LMDBStorageEngine: BackupEngine {
-  /// Writes the entries into a new database, in the order of keys, which fills its pages and leaves none free.
+  /// Writes the entries to a new database, in the order of keys, which fills its pages and leaves none free.
   ///
-  /// Reads one snapshot on a thread of its own: neither reads nor writes wait for it, and pages that are replaced meanwhile are used again
-  /// only afterwards, so that the database may grow by what is written. `mdb_env_copyfd2` would have to keep the map in its place
-  /// all that time, and so make a write wait that needs a larger one, and readers with it.
+  /// Reads one snapshot on a separate thread: neither reads nor writes wait for it. Pages that are replaced
+  /// in the meantime are reused only afterwards, so the database may grow by as much as is written.
+  /// `mdb_env_copyfd2` would have to keep the map in its place all that time, and so block a write that needs
+  /// a larger map, and readers with it.
   ///
   /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
@@ -40,7 +41,7 @@ extension LMDBStorageEngine: SnapshotStreamingEngine {
     }
   }
 
-  /// Lets `work` read one snapshot for as long as it takes, on a thread of its own.
+  /// Lets `work` read one snapshot for any time, on a separate thread.
   private func readApart(
     _ work: @escaping @Sendable (LMDBLongRead, CancellationFlag) throws -> Void
   ) async throws {
@@ -53,7 +54,7 @@ extension LMDBStorageEngine: SnapshotStreamingEngine {
 }
 
 extension LMDBSnapshot {
-  /// Calls `body` with every key and what is stored under it, in the order of keys.
+  /// Calls `body` with every key and its record, in the order of keys.
   func forEachRecord(
     _ body: (_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) throws -> Void
   ) throws {

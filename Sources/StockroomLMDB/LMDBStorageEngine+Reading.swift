@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-// Reads of one key stay where their caller is. Longer ones leave its actor.
+// Reads of one key run on the caller's actor. Longer ones leave it.
 
 extension LMDBStorageEngine {
   /// The value of the key. O(log N).
@@ -15,19 +15,19 @@ extension LMDBStorageEngine {
     return try await reading { try $0.entry(of: key)?.data }
   }
 
-  /// Whether the key exists. O(log N), whatever the size of the value.
+  /// Whether the key exists. O(log N), regardless of the size of the value.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try key.validate()
     return try await reading { try $0.entry(of: key) != nil }
   }
 
-  /// When the key was first written. O(log N), whatever the size of the value.
+  /// When the key was first written. O(log N), regardless of the size of the value.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()
     return try await reading { try $0.entry(of: key)?.header().createdAt.date }
   }
 
-  /// When the key was last written. O(log N), whatever the size of the value.
+  /// When the key was last written. O(log N), regardless of the size of the value.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try key.validate()
     return try await reading { try $0.entry(of: key)?.header().updatedAt.date }
@@ -48,7 +48,8 @@ extension LMDBStorageEngine {
     try await readMany(keys) { key, entry in (key, entry.data) }
   }
 
-  /// Those of the keys that exist, from one snapshot. O(n log N) for n keys, whatever the size of the values.
+  /// The existing keys among these, from one snapshot. O(n log N) for n keys, regardless of the size of the
+  /// values.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await readMany(keys) { key, _ in key }
   }
@@ -97,12 +98,13 @@ extension LMDBStorageEngine {
     }
   }
 
-  /// Reads every page of the file but those of large values, from one snapshot, and checks that LMDB can have written them: that
-  /// all entries can be found, in their order, and nothing else. O(N), on a thread of its own. Writes go on meanwhile.
+  /// Reads every page of the file except those of large values, from one snapshot, and checks that LMDB can
+  /// have written them: that all entries can be found, in their order, and nothing else. O(N), on a separate
+  /// thread. Writes continue in the meantime.
   ///
-  /// What values consist of is not checked: LMDB has no checksums.
+  /// The contents of values are not checked: LMDB has no checksums.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if something is wrong, `closed` or `io`.
+  /// - Throws: `StorageError` with code `corrupted` if the database is corrupted, `closed` or `io`.
   public func verify() async throws {
     try gate.enter()
     defer { gate.leave() }
@@ -118,19 +120,19 @@ extension LMDBStorageEngine {
     return try await shared.read(body)
   }
 
-  /// Lets `body` read a snapshot, for as long as it takes.
+  /// Lets `body` read a snapshot for any time.
   private func readingLong<Value>(
     _ body: (LMDBSnapshot, inout YieldTimer) async throws -> Value
   ) async throws -> Value {
     try gate.enter()
     defer { gate.leave() }
-    // Before the snapshot, which is the newest one then.
+    // Before the snapshot, which is then the newest one.
     var timer = YieldTimer()
     try await timer.yield()
     return try await shared.readLong { try await body($0.snapshot, &timer) }
   }
 
-  /// So few keys take less time than a change of threads.
+  /// Up to this many keys take less time than a change of threads.
   private static let fewKeys = 8
 
   private func readMany<Element: Sendable>(
@@ -166,7 +168,7 @@ extension LMDBStorageEngine {
   ) async throws -> [Element] {
     try await readingLong { snapshot, timer in
       var elements: [Element] = []
-      // The number may be corrupted, so it does not decide how much memory is taken.
+      // The number may be corrupted, so it does not determine how much memory is reserved.
       elements.reserveCapacity(min(snapshot.count, 1 << 20))
       try await snapshot.forEach(timer: &timer) { key, entry in
         elements.append(try element(key, entry))

@@ -79,13 +79,13 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     shared = try LMDBRegistry.environment(in: directory, permissions: permissions, lockTimeout: lockTimeout)
     gate = Gate(path: directory.path)
     self.durability = durability
-    // What throws here releases the engine, whose deinitializer releases the environment.
+    // An error here releases the engine, whose deinitializer releases the environment.
     if verifiesOnOpening { try shared.verify() }
   }
 
   deinit {
     shared.environment.feed.finish(of: ObjectIdentifier(self))
-    // No call is under way: each holds a reference.
+    // No call is in progress: each holds a reference.
     if release() { shared.drop() }
   }
 
@@ -96,16 +96,17 @@ public final class LMDBStorageEngine: BatchWritingEngine {
       .changeFeed, .preservesTimestamps,
     ]
     #if canImport(Darwin)
-      // LMDB syncs with fsync, which there leaves the data in the memory of the disk. F_FULLFSYNC after a commit would not
-      // do: the page that makes the others the current ones could reach the disk before them.
+      // LMDB syncs with fsync, which leaves the data in the memory of the disk on these systems. F_FULLFSYNC
+      // after a commit would not suffice: the page that makes the others current could reach the disk before
+      // them.
       return always
     #else
       return durability == .full ? always.union(.durableWrites) : always
     #endif
   }
 
-  /// LMDB writes a large value with one call of the system, which writes no more than 2 GiB less a page of memory, of up to
-  /// 64 KiB, at a time. The value's first page begins with a header of its own.
+  /// LMDB writes a large value with one system call, which writes at most 2 GiB minus a page of memory, of up
+  /// to 64 KiB. The value's first page begins with a header.
   package static let valueLimit: ValueLimit? = ValueLimit(
     of: "LMDB", (1 << 31) - (1 << 16) - LMDBPage.headerSize - EntryHeader.encodedSize)
 
@@ -141,9 +142,9 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Releases the place, the first time it is called.
+  /// Releases the environment on the first call.
   ///
-  /// - Returns: Whether this was the last engine on the place, which has to be closed.
+  /// - Returns: Whether this was the last engine on the place, which must be closed.
   private func release() -> Bool {
     let isFirst = isReleased.withLock { isReleased in
       defer { isReleased = true }

@@ -8,10 +8,11 @@ import StockroomCore
   import Musl
 #endif
 
-/// A mapping of `data.mdb` for reading only.
+/// A read-only mapping of `data.mdb`.
 ///
-/// Each reader retains it. So when the file grows, another one takes its place at once, and the reads under way go on
-/// in the old one: both show the same memory of the system. The mapping of LMDB's own is used for writing, and to begin.
+/// Each reader retains it. So when the file grows, another mapping replaces it immediately, and reads in
+/// progress continue in the old one: both show the same memory of the system. LMDB's own mapping is used for
+/// writing, and to begin reads.
 final class LMDBMap: @unchecked Sendable {
   // Safe to share: nothing writes to it through this object.
   let bytes: UnsafeRawBufferPointer
@@ -26,16 +27,17 @@ final class LMDBMap: @unchecked Sendable {
   deinit { munmap(UnsafeMutableRawPointer(mutating: bytes.baseAddress), bytes.count) }
 }
 
-/// A tree as one transaction sees it, read without LMDB's code, which would end the process over a corrupted page.
+/// A tree in the snapshot of one transaction, read without LMDB's code, which would end the process because
+/// of a corrupted page.
 struct LMDBTree {
   private let map: LMDBMap
   private let pageSize: Int
   private let pageCount: UInt64
   let record: LMDBTreeRecord
-  /// How many bytes of the file the snapshot may use.
+  /// The maximum number of bytes of the file that the snapshot uses.
   var size: Int { Int(pageCount) * pageSize }
 
-  /// - Parameter pageCount: How many pages the file has at least.
+  /// - Parameter pageCount: The minimum number of pages of the file.
   init(_ record: LMDBTreeRecord, in map: LMDBMap, pageSize: Int, pageCount: UInt64) throws(LMDBError) {
     self.map = map
     self.pageSize = pageSize
@@ -57,7 +59,7 @@ struct LMDBTree {
     return UnsafeRawBufferPointer(rebasing: map.bytes[start..<start + count])
   }
 
-  /// The value of a node, wherever it is.
+  /// The value of a node, in its page or on separate pages.
   func value(_ node: LMDBPage.Node, in page: LMDBPage) throws(LMDBError) -> UnsafeRawBufferPointer {
     let value = try page.value(node)
     switch node.flags {
@@ -71,7 +73,7 @@ struct LMDBTree {
     }
   }
 
-  /// How many pages a large value takes, which begins on this one.
+  /// The number of pages of a large value that begins on this one.
   func pageCount(ofLargeValue size: Int, at first: UInt64) throws(LMDBError) -> Int {
     let header = try bytes(first, LMDBPage.headerSize)
     let count = try LMDBPage.pageCount(ofLargeValue: size, at: first, header: header, pageSize: pageSize)
@@ -94,18 +96,19 @@ struct LMDBTree {
   }
 }
 
-/// A position in a tree that goes from entry to entry in byte order of keys.
+/// A position in a tree that advances from entry to entry in byte order of keys.
 struct LMDBCursor {
   private let tree: LMDBTree
-  /// The branches above the leaf, with the child in which it is.
+  /// The branches above the leaf, with the index of the child that leads to it.
   private var branches: [(page: LMDBPage, index: Int)] = []
   private var leaf: LMDBPage?
   private var index = 0
-  /// How many entries the leaves have had so far. A tree that leads to more of them than it has leads in a circle.
+  /// The number of entries in the leaves visited so far. If it exceeds the number of entries of the tree, the
+  /// tree has a cycle.
   private var visited: UInt64 = 0
   private let beginsAtFirst: Bool
 
-  /// Stands before the first entry whose key is not before `start`. O(log N).
+  /// Starts before the first entry whose key is not before `start`. O(log N).
   init(_ tree: LMDBTree, from start: UnsafeRawBufferPointer) throws(LMDBError) {
     self.tree = tree
     beginsAtFirst = start.isEmpty
@@ -114,7 +117,7 @@ struct LMDBCursor {
     if let leaf, !start.isEmpty { index = try leaf.firstIndex(notBefore: start).index }
   }
 
-  /// The next entry, or nil behind the last one. O(1) on average.
+  /// The next entry, or nil after the last one. O(1) on average.
   mutating func next() throws(LMDBError) -> (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer)? {
     while let leaf {
       if index < leaf.count {

@@ -9,21 +9,21 @@ import StockroomCore
   import Musl
 #endif
 
-/// A check of the pages that the trees of an environment are made of, before LMDB relies on them.
+/// A check of the pages of an environment's trees, before LMDB relies on them.
 ///
-/// Reads the file and not the map, so that a file which is truncated meanwhile makes it throw. All of its methods throw
-/// ``LMDBError``, with `MDB_CORRUPTED` if something is not as LMDB would have left it.
+/// Reads the file and not the map, so that it throws if the file is truncated in the meantime. All of its
+/// methods throw ``LMDBError``, with `MDB_CORRUPTED` if something is not as LMDB would have left it.
 struct LMDBTreeCheck {
   private enum Kind { case free, main, entries }
 
   private let file: Int32
   private let snapshot: LMDBMetaPage
-  /// The pages visited so far. None may be visited twice.
+  /// The pages visited so far. No page may be visited twice.
   private var visited = LMDBPageSet()
   /// The tree of entries, once the main tree has been walked.
   private var entries: LMDBTreeRecord?
   private var hasMetadata = false
-  /// The last key in the tree that is being walked, and the least that the next one can be.
+  /// The last key in the tree that is being walked, and the lower bound of the next one.
   private var (previous, least): ([UInt8], [UInt8]) = ([], [])
   /// Called for each page.
   private let isCancelled: () -> Bool
@@ -37,9 +37,10 @@ struct LMDBTreeCheck {
   private var pageSize: Int { snapshot.pageSize }
   private var pageCount: UInt64 { snapshot.lastPage + 1 }
 
-  /// Checks what does not depend on the number of entries: the main tree, which is one page, and the other roots.
+  /// Checks the parts that do not depend on the number of entries: the main tree, which is one page, and the
+  /// other roots.
   ///
-  /// - Throws: Also `StorageError` with code `unsupported` if the environment is another program's.
+  /// - Throws: Also `StorageError` with code `unsupported` if the environment belongs to another program.
   mutating func checkRoots(_ path: String) throws {
     guard snapshot.main.isPossible(pageCount: pageCount), snapshot.free.isPossible(pageCount: pageCount)
     else {
@@ -47,7 +48,7 @@ struct LMDBTreeCheck {
     }
     for root in [snapshot.main, snapshot.free] where root.root != LMDBPage.none { try checkPage(root) }
     let foreign = StorageError(.unsupported, "\(path) is the LMDB database of another program.")
-    // The main tree of one of ours has two entries. What another program has in it is not looked at.
+    // The main tree of a Stockroom environment has two entries. Those of another program are not checked.
     guard snapshot.main.flags == 0, snapshot.main.depth <= 1 else { throw foreign }
     try walk(snapshot.main, .main)
     guard hasMetadata || snapshot.main.root == LMDBPage.none else { throw foreign }
@@ -57,22 +58,22 @@ struct LMDBTreeCheck {
     try checkFreeFlags()
   }
 
-  /// Checks everything, keys and their order too. O(N), but for the contents of large values.
+  /// Checks everything, including keys and their order. O(N), except for the contents of large values.
   mutating func checkAll() throws {
     try walk(snapshot.main, .main)
     guard let entries, entries.flags == 0 else { throw LMDBError.corruptedPage }
     try walk(entries, .entries)
-    // The pages that are free come last, since they must be none of the others.
+    // The free pages come last, since none of the others may be among them.
     try checkFreePages()
   }
 
-  /// Checks the tree of free pages, from which LMDB takes those that it writes. O(free pages).
+  /// Checks the tree of free pages, from which LMDB takes the pages that it writes. O(free pages).
   mutating func checkFreePages() throws {
     try checkFreeFlags()
     try walk(snapshot.free, .free)
   }
 
-  /// Here are also flags of the environment, of which Stockroom sets none that lasts.
+  /// This field also contains flags of the environment, of which Stockroom sets none that is persistent.
   private func checkFreeFlags() throws(LMDBError) {
     guard snapshot.free.flags == UInt16(MDB_INTEGERKEY) else { throw .corruptedPage }
   }
@@ -137,7 +138,7 @@ struct LMDBTreeCheck {
     if isEntry { previous = Array(key) } else { least = Array(key) }
   }
 
-  /// Checks what an entry consists of.
+  /// Checks the parts of an entry.
   private mutating func check(_ node: LMDBPage.Node, in page: LMDBPage, _ kind: Kind) throws {
     let value = try page.value(node)
     if kind == .entries {
@@ -168,7 +169,7 @@ struct LMDBTreeCheck {
     }
   }
 
-  /// Checks the pages of a large value. Reads it, or else only what tells that it is one.
+  /// Checks the pages of a large value. Reads the value, or otherwise only the data that identify it as one.
   private mutating func large(_ first: UInt64, size: Int, isRead: Bool) throws -> [UInt8] {
     guard first < pageCount, size < Int(pageCount - first) * pageSize else { throw LMDBError.corruptedPage }
     let bytes = try read(isRead ? LMDBPage.headerSize + size : LMDBPage.headerSize, of: first)
@@ -179,13 +180,13 @@ struct LMDBTreeCheck {
     return Array(bytes.dropFirst(LMDBPage.headerSize))
   }
 
-  /// A list of pages that are free: their number, then each of them.
+  /// Checks a list of free pages: their number, then each of them.
   private mutating func check(freePages bytes: UnsafeRawBufferPointer) throws {
     func word(_ index: Int) -> UInt64 { bytes.loadUnaligned(fromByteOffset: 8 * index, as: UInt64.self) }
     guard bytes.count >= 8, word(0) <= UInt64(bytes.count / 8 - 1) else { throw LMDBError.corruptedPage }
     var previous = UInt64.max
     for index in 0..<Int(word(0)) {
-      // In descending order, by which LMDB searches them.
+      // In descending order, on which LMDB's search relies.
       guard word(index + 1) < previous else { throw LMDBError.corruptedPage }
       previous = word(index + 1)
       try markVisited(previous, count: 1)
@@ -206,7 +207,7 @@ struct LMDBTreeCheck {
   }
 }
 
-/// A set of pages, one bit for each up to the last one that it has.
+/// A set of pages, one bit for each up to the last one in the set.
 struct LMDBPageSet {
   private var words: [UInt64] = []
 

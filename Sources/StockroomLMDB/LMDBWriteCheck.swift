@@ -1,19 +1,19 @@
 import StockroomCLMDB
 import StockroomCore
 
-/// A check of the pages that a batch leads LMDB to, before it gets to them.
+/// A check of the pages that LMDB visits for a batch, before it visits them.
 ///
-/// Each page is checked once: those that were in the file when it was opened, and none that LMDB has added since.
-/// LMDB itself would end the process over a corrupted one (rule F2).
+/// Each page that was in the file when it was opened is checked once; pages that LMDB has added since then
+/// are not. LMDB itself would end the process because of a corrupted page (rule F2).
 struct LMDBWriteCheck {
-  /// How many pages the file had when it was opened.
+  /// The number of pages of the file when it was opened.
   private let pageCount: UInt64
   private var checked = LMDBPageSet()
   private var areFreePagesChecked = false
   /// Whether every page has been checked.
   private var isComplete = false
 
-  /// With no more pages than this all are checked at once.
+  /// If there are no more pages than this, all are checked at once.
   private static let fewPages = 64
 
   init(pageCount: UInt64) { self.pageCount = pageCount }
@@ -25,7 +25,7 @@ struct LMDBWriteCheck {
   ) throws {
     if isComplete { return }
     if !areFreePagesChecked || batch.removesAll {
-      // That of the latest commit, which is not overwritten during a write transaction.
+      // The meta page of the latest commit, which is not overwritten during a write transaction.
       let latest = try LMDBFileHeader.snapshot(
         of: UInt64(clamping: mdb_txn_id(transaction) &- 1), pageSize: handle.pageSize,
         fileDescriptor: handle.fileDescriptor, path: file.path)
@@ -50,7 +50,8 @@ struct LMDBWriteCheck {
     }
   }
 
-  /// - Parameter lastRemoval: The path to the key before this one that is removed, whose neighbors have been checked.
+  /// - Parameter lastRemoval: The path to the previous key that is removed, whose neighbors have been
+  ///   checked.
   /// - Returns: The path to a key that is removed, from the child of the root to the leaf.
   private mutating func checkPath(
     to key: UnsafeRawBufferPointer, in tree: LMDBTree, isRemoved: Bool, after lastRemoval: [UInt64]
@@ -64,7 +65,8 @@ struct LMDBWriteCheck {
       number = try page.node(index).child
       level -= 1
       if isRemoved, !lastRemoval.indices.contains(path.count) || lastRemoval[path.count] != number {
-        // A page that becomes too empty is joined with a neighbor, and that may be joined with the next one.
+        // A page that becomes too empty is merged with a neighbor, and the result may be merged with the next
+        // one.
         for neighbor in max(0, index - 2)...min(page.count - 1, index + 2) {
           try checkEdges(of: page.node(neighbor).child, level: level, in: tree)
         }
@@ -73,14 +75,14 @@ struct LMDBWriteCheck {
     }
     let leaf = try check(number, isLeaf: true, in: tree)
     let (index, isSame) = try leaf.firstIndex(notBefore: key)
-    // Of a large value, its pages become free.
+    // The pages of a large value become free.
     if isSame { _ = try tree.value(leaf.node(index), in: leaf) }
     return path
   }
 
-  /// Checks a page with the first and the last pages below it. LMDB follows the first ones to the leaf behind the one that loses
-  /// its last key, and to the key with which a branch begins that it joins with another. What is last in a branch can thereby
-  /// become the neighbor of the next page that becomes too empty.
+  /// Checks a page with the first and the last pages below it. LMDB follows the first ones to the leaf after
+  /// the one that loses its last key, and to the first key of a branch that it merges with another. So the
+  /// last page of a branch can become the neighbor of the next page that becomes too empty.
   private mutating func checkEdges(
     of root: UInt64, level: UInt16, in tree: LMDBTree
   ) throws(LMDBError) {

@@ -7,26 +7,28 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What one call asks to be written.
+/// The changes of one call.
 struct LMDBRequest: Sendable {
   let request: WriteRequest
   let durability: Durability
 }
 
-/// What the requests of a group come to: the operations of each, as one batch.
+/// The operations of a group of requests: those of each, and all as one batch.
 struct LMDBGroup {
   let operations: [[StorageOperation]]
 
-  /// Whether it may leave less than there was.
+  /// Whether the database may have fewer entries afterwards.
   var removes: Bool {
     operations.joined().contains { if case .write = $0 { false } else { true } }
   }
 
-  /// More than it can need in the file, in bytes, of pages that become free on the way not to speak.
+  /// An upper bound for the space in the file that it needs, in bytes, not counting pages that become free in
+  /// the process.
   var estimatedSize: Int {
     operations.joined().reduce(0) { sum, operation in
       switch operation {
-      // A small entry may leave its page half empty, and changes a leaf and a branch; a large one fills pages.
+      // A small entry may leave its page half empty, and changes a leaf and a branch; a large one fills
+      // pages.
       case .write(let data, let key): sum + 2 * (data.count + key.value.utf8.count) + 512
       case .remove: sum + 512
       case .removeAll: sum
@@ -44,7 +46,7 @@ struct LMDBWriter {
   private let now: Timestamp
   private var metadata: LMDBMetadata
   private let metadataAtStart: LMDBMetadata
-  /// Whether anything has been changed: LMDB counts no transaction of which that is not so.
+  /// Whether anything has been changed: LMDB does not count a transaction without changes.
   private(set) var hasChanged = false
 
   init(transaction: OpaquePointer, main: MDB_dbi, entries: MDB_dbi, now: Timestamp) throws {
@@ -63,7 +65,7 @@ struct LMDBWriter {
 
   // The cursor belongs to the transaction, which closes it when it ends.
 
-  /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
+  /// Each operation has its own sequence number, so those on existing keys leave gaps.
   mutating func perform(_ batch: SortedBatch) throws {
     if batch.removesAll {
       try LMDBError.check(mdb_drop(transaction, entries, 0))
@@ -80,7 +82,7 @@ struct LMDBWriter {
         }
       }
     }
-    // Put away only if sequences have been handed out.
+    // Stored only if sequence numbers have been used.
     if metadata != metadataAtStart { try metadata.store(in: transaction, main: main) }
   }
 
@@ -91,7 +93,8 @@ struct LMDBWriter {
     let size = EntryHeader.encodedSize + data.count
     var header = EntryHeader(createdAt: now, sequence: sequence)
     var room = MDB_val(mv_size: size, mv_data: nil)
-    // A new key, the common case, costs one search. For one that is there the cursor then already stands on its page.
+    // A new key, the common case, costs one search. For an existing one, the cursor is then already on its
+    // page.
     var result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_NOOVERWRITE | MDB_RESERVE))
     if result == MDB_KEYEXIST {
       header = try LMDBEntry(UnsafeRawBufferPointer(start: room.mv_data, count: room.mv_size)).header()
@@ -121,14 +124,14 @@ struct LMDBWriter {
 }
 
 extension LMDBMetadata {
-  /// The metadata of an environment.
+  /// Reads the metadata of an environment.
   ///
-  /// - Returns: Nil if there is none, but something else: the environment belongs to another program. An empty
-  ///   environment has metadata without content.
+  /// - Returns: Nil if there are other records but no metadata: the environment belongs to another program.
+  ///   An empty environment has empty metadata.
   init?(in transaction: OpaquePointer, main: MDB_dbi) throws {
     var flags: UInt32 = 0
     try LMDBError.check(mdb_dbi_flags(transaction, main, &flags))
-    // Another order of keys than ours: searching it for our name could read beyond the name.
+    // Another order of keys: searching the database for our name could read beyond the name.
     if flags != 0 { return nil }
 
     var value = MDB_val()
@@ -141,7 +144,7 @@ extension LMDBMetadata {
     } else {
       try LMDBError.check(result)
       self.init(decoding: UnsafeRawBufferPointer(start: value.mv_data, count: value.mv_size))
-      // Beyond this there would be no room to count on.
+      // Beyond this, there would be no room to continue.
       if lastSequence > UInt64(Int64.max) { throw LMDBError.corruptedEntry }
     }
   }

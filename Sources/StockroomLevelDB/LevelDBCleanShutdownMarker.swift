@@ -1,33 +1,34 @@
 import StockroomCore
 
-/// What the files of a database looked like when it was closed.
+/// The state of a database's files when it was closed.
 ///
-/// LevelDB takes the end of a corrupted log, or of a corrupted manifest, for a crash and goes on without it. After a
-/// clean close the marker records what they were: whatever differs is corruption (rule F2). The tables are not in it: the manifest
-/// has their sizes, and they have checksums of their own. The marker is removed before the database is opened, so that
-/// there is none after a crash.
+/// LevelDB treats a corrupted end of a log or manifest like a crash, and continues without it. After a clean
+/// close, the marker records the state of the files: any difference is corruption (rule F2). Tables are not
+/// included: the manifest has their sizes, and they have their own checksums. The marker is removed before
+/// the database is opened, so that there is none after a crash.
 struct LevelDBCleanShutdownMarker {
   static let name = "STOCKROOM.closed"
   private static let title = "Stockroom LevelDB database, closed 1"
 
-  /// What the marker records of a database that is to be opened.
+  /// The state of the marker of a database that is to be opened.
   enum Finding {
-    /// There is none: the database was not closed.
+    /// There is no marker: the database was not closed.
     case absent
-    /// The files are as they were when the database was closed.
+    /// The files have not changed since the database was closed.
     case matching
-    /// Another program has opened the database since, with a manifest of its own, and moved what was in the logs.
+    /// Another program has opened the database since then, with a new manifest, and moved the contents of the
+    /// logs.
     case outdated
-    /// The marker cannot be read, so it says nothing about the other files.
+    /// The marker cannot be read, so it is of no use for the other files.
     case unreadable
   }
 
   /// A line for each file: its name, its size, and its checksum.
   private let text: String
 
-  /// Describes the files that are there.
+  /// Describes the current files.
   ///
-  /// Costs reading them: a few megabytes, or what was written in the last batches if that is more.
+  /// Costs reading them: a few megabytes, or the size of the last batches if that is more.
   init(describing files: LevelDBFiles) throws {
     let list = try LevelDBFileList(in: files)
     var lines = [Self.title]
@@ -38,13 +39,13 @@ struct LevelDBCleanShutdownMarker {
     text = ChecksummedText.adding(to: lines.joined(separator: "\n"))
   }
 
-  /// The marker need not be on disk when this returns: without it, opening takes the way as after a crash.
+  /// The marker need not be on disk when this returns: without it, opening behaves as after a crash.
   func write(to files: LevelDBFiles) throws { try files.replace(Self.name, with: Array(text.utf8)) }
 
   /// Compares the files with the marker.
   ///
-  /// - Throws: `StorageError` with code `corrupted` and the names of the files that differ, if no other process can have opened
-  ///   the database since.
+  /// - Throws: `StorageError` with code `corrupted` and the names of the files that differ, if no other
+  ///   process can have opened the database since then.
   static func compare(with files: LevelDBFiles) throws -> Finding {
     guard let bytes = try files.readIfPresent(name) else { return .absent }
     let mark = String(decoding: bytes, as: UTF8.self)
@@ -62,7 +63,8 @@ struct LevelDBCleanShutdownMarker {
     )
   }
 
-  /// Opening a database makes a manifest of a new name. Corruption does not: it would have to make one that is there.
+  /// Opening a database creates a manifest with a new name. Corruption does not: a file with the
+  /// new name would have to exist.
   private static func isOutdated(_ lines: Set<Substring>, _ files: LevelDBFiles) throws -> Bool {
     guard try files.exists("CURRENT") else { return false }
     let manifest: String

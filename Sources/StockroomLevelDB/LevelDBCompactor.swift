@@ -1,15 +1,16 @@
 import StockroomCore
 import Synchronization
 
-/// The thread on which tables are merged after everything has been removed. Only ``stop()`` waits for it.
+/// The thread on which tables are merged after all entries have been removed. Only ``stop()`` waits for it.
 ///
-/// LevelDB cannot be closed while a range is being compacted, nor told to give that up, so a range is kept small.
+/// LevelDB cannot be closed while a range is being compacted, and cannot cancel that, so a range is kept
+/// small.
 final class LevelDBCompactor: Sendable {
   private let thread = DedicatedThread()
   private let isStopping = Atomic(false)
 
-  /// Does the work after what came before it, unless it is to stop. What it throws is dropped: space is given back later,
-  /// when LevelDB compacts by itself.
+  /// Does the work after all earlier work, unless the thread is to stop. An error is ignored: space is then
+  /// freed later, when LevelDB compacts by itself.
   func enqueue(_ work: @escaping @Sendable () throws -> Void) {
     try? thread.enqueue {
       if !self.isStopping.load(ordering: .relaxed) { try? work() }

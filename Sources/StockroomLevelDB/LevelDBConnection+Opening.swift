@@ -7,18 +7,19 @@ import StockroomCore
 #endif
 
 extension LevelDBConnection {
-  /// How many bytes of logs a database that has been closed leaves to the next opening at most, unless moving them to a table has
-  /// failed (rule O6). Reading so many takes less time than that would.
+  /// The maximum number of bytes of logs that a closed database leaves to the next opening, unless moving
+  /// them to a table has failed (rule O6). Reading this many takes less time than moving them.
   static let greatestLogAtOpening = 64 << 10
 
-  /// Opens the database, and makes sure that it has what its logs have.
+  /// Opens the database, and verifies that it contains everything from its logs.
   ///
-  /// - Parameter mayCreate: Whether to make a database if there is none.
+  /// - Parameter mayCreate: Whether to create a database if there is none.
   static func open(
     _ files: LevelDBFiles, _ paths: LevelDBPaths, _ writeBufferSize: Int, _ durability: Durability,
     mayCreate: Bool
   ) throws -> LevelDBHandle {
-    // Not left to LevelDB, which begins an empty database if it cannot look for CURRENT, and removes the tables that were there.
+    // Not left to LevelDB, which creates an empty database if it cannot check for CURRENT, and removes the
+    // existing tables.
     let isNew = try !files.exists("CURRENT")
     guard mayCreate || !isNew else {
       throw StorageError(.io, "\(files.path)/CURRENT has been removed while the database was open.")
@@ -43,7 +44,7 @@ extension LevelDBConnection {
     return LevelDBMetadata()
   }
 
-  /// On a small device the log must not take up a large part of it.
+  /// On a small device, the log must not take a large part of the space.
   static func writeBufferSize(at path: String) -> Int {
     guard let size = FileManager.Directory.volumeSize(at: path) else { return 4 << 20 }
     return max(64 << 10, min(8 << 20, size / 64))

@@ -6,13 +6,14 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A database from opening to closing: recovers it, writes to it, mends it after a failed write, and leaves it in a
-/// state that the next opening can verify.
+/// A database from opening to closing: recovers it, writes to it, repairs it after a failed write, and leaves
+/// it in a state that the next opening can verify.
 final class LevelDBConnection: Sendable {
   private struct State {
     var metadata: LevelDBMetadata
     var directorySync: LevelDBDirectorySync
-    /// A write has failed. LevelDB's log may end in the middle of a batch, and it may refuse all further ones.
+    /// A write has failed. LevelDB's log may end in the middle of a batch, and LevelDB may refuse all further
+    /// ones.
     var isBroken = false
     var isClosed = false
     var place: LevelDBDirectoryLock?
@@ -26,7 +27,7 @@ final class LevelDBConnection: Sendable {
   private let handleLock: LevelDBHandleLock
   private let compactor = LevelDBCompactor()
   let changeHub = ChangeHub()
-  /// Touched by the engine's own threads only, and by the last one to hold the engine.
+  /// Accessed only on the engine's own threads, and by the last owner of the engine.
   private let state: MutexProtected<State>
 
   private var path: String { files.path }
@@ -42,7 +43,7 @@ final class LevelDBConnection: Sendable {
     let handle = try Self.open(files, paths, writeBufferSize, durability, mayCreate: isNew)
     let metadata = try Self.readMetadata(handle, isNew: isNew)
     let directorySync = try LevelDBDirectorySync(syncing: files)
-    // What was in the logs is in tables now.
+    // The contents of the logs are in tables now.
     if durability == .full { try LevelDBUnsyncedMarker.remove(from: files) }
     try monitor.begin()
     try monitor.check(handle)
@@ -50,9 +51,9 @@ final class LevelDBConnection: Sendable {
     state = MutexProtected(State(metadata: metadata, directorySync: directorySync, place: place))
   }
 
-  /// How closely a read looks whether the files are what they were.
+  /// How thoroughly a read checks whether the files are unchanged.
   enum Check {
-    /// For a few keys, which are read in less time than a look at the files takes.
+    /// For a few keys, whose reading takes less time than a check of the files.
     case fewKeys
     /// For some entries.
     case once
@@ -62,9 +63,10 @@ final class LevelDBConnection: Sendable {
     case eachFileToItsEnd
   }
 
-  /// Calls `body` with the open database. Suspends while a failed write is being mended.
+  /// Calls `body` with the open database. Suspends while a failed write is being repaired.
   ///
-  /// - Parameter thread: The engine's own, on which the database is reopened if that has failed before.
+  /// - Parameter thread: The engine's own thread, on which the database is reopened if that has failed
+  ///   before.
   func read<Value>(
     _ check: Check, on thread: DedicatedThread, _ body: (LevelDBHandle) async throws -> Value
   ) async throws -> Value {
@@ -84,7 +86,8 @@ final class LevelDBConnection: Sendable {
     }
   }
 
-  /// As ``read(_:on:_:)``, for a body that takes long: looks at each file again once it has returned (rule C6).
+  /// Like ``read(_:on:_:)``, for a body that takes long: checks each file again once it has returned (rule
+  /// C6).
   func readLong<Value>(
     on thread: DedicatedThread, _ body: (LevelDBHandle) async throws -> Value
   ) async throws -> Value {
@@ -95,9 +98,10 @@ final class LevelDBConnection: Sendable {
     }
   }
 
-  /// Does the requests as one batch. On the engine's own thread: waits for the disk.
+  /// Makes the changes of the requests as one batch. Call it on the engine's own thread: it waits for the
+  /// disk.
   func commit(_ requests: [WriteRequest]) throws {
-    // Put in order before anything is locked, if there are no transactions that have to look at the database first.
+    // Sorted before anything is locked, unless there are transactions, which must read the database first.
     var operations = requests.knownOperations ?? []
     let known = operations.isEmpty ? nil : SortedBatch(joining: operations, requests.times(of: operations))
     let removedKeys = try commit { transaction in
@@ -112,7 +116,7 @@ final class LevelDBConnection: Sendable {
 
   /// Commits what `fill` adds to the transaction.
   ///
-  /// - Returns: What ``LevelDBTransaction/removedKeys`` says.
+  /// - Returns: The ``LevelDBTransaction/removedKeys``.
   @discardableResult
   func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
     try state.withLock { state in
@@ -122,7 +126,8 @@ final class LevelDBConnection: Sendable {
       do {
         return try attempt(fill, &state)
       } catch let failure where state.isBroken {
-        // LevelDB repeats what went wrong in its background, such as a full disk, long after the cause has gone.
+        // LevelDB repeats an error of its background work, such as a full disk, long after the cause has
+        // disappeared.
         do { try mend(&state) } catch { throw failure }
         return try attempt(fill, &state)
       }
@@ -135,7 +140,7 @@ final class LevelDBConnection: Sendable {
   ) throws -> [[UInt8]] {
     var transaction = LevelDBTransaction(on: try handleLock.current.get(), metadata: state.metadata)
     try fill(&transaction)
-    // The body of a transaction may have taken its time.
+    // The body of a transaction may have taken long.
     try monitor.check(transaction.handle)
     var isVisible = false
     do {
@@ -143,7 +148,7 @@ final class LevelDBConnection: Sendable {
       if metadata.generation != state.metadata.generation {
         isVisible = true
         try state.directorySync.followLog(in: files, syncing: durability == .full)
-        // What no opening will find is not acknowledged (rule C6).
+        // A commit that no later opening will find is not acknowledged (rule C6).
         try monitor.check(transaction.handle)
       }
       state.metadata = metadata
@@ -157,14 +162,16 @@ final class LevelDBConnection: Sendable {
 
   /// Closes the database. Waits for a compaction and for the disk.
   ///
-  /// - Parameter isEasingOpening: Whether to move what is in the log to a table, and to write down what the files are like, so that
-  ///   the next opening neither reads a long log nor takes corruption for a crash. That takes a few syncs.
+  /// - Parameter isEasingOpening: Whether to move the contents of the log to a table, and to record the state
+  ///   of the files, so that the next opening neither reads a long log nor mistakes corruption for a crash.
+  ///   That takes a few syncs.
   func close(easingOpening isEasingOpening: Bool) {
     compactor.stop()
     state.withLock { state in
       guard !state.isClosed else { return }
       state.isClosed = true
-      // Where any of this fails there is no marker, and the next opening takes the same way as after a crash. Nothing is lost.
+      // If any of this fails, there is no marker, and the next opening behaves as after a crash. Nothing is
+      // lost.
       var isMarking = isEasingOpening
       if isMarking, !state.isBroken { isMarking = (try? emptyLog()) != nil }
       try? handleLock.exchange {
@@ -193,7 +200,8 @@ final class LevelDBConnection: Sendable {
     for name in list.all {
       if let status = try files.status(of: name) { files.restrict(name, status) }
     }
-    // The marker must not reach the disk before what it describes, and before what LevelDB has removed is gone.
+    // The marker must not reach the disk before the files that it describes, and before files that LevelDB
+    // has removed are gone.
     try files.synchronize()
     // LevelDB has synced the manifest, unless it has failed.
     for name in list.manifests + (durability == .process ? list.logs : []) { try files.synchronize(name) }
@@ -201,15 +209,17 @@ final class LevelDBConnection: Sendable {
   }
 }
 
-// After everything has been removed.
+// After all entries have been removed.
 extension LevelDBConnection {
-  /// Gives the room back that the removed entries take up in tables, range by range, on a thread of its own.
+  /// Frees the space that the removed entries take in tables, range by range, on a separate thread.
   private func reclaimSpace(ofKeysFrom starts: [[UInt8]]) {
     for (index, start) in starts.enumerated() {
       compactor.enqueue { [self] in
-        // Compacting begins a new log. One without a batch would look like one whose batches have been lost.
+        // Compacting begins a new log. A log without a batch would look like one whose batches have been
+        // lost.
         _ = try commit { $0.touchMetadata() }
-        // LevelDB 1.23 ends the process if a write fails while a range is being compacted, so none is made then.
+        // LevelDB 1.23 ends the process if a write fails while a range is being compacted, so no write is
+        // made during that.
         state.withLock { state in
           if state.isBroken { return }
           handleLock.ifOpen { handle in
@@ -224,16 +234,16 @@ extension LevelDBConnection {
 
 // After a failed write.
 extension LevelDBConnection {
-  /// Takes a batch back that is not going to be acknowledged.
+  /// Withdraws a batch that will not be acknowledged.
   ///
-  /// As long as this does not succeed, nothing is written; the next commit tries it again, and the next read too if the
+  /// Until this succeeds, nothing is written; the next commit retries it, and so does the next read if the
   /// database is not open.
   private func withdraw(_ isVisible: Bool, _ state: inout State) {
     guard isVisible else {
       try? dropUnacknowledged(state.metadata)
       return
     }
-    // Only when it is reopened LevelDB forgets the batch too. Until then it must not be visible.
+    // LevelDB forgets the batch only when it is reopened. Until then the batch must not be visible.
     do {
       try mend(&state)
     } catch {
@@ -241,19 +251,19 @@ extension LevelDBConnection {
     }
   }
 
-  /// Makes sure that a batch which was not acknowledged does not come back when the log is read again (rule F1).
+  /// Ensures that a batch that was not acknowledged does not reappear when the log is read again (rule F1).
   private func dropUnacknowledged(_ metadata: LevelDBMetadata) throws {
     for log in try LevelDBFileList(in: files).logs {
       try LevelDBLog.removeBatches(after: metadata.generation, from: log, in: files)
     }
   }
 
-  /// Opens the database that is not open because mending it has failed: what kept it from being opened may have gone. Does
+  /// Opens a database that is not open because repairing it has failed: the cause may have disappeared. Does
   /// nothing if it is open.
   ///
-  /// - Parameter failures: What ``LevelDBHandleLock/failures`` was when the caller found that the database is not open. If an
-  ///   attempt has failed since, no other is made.
-  /// - Throws: what keeps it from being opened.
+  /// - Parameter failures: The ``LevelDBHandleLock/failures`` when the caller found that the database is not
+  ///   open. If an attempt has failed since then, no other is made.
+  /// - Throws: the error of opening it.
   private func reopen(after failures: Int) throws {
     try state.withLock { state in
       guard case .failure(let failure) = handleLock.current else { return }
@@ -270,11 +280,11 @@ extension LevelDBConnection {
 
   /// Closes the database and reopens it, which is the only way to make LevelDB write again.
   ///
-  /// Opening needs room, so the database stays as it is, and can be read, until there is some.
+  /// Opening needs space, so the database stays open for reading until there is enough.
   private func mend(_ state: inout State) throws {
     try dropUnacknowledged(state.metadata)
     let list = try LevelDBFileList(in: files)
-    // Each log goes to a table; and where there are several, once more to the new one.
+    // Each log is written to a table; and if there are several, once more to the new log.
     let copies = list.logs.count > 1 ? 2 : 1
     try files.reserve(256 << 10 + copies * files.size(of: list.logs) + files.size(of: list.manifests))
     let expected = state.metadata
@@ -282,7 +292,7 @@ extension LevelDBConnection {
       monitor.expectNewManifest()
       let handle = try Self.open(files, paths, writeBufferSize, durability, mayCreate: false)
       try monitor.begin()
-      // Before anybody reads from it: what has lost batches is closed again (rule F2).
+      // Before it is read: a database that has lost batches is closed again (rule F2).
       guard try Self.readMetadata(handle, isNew: expected == LevelDBMetadata()) == expected else {
         throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its last batches.")
       }

@@ -13,29 +13,31 @@ import StockroomCore
   import Musl
 #endif
 
-/// The directory of a database: whose it is, who has it open, and whether it is as it was left.
+/// The directory of a database: whether it is this engine's, whether it is open elsewhere, and whether it has
+/// changed since it was closed.
 ///
-/// LevelDB takes every file with a name such as `5.log` or `LOG` for its own, and may rename or delete it. So the
-/// database has a directory to itself, below the one that the engine is opened on, and nothing is left to LevelDB
-/// before it is clear that the directory is the engine's.
+/// LevelDB treats every file with a name such as `5.log` or `LOG` as its own, and may rename or delete it. So
+/// the database has its own directory in the directory of the engine, and LevelDB does not access it before
+/// it is certain that the directory is the engine's.
 final class LevelDBDirectoryLock: Sendable {
   static let directoryName = "Stockroom.leveldb"
-  /// Says that the directory is ours.
+  /// Marks the directory as this engine's.
   private static let identityName = "STOCKROOM"
   private static let identity = "Stockroom LevelDB database, layout 1"
 
   /// The directory with LevelDB's files. Its descriptor holds a lock on it.
   let files: LevelDBFiles
-  /// A path that leads to this directory wherever it is moved, and nowhere once it is deleted, if the system has such
-  /// paths. LevelDB opens, makes and deletes files by their paths, in the background as well: by the directory's own
-  /// path it would do so in a database that has been put there meanwhile (rule C6).
+  /// A path that leads to this directory wherever it is moved, and nowhere once it is deleted, if the system
+  /// supports such paths. LevelDB opens, creates and deletes files by their paths, in the background as well:
+  /// with the directory's own path, it would do so in a database that has replaced this one in the meantime
+  /// (rule C6).
   let libraryPath: String
 
   var path: String { files.path }
 
-  /// Takes the directory, which is made if need be.
+  /// Locks the directory, which is created if necessary.
   ///
-  /// - Throws: `StorageError` with code `locked`, `unsupported`, `corrupted`, or as the system says.
+  /// - Throws: `StorageError` with code `locked`, `unsupported`, `corrupted`, or the code of a system error.
   init(below directory: FileManager.Directory, permissions: FilePermissions) throws {
     var status = stat()
     guard lstat(directory.path + "/CURRENT", &status) != 0 else {
@@ -65,13 +67,13 @@ final class LevelDBDirectoryLock: Sendable {
     #else
       let path = "/proc/self/fd/\(descriptor)"
     #endif
-    // Not every system has them: there are containers without /proc, and file systems without /.vol.
+    // Not every system supports them: there are containers without /proc, and file systems without /.vol.
     var found = stat()
     guard stat(path, &found) == 0, FileIdentity(found) == FileIdentity(own) else { return nil }
     return path
   }
 
-  /// The lock belongs to the descriptor, so that it keeps a second engine in this process out as well.
+  /// The lock belongs to the descriptor, so it also excludes a second engine in this process.
   private func lock() throws {
     guard try FileLock.tryAcquire(files.descriptor, path: path) else {
       throw StorageError(

@@ -8,22 +8,24 @@ import StockroomCore
   import Musl
 #endif
 
-/// Notices that the directory of an open database, or a file in it, has been deleted, moved or replaced (rule C6).
+/// Detects that the directory of an open database, or a file in it, has been deleted, moved or replaced (rule
+/// C6).
 ///
-/// LevelDB does not: it goes on with the files that it has open. Names come and go with a change of the directory's time,
-/// so one look at the directory tells that all is as it was.
+/// LevelDB does not: it keeps using the files that it has open. Adding and removing names changes the
+/// directory's time, so one check of the directory shows that nothing has changed.
 final class LevelDBDirectoryMonitor: Sendable {
   private struct State {
-    /// What CURRENT says, which only LevelDB changes, and only when it opens the database. Nil if it may have done so since.
+    /// The contents of CURRENT, which only LevelDB changes, and only when it opens the database. Nil if it
+    /// may have done so in the meantime.
     var manifest: String?
     /// The files that LevelDB keeps open as long as it has the database open.
     var lasting: [(name: String, identity: FileIdentity)] = []
-    /// The newest log that has been seen. LevelDB removes it only when there is a newer one.
+    /// The newest log that has been found. LevelDB removes it only when there is a newer one.
     var log: (number: UInt64, identity: FileIdentity)?
-    /// When the directory had last changed when all of its files were looked at and found right.
+    /// The time of the directory's last change when all of its files were last checked and valid.
     var changeTime: ChangeTime?
-    /// When the files are looked at again although no name has come or gone: files can be truncated, and two changes of a
-    /// directory can have the same time, since the clocks of file systems are coarse.
+    /// When the files are checked again although no name has been added or removed: files can be truncated,
+    /// and two changes of a directory can have the same time, since the clocks of file systems are coarse.
     var nextInspection = ContinuousClock.now
   }
 
@@ -35,7 +37,7 @@ final class LevelDBDirectoryMonitor: Sendable {
   private let files: LevelDBFiles
   private let identity: FileIdentity
   private let state = MutexProtected(State())
-  /// The directory that the engine was opened on, which has that of the database in it.
+  /// The directory of the engine, which contains that of the database.
   private let place: DirectoryMonitor
 
   init(_ files: LevelDBFiles, below path: String) throws {
@@ -44,7 +46,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     identity = try FileIdentity(descriptor: files.descriptor, path: files.path)
   }
 
-  /// Takes the files that are there, now that LevelDB has opened them, for the right ones.
+  /// Accepts the current files as the valid ones, now that LevelDB has opened them.
   func begin() throws {
     let manifest = try LevelDBManifest.currentName(in: files)
     var new = State()
@@ -57,8 +59,8 @@ final class LevelDBDirectoryMonitor: Sendable {
     self.state.withLock { $0 = state }
   }
 
-  /// Lets CURRENT name another manifest until ``begin()``, as LevelDB is about to open the database again. If it does and
-  /// ``begin()`` fails then, the database can be opened once more.
+  /// Allows CURRENT to name another manifest until ``begin()``, as LevelDB is about to reopen the database.
+  /// If it does and ``begin()`` then fails, the database can be opened once more.
   func expectNewManifest() {
     state.withLock { state in
       let manifest = state.manifest
@@ -68,13 +70,14 @@ final class LevelDBDirectoryMonitor: Sendable {
     }
   }
 
-  /// Makes sure that the directory is where it was, with the files in it.
+  /// Verifies that the directory is where it was, with the files in it.
   ///
-  /// Costs a look at the directory; and at each file in it if names have come or gone, and from time to time.
+  /// Costs a check of the directory; and of each file in it if names have been added or removed, and from
+  /// time to time.
   ///
   /// - Parameter handle: The open database, if it is open.
-  /// - Throws: `StorageError` with code `io` if a file or the directory is not there any more, `corrupted` if a table has
-  ///   another size.
+  /// - Throws: `StorageError` with code `io` if a file or the directory is no longer there, `corrupted` if a
+  ///   table has another size.
   func check(_ handle: LevelDBHandle?) throws {
     let changeTime = try directoryTime()
     let now = ContinuousClock.now
@@ -83,13 +86,13 @@ final class LevelDBDirectoryMonitor: Sendable {
     let end = ContinuousClock.now
     state.withLock { state in
       state.changeTime = changeTime
-      // So that it takes up no more than a hundredth of the time.
+      // So that it takes at most a hundredth of the time.
       state.nextInspection = end + (end - now) * 100
     }
   }
 
-  /// The same for a read of a few keys, for which one look at the directory above suffices most of the time. What happens to
-  /// single files of the database is noticed within a fraction of a millisecond.
+  /// The same for a read of a few keys, for which one check of the parent directory suffices most of the
+  /// time. Changes of single files of the database are detected within a fraction of a millisecond.
   func checkForFewKeys(_ handle: LevelDBHandle) throws {
     guard let observation = try place.observe(isFrequent: true) else { return }
     try check(handle)
@@ -99,9 +102,9 @@ final class LevelDBDirectoryMonitor: Sendable {
   /// Closes the directory. No check may follow. May be called twice.
   func close() { place.close() }
 
-  /// Makes sure that the directory is where it was, and looks at each file in it.
+  /// Verifies that the directory is where it was, and checks each file in it.
   ///
-  /// LevelDB maps tables into memory, where a page that a file does not have any more ends the process.
+  /// LevelDB maps tables into memory, and accessing a page that a file no longer has ends the process.
   func checkEverything(_ handle: LevelDBHandle, verifyingEnds: Bool = false) throws {
     _ = try directoryTime()
     try inspect(handle, verifyingEnds: verifyingEnds)
@@ -111,7 +114,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     var status = stat()
     if stat(files.path, &status) != 0 {
       let number = errno
-      // The permission to look has been taken away: that says nothing about the directory itself.
+      // The permission to check has been revoked, which does not concern the directory itself.
       guard number == EACCES, fstat(files.descriptor, &status) == 0, status.st_nlink > 0 else {
         throw StorageError.posix(
           number, "The directory \(files.path) has been moved or deleted while the database was open")
@@ -130,13 +133,13 @@ final class LevelDBDirectoryMonitor: Sendable {
     return ChangeTime(seconds: Int(time.tv_sec), nanoseconds: Int(time.tv_nsec))
   }
 
-  // MARK: Looking at each file
+  // MARK: Checking each file
 
   private func inspect(_ handle: LevelDBHandle?, verifyingEnds: Bool = false) throws {
     do {
       try inspectFiles(handle, verifyingEnds)
     } catch {
-      // Every call looks at everything from now on, until all is right again.
+      // Every call checks everything from now on, until all is valid again.
       state.withLock { $0.changeTime = nil }
       throw error
     }
@@ -164,7 +167,7 @@ final class LevelDBDirectoryMonitor: Sendable {
 
   private func inspectLogs() throws {
     let known = state.withLock { $0.log }
-    // Names are not all read at the same moment, so what is missing is looked for twice.
+    // Names are not all read at the same moment, so missing ones are searched for twice.
     for isLast in [false, true] {
       guard let name = try LevelDBFileList(in: files).logs.last,
         let number = LevelDBFileList.number(ofLog: name), number >= known?.number ?? 0,
@@ -180,14 +183,15 @@ final class LevelDBDirectoryMonitor: Sendable {
     }
   }
 
-  /// - Parameter isStillUsed: Whether the table belongs to the database now. One that does does not come back later.
+  /// - Parameter isStillUsed: Whether the table currently belongs to the database. One that no longer does
+  ///   never belongs to it again.
   private func inspectTable(
     _ number: UInt64, _ size: UInt64, verifyingEnd: Bool, isStillUsed: () -> Bool
   ) throws {
     let name = LevelDBFileList.tableName(number)
     guard let status = try files.status(of: name) ?? files.status(of: LevelDBFileList.oldTableName(number))
     else {
-      // A compaction may have removed it meanwhile.
+      // A compaction may have removed it in the meantime.
       if isStillUsed() { throw missing(name) }
       return
     }

@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// The names in the directory of a database, of which LevelDB syncs some too late for the death of the machine, and one
-/// not at all: it neither waits for the name of a new log before it acknowledges what is in it, nor for that of CURRENT
-/// before it removes the manifest that CURRENT named before.
+/// Syncs the names in the directory of a database. LevelDB syncs some of them too late for a crash of the
+/// machine, and one not at all: it neither waits for the name of a new log before it acknowledges batches in
+/// it, nor for that of CURRENT before it removes the manifest that CURRENT named before.
 struct LevelDBDirectorySync {
   private struct Log {
     let number: UInt64
@@ -10,16 +10,17 @@ struct LevelDBDirectorySync {
     var size: Int
   }
 
-  /// The log that batches go to.
+  /// The log to which batches are written.
   private var log: Log?
 
-  /// Puts the names of a database that has just been opened on the disk.
+  /// Syncs the names of a database that has just been opened.
   init(syncing files: LevelDBFiles) throws {
     try files.synchronize()
     log = try Self.newestLog(in: files)
   }
 
-  /// Makes sure that the log is as long as it was after the last batch, since LevelDB would go on behind a gap.
+  /// Verifies that the log is as long as it was after the last batch, since LevelDB would continue after a
+  /// gap.
   ///
   /// - Throws: `StorageError` with code `io` if it has been truncated.
   func checkLog(in files: LevelDBFiles) throws {
@@ -29,11 +30,11 @@ struct LevelDBDirectorySync {
     throw cutOff(in: files)
   }
 
-  /// Makes sure that the last batch is in a log that the next opening finds.
+  /// Verifies that the last batch is in a log that the next opening finds.
   ///
-  /// Costs a look at a file, mostly.
+  /// Usually costs a check of one file.
   ///
-  /// - Parameter isSyncing: Whether the name of a new log, if LevelDB has begun one for the batch, is put on the disk.
+  /// - Parameter isSyncing: Whether to sync the name of a new log, if LevelDB has begun one for the batch.
   /// - Throws: `StorageError` with code `io` if the log has been truncated or replaced.
   mutating func followLog(in files: LevelDBFiles, syncing isSyncing: Bool) throws {
     if let log, let status = try files.status(of: LevelDBFileList.logName(log.number)),
@@ -64,11 +65,12 @@ struct LevelDBDirectorySync {
 }
 
 extension LevelDBManifest {
-  /// After a crash: lets CURRENT name the newest manifest that is complete.
+  /// After a crash: makes CURRENT name the newest manifest that is complete.
   ///
-  /// LevelDB goes over to a new manifest when it opens a database, and removes what only the old one needs. The rename of
-  /// CURRENT need not be on the disk then, while the removals are. A manifest that is complete has been synced after
-  /// everything in it, so it is as good as the one before, and the better one if something has been removed.
+  /// LevelDB switches to a new manifest when it opens a database, and removes the files that only the old one
+  /// needs. The rename of CURRENT may then not be on the disk, although the removals are. A complete manifest
+  /// has been synced after all of its files, so it is as good as the one before, and better if files have
+  /// been removed.
   static func completeSwitch(in files: LevelDBFiles) throws {
     guard let current = try? number(ofManifest: currentName(in: files)) else { return }
     let manifests = try LevelDBFileList(in: files).manifests
@@ -81,12 +83,13 @@ extension LevelDBManifest {
     }
   }
 
-  /// After a crash: cuts off what the manifest says of tables that never came to be.
+  /// After a crash: truncates the part of the manifest that describes tables that were not completed.
   ///
-  /// LevelDB syncs the names of new tables before it syncs what the manifest says of them, but that may reach the disk by
-  /// itself. As long as it has not been synced, the tables and the log that it replaces are still there.
+  /// LevelDB syncs the names of new tables before it syncs their descriptions in the manifest, but the
+  /// descriptions may reach the disk earlier. Until the manifest has been synced, the tables and the log that
+  /// it replaces still exist.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if tables are missing that were there.
+  /// - Throws: `StorageError` with code `corrupted` if tables are missing that existed.
   static func dropUnfinished(in files: LevelDBFiles) throws {
     let name = try currentName(in: files)
     let whole = try LevelDBManifest(name, in: files)

@@ -6,8 +6,8 @@ import StockroomCore
   import Foundation
 #endif
 
-/// How entries lie in the database: under the bytes of the key, the 24 bytes of an `EntryHeader` and then the
-/// value. One more record, the ``LevelDBMetadata``, lies behind them all.
+/// The layout of entries in the database: under the bytes of the key, the 24 bytes of an `EntryHeader` and
+/// then the value. One more record, the ``LevelDBMetadata``, sorts after all of them.
 enum LevelDBEncoding {
   static func header(_ stored: UnsafeRawBufferPointer, path: String) throws -> EntryHeader {
     guard let header = EntryHeader(decoding: stored) else {
@@ -33,23 +33,23 @@ enum LevelDBEncoding {
   }
 }
 
-/// What the engine stores about the database as a whole. Written again, as the last record, in every batch.
+/// The metadata of the whole database. Written again, as the last record, in every batch.
 struct LevelDBMetadata: Sendable, Hashable {
-  /// How many entries there are.
+  /// The number of entries.
   var count: UInt64 = 0
-  /// The sequence of the next key that is written for the first time.
+  /// The sequence number of the next key that is written for the first time.
   var nextSequence: UInt64 = 0
-  /// How many batches have been written, so that it can be told which one was the last.
+  /// The number of batches that have been written, which identifies the last one.
   var generation: UInt64 = 0
 
-  /// Where the metadata lies. No UTF-8 starts with 0xFF, so no key of an entry is the same or comes later.
+  /// The key of the metadata. No UTF-8 text starts with 0xFF, so no key of an entry is equal or greater.
   static let key: [UInt8] = [firstByte] + Array("metadata".utf8)
   static let firstByte: UInt8 = 0xFF
-  /// Behind the metadata, where nothing is.
+  /// A key after the metadata, where there is nothing.
   static let behind: [UInt8] = [firstByte, firstByte]
 
   static let format: UInt64 = 1
-  /// No number gets there, and there is room to count on.
+  /// A limit that no number reaches, with room to continue.
   static let greatest = UInt64(Int64.max / 2)
   static let encodedSize = 32
 
@@ -61,7 +61,7 @@ struct LevelDBMetadata: Sendable, Hashable {
 
   init() {}
 
-  /// - Throws: `StorageError` with code `corrupted` for another size or numbers that cannot be, `unsupported` for
+  /// - Throws: `StorageError` with code `corrupted` for another size or impossible numbers, `unsupported` for
   ///   another format.
   init(decoding bytes: UnsafeRawBufferPointer, path: String) throws {
     guard bytes.count == Self.encodedSize else {

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What transactions read: the database on the one thread that writes to it.
+/// The reads of transactions: the database on the one thread that writes to it.
 struct LevelDBEntryReader: EntryReader {
   let handle: LevelDBHandle
 

@@ -8,7 +8,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// What LevelDB said. Its C interface reports every failure as a text, and nothing but a text.
+/// An error of LevelDB. Its C interface reports every failure only as a text.
 struct LevelDBFailure: Error, Sendable, CustomStringConvertible {
   let description: String
 }
@@ -17,8 +17,8 @@ extension StorageError {
   /// The error for a failure that LevelDB reported.
   ///
   /// - Parameters:
-  ///   - text: The library's text: the kind of failure, mostly a path, and the system's words for `errno`.
-  ///   - attempt: What was tried, as the beginning of a sentence.
+  ///   - text: The library's text: the kind of failure, usually a path, and the system's text for `errno`.
+  ///   - attempt: The attempted operation, as the beginning of a sentence.
   ///   - path: The directory of the database.
   static func levelDB(_ text: String, _ attempt: String, path: String) -> StorageError {
     let code = code(forLevelDB: text)
@@ -37,13 +37,14 @@ extension StorageError {
   private static func code(forLevelDB text: String) -> Code {
     if text.hasPrefix("Corruption:") { return .corrupted }
     if text.hasSuffix("already held by process") { return .locked }
-    // The end of the text is what strerror says, in the language of the process.
+    // The text ends with the result of strerror, in the language of the process.
     func ends(with number: Int32) -> Bool { text.hasSuffix(": " + SystemError(number).text) }
     if ends(with: EAGAIN) || ends(with: EACCES) && text.hasPrefix("IO error: lock ") { return .locked }
-    // A table that has vanished, and a table that is shorter than it says. Syncing a directory fails with EINVAL where that is not possible.
+    // A missing table, and a table that is shorter than stated in it. Syncing a directory fails with EINVAL
+    // if the file system does not support it.
     let isOfTable = text.contains(".ldb: ") || text.contains(".sst: ")
     if ends(with: ENOENT) || ends(with: EINVAL) && isOfTable { return .corrupted }
-    // A file of LevelDB's holds many values.
+    // A file of LevelDB holds many values.
     if ends(with: EFBIG) { return .diskFull }
     for number in [ENOSPC, EDQUOT, EROFS, EACCES, EPERM] where ends(with: number) {
       return self.code(forErrno: number)
@@ -53,7 +54,7 @@ extension StorageError {
 }
 
 extension SystemError {
-  /// The system's words without the number.
+  /// The system's text without the number.
   fileprivate var text: String {
     let number = ", errno \(number)"
     return description.hasSuffix(number) ? String(description.dropLast(number.count)) : description

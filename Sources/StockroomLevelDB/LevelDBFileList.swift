@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// What is in the directory of a database, by the names that LevelDB and the engine give their files.
+/// The contents of the directory of a database, by the names that LevelDB and the engine give their files.
 struct LevelDBFileList {
   var current: String?
   var manifests: [String] = []
@@ -22,7 +22,7 @@ struct LevelDBFileList {
       } else if !["LOCK", "LOG", "LOG.old"].contains(name), !name.hasPrefix("STOCKROOM"),
         !name.hasSuffix(".dbtmp")
       {
-        // It is nobody's here: LevelDB does not know it either.
+        // It belongs neither to LevelDB nor to the engine.
         continue
       }
       all.append(name)
@@ -30,13 +30,13 @@ struct LevelDBFileList {
     logs.sort(by: Self.isBefore)
   }
 
-  /// Whether the number in the one name is smaller than that in the other one, which is like it otherwise: numbers have six digits or
-  /// more, and no more zeros in front than that takes.
+  /// Whether the number in one name is less than that in the other, which is otherwise the same: numbers have
+  /// six digits or more, padded with zeros only up to six.
   static func isBefore(_ first: String, _ second: String) -> Bool {
     (first.utf8.count, first) < (second.utf8.count, second)
   }
 
-  /// The number in a name such as `000005.log`. Nil if it is no name of a log.
+  /// The number in a name such as `000005.log`. Nil if it is not the name of a log.
   static func number(ofLog name: String) -> UInt64? {
     let digits = name.dropLast(".log".count)
     guard name.hasSuffix(".log"), digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
@@ -46,7 +46,7 @@ struct LevelDBFileList {
   static func manifestName(_ number: UInt64) -> String { "MANIFEST-" + padded(number) }
   static func logName(_ number: UInt64) -> String { padded(number) + ".log" }
   static func tableName(_ number: UInt64) -> String { padded(number) + ".ldb" }
-  /// What LevelDB called a table before version 1.14.
+  /// The name that LevelDB gave to a table before version 1.14.
   static func oldTableName(_ number: UInt64) -> String { padded(number) + ".sst" }
 
   static func padded(_ number: UInt64) -> String {
@@ -54,7 +54,7 @@ struct LevelDBFileList {
     return String(repeating: "0", count: max(0, 6 - digits.count)) + digits
   }
 
-  /// Makes sure that LevelDB, which opens files by their names and follows links, finds regular files only.
+  /// Verifies that LevelDB, which opens files by their names and follows links, finds only regular files.
   ///
   /// - Throws: `StorageError` with code `corrupted`.
   func verifyKinds(in files: LevelDBFiles) throws {

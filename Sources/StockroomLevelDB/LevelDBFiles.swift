@@ -8,19 +8,19 @@ import StockroomCore
   import Musl
 #endif
 
-/// The files in one directory, by their names: what the engine does with them besides LevelDB.
+/// The files in one directory, by their names: the operations of the engine in addition to LevelDB's.
 ///
-/// The directory is the one that the descriptor has open, wherever it has been moved. Nothing but a regular file is opened
-/// (rule O5). All methods throw `StorageError` with the path and the system's reason.
+/// The directory is the one that the descriptor has open, even if it has been moved. Only regular files are
+/// opened (rule O5). All methods throw `StorageError` with the path and the system's reason.
 struct LevelDBFiles: Sendable {
   let directory: FileDescriptor
   let permissions: FilePermissions
 
   var descriptor: Int32 { directory.number }
-  /// Where the directory was when it was opened.
+  /// The path of the directory when it was opened.
   var path: String { directory.path }
 
-  /// What is there of that name, or nil.
+  /// The status of the file with this name, or nil.
   func status(of name: String) throws -> FileStatus? { try directory.status(of: name) }
 
   func exists(_ name: String) throws -> Bool { try status(of: name) != nil }
@@ -28,23 +28,24 @@ struct LevelDBFiles: Sendable {
   /// Nil if there is no such file.
   func size(of name: String) throws -> Int? { try status(of: name)?.size }
 
-  /// Of all of these files that there are.
+  /// The total size of the existing files among these.
   func size(of names: [String]) throws -> Int { try names.reduce(0) { try $0 + (size(of: $1) ?? 0) } }
 
-  /// The names in the directory, in no order.
+  /// The names in the directory, in no particular order.
   func names() throws -> [String] {
     var names: [String] = []
     try directory.forEachName { name, _ in names.append(String(cString: name)) }
     return names
   }
 
-  /// The bytes of a file from an offset, as many as there are up to `count`.
+  /// The bytes of a file from an offset, at most `count`.
   func read(_ name: String, from offset: Int = 0, count: Int? = nil) throws -> [UInt8] {
     guard let bytes = try readIfPresent(name, from: offset, count: count) else { throw missing(name) }
     return bytes
   }
 
-  /// The same; nil if there is no such file. LevelDB removes files at any time while it has a database open.
+  /// The same; nil if there is no such file. LevelDB may remove files at any time while it has a database
+  /// open.
   func readIfPresent(_ name: String, from offset: Int = 0, count: Int? = nil) throws -> [UInt8]? {
     guard let (file, size) = try open(name, O_RDONLY) else { return nil }
     let bytes = try file.readBytes(max(0, count ?? size - offset), at: offset)
@@ -58,7 +59,7 @@ struct LevelDBFiles: Sendable {
     throw StorageError(.io, "Of the \(expected) bytes of \(file.path) only \(found) could be read.")
   }
 
-  /// The last bytes of a file, as many as there are up to `count`, and how many there are in all; nil if there is no such file.
+  /// The last bytes of a file, at most `count`, and the size of the file; nil if there is no such file.
   func readEnd(of name: String, count: Int) throws -> (bytes: [UInt8], size: Int)? {
     guard let (file, size) = try open(name, O_RDONLY) else { return nil }
     let bytes = try file.readBytes(min(count, size), at: max(0, size - count))
@@ -66,8 +67,8 @@ struct LevelDBFiles: Sendable {
     return (bytes, size)
   }
 
-  /// Puts the bytes in a file of that name: it is the old file or the new one, whatever happens meanwhile, and
-  /// the new one for good once the directory is synced.
+  /// Writes the bytes to a file of that name: it is either the old file or the new one, even after a crash,
+  /// and permanently the new one once the directory is synced.
   func replace(_ name: String, with bytes: [UInt8]) throws {
     let temporary = name + ".new"
     do {
@@ -79,21 +80,21 @@ struct LevelDBFiles: Sendable {
     }
   }
 
-  /// Takes room of that size on the device and gives it back.
+  /// Reserves space of that size on the device and releases it.
   ///
-  /// - Throws: `StorageError` with code `diskFull` if there is none.
+  /// - Throws: `StorageError` with code `diskFull` if there is not enough.
   func reserve(_ count: Int) throws {
     let name = "STOCKROOM.room"
     defer { _ = unlinkat(descriptor, name, 0) }
     try create(name, [UInt8](repeating: 0x5A, count: count))
   }
 
-  /// Removes a file, durably. Its absence is no error.
+  /// Removes a file, durably. An absent file is not an error.
   func remove(_ name: String) throws {
     if try directory.removeFile(name) { try synchronize() }
   }
 
-  /// Cuts a file off, durably. Its absence is no error.
+  /// Truncates a file, durably. An absent file is not an error.
   func truncate(_ name: String, to size: Int) throws {
     guard let (file, _) = try open(name, O_WRONLY) else { return }
     try file.truncate(to: size)
@@ -121,7 +122,8 @@ struct LevelDBFiles: Sendable {
     return (file, status.size)
   }
 
-  /// Makes a new file with these bytes, in place of what has that name, and waits until they are on disk.
+  /// Creates a file with these bytes, replacing an existing one of that name, and waits until they are on
+  /// disk.
   private func create(_ name: String, _ bytes: [UInt8]) throws {
     try directory.removeFile(name)
     guard let file = try directory.makeFile(name, permissions) else {
@@ -133,13 +135,13 @@ struct LevelDBFiles: Sendable {
 }
 
 extension LevelDBFiles {
-  /// Gives a file that is the process's own the permissions that it should have: LevelDB makes files for everybody, as
-  /// far as the process's umask lets it.
+  /// Sets the configured permissions of a file that the process owns: LevelDB creates files that are
+  /// accessible to everybody, as far as the process's umask allows.
   ///
-  /// What fails is left as it is. The directory keeps others out all the same.
+  /// Failures are ignored. The directory denies access to others anyway.
   func restrict(_ name: String, _ status: FileStatus) {
     guard status.isRegularFile, status.mode != permissions.fileMode, status.owner == geteuid() else { return }
-    // To open the file would not do: closing it again would release LevelDB's lock on the file LOCK.
+    // Opening the file would not do: closing it again would release LevelDB's lock on the file LOCK.
     _ = fchmodat(descriptor, name, mode_t(permissions.fileMode), 0)
   }
 }

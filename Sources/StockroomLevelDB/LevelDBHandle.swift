@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// An open LevelDB database, and everything that must live as long as it does.
+/// An open LevelDB database, and everything that must exist as long as it does.
 ///
 /// This and the iterator, snapshot and batch next to it are the only code that calls LevelDB.
 final class LevelDBHandle: @unchecked Sendable {
@@ -20,13 +20,13 @@ final class LevelDBHandle: @unchecked Sendable {
   private let resources: LevelDBResources
   private let paths: LevelDBPaths
 
-  /// Where the database is, for the texts of errors.
+  /// The path of the database, for error messages.
   var path: String { paths.path }
 
   /// Opens the database in the directory.
   ///
-  /// - Parameter isNew: Whether to make one if there is none.
-  /// - Throws: `StorageError` as LevelDB's text says.
+  /// - Parameter isNew: Whether to create a database if there is none.
+  /// - Throws: `StorageError` according to LevelDB's text.
   init(_ paths: LevelDBPaths, isNew: Bool, writeBufferSize: Int, durability: Durability) throws {
     let resources = LevelDBResources(isNew: isNew, writeBufferSize: writeBufferSize, durability: durability)
     let database = try paths.check("Opening") { leveldb_open(resources.options, paths.libraryPath, $0) }
@@ -40,14 +40,14 @@ final class LevelDBHandle: @unchecked Sendable {
 
   deinit { close() }
 
-  /// Waits for a compaction that is running, and closes the database. Nothing else may be called afterwards.
+  /// Waits for a compaction in progress, and closes the database. Nothing else may be called afterwards.
   func close() {
     guard isOpen else { return }
     isOpen = false
     leveldb_close(database)
   }
 
-  /// Calls `body` with what is stored under the key, or returns nil if there is nothing.
+  /// Calls `body` with the record under the key, or returns nil if there is none.
   func read<Result>(
     _ key: UnsafeRawBufferPointer, in snapshot: LevelDBSnapshot? = nil,
     _ body: (UnsafeRawBufferPointer) throws -> Result
@@ -62,11 +62,11 @@ final class LevelDBHandle: @unchecked Sendable {
     return try body(UnsafeRawBufferPointer(start: stored, count: count))
   }
 
-  /// What the database holds now. It must be gone before the database is closed.
+  /// The current contents of the database. It must be released before the database is closed.
   func snapshot() -> LevelDBSnapshot { LevelDBSnapshot(of: database) }
 
-  /// The records at and after `start` in byte order, as they are in a snapshot, or now. It must be gone before the database is
-  /// closed.
+  /// The records at and after `start` in byte order, from a snapshot or the current state. It must be
+  /// released before the database is closed.
   func iterator(
     from start: [UInt8] = [], fillingCache: Bool = false, in snapshot: LevelDBSnapshot? = nil
   ) -> LevelDBIterator {
@@ -89,7 +89,7 @@ final class LevelDBHandle: @unchecked Sendable {
     return tables
   }
 
-  /// Merges the tables with the records of a range, so that what has been removed takes up no room any more.
+  /// Merges the tables with the records of a range, so that removed records no longer take space.
   ///
   /// - Parameters:
   ///   - start: The first key; nil for the first of all.
@@ -104,16 +104,18 @@ final class LevelDBHandle: @unchecked Sendable {
     }
   }
 
-  /// Puts what is in the log into a table, as opening the database would do, and begins a new log. Waits for a compaction that is
-  /// running or that this sets off, and for the disk. What fails is left to the next opening.
+  /// Moves the contents of the log to a table, as opening the database would do, and begins a new log. Waits
+  /// for a compaction that is in progress or that this triggers, and for the disk. After a failure, the next
+  /// opening does it.
   func emptyLog() {
-    // Compacting does this before it looks at the range, and there is nothing in this one.
+    // Compacting does this before it processes the range, and there is nothing in this one.
     compact(from: LevelDBMetadata.behind, to: LevelDBMetadata.behind)
   }
 
-  /// Does everything in the batch, or, if it throws, nothing that a reader of this handle sees.
+  /// Makes all changes of the batch, or, if it throws, none that a reader of this handle sees.
   ///
-  /// - Parameter isSyncing: Whether it is on the disk when this returns, whatever durability the database was opened with.
+  /// - Parameter isSyncing: Whether the batch is on the disk when this returns, regardless of the durability
+  ///   with which the database was opened.
   func write(_ batch: LevelDBBatch, syncing isSyncing: Bool = false) throws {
     try paths.check("Writing to") {
       leveldb_write(database, isSyncing ? resources.syncing : resources.writing, batch.batch, $0)
@@ -121,12 +123,12 @@ final class LevelDBHandle: @unchecked Sendable {
   }
 }
 
-/// Where a database is: for people, and for LevelDB.
+/// The path of a database: for messages, and for LevelDB.
 struct LevelDBPaths: Sendable {
   let path: String
   let libraryPath: String
 
-  /// Calls a function that reports failure as a text, and throws if it does.
+  /// Calls a function that reports failure as a text, and throws in that case.
   @discardableResult
   fileprivate func check<Result>(
     _ attempt: String, _ call: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result
@@ -142,14 +144,14 @@ struct LevelDBPaths: Sendable {
 /// Options, cache and filter, which LevelDB uses until the database is closed and does not free.
 private final class LevelDBResources {
   let options = leveldb_options_create()
-  /// For reading a few entries.
+  /// For reads of a few entries.
   let reading = leveldb_readoptions_create()
-  /// For reading everything: leaves the cache to what is read again.
+  /// For reads of everything: reserves the cache for entries that are read again.
   let scanning = leveldb_readoptions_create()
   let writing = leveldb_writeoptions_create()
   let syncing = leveldb_writeoptions_create()
   private let cache = leveldb_cache_create_lru(32 << 20)
-  /// Ten bits for each key: of a hundred keys that a table does not hold, about one is looked for in it.
+  /// Ten bits for each key: of a hundred absent keys, about one is searched for in a table.
   private let filter = leveldb_filterpolicy_create_bloom(10)
 
   init(isNew: Bool, writeBufferSize: Int, durability: Durability) {
@@ -177,7 +179,7 @@ private final class LevelDBResources {
   }
 }
 
-/// One moment of a database, for reading.
+/// A snapshot of a database, for reading.
 final class LevelDBSnapshot {
   private let database: OpaquePointer
   private let snapshot: OpaquePointer?
@@ -196,7 +198,7 @@ final class LevelDBSnapshot {
   }
 }
 
-/// Walks the records of a snapshot in byte order of keys. It may be used by one thread after the other.
+/// Iterates over the records of a snapshot in byte order of keys. May be passed between threads.
 final class LevelDBIterator {
   private let iterator: OpaquePointer?
   private let paths: LevelDBPaths
@@ -213,7 +215,7 @@ final class LevelDBIterator {
 
   deinit { leveldb_iter_destroy(iterator) }
 
-  /// Where it is, or nil behind the last record. The bytes are valid until it goes on.
+  /// The current record, or nil after the last one. The bytes are valid until the iterator moves.
   var current: (key: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer)? {
     guard leveldb_iter_valid(iterator) != 0 else { return nil }
     var keyCount = 0
@@ -225,14 +227,14 @@ final class LevelDBIterator {
 
   func next() { leveldb_iter_next(iterator) }
 
-  /// Throws if something could not be read on the way. An iterator leaves out a block that is corrupted, goes on behind it,
-  /// and tells only if it is asked.
+  /// Throws if anything could not be read so far. An iterator skips a corrupted block, continues after it,
+  /// and reports that only when asked.
   func check() throws {
     try paths.check("Reading from") { leveldb_iter_get_error(iterator, $0) }
   }
 }
 
-/// What is to be written as a whole.
+/// Changes that are written as a whole.
 final class LevelDBBatch {
   fileprivate let batch = leveldb_writebatch_create()
 

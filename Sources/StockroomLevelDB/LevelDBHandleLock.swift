@@ -10,10 +10,10 @@ import StockroomCore
 
 /// Lends the open database to readers, and lets the writer exchange it while no reader has it.
 ///
-/// LevelDB cannot go on after some failures: the database must be closed and reopened. A reader that comes
-/// meanwhile is suspended, without holding its thread (rule C5).
+/// LevelDB cannot continue after some failures: the database must be closed and reopened. A reader that
+/// arrives in the meantime is suspended, without blocking its thread (rule C5).
 final class LevelDBHandleLock: @unchecked Sendable {
-  /// What a reader finds.
+  /// The result of an attempt to read.
   private enum Entrance {
     case open(LevelDBHandle)
     /// Opening has failed.
@@ -21,7 +21,7 @@ final class LevelDBHandleLock: @unchecked Sendable {
     case exchanging(failures: Int)
   }
 
-  // Safe to share: everything below is touched only with `mutex` locked.
+  // Safe to share: everything below is accessed only with `mutex` locked.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let isIdle = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
   private var handle: Result<LevelDBHandle, any Error>
@@ -45,10 +45,10 @@ final class LevelDBHandleLock: @unchecked Sendable {
 
   /// Calls `body` with the open database.
   ///
-  /// - Parameter reopen: Exchanges the database, for one that is not open because opening it has failed. Throws if that
-  ///   fails again. Gets ``failures`` as it is for this failure.
-  /// - Throws: what `body` and `reopen` throw; why the database could not be opened if that was tried while the caller
-  ///   waited; `CancellationError` if the task is cancelled and the database is not open.
+  /// - Parameter reopen: Exchanges a database that is not open because opening it has failed. Throws if that
+  ///   fails again. Receives the value of ``failures`` for this failure.
+  /// - Throws: what `body` and `reopen` throw; the error of opening the database if that was tried while the
+  ///   caller waited; `CancellationError` if the task is cancelled and the database is not open.
   func withHandle<Value>(
     reopening reopen: (_ failures: Int) async throws -> Void,
     _ body: (LevelDBHandle) async throws -> Value
@@ -73,7 +73,7 @@ final class LevelDBHandleLock: @unchecked Sendable {
     }
   }
 
-  /// Calls `body` with the open database, unless that is being exchanged or is not open.
+  /// Calls `body` with the open database, unless it is being exchanged or is not open.
   func ifOpen(_ body: (LevelDBHandle) -> Void) {
     guard case .open(let handle) = enter() else { return }
     defer { leave() }
@@ -83,11 +83,12 @@ final class LevelDBHandleLock: @unchecked Sendable {
   /// The open database, for the one thread that may exchange it.
   var current: Result<LevelDBHandle, any Error> { locked { handle } }
 
-  /// How many attempts to open the database have failed. Tells a caller who waits whether one has failed meanwhile.
+  /// The number of failed attempts to open the database. Shows a waiting caller whether one has failed in the
+  /// meantime.
   var failures: Int { locked { failureCount } }
 
-  /// Notes that the database, if it is not open, could not be opened this time either. For the one thread that may
-  /// exchange it.
+  /// Records that the database, if it is not open, could not be opened this time either. For the one thread
+  /// that may exchange it.
   func noteFailure(_ failure: any Error) {
     locked {
       guard case .failure = handle else { return }
@@ -96,9 +97,9 @@ final class LevelDBHandleLock: @unchecked Sendable {
     }
   }
 
-  /// Closes the database once no reader has it, and puts in its place what `open` returns or throws.
+  /// Closes the database once no reader has it, and replaces it with what `open` returns or throws.
   ///
-  /// Blocks the thread that calls.
+  /// Blocks the calling thread.
   func exchange(_ open: () throws -> LevelDBHandle) throws {
     locked {
       isExchanging = true
@@ -117,7 +118,7 @@ final class LevelDBHandleLock: @unchecked Sendable {
     _ = try new.get()
   }
 
-  /// Counts a reader in if the database is open.
+  /// Registers a reader if the database is open.
   private func enter() -> Entrance {
     locked { () -> Entrance in
       if isExchanging { return .exchanging(failures: failureCount) }
@@ -138,7 +139,7 @@ final class LevelDBHandleLock: @unchecked Sendable {
     }
   }
 
-  /// Returns false if the exchange is over already.
+  /// Returns false if the exchange has already ended.
   private func enqueue(_ reader: CheckedContinuation<Void, Never>) -> Bool {
     locked {
       if isExchanging { waiting.append(reader) }

@@ -2,9 +2,9 @@ import StockroomCore
 
 /// The logs of a database under second names, while LevelDB opens it.
 ///
-/// LevelDB 1.23 takes a read that returns fewer bytes than it asked for, which a system may do anywhere in a file, for the end
-/// of the log, goes on without what follows, and removes the log. So the engine keeps the logs until it has seen that the
-/// database has their last batch, and writes otherwise what is missing.
+/// LevelDB 1.23 treats a read that returns fewer bytes than requested, which a system may do anywhere in a
+/// file, as the end of the log, continues without the rest, and removes the log. So the engine keeps the logs
+/// until it has verified that the database contains their last batch, and otherwise writes the missing ones.
 struct LevelDBKeptLogs {
   private static let prefix = "STOCKROOM.kept-"
 
@@ -18,9 +18,9 @@ struct LevelDBKeptLogs {
   /// In the order in which the logs were written.
   private let names: [String]
 
-  /// Gives each log a second name. Those that an interrupted opening has kept stay.
+  /// Gives each log a second name. Names that an interrupted opening has left stay.
   ///
-  /// - Parameter first: The oldest log that counts, from the manifest.
+  /// - Parameter first: The oldest relevant log, from the manifest.
   init(in files: LevelDBFiles, since first: UInt64) throws {
     for name in try LevelDBFileList(in: files).logs {
       guard let number = LevelDBFileList.number(ofLog: name), number >= first,
@@ -32,10 +32,10 @@ struct LevelDBKeptLogs {
     names = try files.names().filter { $0.hasPrefix(Self.prefix) }.sorted(by: LevelDBFileList.isBefore)
   }
 
-  /// Writes the batches that LevelDB has not found, as one, which is synced: of what is written here all is found again, or nothing.
-  /// Costs reading the logs.
+  /// Writes the batches that LevelDB has not found, as one synced batch: either all of them are found again,
+  /// or none. Costs reading the logs.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if others are missing in front of them.
+  /// - Throws: `StorageError` with code `corrupted` if others are missing before them.
   func restore(to handle: LevelDBHandle) throws {
     let present = try handle.metadata()?.generation ?? 0
     let logs = try newestLogs()
@@ -49,8 +49,8 @@ struct LevelDBKeptLogs {
     var metadata: LevelDBMetadata?
     for log in logs {
       try forEachBatch(in: log.name) { found, content in
-        // What is missing of a log that is not the last one cannot be told. Written again in order, batches leave what they left
-        // the first time.
+        // It cannot be determined what is missing from a log that is not the last one. Written again in
+        // order, batches have the same result as the first time.
         if logs.count == 1, found?.generation ?? 0 <= present { return }
         metadata = found
         guard missing.add(logged: content) else {
@@ -58,7 +58,7 @@ struct LevelDBKeptLogs {
         }
       }
     }
-    // Behind all, as in every batch of the engine's: another program may have written the last one.
+    // After all others, as in every batch of the engine: another program may have written the last one.
     if let metadata { missing.put(metadata) }
     try handle.write(missing, syncing: true)
   }
@@ -66,7 +66,8 @@ struct LevelDBKeptLogs {
   /// Removes the second names.
   func remove() throws { for name in names { try files.directory.removeFile(name) } }
 
-  /// The newest logs between which no batch is missing. Others are of an interrupted opening, and in the database.
+  /// The newest logs between which no batch is missing. Others are from an interrupted opening, and their
+  /// contents are in the database.
   private func newestLogs() throws -> [Log] {
     var newest: [Log] = []
     for name in names.reversed() {
@@ -83,7 +84,8 @@ struct LevelDBKeptLogs {
     return newest
   }
 
-  /// Calls `body` with each batch and its metadata, which are those of the one before for those that other programs have written.
+  /// Calls `body` with each batch and its metadata. Batches of other programs get the metadata of the one
+  /// before.
   private func forEachBatch(
     in name: String, keeping count: Int = .max,
     _ body: (_ metadata: LevelDBMetadata?, _ content: [UInt8]) throws -> Void
@@ -100,7 +102,8 @@ struct LevelDBKeptLogs {
 }
 
 extension LevelDBFiles {
-  /// Gives a file a second name, in place of what has that name. Where the file system has no second names, makes a copy.
+  /// Gives a file a second name, replacing an existing one. If the file system does not support second names,
+  /// makes a copy.
   fileprivate func keep(_ name: String, as second: String) throws {
     try directory.removeFile(second)
     if try !directory.link(name, to: second) { try replace(second, with: read(name)) }
@@ -108,7 +111,7 @@ extension LevelDBFiles {
 }
 
 extension LevelDBBatch {
-  /// Adds what a batch does that is in a log. Returns false if it cannot be understood.
+  /// Adds the operations of a batch from a log. Returns false if it cannot be decoded.
   ///
   /// The format: <https://github.com/google/leveldb/blob/1.23/db/write_batch.cc>
   fileprivate func add(logged content: [UInt8]) -> Bool {

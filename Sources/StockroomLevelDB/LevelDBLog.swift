@@ -2,37 +2,38 @@ import StockroomCore
 
 /// A file in LevelDB's log format, read without LevelDB: the write-ahead log, and the manifest.
 ///
-/// After a failed write, and after a crash, the end of a log is in doubt: LevelDB would take a batch that was never
-/// acknowledged for good, or refuse the whole database because of one that was never finished. So the engine itself
-/// decides what the last batch is, and cuts off what comes behind.
+/// After a failed write, and after a crash, the end of a log is uncertain: LevelDB would accept a batch that
+/// was never acknowledged, or refuse the whole database because of one that was never finished. So the engine
+/// itself determines the last batch, and truncates the log after it.
 ///
 /// The format: <https://github.com/google/leveldb/blob/1.23/doc/log_format.md>
 struct LevelDBLog {
   struct Record {
-    /// Where the record ends in the file.
+    /// The offset at which the record ends in the file.
     let end: Int
     /// The last bytes of the record.
     let content: [UInt8]
-    /// The sequence number that LevelDB gives out behind a batch.
+    /// The sequence number that LevelDB uses after a batch.
     let nextSequence: UInt64?
   }
 
   enum Ending {
-    /// The last record ends where the file does.
+    /// The last record ends at the end of the file.
     case whole
-    /// What follows the last record is the beginning of another one.
+    /// The last record is followed by the beginning of another one.
     case torn
-    /// What follows the last record is not readable, and other records come after it.
+    /// The last record is followed by unreadable data, and other records come after these.
     case corrupted
   }
 
-  /// Which records are looked for behind what cannot be read.
+  /// The records that are searched for after unreadable data.
   enum Search {
     case nothing
     case anyRecord
-    /// Batches. One that lies in a value, such as the log of another database, is none: its sequence number is another one.
+    /// Batches. A batch within a value, such as the log of another database, does not count: its sequence
+    /// number differs.
     ///
-    /// - Parameter sequence: About what number LevelDB gave the first batch of the log.
+    /// - Parameter sequence: The approximate number that LevelDB gave the first batch of the log.
     case batches(near: UInt64)
   }
 
@@ -43,7 +44,7 @@ struct LevelDBLog {
 
   private static let blockSize = 32768
   private static let headerSize = 7
-  /// Stored checksums are masked, so that a checksum over data with checksums in it is no weaker.
+  /// Stored checksums are masked, so that a checksum over data that contain checksums is not weaker.
   private static let maskDelta: UInt32 = 0xA282_EAD8
   private enum Kind: UInt8 {
     case full = 1
@@ -51,11 +52,11 @@ struct LevelDBLog {
   }
 
   /// - Parameters:
-  ///   - count: How many bytes to keep of each record, from its end.
-  ///   - search: What corruption is known by. What nothing follows is taken to be torn.
+  ///   - count: The number of bytes to keep of each record, from its end.
+  ///   - search: The records that show corruption. Unreadable data that nothing follows are considered torn.
   init(_ bytes: UnsafeRawBufferPointer, keeping count: Int = .max, searchingBehindCorruption search: Search) {
     var offset = 0
-    // What is kept of a record that is spread over several blocks, and how it begins.
+    // The kept bytes of a record that spans several blocks, and its beginning.
     var unfinished: [UInt8]?
     var head: [UInt8] = []
     while true {
@@ -92,7 +93,7 @@ struct LevelDBLog {
     if unfinished != nil { ending = .torn }
   }
 
-  /// The piece of a record that begins at the offset, if its checksum is right.
+  /// The fragment of a record that begins at the offset, if its checksum is right.
   private static func piece(
     of bytes: UnsafeRawBufferPointer, at offset: Int
   ) -> (kind: Kind, piece: UnsafeRawBufferPointer)? {
@@ -108,7 +109,7 @@ struct LevelDBLog {
     return (kind, UnsafeRawBufferPointer(rebasing: covered.dropFirst()))
   }
 
-  /// A file that has one record.
+  /// The contents of a file with one record.
   static func bytes(of record: [UInt8]) -> [UInt8] {
     let capacity = blockSize - headerSize
     var bytes: [UInt8] = []
@@ -133,10 +134,10 @@ struct LevelDBLog {
     return bytes
   }
 
-  /// Whether a record begins anywhere behind the offset. Pieces without a beginning do not count: they belong to
-  /// the record whose writing was interrupted, since a disk need not keep the order.
+  /// Whether a record begins anywhere after the offset. Fragments without a beginning do not count: they
+  /// belong to the record whose writing was interrupted, since a disk need not preserve the order.
   ///
-  /// - Parameter isRecord: Whether what looks like the first piece of a record, at an offset, is one.
+  /// - Parameter isRecord: Whether a fragment at an offset that looks like the first one of a record is one.
   private static func recordBegins(
     in bytes: UnsafeRawBufferPointer, behind offset: Int,
     where isRecord: (_ piece: UnsafeRawBufferPointer, _ start: Int) -> Bool
@@ -150,16 +151,17 @@ struct LevelDBLog {
     return false
   }
 
-  /// Whether a batch begins anywhere behind the offset.
+  /// Whether a batch begins anywhere after the offset.
   ///
   /// - Parameters:
-  ///   - sequence: The number that LevelDB gave what begins at the offset. Nil if nothing before it could be read.
-  ///   - first: About what number it gave the first batch of the log.
+  ///   - sequence: The number that LevelDB gave the record that begins at the offset. Nil if nothing before
+  ///     it could be read.
+  ///   - first: The approximate number that it gave the first batch of the log.
   private static func batchBegins(
     in bytes: UnsafeRawBufferPointer, behind offset: Int, after sequence: UInt64?, near first: UInt64
   ) -> Bool {
     recordBegins(in: bytes, behind: offset) { piece, start in
-      // No value lies where a block begins.
+      // The beginning of a block is never within a value.
       if start % blockSize == 0 { return true }
       guard let found = sequences(of: piece)?.first else { return false }
       // An operation takes more than a byte.
@@ -168,10 +170,10 @@ struct LevelDBLog {
     }
   }
 
-  /// How many bytes of a batch come before what it does.
+  /// The number of bytes of a batch before its operations.
   static let batchHeadSize = 12
 
-  /// The sequence number of the first operation of a batch, and how many there are.
+  /// The sequence number of the first operation of a batch, and the number of operations.
   private static func sequences(of batch: UnsafeRawBufferPointer) -> (first: UInt64, count: UInt64)? {
     guard batch.count >= batchHeadSize else { return nil }
     return (
@@ -181,24 +183,26 @@ struct LevelDBLog {
   }
 }
 
-// The write-ahead log: a record is a batch, and the last thing in each batch is the metadata.
+// The write-ahead log: a record is a batch, and each batch ends with the metadata.
 extension LevelDBLog {
-  /// What the death of a process or of the machine may have left of the logs.
+  /// The damage to the logs that a crash of a process or of the machine may have caused.
   enum Tolerance {
-    /// Everything: nothing has died.
+    /// None: there was no crash.
     case nothing
-    /// Everything that was acknowledged: the logs were synced. The last batch may be there in part.
+    /// None to acknowledged batches: the logs were synced. The last batch may be incomplete.
     case unacknowledged
-    /// Any of its pages: they were not synced. Nothing tells a page that the disk never got from one that was corrupted.
+    /// Any page may be missing: they were not synced. A page that never reached the disk cannot be
+    /// distinguished from a corrupted one.
     case unsynced
   }
 
-  /// After a crash: leaves in the logs the batches up to the first that is missing or in pieces, and removes the others.
+  /// After a crash: keeps the batches in the logs up to the first that is missing or incomplete, and removes
+  /// the others.
   ///
-  /// Batches are numbered, so that those behind a gap between two logs are found as well. LevelDB begins a new log only
-  /// when there are batches in the one before.
+  /// Batches are numbered, so that those after a gap between two logs are found as well. LevelDB begins a new
+  /// log only when there are batches in the one before.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if something is missing that must be there.
+  /// - Throws: `StorageError` with code `corrupted` if something is missing that must exist.
   static func recover(
     in files: LevelDBFiles, of manifest: LevelDBManifest, tolerating tolerance: Tolerance
   ) throws {
@@ -244,8 +248,8 @@ extension LevelDBLog {
     }
   }
 
-  /// After a failed write: cuts off all batches behind the one with this number. None is in a log that is gone, since
-  /// LevelDB has put all of it into a table.
+  /// After a failed write: truncates all batches after the one with this number. None is in a log that has
+  /// been removed, since LevelDB has moved all of its contents to a table.
   static func removeBatches(after generation: UInt64, from name: String, in files: LevelDBFiles) throws {
     guard let bytes = try files.readIfPresent(name) else { return }
     let log = bytes.withUnsafeBytes {

@@ -1,36 +1,36 @@
 import StockroomCore
 
-/// Which tables a database consists of, as its manifest tells.
+/// The tables of a database, according to its manifest.
 ///
-/// Other tables may lie around: an interrupted compaction leaves unfinished ones behind.
+/// There may be other tables: an interrupted compaction leaves unfinished ones.
 ///
 /// The format: <https://github.com/google/leveldb/blob/1.23/db/version_edit.cc>
 struct LevelDBManifest {
   /// The sizes of the tables by their numbers.
   private(set) var tables: [UInt64: UInt64] = [:]
 
-  /// How it describes each of them: where the table is in the tree, its number, size, first and last key.
+  /// The description of each table: its level in the tree, its number, size, first and last key.
   private var descriptions: [UInt64: ArraySlice<UInt8>] = [:]
   private var comparator: ArraySlice<UInt8> = []
-  /// The numbers that it has for the database as a whole.
+  /// The numbers that concern the database as a whole.
   private var numbers: [Field: UInt64] = [:]
 
-  /// The oldest log that holds batches which are in no table.
+  /// The oldest log with batches that are not in any table.
   var logNumber: UInt64 { numbers[.logNumber] ?? 0 }
-  /// The last sequence number that had been given out when LevelDB wrote the manifest last.
+  /// The last sequence number that was in use when LevelDB last wrote the manifest.
   var lastSequence: UInt64 { numbers[.lastSequence] ?? 0 }
   private let name: String
-  /// Where each of its records ends.
+  /// The offset at which each of its records ends.
   let ends: [Int]
   private let isWhole: Bool
-  /// With how many of its records, from the first, LevelDB opens the database.
+  /// The number of its records, from the first, that are sufficient for LevelDB to open the database.
   private var sufficientCount: Int?
-  /// What LevelDB needs to open a database.
+  /// The fields that LevelDB needs to open a database.
   private static let required: Set<Field> = [.logNumber, .nextFileNumber, .lastSequence]
 
-  /// Whether it has all that LevelDB needs to open the database.
+  /// Whether it has all fields that LevelDB needs to open the database.
   var isSufficient: Bool { Self.required.isSubset(of: numbers.keys) }
-  /// Whether it is that, and ends where a record does.
+  /// Whether it does, and ends at the end of a record.
   var isComplete: Bool { isWhole && isSufficient }
 
   /// Reads the manifest that the file CURRENT names.
@@ -42,7 +42,7 @@ struct LevelDBManifest {
 
   /// Reads the manifest of that name.
   ///
-  /// - Parameter count: How many of its records are taken into account, from the first.
+  /// - Parameter count: The number of its records that are used, from the first.
   /// - Throws: `StorageError` with code `corrupted` if there is none or it is corrupted.
   init(_ name: String, in files: LevelDBFiles, records count: Int = .max) throws {
     guard let bytes = try files.readIfPresent(name) else {
@@ -63,7 +63,7 @@ struct LevelDBManifest {
     }
   }
 
-  /// What the file CURRENT says.
+  /// The name in the file CURRENT.
   static func currentName(in files: LevelDBFiles) throws -> String {
     let current = try files.read("CURRENT", count: 64)
     let name = String(decoding: current.dropLast(), as: UTF8.self)
@@ -73,21 +73,22 @@ struct LevelDBManifest {
     return name
   }
 
-  /// Verifies that the tables are there and have their size and an end.
+  /// Verifies that the tables exist, have their sizes, and a valid end.
   ///
-  /// Costs one look at each table. The rest of a table has checksums, which are verified when it is read.
+  /// Costs one check of each table. The rest of a table has checksums, which are verified when it is read.
   ///
-  /// - Throws: `StorageError` with code `corrupted` and the name of the first table that is not right.
+  /// - Throws: `StorageError` with code `corrupted` and the name of the first invalid table.
   func verifyTables(in files: LevelDBFiles) throws {
     for (number, size) in tables.sorted(by: { $0.key < $1.key }) {
       try LevelDBTableFooter.verify(number, size: size, in: files)
     }
   }
 
-  /// Writes a manifest of one record, if LevelDB could open the database with some of the records only.
+  /// Writes a manifest of one record, if LevelDB could open the database with only some of the records.
   ///
-  /// LevelDB takes a read that returns fewer bytes than it asked for for the end of the manifest too, and would remove the tables of
-  /// which it has not read. One record it reads whole, or it does not open the database.
+  /// LevelDB also treats a read that returns fewer bytes than requested as the end of the manifest, and would
+  /// remove the tables that are missing from the part that it has read. It either reads a single record
+  /// completely, or does not open the database.
   func joinRecords(in files: LevelDBFiles) throws -> LevelDBManifest {
     guard let sufficientCount, sufficientCount < ends.count, let number = numbers[.nextFileNumber],
       number < .max
@@ -96,7 +97,7 @@ struct LevelDBManifest {
     record += Self.encoded(UInt64(comparator.count)) + comparator
     for field in [Field.logNumber, .previousLogNumber, .nextFileNumber, .lastSequence] {
       guard let value = numbers[field] else { continue }
-      // The number of the next file goes to this manifest.
+      // The number of the next file is used for this manifest.
       record += Self.encoded(field.rawValue) + Self.encoded(field == .nextFileNumber ? value + 1 : value)
     }
     for number in tables.keys.sorted() {
@@ -126,7 +127,7 @@ struct LevelDBManifest {
     case previousLogNumber = 9
   }
 
-  /// Takes over what one record says. Returns false if it cannot be understood.
+  /// Applies one record. Returns false if it cannot be decoded.
   private mutating func apply(_ record: [UInt8]) -> Bool {
     var reader = LevelDBReader(record[...])
     while !reader.isAtEnd {
@@ -156,7 +157,7 @@ struct LevelDBManifest {
   }
 }
 
-/// Takes numbers and strings from the front of some bytes, as LevelDB writes them.
+/// Decodes numbers and strings from the beginning of some bytes, in LevelDB's encoding.
 struct LevelDBReader {
   private(set) var rest: ArraySlice<UInt8>
 
@@ -164,7 +165,7 @@ struct LevelDBReader {
 
   var isAtEnd: Bool { rest.isEmpty }
 
-  /// Seven bits in each byte, the lowest first; the highest bit says that more follow.
+  /// Seven bits in each byte, the lowest first; the highest bit means that more follow.
   mutating func number() -> UInt64? {
     var value: UInt64 = 0
     for shift in stride(from: UInt64(0), to: 64, by: 7) {
@@ -175,7 +176,7 @@ struct LevelDBReader {
     return nil
   }
 
-  /// A length and as many bytes.
+  /// A length and that many bytes.
   mutating func string() -> ArraySlice<UInt8>? {
     guard let count = number(), count <= UInt64(rest.count) else { return nil }
     defer { rest.removeFirst(Int(count)) }

@@ -1,12 +1,13 @@
 import StockroomCore
 
-/// Looks through the files of a database before LevelDB does, which would take corruption for a crash, or trap.
+/// Checks the files of a database before LevelDB does, which would mistake corruption for a crash, or trap.
 enum LevelDBRecovery {
-  /// Costs a look at each table, and reading the logs and the manifest, whose size does not depend on how much the
-  /// database holds.
+  /// Costs a check of each table, and reading the logs and the manifest, whose size does not depend on the
+  /// size of the database.
   ///
-  /// - Returns: Whether the database may hold nothing at all.
-  /// - Throws: `StorageError` with code `corrupted` if something is missing that was there, or as the system says.
+  /// - Returns: Whether the database may be empty.
+  /// - Throws: `StorageError` with code `corrupted` if something is missing that existed, or the code of a
+  ///   system error.
   static func prepare(_ files: LevelDBFiles, for durability: Durability) throws -> Bool {
     let list = try LevelDBFileList(in: files)
     try list.verifyKinds(in: files)
@@ -31,13 +32,14 @@ enum LevelDBRecovery {
         try LevelDBLog.recover(in: files, of: manifest, tolerating: tolerance)
       }
     } else if try finding != .absent || !isEmpty() {
-      // A crash while the database is being made leaves manifests and a log without batches, and nothing else.
+      // A crash while the database is being created leaves manifests and a log without batches, and nothing
+      // else.
       throw StorageError(.corrupted, "The LevelDB database in \(files.path) has lost its file CURRENT.")
     }
-    // First this, so that at every moment something tells what has become of the logs.
+    // First, so that the state of the logs is recorded at every moment.
     if durability == .process { try LevelDBUnsyncedMarker.write(to: files) }
     if finding != .absent { try files.remove(LevelDBCleanShutdownMarker.name) }
-    // What was truncated from a log may have been all that was in it.
+    // The truncated part of a log may have been its whole contents.
     return try isEmpty()
   }
 }

@@ -7,11 +7,12 @@ import StockroomCore
 #endif
 
 extension LevelDBStorageEngine: BackupEngine {
-  /// Writes the records of one iterator into a new database.
+  /// Writes the records of one iterator to a new database.
   ///
-  /// On a thread of its own: neither reads nor writes wait for it, unless a write fails meanwhile: then all calls wait for the end, since the
-  /// database has to be opened again. Tables that are compacted meanwhile keep their room until it has
-  /// ended. Files are not linked: LevelDB may remove one at any moment, and what is in its log and its manifest changes in place.
+  /// On a separate thread: neither reads nor writes wait for it, unless a write fails in the meantime. Then
+  /// all calls wait for its end, since the database must be reopened. Tables that are compacted in the
+  /// meantime take space until it has ended. Files are not linked: LevelDB may remove one at any moment, and
+  /// changes its log and its manifest in place.
   ///
   /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
@@ -53,7 +54,7 @@ extension LevelDBStorageEngine: SnapshotStreamingEngine {
     }
   }
 
-  /// Lets `work` read for as long as it takes, on a thread of its own.
+  /// Lets `work` read for any time, on a separate thread.
   private func readApart(
     _ work: @escaping @Sendable (LevelDBHandle, CancellationFlag) throws -> Void
   ) async throws {
@@ -79,7 +80,7 @@ extension LevelDBIterator {
 }
 
 extension LevelDBConnection {
-  /// How many bytes are written in one batch.
+  /// The number of bytes that are written in one batch.
   private static let portion = 4 << 20
 
   /// Writes the entries of another database into this one, which is empty.

@@ -7,11 +7,11 @@ import StockroomCore
 #endif
 
 extension LevelDBStorageEngine {
-  /// The engine in this program's directory for data, opened when it is first asked for.
+  /// The engine in this program's data directory, opened on first use.
   ///
-  /// It is in `<program>/Stockroom/LevelDB` in the default storage directory, with the bundle identifier for the program, or
-  /// the name of the executable where there is none. It is one engine for the whole program. Opening waits for the disk
-  /// on the calling thread; if it throws, the next who asks tries again.
+  /// It is in `<program>/Stockroom/LevelDB` in the default storage directory, where `<program>` is the bundle
+  /// identifier, or the name of the executable if there is none. The program has one such engine. Opening
+  /// blocks the calling thread while it waits for the disk; if it throws, the next use retries.
   ///
   /// - Throws: as the initializer does.
   public static var `default`: LevelDBStorageEngine {

@@ -6,8 +6,9 @@ import StockroomCore
   import Foundation
 #endif
 
-// A key is looked up in at most one table of each level, and a filter rules out almost all that do not have it: the cost of one
-// does not noticeably depend on N. LevelDB reads a value as a whole, also for its timestamps.
+// A key is searched for in at most one table of each level, and a filter excludes almost all that do not
+// contain it: the cost of one key does not noticeably depend on N. LevelDB reads a value as a whole, even for
+// its timestamps.
 extension LevelDBStorageEngine {
   /// The value of the key, or nil. O(log N).
   public func read(key: CacheKey) async throws -> Data? {
@@ -37,7 +38,7 @@ extension LevelDBStorageEngine {
     try await collectAll { handle, key, stored in try handle.entry(key, stored) }
   }
 
-  /// Every key, from one snapshot. O(N): reads the whole database, values included.
+  /// Every key, from one snapshot. O(N): reads the whole database, including values.
   @concurrent public func allKeys() async throws -> [CacheKey] {
     try await collectAll { handle, key, _ in try LevelDBEncoding.key(key, path: handle.path) }
   }
@@ -82,14 +83,14 @@ extension LevelDBStorageEngine {
     return try await reading(.fewKeys) { try $0.header(of: key) != nil }
   }
 
-  /// Those of the keys that exist, from one snapshot. O(n log N) for n keys, whose values are read.
+  /// The existing keys among these, from one snapshot. O(n log N) for n keys, whose values are read.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await collect(keys) { handle, key, snapshot in
       try handle.header(of: key, in: snapshot) == nil ? nil : key
     }
   }
 
-  /// The number of entries, which is written with every batch. Costs as much as one read, whatever N is.
+  /// The number of entries, which is written with every batch. Costs the same as one read, regardless of N.
   public func keyCount() async throws -> Int {
     try await reading(.fewKeys) { Int(clamping: try $0.metadata()?.count ?? 0) }
   }
@@ -108,8 +109,8 @@ extension LevelDBStorageEngine {
 }
 
 extension LevelDBStorageEngine {
-  /// Reads everything, with all checksums (rule F2): the manifest, the tables and their entries, and whether there are as
-  /// many of them as the engine has counted.
+  /// Reads everything, with all checksums (rule F2): the manifest, the tables and their entries, and compares
+  /// the number of entries with the one that the engine has recorded.
   ///
   /// Costs reading the whole database.
   ///
@@ -121,7 +122,7 @@ extension LevelDBStorageEngine {
       var count: UInt64 = 0
       var greatest: UInt64 = 0
       var metadata = LevelDBMetadata()
-      // The metadata is the last record, of the same moment as the others.
+      // The metadata are the last record, from the same snapshot as the others.
       try await handle.forEachRecord(from: [], yieldingTo: &timer) { key, stored in
         if key.first == LevelDBMetadata.firstByte {
           metadata = try LevelDBMetadata(decoding: stored, path: handle.path)
@@ -143,9 +144,9 @@ extension LevelDBStorageEngine {
 }
 
 extension LevelDBStorageEngine {
-  /// The most keys that are looked for without leaving the caller's actor.
+  /// The maximum number of keys that are read on the caller's actor.
   private static let mostKeysInline = 8
-  /// The most entries that a scan reads without a look at each file before.
+  /// The maximum number of entries that a scan reads without first checking each file.
   private static let mostEntriesOfPage = 1000
 
   private func reading<Value>(
@@ -156,7 +157,7 @@ extension LevelDBStorageEngine {
     return try await connection.read(check, on: thread, body)
   }
 
-  /// What `read` returns for each key, all from one snapshot.
+  /// The results of `read` for all keys, from one snapshot.
   private func collect<Value: Sendable>(
     _ keys: [CacheKey],
     _ read: @Sendable (LevelDBHandle, CacheKey, LevelDBSnapshot) throws -> Value?
@@ -181,7 +182,7 @@ extension LevelDBStorageEngine {
     }
   }
 
-  /// What `read` returns for each entry, all from one snapshot, in the order of keys.
+  /// The results of `read` for all entries, from one snapshot, in the order of keys.
   private func collectAll<Value>(
     _ read: (LevelDBHandle, UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Value
   ) async throws -> [Value] {
@@ -189,7 +190,7 @@ extension LevelDBStorageEngine {
       var timer = YieldTimer()
       try await timer.yield()
       var values: [Value] = []
-      // Not more than a little memory for a number that nothing vouches for.
+      // Only a limited amount of memory for an unverified number.
       values.reserveCapacity(Int(min(try handle.metadata()?.count ?? 0, 1 << 20)))
       try await handle.forEachEntry(yieldingTo: &timer) { key, stored in
         values.append(try read(handle, key, stored))
@@ -217,7 +218,8 @@ extension LevelDBHandle {
     try LevelDBMetadata.key.withUnsafeBytes { try read($0) { try LevelDBMetadata(decoding: $0, path: path) } }
   }
 
-  /// Walks the entries at and after `start` in byte order of keys until `body` returns false. On the engine's own thread.
+  /// Calls `body` with the entries at and after `start` in byte order of keys until it returns false. Call it
+  /// on the engine's own thread.
   func forEachEntry(
     from start: [UInt8] = [],
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
@@ -230,8 +232,8 @@ extension LevelDBHandle {
     try iterator.check()
   }
 
-  /// Walks the entries at and after `start` in byte order of keys until `body` returns false, and gives way to other
-  /// tasks meanwhile.
+  /// Calls `body` with the entries at and after `start` in byte order of keys until it returns false, and
+  /// yields to other tasks in between.
   func forEachEntry(
     from start: [UInt8] = [], fillingCache: Bool = false, yieldingTo timer: inout YieldTimer,
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
@@ -241,13 +243,13 @@ extension LevelDBHandle {
     }
   }
 
-  /// The same for all records, of which the metadata is the last.
+  /// The same for all records, of which the metadata are the last.
   func forEachRecord(
     from start: [UInt8], fillingCache: Bool = false, yieldingTo timer: inout YieldTimer,
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool
   ) async throws {
     let iterator = iterator(from: start, fillingCache: fillingCache)
-    // What a portion costs: about as much for an entry as for a kilobyte.
+    // The cost of a portion: about the same for an entry as for a kilobyte.
     var cost = 0
     while let (key, stored) = iterator.current, try body(key, stored) {
       cost += 1 + stored.count >> 10

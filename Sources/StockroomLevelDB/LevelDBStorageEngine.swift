@@ -79,20 +79,20 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     let connection = try LevelDBConnection(
       directory: directory, durability: durability, permissions: permissions)
     self.connection = connection
-    // The closure must not hold the engine, which would never go away.
+    // The closure must not retain the engine, which would then never be released.
     committer = GroupCommitter(on: thread) { try connection.commit($0) }
   }
 
-  /// Waits for no more than LevelDB must: the last reference may be dropped on a thread of the cooperative pool
-  /// (rule C5).
+  /// Waits for no more than LevelDB must: the last reference may be released on a thread of the cooperative
+  /// pool (rule C5).
   deinit {
     changeHub.finish()
     thread.stop()
     connection.close(easingOpening: false)
   }
 
-  /// LevelDB counts the bytes of a value in 32 bits, and does not check whether they are enough. Half of that leaves room
-  /// for what it puts around it in a table.
+  /// LevelDB counts the bytes of a value in 32 bits, and does not check for overflow. Half of that leaves
+  /// room for the data that it adds in a table.
   package static let valueLimit: ValueLimit? = ValueLimit(
     of: "LevelDB", 0x7FFF_FFFF - EntryHeader.encodedSize)
 
@@ -104,7 +104,8 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Every element names its keys unless there are too many, since no other process can have the database open.
+  /// Every element names its keys unless there are too many, since no other process can have the database
+  /// open.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen { changeHub.subscribe(without: ChangeOrigin.current) }
   }
@@ -121,7 +122,8 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
       do {
         try await thread.run { [connection] in connection.close(easingOpening: true) }
       } catch {
-        // There can be no thread that would wait for the disk. What is released without one is.
+        // No thread can be created that would wait for the disk. Everything that can be released without one
+        // is.
         connection.close(easingOpening: false)
         throw error
       }

@@ -1,15 +1,15 @@
 import StockroomCore
 
-/// The end of a table file, which says where its index is.
+/// The end of a table file, which contains the position of its index.
 ///
-/// It is the one part of a table without a checksum, and LevelDB allocates as many bytes as it says before it
-/// looks whether the file has them: a corrupted footer would end the process.
+/// It is the one part of a table without a checksum, and LevelDB allocates the number of bytes in it before
+/// it checks whether the file has as many: a corrupted footer would end the process.
 ///
 /// The format: <https://github.com/google/leveldb/blob/1.23/doc/table_format.md>
 enum LevelDBTableFooter {
   private static let size = 48
   private static let magic: [UInt8] = [0x57, 0xFB, 0x80, 0x8B, 0x24, 0x75, 0x47, 0xDB]
-  /// Behind each block: its compression and its checksum.
+  /// The trailer of each block: its compression and its checksum.
   private static let blockTrailerSize = 5
 
   /// - Throws: `StorageError` with code `corrupted` if the table is missing, has another size, or if its

@@ -6,17 +6,17 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Turns operations into one batch of LevelDB's, and keeps the metadata while it does.
+/// Converts operations to one batch of LevelDB, and updates the metadata.
 ///
 /// There is one transaction at a time, on the engine's own thread.
 struct LevelDBTransaction {
   let handle: LevelDBHandle
   private let now = Timestamp.now()
   private let batch = LevelDBBatch()
-  /// What the database holds once the batch is written.
+  /// The metadata of the database once the batch is written.
   private var metadata: LevelDBMetadata
   private var hasChanges = false
-  /// If everything has been removed: the key of the first entry of every few megabytes.
+  /// If all entries have been removed: the key of the first entry of every few megabytes.
   private(set) var removedKeys: [[UInt8]] = []
   private var record: [UInt8] = []
 
@@ -25,12 +25,12 @@ struct LevelDBTransaction {
     self.metadata = metadata
   }
 
-  /// Looks for what the operations find, and puts into LevelDB's batch what they come to.
+  /// Reads the entries that the operations concern, and adds the resulting changes to LevelDB's batch.
   ///
-  /// Each operation has a sequence of its own, so that those on keys which are there already leave gaps.
+  /// Each operation has its own sequence number, so those on existing keys leave gaps.
   mutating func add(_ operations: SortedBatch) throws {
     if operations.removesAll { try removeAll() }
-    // Where nothing is, nothing need be looked for.
+    // In an empty database, nothing needs to be searched.
     let isEmpty = metadata.count == 0
     try operations.forEachKey { key, positions in
       try perform(operations, at: positions, on: key, existing: isEmpty ? nil : handle.header(of: key))
@@ -38,10 +38,11 @@ struct LevelDBTransaction {
     if hasChanges { metadata.nextSequence += UInt64(operations.operations.count) }
   }
 
-  /// Writes a key that is absent with what another database has stored under it, times and place in the order included.
+  /// Writes an absent key with its record from another database, including its timestamps and position in the
+  /// order.
   mutating func add(_ key: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer) throws {
     let sequence = try LevelDBEncoding.header(stored, path: handle.path).sequence
-    // Beyond what opening accepts.
+    // More than opening accepts.
     guard sequence < LevelDBMetadata.greatest else {
       throw StorageError(.corrupted, "An entry in the LevelDB database has the sequence \(sequence).")
     }
@@ -51,10 +52,10 @@ struct LevelDBTransaction {
     hasChanges = true
   }
 
-  /// Puts nothing into the batch but the metadata.
+  /// Makes the batch contain the metadata even if it has no other changes.
   mutating func touchMetadata() { hasChanges = true }
 
-  /// Writes the batch, if there is anything in it. Returns the metadata from now on.
+  /// Writes the batch, unless it is empty. Returns the metadata from now on.
   mutating func commit() throws -> LevelDBMetadata {
     guard hasChanges else { return metadata }
     metadata.generation += 1
@@ -63,7 +64,7 @@ struct LevelDBTransaction {
     return metadata
   }
 
-  /// Does to an entry what all of the operations on its key come to, of which only the last one can be seen.
+  /// Applies all operations on a key to its entry. Only the last one is visible in the result.
   private mutating func perform(
     _ operations: SortedBatch, at positions: ArraySlice<Int>, on key: UnsafeRawBufferPointer,
     existing: EntryHeader?
@@ -108,7 +109,7 @@ struct LevelDBTransaction {
     }
   }
 
-  /// Removes key by key, since LevelDB knows no other way: costs time proportional to the number of entries.
+  /// Removes key by key, since LevelDB has no other way: takes time proportional to the number of entries.
   private mutating func removeAll() throws {
     guard metadata.count > 0 else { return }
     var size = Int.max / 2
@@ -125,7 +126,7 @@ struct LevelDBTransaction {
     metadata.count = 0
   }
 
-  /// How much is compacted at a time when everything has been removed: a write, and closing, wait for no
-  /// more of it than that.
+  /// The amount that is compacted at a time when all entries have been removed: a write, and closing, wait
+  /// for at most that.
   private static let rangeSize = 8 << 20
 }

@@ -1,8 +1,8 @@
-/// Says that the logs were written at `Durability.process`: the file is there from before the first such write until an
-/// engine at `Durability.full` has the database open.
+/// Marks logs that were written at `Durability.process`: the file exists from before the first such write
+/// until an engine at `Durability.full` has the database open.
 ///
-/// LevelDB syncs tables and manifests whatever the durability, so that it is only the logs which a power cut may leave
-/// with pages missing. Where they were synced, such a page is corruption (rule F2).
+/// LevelDB syncs tables and manifests regardless of the durability, so a power cut may leave only the logs
+/// with missing pages. In synced logs, a missing page is corruption (rule F2).
 enum LevelDBUnsyncedMarker {
   private static let name = "STOCKROOM.unsynced"
 

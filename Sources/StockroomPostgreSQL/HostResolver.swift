@@ -8,7 +8,8 @@ import StockroomCore
   import Musl
 #endif
 
-/// Resolves names of hosts. The system does so without a limit, and without a way to give up, so that a thread of its own waits for it.
+/// Resolves host names. The system does so without a time limit, and without a way to cancel it, so a
+/// separate thread waits for it.
 final class HostResolver: Sendable {
   private let answer = MutexProtected<Result<[String], any Error>?>(nil)
   private let isAnswered: PostgreSQLSignal
@@ -22,7 +23,7 @@ final class HostResolver: Sendable {
 
   private init() throws { isAnswered = try PostgreSQLSignal() }
 
-  /// The addresses of the host; one that is nil if libpq needs none.
+  /// The addresses of the host; a single nil if libpq needs none.
   static func addresses(
     of host: PostgreSQLAddress.Host, until deadline: ContinuousClock.Instant, meanwhile: () throws -> Void
   ) throws -> [String?] {

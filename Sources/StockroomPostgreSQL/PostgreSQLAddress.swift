@@ -7,7 +7,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Where a database is and how to get in: a connection string, taken apart.
+/// The address of a database and the credentials: a parsed connection string.
 struct PostgreSQLAddress: Sendable {
   /// One of the servers that may have the database.
   struct Host: Sendable, Hashable {
@@ -17,7 +17,8 @@ struct PostgreSQLAddress: Sendable {
     var address: String?
     var port: String?
 
-    /// Whether it can be a host at all. Otherwise libpq has taken other parts of the string for it, which may be a password.
+    /// Whether it can be a host at all. Otherwise libpq has parsed other parts of the string as a host, which
+    /// may contain a password.
     var isPlausible: Bool {
       if let port, UInt16(port).map({ $0 == 0 }) ?? true { return false }
       return [name, address].compactMap { $0 }.allSatisfy { name in
@@ -27,15 +28,15 @@ struct PostgreSQLAddress: Sendable {
     }
   }
 
-  /// Every keyword that was given but for those that name hosts.
+  /// Every specified keyword except those that name hosts.
   private let parameters: [(keyword: String, value: String)]
   /// At least one, in the order given.
   let hosts: [Host]
 
-  /// - Parameter connection: A connection string or URL as libpq takes it:
+  /// - Parameter connection: A connection string or URL in libpq's syntax:
   ///   https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-CONNSTRING
-  /// - Throws: `StorageError` with code `unsupported` that does not repeat the string, which may contain a password; also for a URL
-  ///   in which it is not certain where a password ends.
+  /// - Throws: `StorageError` with code `unsupported` that does not contain the string, which may include a
+  ///   password; also for a URL in which the end of a password is ambiguous.
   init(_ connection: String) throws {
     guard !connection.utf8.contains(0), !Self.isAmbiguous(connection) else { throw Self.malformed }
     guard let options = PQconninfoParse(connection, nil) else { throw Self.malformed }
@@ -45,7 +46,7 @@ struct PostgreSQLAddress: Sendable {
     for (keyword, value) in Self.values(of: options) {
       switch keyword {
       case "host", "hostaddr", "port": given[keyword] = value
-      // What the engine sees to itself: it needs the primary, and speaks UTF-8.
+      // Options that the engine determines: it needs the primary, and uses UTF-8.
       case "target_session_attrs", "connect_timeout", "client_encoding": break
       case "dbname" where Self.isConnection(value): throw Self.malformed
       default: parameters.append((keyword, value))
@@ -69,18 +70,20 @@ struct PostgreSQLAddress: Sendable {
     return values
   }
 
-  /// Whether what is given as the name of a database is a connection string itself, with a password perhaps, which errors would show.
+  /// Whether the name of a database is itself a connection string, which may contain a password that errors
+  /// would show.
   private static func isConnection(_ name: String) -> Bool {
     ["postgresql://", "postgres://"].contains(where: name.hasPrefix) || name.contains("password=")
   }
 
-  /// Whether libpq could take a part of a password in a URL for a host or a database: one with an @ or / that is not written %40 or %2F.
+  /// Whether libpq could parse a part of a password in a URL as a host or a database: if it contains an @ or
+  /// / that is not written %40 or %2F.
   private static func isAmbiguous(_ connection: String) -> Bool {
     guard let scheme = ["postgresql://", "postgres://"].first(where: connection.hasPrefix) else {
       return false
     }
     let rest = connection.dropFirst(scheme.count)
-    // The first @ ends a password, in which there may be a question mark, unless there is a / before it.
+    // The first @ ends a password, which may contain a question mark, unless there is a / before it.
     let first = rest.firstIndex { $0 == "@" || $0 == "/" } ?? rest.startIndex
     let start = rest[first...].first == "@" ? first : rest.startIndex
     let place = rest[..<(rest[start...].firstIndex(of: "?") ?? rest.endIndex)]
@@ -89,10 +92,10 @@ struct PostgreSQLAddress: Sendable {
     return signs.count > 1 || place[..<last].contains("/")
   }
 
-  /// Whether the connection string says where the servers are.
+  /// Whether the connection string specifies the servers.
   var namesHosts: Bool { hosts.contains { $0.name != nil || $0.address != nil } }
 
-  /// The hosts that the options name, at least one; nil if there are not as many names as addresses or ports.
+  /// The hosts of the options, at least one; nil if there are not as many names as addresses or ports.
   static func hosts(of options: UnsafeMutablePointer<PQconninfoOption>) -> [Host]? {
     Self.hosts(Dictionary(values(of: options).map { ($0.keyword, $0.value) }, uniquingKeysWith: { $1 }))
   }
@@ -120,25 +123,26 @@ struct PostgreSQLAddress: Sendable {
     "The connection string is malformed. In a URL, @ and / in a password or name are written %40 and %2F. It is not shown, since it may contain a password."
   )
 
-  /// What libpq needs to connect to one host.
+  /// The parameters for libpq to connect to one host.
   ///
-  /// - Parameter address: That of the host, if it has been resolved.
+  /// - Parameter address: The address of the host, if it has been resolved.
   func parameters(for host: Host, at address: String?) -> [(keyword: String, value: String)] {
     var parameters = parameters
     for (keyword, value) in [
       ("host", host.name), ("hostaddr", address ?? host.address), ("port", host.port),
-      // In whichever encoding the environment wants texts: the name of a schema may have any characters.
+      // Regardless of the encoding in the environment: the name of a schema may contain any characters.
       ("client_encoding", "UTF8"),
     ] {
       if let value { parameters.append((keyword, value)) }
     }
-    // A connection on which nothing comes back is found to be lost within a minute, unless the string says otherwise.
+    // A connection without answers is detected as lost within a minute, unless the string specifies
+    // otherwise.
     var defaults = [
       ("keepalives_idle", "20"), ("keepalives_interval", "5"), ("keepalives_count", "4"),
       ("tcp_user_timeout", "40000"), ("fallback_application_name", "Stockroom"),
     ]
-    // Otherwise libpq looks for Kerberos credentials, which waits for files and servers, and its library ends a process with an abort
-    // that exits while a connection is being made.
+    // Otherwise libpq searches for Kerberos credentials, which waits for files and servers, and its library
+    // aborts a process that exits while a connection is being made.
     if ProcessInfo.processInfo.environment["PGGSSENCMODE"] == nil {
       defaults.append(("gssencmode", "disable"))
     }

@@ -6,9 +6,10 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What a commit announces to the subscribers of other engines: who made it, and which keys it has changed.
+/// The notification of a commit to the subscribers of other engines: its writer and the changed keys.
 struct PostgreSQLAnnouncement {
-  /// How many bytes the server transmits: https://www.postgresql.org/docs/15/sql-notify.html
+  /// The maximum number of bytes that the server transmits:
+  /// https://www.postgresql.org/docs/15/sql-notify.html
   private static let capacity = 7_999
 
   let text: String
@@ -19,7 +20,7 @@ struct PostgreSQLAnnouncement {
   init(of writer: UUID, _ epoch: Int64, _ operations: [[StorageOperation]]) {
     self.writer = writer.uuidString
     self.epoch = epoch
-    // Each key takes four bytes and a comma at least.
+    // Each key takes at least four bytes and a comma.
     change = StorageChange(operations, keyLimit: Self.capacity / 5) ?? .everything
     let head = "\(self.writer) \(epoch) "
     var body = "*"
@@ -34,7 +35,7 @@ struct PostgreSQLAnnouncement {
     text = head + body
   }
 
-  /// What a server has transmitted. What cannot be read says that anything may have changed.
+  /// Decodes a notification of the server. If it cannot be decoded, anything may have changed.
   init(_ text: String) {
     self.text = text
     let parts = text.split(separator: " ", maxSplits: 2)

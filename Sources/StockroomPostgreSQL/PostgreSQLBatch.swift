@@ -6,22 +6,22 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The statements that a group of requests comes to.
+/// The statements of a group of requests.
 struct PostgreSQLBatch {
   private let removesAll: Bool
   private let removed: [CacheKey]
-  /// In the order in which new keys come to be.
+  /// In the order in which new keys are created.
   private let written: [(key: CacheKey, data: Data, times: EntryTimes?)]
-  /// Whether any of them gets the times that it comes with.
+  /// Whether any of them is written with given timestamps.
   private let hasTimes: Bool
-  /// Which of the written entries go into one statement each.
+  /// The written entries of each statement.
   private let portions: [Range<Int>]
-  /// Whether rows are enough to keep concurrent writers apart: see ``steps(_:_:_:isOpen:isPooled:)``.
+  /// Whether row locks suffice to separate concurrent writers: see ``steps(_:_:_:isOpen:isPooled:)``.
   private let isShared: Bool
 
   var isEmpty: Bool { !removesAll && removed.isEmpty && written.isEmpty }
 
-  /// - Parameter times: What ``Swift/Collection/times(of:)`` says of them.
+  /// - Parameter times: The result of ``Swift/Collection/times(of:)`` for them.
   init(_ requests: [[StorageOperation]], _ times: [EntryTimes?]) {
     var merged = MergedOperations()
     for (index, operation) in requests.joined().enumerated() {
@@ -41,23 +41,25 @@ struct PostgreSQLBatch {
       !removesAll && (requests.allSatisfy { $0.count <= 1 } || requests.joined().allSatisfy(\.isWrite))
   }
 
-  /// Whether it is one statement that says by itself if it has been fenced off. Removals are not: such a statement sees what there was before
-  /// it had the lock, and would miss a row that a transaction has renewed meanwhile.
+  /// Whether it is one statement that itself reports if it has been fenced off. Removals are not: such a
+  /// statement sees the state before it had the lock, and would miss a row that a transaction has renewed in
+  /// the meantime.
   private func isFencedItself(isOpen: Bool) -> Bool {
     !isOpen && isShared && !hasTimes && removed.isEmpty && portions.count == 1
   }
 
-  /// What is to be sent.
+  /// The statements to send.
   ///
-  /// Writers share a lock, and the rows keep them apart, with which writes of many keys at once are atomic, and removals of single keys.
-  /// Not so batches that remove, nor removals beside the batch of somebody else: a row that another transaction is about to insert cannot
-  /// be removed, so that half of what it wrote could stay. They take the lock alone, as transactions have done that have been begun.
-  /// Those that write new keys take another one, so that they commit one after another.
+  /// Writers share a lock, and row locks separate them, so that writes of many keys at once and removals of
+  /// single keys are atomic. This does not apply to batches that remove, nor to removals concurrent with
+  /// another writer's batch: a row that another transaction is about to insert cannot be removed, so half of
+  /// what it wrote could remain. These take the lock exclusively, as do transactions that have begun. Writers
+  /// of new keys take an additional lock, so that they commit one after another.
   ///
   /// - Parameters:
-  ///   - isOpen: Whether the transaction has been begun.
-  ///   - isPooled: Whether the session may have another level of isolation than `READ COMMITTED`, at which a statement would not see
-  ///     what was committed while the one before it waited for the lock.
+  ///   - isOpen: Whether the transaction has begun.
+  ///   - isPooled: Whether the session may have another isolation level than `READ COMMITTED`, at which a
+  ///     statement would not see what was committed while the one before it waited for the lock.
   func steps(
     _ writer: UUID, _ epoch: Int64, _ announcement: String, isOpen: Bool, isPooled: Bool
   ) -> [PostgreSQLConnection.Step] {
@@ -95,7 +97,7 @@ struct PostgreSQLBatch {
     steps.append(.init(.fence, writer.parameter, .number(epoch)))
     if removesAll { steps.append(.init(.removeAll)) }
     if !removed.isEmpty {
-      // All rows in byte order first, so that the statements after it wait for nobody in a circle.
+      // All rows in byte order first, so that the following statements cannot deadlock.
       if !isOpen, isShared, !written.isEmpty {
         steps.append(.init(.lockRows, PostgreSQLArray.keys(removed + written.map(\.key))))
       }
@@ -106,7 +108,7 @@ struct PostgreSQLBatch {
     return steps
   }
 
-  /// How many bytes of keys and values go into one statement, unless it writes one entry.
+  /// The maximum number of bytes of keys and values in one statement, unless it writes one entry.
   static let statementSize = 64 << 20
 
   private static func portions(
@@ -115,7 +117,7 @@ struct PostgreSQLBatch {
     var portions: [Range<Int>] = []
     var (start, size) = (0, 0)
     for (index, entry) in written.enumerated() {
-      // Each element of an array has its length in front.
+      // Each element of an array is preceded by its length.
       let added = entry.key.value.utf8.count + entry.data.count + 8
       if index > start, size + added > statementSize {
         portions.append(start..<index)
@@ -141,7 +143,7 @@ private struct Portion {
   private(set) var values = PostgreSQLArray()
   private var created = PostgreSQLArray(of: .numbers)
   private var updated = PostgreSQLArray(of: .numbers)
-  /// The keys of those that get the time of the commit.
+  /// The keys of entries that get the time of the commit.
   private var keysWithoutTimes = PostgreSQLArray()
   private let hasTimes: Bool
 

@@ -1,39 +1,39 @@
 import StockroomCore
 
-/// A call, whatever its answer is.
+/// A call with any type of answer.
 protocol PostgreSQLPendingCall: Sendable {
-  /// When the call ends, whatever has happened.
+  /// The time at which the call ends in any case.
   var deadline: ContinuousClock.Instant { get }
   /// Whether anybody waits for it.
   var isWanted: Bool { get }
   /// Begins the work, unless nobody waits for it any more.
   func begin() -> Bool
-  /// Its turn has come, unless nobody waits for it any more: it waits for a connection until its deadline.
+  /// Starts its turn, unless nobody waits for it any more: it waits for a connection until its deadline.
   @discardableResult func beginConnecting() -> Bool
-  /// What has been sent for it has to be sent again.
+  /// The statements that were sent for it must be sent again.
   func retract()
   /// Ends the call if it has waited for too long.
   func endIfDue()
-  /// Ends the call if its deadline has passed and nothing of it is under way.
+  /// Ends the call if its deadline has passed and no part of it is in progress.
   func endIfLate()
   func fail(_ error: any Error)
 }
 
-/// A call that waits for its turn for half of its time limit at most, and then for the server (rule N1).
+/// A call that waits for its turn for at most half of its time limit, and then for the server (rule N1).
 final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
   typealias Finish = @Sendable (Result<Answer, any Error>) -> Void
 
   private enum Stage {
     case new
     case waiting(Finish)
-    /// Its turn has come, and nothing has been sent that could change anything.
+    /// Its turn has come, and nothing that could change anything has been sent.
     case connecting(Finish)
     case underWay(Finish, cancelledAt: ContinuousClock.Instant?)
     case ended
   }
 
   private let stage = MutexProtected(Stage.new)
-  /// Whether it may be ended while it is under way, since it changes nothing.
+  /// Whether it may be ended while it is in progress, since it changes nothing.
   private let isRead: Bool
   private let lastStart: ContinuousClock.Instant
   let deadline: ContinuousClock.Instant
@@ -49,8 +49,9 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
 
   /// Suspends the caller until the call ends.
   ///
-  /// - Parameter enqueue: Has the call taken by a connection later.
-  /// - Throws: `CancellationError` at once if the task is cancelled, unless it is a write that has been sent.
+  /// - Parameter enqueue: Queues the call for a connection.
+  /// - Throws: `CancellationError` immediately if the task is cancelled, unless it is a write that has been
+  ///   sent.
   func wait(_ enqueue: () throws -> Void) async throws -> Answer {
     try Task.checkCancellation()
     return try await withTaskCancellationHandler {
@@ -90,7 +91,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
     finish?(.failure(CancellationError()))
   }
 
-  /// Its turn has come, unless nobody waits for it any more. It can still be cancelled, until it begins.
+  /// Starts its turn, unless nobody waits for it any more. It can still be cancelled, until it begins.
   @discardableResult func beginConnecting() -> Bool {
     endIfDue()
     return stage.withLock { stage in
@@ -112,8 +113,8 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
     }
   }
 
-  /// What has been sent has not happened, and never will. The call can be cancelled at once again, and ends if its task has
-  /// been cancelled.
+  /// The statements that were sent have not taken effect, and never will. The call can be cancelled
+  /// immediately again, and ends if its task has been cancelled.
   func retract() {
     let finish = stage.withLock { stage -> Finish? in
       guard case .underWay(let finish, let cancelledAt) = stage else { return nil }
@@ -136,7 +137,8 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
 
   func fail(_ error: any Error) { end(.failure(error)) }
 
-  /// Fails the call because the outcome of what was sent is unknown. One for which nothing was sent has certainly not happened.
+  /// Fails the call because the outcome of the sent statements is unknown. A call for which nothing was sent
+  /// has certainly had no effect.
   func failWithUnknownOutcome(_ error: StorageError) {
     let isSent = stage.withLock { if case .underWay = $0 { true } else { false } }
     fail(
@@ -153,7 +155,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
 
   func endIfLate() { endIfLate(reserving: .zero) }
 
-  /// Ends the call if nothing of it is under way, and no more than `time` is left.
+  /// Ends the call if no part of it is in progress, and no more than `time` is left.
   func endIfLate(reserving time: Duration) {
     let finish = stage.withLock { stage -> Finish? in
       guard case .connecting(let finish) = stage, ContinuousClock.now + time >= deadline else { return nil }

@@ -1,8 +1,9 @@
 import StockroomCore
 
-/// How the outcome of a commit is found out whose answer was lost: by claiming the row of this engine again on another connection.
+/// Determines the outcome of a commit whose answer was lost, by claiming the row of this engine again on
+/// another connection.
 extension PostgreSQLCommitter {
-  /// Whether the commit has happened of which the answer was lost. If not, it never will.
+  /// Whether the commit whose answer was lost has succeeded. If not, it never will.
   func isCommitted(
     until deadline: ContinuousClock.Instant, after cause: any Error,
     _ meanwhile: @escaping () throws -> Void
@@ -43,11 +44,12 @@ extension PostgreSQLCommitter {
         guard let claimed = try results.first?.number(0, 0) else {
           throw StorageError(.io, "\(connector.address) has not said what the epoch is.")
         }
-        // No engine has committed so often.
+        // No engine has made that many commits.
         guard (1..<Int64.max / 2).contains(claimed) else {
           throw StorageError(.corrupted, "The table of commits has the epoch \(claimed).")
         }
-        // The next claim finds the same. Until then a failover could undo it, and what it says of a commit.
+        // The next claim has the same result. Until then a failover could undo it, and the outcome of a
+        // commit that it shows.
         guard !connection.hasGivenUpReplication else {
           throw StorageError(
             .unavailable,

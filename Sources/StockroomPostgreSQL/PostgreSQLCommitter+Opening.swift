@@ -1,9 +1,9 @@
 import StockroomCore
 
 extension PostgreSQLCommitter {
-  /// Makes the place if it is not there.
+  /// Creates the place if it does not exist.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if it is another program's, and others.
+  /// - Throws: `StorageError` with code `unsupported` if it belongs to another program, and others.
   func open(until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void) throws {
     let connection = try connector.connect(until: deadline, isPatient: false, meanwhile: meanwhile)
     do {
@@ -13,7 +13,7 @@ extension PostgreSQLCommitter {
         throw StorageError(
           .unsupported, "The schema \(place.schema) of \(connector.address) has no tables of Stockroom's.")
       }
-      // Once more, when nobody else makes it.
+      // Again, while nobody else can create it.
       _ = try connection.run([.init(.beginWriting), .init(.lockCreation)], until: deadline)
       if try isThere(place, connection, until: deadline) { return }
       let hasSchema = try look(place, connection, until: deadline).hasSchema

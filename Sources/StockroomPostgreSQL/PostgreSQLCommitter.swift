@@ -13,13 +13,15 @@ import StockroomCore
   import Musl
 #endif
 
-/// The connection that writes, on the engine's own thread, and what it takes to know what has been committed.
+/// The connection that writes, on the engine's own thread, and the state that is needed to determine what has
+/// been committed.
 ///
-/// Each engine has a row of its own in the table `commits`, with an epoch that each commit of the engine advances by one, in the same
-/// transaction. When the answer to a commit is lost, the engine *claims* the row on a new connection: it asks whether the epoch has
-/// been advanced, and if not, advances it by two. So the commit either has happened, or never will, wherever it is held up:
-/// it would find another epoch than it expects. That needs nothing of the server but rows, so that it also holds after a failover,
-/// where a transaction's number proves nothing.
+/// Each engine has its own row in the table `commits`, with an epoch that each commit of the engine advances
+/// by one, in the same transaction. When the answer to a commit is lost, the engine *claims* the row on a new
+/// connection: it checks whether the epoch has been advanced, and if not, advances it by two. So the commit
+/// either has succeeded, or never will, wherever it is delayed: it would find another epoch than it expects.
+/// This relies only on rows of the server, so it also works after a failover, where a transaction's number
+/// proves nothing.
 final class PostgreSQLCommitter: Sendable {
   struct State {
     var connection: PostgreSQLConnection?
@@ -29,14 +31,14 @@ final class PostgreSQLCommitter: Sendable {
 
   let connector: PostgreSQLConnector
   let hub: ChangeHub
-  /// Names the row, and the changes that are announced.
+  /// Identifies the row and the notifications.
   let writer = UUID()
-  /// Used on the writing thread only, but for ``close()``.
+  /// Used only on the writing thread, except by ``close()``.
   let state = MutexProtected(State())
   let unknownEpochs = MutexProtected<Set<Int64>>([])
   private let isRunningBodies = MutexProtected(false)
 
-  /// How often a commit is tried that others are in the way of.
+  /// The maximum number of attempts to make a commit that conflicts with others.
   private static let maximumAttempts = 12
 
   init(_ connector: PostgreSQLConnector, _ hub: ChangeHub) {
@@ -46,7 +48,7 @@ final class PostgreSQLCommitter: Sendable {
 
   // MARK: Committing
 
-  /// What the requests come to, as one transaction.
+  /// The operations of the requests, as one transaction.
   private struct Group {
     let requests: [WriteRequest]
     let operations: [[StorageOperation]]
@@ -59,7 +61,7 @@ final class PostgreSQLCommitter: Sendable {
     }
   }
 
-  /// Why an attempt to commit did not succeed.
+  /// The reason why an attempt to commit did not succeed.
   private enum FailedAttempt: Error {
     /// The epoch is another one: nothing has happened.
     case fencedOff
@@ -69,22 +71,23 @@ final class PostgreSQLCommitter: Sendable {
     case conflict(PostgreSQLFailure)
   }
 
-  /// One of several transactions could not read, so that each of them has to be committed alone.
+  /// One of several transactions could not read, so each of them must be committed alone.
   struct FailedRead: Error {}
 
-  /// Returns once there is a connection to write on, on which nothing has been sent for a write.
+  /// Returns once there is a connection for writing, on which nothing has been sent for a write.
   func connect(
     until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void
   ) throws {
     _ = try connected(until: deadline, meanwhile)
   }
 
-  /// Commits the writes, in this order, together, or throws with nothing done. Those whose calls end before the commit is sent
-  /// are left out, and none is sent after its deadline.
+  /// Commits the writes, in this order, together, or throws with nothing done. Writes whose calls end before
+  /// the commit is sent are skipped, and none is sent after its deadline.
   ///
-  /// - Returns: The last of them, which have not been begun, since the transactions before them have taken long.
-  /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been done; ``FailedRead``; `CancellationError` if all
-  ///   calls have ended.
+  /// - Returns: The last of them that have not been begun, since the transactions before them have taken
+  ///   long.
+  /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been made; ``FailedRead``;
+  ///   `CancellationError` if all calls have ended.
   func commit(
     _ writes: [PostgreSQLWrite], meanwhile: @escaping () throws -> Void
   ) throws -> ArraySlice<PostgreSQLWrite> {
@@ -92,7 +95,7 @@ final class PostgreSQLCommitter: Sendable {
     var (attempt, losses) = (0, 0)
     while true {
       for write in writes {
-        // What an earlier attempt has sent has not happened.
+        // Statements sent by an earlier attempt have not taken effect.
         write.call.retract()
         write.call.endIfLate()
       }
@@ -107,7 +110,7 @@ final class PostgreSQLCommitter: Sendable {
         if isOpen {
           try begin(on: connection, until: deadline)
         } else {
-          // What is begun with hardly any time left would be given up in the middle.
+          // A write that is begun with hardly any time left would be abandoned in the middle.
           for write in writes { write.call.endIfLate(reserving: limit / 8) }
           guard let first = firstDeadline(of: writes) else { throw CancellationError() }
           (deadline, answer) = (first, first)
@@ -115,7 +118,7 @@ final class PostgreSQLCommitter: Sendable {
         guard let (wanted, group) = try prepare(writes, isOpen: isOpen, on: connection) else { return [] }
         rest = writes[(writes.lastIndex { $0.call === wanted.last?.call } ?? writes.endIndex - 1)...]
           .dropFirst()
-        // All of them or none: each body has seen what those before it come to.
+        // All of them or none: each body has seen the changes of the earlier ones.
         let begun = wanted.filter { $0.call.begin() }
         guard !begun.isEmpty, begun.count == wanted.count else {
           if isOpen { drop() }
@@ -123,14 +126,14 @@ final class PostgreSQLCommitter: Sendable {
           continue
         }
         connection.meanwhile = meanwhile
-        // What the bodies took is not the server's.
+        // The time of the bodies does not count as the server's.
         if isOpen { answer = max(deadline, .now + limit / 2) }
-        // A quarter is left to find out what has become of a commit of which the answer does not come.
+        // A quarter is left to determine the outcome of a commit whose answer does not arrive.
         try commit(group, isOpen: isOpen, on: connection, until: .now + (answer - .now) * 0.75)
         if wanted.allSatisfy(\.call.isWanted) {
           hub.send(group.requests, group.operations)
         } else {
-          // The caller of a request that was given up has not seen its own change, although it is the origin.
+          // The caller of an abandoned request has not seen its own change, although it is the origin.
           hub.send(.everything)
         }
         return rest
@@ -139,7 +142,7 @@ final class PostgreSQLCommitter: Sendable {
       } catch FailedAttempt.lostBefore(let error) {
         drop()
         guard ContinuousClock.now < deadline else { throw error }
-        // The first time it is a connection that had ended, and another one may be had at once.
+        // The first time, it is a connection that had ended, and another one may be available immediately.
         if losses > 0 { try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile) }
         losses += 1
       } catch FailedAttempt.lostDuring(let error) {
@@ -156,7 +159,7 @@ final class PostgreSQLCommitter: Sendable {
             "Others have changed the same entries each of \(attempt) times. Nothing has been done.",
             underlying: failure)
         }
-        // Each has another time to wait, so that they do not meet again.
+        // Each waits for a different time, so that they do not conflict again.
         usleep(UInt32.random(in: 0..<1_000) << min(attempt, 7))
       }
     }
@@ -164,12 +167,12 @@ final class PostgreSQLCommitter: Sendable {
 
   private var limit: Duration { connector.settings.timeLimit }
 
-  /// When the first of those ends that somebody waits for; nil if there are none.
+  /// The deadline of the first call that is still waited for; nil if there are none.
   private func firstDeadline(of writes: [PostgreSQLWrite]) -> ContinuousClock.Instant? {
     writes.filter(\.call.isWanted).map(\.call.deadline).min()
   }
 
-  /// Begins a transaction while which nobody else writes.
+  /// Begins a transaction during which nobody else writes.
   private func begin(on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant) throws {
     do {
       _ = try connection.run([.init(.beginWriting), .init(.lockExclusively)], until: deadline)
@@ -183,14 +186,16 @@ final class PostgreSQLCommitter: Sendable {
     }
   }
 
-  /// Those writes that somebody waits for, and what they come to, which remains to be committed. Runs the bodies of transactions,
-  /// and leaves the last writes out once those before them have taken long: else their calls would end meanwhile.
+  /// The writes that are still waited for, and their operations, which remain to be committed. Runs the
+  /// bodies of transactions, and leaves out the last writes once the earlier ones have taken long: otherwise
+  /// their calls would end in the meantime.
   ///
-  /// - Returns: Nil if there is nothing to commit, since the body of a transaction could not read, and has the error.
+  /// - Returns: Nil if there is nothing to commit, since the body of a transaction could not read, and has
+  ///   the error.
   private func prepare(
     _ writes: [PostgreSQLWrite], isOpen: Bool, on connection: PostgreSQLConnection
   ) throws -> (wanted: [PostgreSQLWrite], group: Group)? {
-    // Before it is asked who waits, so that no body begins unseen once nobody does.
+    // Before checking who waits, so that no body begins unnoticed once nobody does.
     isRunningBodies.withLock { $0 = isOpen }
     defer { isRunningBodies.withLock { $0 = false } }
     let wanted = writes.filter(\.call.isWanted)
@@ -212,10 +217,11 @@ final class PostgreSQLCommitter: Sendable {
     return nil
   }
 
-  /// Whether the bodies of transactions run, each for as long as it likes, even if nobody waits for it any more.
+  /// Whether the bodies of transactions are running, each for any time, even if nobody waits for them any
+  /// more.
   var runsBodies: Bool { isRunningBodies.withLock { $0 } }
 
-  /// - Parameter isOpen: Whether the transaction has been begun.
+  /// - Parameter isOpen: Whether the transaction has begun.
   private func commit(
     _ group: Group, isOpen: Bool, on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
   ) throws {
@@ -233,7 +239,7 @@ final class PostgreSQLCommitter: Sendable {
         guard try result.number(0, 0) == 1 else { throw FailedAttempt.fencedOff }
       }
     } catch let failure as PostgreSQLFailure {
-      // The server has refused it, and another one may take it.
+      // The server has refused it, and another one may accept it.
       if failure.isStandby {
         throw FailedAttempt.lostBefore(
           StorageError(.unavailable, "Writing to \(connector.address) failed", underlying: failure))
@@ -242,14 +248,14 @@ final class PostgreSQLCommitter: Sendable {
         let error = error(failure)
         throw group.batch.isEmpty ? FailedAttempt.lostBefore(error) : FailedAttempt.lostDuring(error)
       }
-      // The transaction has been begun with a statement of its own, which would have to be ended so.
+      // The transaction has been begun with a separate statement, and would have to be ended with one.
       if isOpen || isPooled { drop() }
       // `division_by_zero`: see ``PostgreSQLStatement/fence``.
       if failure.sqlState == "22012" { throw FailedAttempt.fencedOff }
       if failure.isConcurrency { throw FailedAttempt.conflict(failure) }
       throw error(failure)
     } catch let cause where connection.isLost {
-      // The wait for the answer has been given up, or has failed.
+      // The wait for the answer has been abandoned, or has failed.
       throw FailedAttempt.lostDuring(cause)
     }
     state.withLock { $0.epoch += 1 }
@@ -265,18 +271,18 @@ final class PostgreSQLCommitter: Sendable {
     .postgreSQL(failure, "Writing to \(connector.address) failed")
   }
 
-  /// Whether an announcement of this engine speaks of what its own subscribers know.
+  /// Whether the subscribers of this engine already know the change of one of its notifications.
   func isKnown(epoch: Int64) -> Bool { unknownEpochs.withLock { !$0.contains(epoch) } }
 
   // MARK: Leaving the place
 
-  /// Gives up the row. If that fails, others remove it after a week.
+  /// Removes the row. If that fails, others remove it after a week.
   func forget() {
     guard let connection = state.withLock({ $0.connection.take() }) else { return }
     _ = try? connection.run([.init(.forget, writer.parameter)], until: .now + .seconds(1))
   }
 
-  /// Lets go of the connection, which ends at once unless the writing thread is still using it.
+  /// Releases the connection, which ends immediately unless the writing thread is still using it.
   func close() { drop() }
 }
 

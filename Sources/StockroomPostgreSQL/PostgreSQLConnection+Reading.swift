@@ -7,8 +7,8 @@ import StockroomCore
 #endif
 
 extension PostgreSQLConnection {
-  /// What `transform` makes of each row of a cursor, in one snapshot. Fetches portions of some megabytes, each while the one before
-  /// is looked at.
+  /// The results of `transform` for all rows of a cursor, in one snapshot. Fetches portions of several
+  /// megabytes, each while the one before is processed.
   func rows<Row>(
     of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool = true,
     _ transform: (PostgreSQLResult, Int) throws -> Row?
@@ -23,7 +23,7 @@ extension PostgreSQLConnection {
 
   /// Calls `body` with each row of a cursor until it returns false.
   ///
-  /// - Parameter isWhole: Whether the whole table is read, for which the server need not look into the index.
+  /// - Parameter isWhole: Whether the whole table is read, for which the server need not use the index.
   private func forEachRow(
     of declaration: Step, until deadline: ContinuousClock.Instant, isWhole: Bool,
     _ body: (PostgreSQLResult, Int) throws -> Bool
@@ -36,7 +36,7 @@ extension PostgreSQLConnection {
       while let current = result, current.rowCount > 0 {
         let isLast = current.rowCount < portion.rows
         portion = PostgreSQLPortion(rowSize: current.averageRowSize)
-        // The server makes the next portion while this one is looked at.
+        // The server prepares the next portion while this one is processed.
         let next: Sent? = try isLast ? nil : send([Step(portion.statement)], until: deadline)
         var goesOn = true
         for row in 0..<current.rowCount where goesOn { goesOn = try body(current, row) }
@@ -47,10 +47,10 @@ extension PostgreSQLConnection {
     }
   }
 
-  /// Calls `body`, which may run statements too, with each row of a cursor until it returns false, in the transaction that is
-  /// under way. If this throws, that transaction cannot be used any more.
+  /// Calls `body`, which may run statements too, with each row of a cursor until it returns false, in the
+  /// transaction in progress. If this throws, that transaction can no longer be used.
   ///
-  /// - Parameter deadline: That of the next answer.
+  /// - Parameter deadline: The deadline of the next answer.
   func forEachRowInTransaction(
     of declaration: Step, until deadline: () -> ContinuousClock.Instant,
     _ body: (PostgreSQLResult, Int) throws -> Bool
@@ -67,7 +67,7 @@ extension PostgreSQLConnection {
     _ = try run([Step(.closeRows)], until: deadline())
   }
 
-  /// What fails in the middle of a transaction leaves nothing that can be used.
+  /// After a failure in the middle of a transaction, the connection cannot be used any more.
   private func discardingOnFailure<Result>(_ body: () throws -> Result) throws -> Result {
     do {
       return try body()
@@ -77,7 +77,7 @@ extension PostgreSQLConnection {
     }
   }
 
-  /// What `transform` makes of the rows that a statement has for portions of the keys, all in one snapshot.
+  /// The results of `transform` for the rows of a statement for portions of the keys, all in one snapshot.
   func rows<Row>(
     of statement: PostgreSQLStatement, _ keys: [CacheKey], until deadline: ContinuousClock.Instant,
     _ transform: (_ result: PostgreSQLResult, _ keys: ArraySlice<CacheKey>) throws -> [Row]
@@ -96,9 +96,10 @@ extension PostgreSQLConnection {
     }
   }
 
-  /// What `transform` makes of the rows that a statement has for portions of the keys, in the transaction that has been begun.
+  /// The results of `transform` for the rows of a statement for portions of the keys, in the transaction that
+  /// has begun.
   ///
-  /// - Parameter deadline: Until when the next answer has to come.
+  /// - Parameter deadline: The deadline of the next answer.
   func rowsInTransaction<Row>(
     of statement: PostgreSQLStatement, _ keys: [CacheKey], until deadline: () -> ContinuousClock.Instant,
     _ transform: (_ result: PostgreSQLResult, _ keys: ArraySlice<CacheKey>) throws -> [Row]
@@ -138,7 +139,7 @@ extension KeyRange {
   /// A cursor over the range.
   func declaration(limit: Int) -> PostgreSQLConnection.Step {
     let start = Array((prefix ?? "").utf8)
-    // Behind every key that begins so: the byte is in no UTF-8.
+    // After every key with this prefix: the byte does not occur in UTF-8.
     let end = start + [0xFF]
     let last = upTo.map { Array($0.value.utf8) }.flatMap { $0.lexicographicallyPrecedes(end) ? $0 : nil }
     return PostgreSQLConnection.Step(
@@ -149,7 +150,7 @@ extension KeyRange {
 }
 
 extension PostgreSQLResult {
-  /// How many bytes a row has, by the first ones.
+  /// The average number of bytes of a row, estimated from the first ones.
   fileprivate var averageRowSize: Int {
     let sample = min(rowCount, 64)
     let total = (0..<sample).reduce(0) { total, row in

@@ -3,11 +3,12 @@ import StockroomCore
 
 /// A connection, used by one thread at a time.
 ///
-/// The only type that owns a handle of libpq. libpq never waits by itself here: it is used without blocking, and ``PostgreSQLSocket``
-/// waits. Everything is sent as a pipeline (https://www.postgresql.org/docs/15/libpq-pipeline-mode.html), one transaction each.
+/// The only type that owns a handle of libpq. libpq never blocks here: it is used in its nonblocking mode,
+/// and ``PostgreSQLSocket`` waits. Everything is sent as a pipeline
+/// (https://www.postgresql.org/docs/15/libpq-pipeline-mode.html), one transaction each.
 final class PostgreSQLConnection: @unchecked Sendable {
-  // Safe to hand from thread to thread: libpq allows that, as long as one of them uses the connection at a time, and its
-  // owner sees to that.
+  // Safe to pass from thread to thread: libpq allows that, as long as one thread uses the connection at a
+  // time, which its owner ensures.
 
   /// A statement with its parameters.
   struct Step {
@@ -23,18 +24,19 @@ final class PostgreSQLConnection: @unchecked Sendable {
   private let statements: PostgreSQLStatements
   private let settings: PostgreSQLSettings
   private var prepared: Set<PostgreSQLStatement> = []
-  /// What the notices said that came since the last statement was sent.
+  /// The notices that have arrived since the last statement was sent.
   private let notices: PostgreSQLNotices
-  /// Called now and then while a call waits for the server. What it throws ends the wait, and the connection.
+  /// Called from time to time while a call waits for the server. An error that it throws ends the wait, and
+  /// the connection.
   var meanwhile: () throws -> Void { didSet { nextLook = .now + PostgreSQLSocket.slice } }
-  /// When it is called next, even if the server never keeps the call waiting.
+  /// When it is called next, even if the server never makes the call wait.
   private var nextLook = ContinuousClock.now + PostgreSQLSocket.slice
-  /// Whether anything more can be done with the connection.
+  /// Whether the connection can no longer be used.
   private(set) var isLost = false
-  /// How long it has waited for the server, ever.
+  /// The total time for which it has waited for the server.
   private(set) var timeWaited = Duration.zero
-  /// When something has to have come for what is sent next, even if the deadline is later: a connection that was idle may have died
-  /// without a word.
+  /// The time by which an answer must arrive to the next statements, even if the deadline is later: an idle
+  /// connection may have been lost without notice.
   var firstAnswerDeadline: ContinuousClock.Instant?
 
   /// Takes over an open connection.
@@ -51,14 +53,15 @@ final class PostgreSQLConnection: @unchecked Sendable {
     try setUp(until: deadline)
   }
 
-  /// Makes the settings, which last if the session is kept, and finds out whether the server is the right one.
+  /// Applies the settings, which persist if the session is kept, and determines whether the server is the
+  /// right one.
   private func setUp(until deadline: ContinuousClock.Instant) throws {
     var sent = Sent()
     try sendSettings(&sent, as: .step(settings.statement))
     guard PQpipelineSync(handle) == 1 else { throw lost() }
     try flush(until: deadline)
     let answer = try receive(sent, until: deadline).first
-    // Where nothing is written a standby will do, and a role that may only read.
+    // If nothing is written, a standby suffices, and a role that may only read.
     guard settings.access == .readWrite, let answer else { return }
     if answer.isTrue(0, 1) || answer.isTrue(0, 2) { throw PostgreSQLFailure.standby }
   }
@@ -67,17 +70,17 @@ final class PostgreSQLConnection: @unchecked Sendable {
 
   // MARK: Statements
 
-  /// Runs the steps as one transaction, and returns what each of them has returned.
+  /// Runs the steps as one transaction, and returns the result of each.
   ///
-  /// - Throws: ``PostgreSQLFailure``. If the connection is lost, what was sent may have been done.
+  /// - Throws: ``PostgreSQLFailure``. If the connection is lost, the sent steps may have taken effect.
   func run(_ steps: [Step], until deadline: ContinuousClock.Instant) throws -> [PostgreSQLResult] {
     let sent = try send(steps, until: deadline)
     return try receive(sent, until: deadline)
   }
 
-  /// What has been sent, in order.
+  /// The steps that have been sent, in order.
   struct Sent {
-    /// What each result belongs to.
+    /// The part to which each result belongs.
     fileprivate enum Part {
       case preparation(PostgreSQLStatement)
       case setting
@@ -86,7 +89,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     fileprivate var parts: [Part] = []
   }
 
-  /// Sends the steps, of which the results have to be received.
+  /// Sends the steps. Their results must be received.
   func send(_ steps: [Step], until deadline: ContinuousClock.Instant) throws -> Sent {
     notices.clear()
     var sent = Sent()
@@ -98,18 +101,18 @@ final class PostgreSQLConnection: @unchecked Sendable {
         guard result == 1 else { throw lost() }
         sent.parts.append(.preparation(step.statement))
       }
-      // A transaction that is begun with a level of isolation has to be begun first.
+      // A transaction with an isolation level must be begun first.
       let beginsTransaction = step.statement == .beginReading || step.statement == .beginWriting
       if index == 0, !settings.isSessionKept, !beginsTransaction { try sendSettings(&sent) }
       try send(step)
       sent.parts.append(.step(step.statement))
-      // The server answers the first step before it works on those that take long.
+      // The server answers the first step before it executes those that take long.
       if index == 0, steps.count > 1, firstAnswerDeadline != nil, PQsendFlushRequest(handle) == 0 {
         throw lost()
       }
       if index == 0, !settings.isSessionKept, beginsTransaction { try sendSettings(&sent) }
       unsent += step.parameters.reduce(0) { $0 + $1.bytes.count }
-      // libpq holds 2 GiB at most, and need not hold what is large.
+      // libpq holds at most 2 GiB, and need not hold large values.
       if unsent >= Self.largestBuffer {
         try flush(until: deadline)
         unsent = 0
@@ -120,7 +123,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     return sent
   }
 
-  /// How many bytes of parameters libpq holds before they are sent.
+  /// The maximum number of bytes of parameters that libpq holds before they are sent.
   private static let largestBuffer = 16 << 20
 
   private func sendSettings(_ sent: inout Sent, as part: Sent.Part = .setting) throws {
@@ -146,7 +149,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
     guard result == 1 else { throw lost() }
   }
 
-  /// Sends what libpq holds. Takes in what comes meanwhile, without which neither side would get on.
+  /// Sends the data that libpq holds. Receives data in the meantime, without which neither side would make
+  /// progress.
   private func flush(until deadline: ContinuousClock.Instant) throws {
     while true {
       switch PQflush(handle) {
@@ -159,12 +163,12 @@ final class PostgreSQLConnection: @unchecked Sendable {
     }
   }
 
-  /// What the steps have returned.
+  /// The results of the steps.
   func receive(_ sent: Sent, until deadline: ContinuousClock.Instant) throws -> [PostgreSQLResult] {
     var results: [PostgreSQLResult] = []
     var failure: PostgreSQLFailure?
     for part in sent.parts {
-      // Each part has one result and then none.
+      // Each part has one result, followed by none.
       while let result = try next(until: deadline) {
         switch result.status {
         case PGRES_COMMAND_OK, PGRES_TUPLES_OK:
@@ -183,7 +187,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       throw failure
     }
     var end = try next(until: deadline)
-    // What goes wrong at the commit comes in front of the end of the pipeline, with none behind it.
+    // An error of the commit comes before the end of the pipeline, with no result after it.
     while let result = end, result.status == PGRES_FATAL_ERROR {
       failure = failure ?? result.failure
       end = try next(until: deadline) ?? next(until: deadline)
@@ -196,20 +200,20 @@ final class PostgreSQLConnection: @unchecked Sendable {
     return results
   }
 
-  /// Whether the pooler has given the transaction to a server that was the primary before. Nothing can be written in a transaction that
-  /// has begun there.
+  /// Whether the pooler has assigned the transaction to a server that was the primary before. Nothing can be
+  /// written in a transaction that has begun there.
   private func isStandby(_ settingsResult: PostgreSQLResult) -> Bool {
     settings.access == .readWrite && settingsResult.isTrue(0, 1)
   }
 
   private func failure(_ result: PostgreSQLResult, of part: Sent.Part) -> PostgreSQLFailure {
     let failure = result.failure
-    // `feature_not_supported`: a standby begins no transaction that may write.
+    // `feature_not_supported`: a standby does not begin a transaction that may write.
     if case .step(.beginWriting) = part, failure.sqlState == "0A000" { return .standby }
     return failure
   }
 
-  /// The next result; nil behind the last one of a statement.
+  /// The next result; nil after the last one of a statement.
   private func next(until deadline: ContinuousClock.Instant) throws -> PostgreSQLResult? {
     while PQisBusy(handle) == 1 {
       let ready = try wait(until: deadline)
@@ -220,7 +224,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       return nil
     }
     let wrapped = PostgreSQLResult(result)
-    // libpq would return the same for ever: no statement of the engine's is a COPY.
+    // libpq would return the same forever: no statement of the engine is a COPY.
     if [PGRES_COPY_IN, PGRES_COPY_OUT, PGRES_COPY_BOTH].contains(wrapped.status) { throw lost() }
     if PQstatus(handle) == CONNECTION_BAD {
       isLost = true
@@ -237,7 +241,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     let ready: (reading: Bool, writing: Bool)
     let now = ContinuousClock.now
     let limit = min(deadline, firstAnswerDeadline ?? deadline)
-    // Of a large encrypted record libpq takes a part, and no socket tells of the rest.
+    // libpq takes a part of a large encrypted record, and the socket does not signal the rest.
     let end = PQsslInUse(handle) == 1 ? min(limit, now + PostgreSQLSocket.slice) : limit
     defer { timeWaited += ContinuousClock.now - now }
     do {
@@ -248,7 +252,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       ready = try PostgreSQLSocket.wait(
         for: PQsocket(handle), writing: writing, until: end, meanwhile: meanwhile)
     } catch {
-      // Nobody wants the answer any more, which may still come.
+      // Nobody waits for the answer any more, which may still arrive.
       isLost = true
       throw error
     }
@@ -262,9 +266,9 @@ final class PostgreSQLConnection: @unchecked Sendable {
     return ready
   }
 
-  /// Whether the server has ended the connection while nothing was asked of it. Does not wait.
+  /// Whether the server has ended the connection while it was idle. Does not wait.
   var hasEnded: Bool {
-    // The first call may take in the server's farewell, the second one finds the end behind it.
+    // The first call may receive the server's last message, the second one finds the end after it.
     for _ in 0..<2 where !isLost {
       guard PostgreSQLSocket.isReadable(PQsocket(handle)) else { return false }
       if PQconsumeInput(handle) == 0 { isLost = true }
@@ -272,7 +276,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     return isLost
   }
 
-  /// Does without the connection from now on: it is in the middle of something.
+  /// Stops using the connection: it is in the middle of an operation.
   func discard() { isLost = true }
 
   private func lost() -> PostgreSQLFailure {
@@ -280,7 +284,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     return PostgreSQLFailure(sqlState: nil, text: Self.message(of: handle), isConnectionLost: true)
   }
 
-  /// libpq's own words for what went wrong last, in one line.
+  /// libpq's own text for the last error, in one line.
   static func message(of handle: OpaquePointer) -> String {
     let text = PQerrorMessage(handle).map { String(cString: $0) } ?? ""
     let line = text.inOneLine
@@ -289,7 +293,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
 
   // MARK: Notices and notifications
 
-  /// Whether a commit has been made here, and the server has given up to wait until it is on another machine too.
+  /// Whether a commit has been made here, and the server has stopped waiting until it is on another machine
+  /// too.
   var hasGivenUpReplication: Bool { notices.functions.contains("SyncRepWaitForLSN") }
 
   /// The descriptor on which notifications arrive.
@@ -303,7 +308,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       payloads.append(String(cString: notification.pointee.extra))
       PQfreemem(notification)
     }
-    // libpq closes the socket while it looks for notifications if what has come is none of the protocol.
+    // libpq closes the socket while it checks for notifications if the received data violate the protocol.
     if PQstatus(handle) == CONNECTION_BAD { throw lost() }
     return payloads
   }
@@ -316,7 +321,7 @@ private func withPointers<Result>(
 ) -> Result {
   guard let first = parameters.first else { return body(pointers) }
   return first.bytes.withUnsafeBytes { bytes in
-    // A nil pointer would stand for NULL.
+    // A nil pointer would mean NULL.
     withUnsafePointer(to: CChar(0)) { empty in
       let pointer = bytes.baseAddress?.assumingMemoryBound(to: CChar.self) ?? empty
       return withPointers(to: parameters.dropFirst(), pointers + [pointer], body)

@@ -9,13 +9,13 @@ import StockroomCore
   import Musl
 #endif
 
-/// Opens connections to whichever of the servers can be written to, or to any of them if nothing is written.
+/// Opens connections to the server that accepts writes, or to any of them if nothing is written.
 final class PostgreSQLConnector: Sendable {
   let address: PostgreSQLAddress
   let place: PostgreSQLNamespace
   let settings: PostgreSQLSettings
   private let statements: PostgreSQLStatements
-  /// Which host was the right one last.
+  /// The host that was last the right one.
   private let lastHost = MutexProtected(0)
 
   init(_ address: PostgreSQLAddress, _ place: PostgreSQLNamespace, _ settings: PostgreSQLSettings) {
@@ -34,13 +34,14 @@ final class PostgreSQLConnector: Sendable {
     }
   }
 
-  /// A connection to the primary, or to any server for an engine that only reads. On a thread that may wait.
+  /// A connection to the primary, or to any server for an engine that only reads. Call it on a thread that
+  /// may block.
   ///
   /// - Parameters:
-  ///   - isPatient: Whether a server that is away is tried again until the deadline.
-  ///   - meanwhile: Called now and then. What it throws ends the attempt.
-  /// - Throws: `StorageError` with code `unavailable`, `permissionDenied`, `readOnly` if all servers answer, none can be written to
-  ///   and this is not patient, and others.
+  ///   - isPatient: Whether a server that is unavailable is retried until the deadline.
+  ///   - meanwhile: Called from time to time. An error that it throws ends the attempt.
+  /// - Throws: `StorageError` with code `unavailable`; `permissionDenied`; `readOnly` if all servers answer,
+  ///   none accepts writes and `isPatient` is false; and others.
   func connect(
     until deadline: ContinuousClock.Instant, isPatient: Bool = true,
     meanwhile: @escaping () throws -> Void = {}
@@ -49,7 +50,8 @@ final class PostgreSQLConnector: Sendable {
     return try connect(until: deadline, isPatient: isPatient, after: &failures, meanwhile: meanwhile)
   }
 
-  /// - Parameter failures: How many connections in a row could not be made or were of no use, for which this one waits.
+  /// - Parameter failures: The number of consecutive connections that could not be made or used, on which the
+  ///   time to wait depends.
   func connect(
     until deadline: ContinuousClock.Instant, isPatient: Bool = true, after failures: inout Int,
     meanwhile: @escaping () throws -> Void
@@ -61,7 +63,7 @@ final class PostgreSQLConnector: Sendable {
         return try attemptAll(until: deadline, isPatient: isPatient, meanwhile)
       } catch let error as StorageError {
         failures += 1
-        // An attempt that the deadline has cut short says less than the one before it.
+        // The error of an attempt that the deadline has cut short says less than the one before it.
         guard ContinuousClock.now < deadline else { throw last ?? error }
         let isTemporary = (error.underlying as? PostgreSQLFailure)?.isTemporary ?? false
         guard isPatient, isTemporary else { throw error }
@@ -70,7 +72,7 @@ final class PostgreSQLConnector: Sendable {
     }
   }
 
-  /// Tries one host after the other, beginning with the last that was right. Each has its share of the time.
+  /// Tries one host after the other, beginning with the last right one. Each has its share of the time.
   private func attemptAll(
     until deadline: ContinuousClock.Instant, isPatient: Bool, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
@@ -94,21 +96,22 @@ final class PostgreSQLConnector: Sendable {
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
     let message = "Connecting to \(address) failed"
-    // The place could be written to before, and a standby is to become the primary; or the primary may be one that is away.
+    // The place could be written to before, and a standby is to become the primary; or the primary may be one
+    // that is unavailable.
     if isPatient || isAnyAway, failure.isStandby {
       throw StorageError(.unavailable, message, underlying: failure)
     }
     throw StorageError.postgreSQL(failure, message)
   }
 
-  /// The hosts to try: those of the connection string, or, if it has no more than a port, those of its service or of the
-  /// environment. Reads files.
+  /// The hosts to try: those of the connection string or, if it specifies at most a port, those of its
+  /// service or of the environment. Reads files.
   private func hosts() -> [PostgreSQLAddress.Host] {
     guard !address.namesHosts, address.hosts.count == 1, let host = address.hosts.first else {
       return address.hosts
     }
     var parameters = address.parameters(for: host, at: nil)
-    // libpq refuses this once it has found out everything else, and connects to nobody.
+    // libpq refuses this once it has determined everything else, and connects to no server.
     parameters.append((keyword: "target_session_attrs", value: "none"))
     guard let handle = Self.start(parameters) else { return address.hosts }
     defer { PQfinish(handle) }
@@ -153,7 +156,8 @@ final class PostgreSQLConnector: Sendable {
     }
     var isHandedOver = false
     defer { if !isHandedOver { PQfinish(handle) } }
-    // So that what goes wrong has its code in front, which is all that does not depend on the server's language.
+    // So that errors begin with their code, which is the only part that does not depend on the server's
+    // language.
     PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
     PQsetNoticeReceiver(handle, { _, _ in }, nil)
     var status = PGRES_POLLING_WRITING
@@ -182,7 +186,8 @@ final class PostgreSQLConnector: Sendable {
       keywords.map { UnsafePointer($0) } + [nil], values.map { UnsafePointer($0) } + [nil], 0)
   }
 
-  /// Why a connection could not be made. Only the server's own errors have codes, which stand in front of them.
+  /// The reason why a connection could not be made. Only the server's own errors have codes, at their
+  /// beginning.
   private static func failure(of handle: OpaquePointer) -> PostgreSQLFailure {
     let text = PostgreSQLConnection.message(of: handle)
     if let match = text.firstMatch(of: /: +((?=[A-Z]*[0-9])[0-9A-Z]{5}): +(.+?)(?: LOCATION:.*)?$/) {
@@ -191,23 +196,23 @@ final class PostgreSQLConnector: Sendable {
     return failure(saying: text, needsPassword: PQconnectionNeedsPassword(handle) == 1)
   }
 
-  /// What the server has said in place of a connection.
+  /// The error with which the server has refused a connection.
   private static func refusal(_ sqlState: String, saying text: String) -> PostgreSQLFailure {
-    // PgBouncer has one code for whatever it refuses, and no other languages: `protocol_violation`.
+    // PgBouncer has one code for all refusals, and only one language: `protocol_violation`.
     let isRefused =
       sqlState == "08P01" && ["authentication failed", "no such user"].contains { text.contains($0) }
     return PostgreSQLFailure(sqlState: isRefused ? "28P01" : sqlState, text: text)
   }
 
-  /// What libpq has found itself.
+  /// An error that libpq itself has detected.
   static func failure(saying text: String, needsPassword: Bool) -> PostgreSQLFailure {
-    // Hosts, users and files may be called whatever they like.
+    // Hosts, users and files may have any names.
     let words = text.replacing(/"[^"]*"/, with: "")
-    // What libpq finds in certificates and keys, and on the way to a common way of encrypting.
+    // Errors that libpq finds in certificates and keys, and in negotiating encryption.
     let isRefused =
       needsPassword
       || ["certificate", "SSL", "SCRAM", "channel binding", "private key"].contains { words.contains($0) }
-    // A connection that ends while it is encrypted is no refusal.
+    // A connection that ends during the encryption handshake is not a refusal.
     let isBroken = [
       "closed the connection", "Connection reset", "SYSCALL", "timeout expired",
       "connection has been closed unexpectedly", "unexpected eof while reading",

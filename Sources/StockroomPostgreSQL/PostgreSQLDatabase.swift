@@ -1,6 +1,7 @@
 import StockroomCore
 
-/// A place in a database: one connection that writes, one that listens while anybody subscribes, and those that read.
+/// A place in a database: one connection that writes, one that listens while there are subscribers, and those
+/// that read.
 final class PostgreSQLDatabase: Sendable {
   let gate: Gate
   private let connector: PostgreSQLConnector
@@ -21,11 +22,11 @@ final class PostgreSQLDatabase: Sendable {
 
   deinit {
     hub.finish()
-    // Without a word to the server, for which nobody should wait here.
+    // Without notifying the server, for which nobody should wait here.
     release()
   }
 
-  /// Makes the place if it is not there.
+  /// Creates the place if it does not exist.
   func open() async throws {
     try Task.checkCancellation()
     let deadline = ContinuousClock.now + connector.settings.timeLimit
@@ -79,7 +80,7 @@ final class PostgreSQLDatabase: Sendable {
     }
   }
 
-  /// Waits for threads, each for a moment, but for none that runs the body of a transaction.
+  /// Waits for threads, each for a moment, except for one that runs the body of a transaction.
   private func release() {
     listener.close()
     readers.close()
@@ -89,7 +90,8 @@ final class PostgreSQLDatabase: Sendable {
 }
 
 extension PostgreSQLStorageEngine {
-  /// Removes all namespaces whose names begin so, with everything in them. For what checks and benchmarks have left.
+  /// Removes all namespaces whose names have this prefix, with their contents. For those that checks and
+  /// benchmarks have left.
   package static func removeNamespaces(beginningWith prefix: String, at connection: String) async throws {
     let address = try PostgreSQLAddress(connection)
     let settings = PostgreSQLSettings(durability: .process, timeLimit: .seconds(60), isPooled: false)

@@ -23,9 +23,10 @@ struct PostgreSQLParameter {
   }
 }
 
-/// An array of `bytea` or `bigint`, as it is put together: https://doxygen.postgresql.org/arrayfuncs_8c.html, `array_recv`.
+/// An array of `bytea` or `bigint`, as it is assembled: https://doxygen.postgresql.org/arrayfuncs_8c.html,
+/// `array_recv`.
 struct PostgreSQLArray {
-  /// What the elements are, by the number of the type.
+  /// The types of elements, by their numbers.
   enum Elements: Int32 {
     case bytes = 17
     case numbers = 20
@@ -35,12 +36,12 @@ struct PostgreSQLArray {
   private var hasNulls = false
   private var bytes: [UInt8]
 
-  /// - Parameter capacity: How many bytes the elements have about.
+  /// - Parameter capacity: The approximate number of bytes of the elements.
   init(of elements: Elements = .bytes, capacity: Int = 0) {
     bytes = []
     bytes.reserveCapacity(20 + capacity)
-    // One dimension, whether there are nulls, the type, and then the count and the first index. What is not known yet is put in
-    // at the end.
+    // One dimension, whether there are nulls, the type, and then the count and the first index. Unknown
+    // values are filled in at the end.
     for word in [1, 0, elements.rawValue, 0, 1] { append(word) }
   }
 

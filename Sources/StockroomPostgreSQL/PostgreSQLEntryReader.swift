@@ -6,37 +6,38 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What transactions read: the table as the connection that writes sees it, which keeps all others from writing.
+/// The reads of transactions: the table as seen by the connection that writes, which blocks all other
+/// writers.
 final class PostgreSQLEntryReader: EntryReader {
   private struct Scan {
-    /// The keys that come next.
+    /// The next keys.
     var upcoming: ArraySlice<CacheKey> = []
     /// Values that have been read ahead.
     var values: [CacheKey: Data] = [:]
-    /// How many values the next look reads: one at first, since the scan may want no more.
+    /// The number of values that are read at once: one at first, since the scan may need no more.
     var readAhead = 1
   }
 
   private let connection: PostgreSQLConnection
   private let patience: Duration
-  /// When ``PostgreSQLConnection/timeWaited`` is too long.
+  /// The ``PostgreSQLConnection/timeWaited`` from which on it is too long.
   private let end: Duration
   private let scan = MutexProtected(Scan())
   private let firstFailure = MutexProtected<(any Error)?>(nil)
 
   /// - Parameters:
-  ///   - patience: How long each answer may take: the body's own time does not count.
-  ///   - limit: How long all answers together may take.
+  ///   - patience: The time limit of each answer: the body's own time does not count.
+  ///   - limit: The time limit of all answers together.
   init(_ connection: PostgreSQLConnection, waiting patience: Duration, atMost limit: Duration) {
     self.connection = connection
     self.patience = patience
     end = connection.timeWaited + limit
   }
 
-  /// Until when the next answer has to come.
+  /// The deadline of the next answer.
   private var deadline: ContinuousClock.Instant { .now + min(patience, end - connection.timeWaited) }
 
-  /// What went wrong first. The transaction cannot be used any more then, and whatever it reads throws the same.
+  /// The first error. The transaction can then no longer be used, and all of its reads throw the same error.
   var failure: (any Error)? { firstFailure.withLock { $0 } }
 
   private func withConnection<Result>(
@@ -74,7 +75,7 @@ final class PostgreSQLEntryReader: EntryReader {
     }
   }
 
-  /// A scan asks for the value of one key after the other.
+  /// A scan requests the value of one key after another.
   private func readAhead(_ keys: [CacheKey]) throws -> [CacheKey: Data] {
     let result = try withConnection { connection, deadline in
       try connection.run([.init(.values, PostgreSQLArray.keys(keys))], until: deadline).first
@@ -93,7 +94,7 @@ final class PostgreSQLEntryReader: EntryReader {
   }
 
   private static let mostReadAhead = 64
-  /// How many bytes are read ahead, about.
+  /// The approximate number of bytes that are read ahead.
   private static let readAheadSize = 4 << 20
 
   func contains(_ key: CacheKey) throws -> Bool {

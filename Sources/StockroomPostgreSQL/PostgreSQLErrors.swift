@@ -1,40 +1,44 @@
 import StockroomCPostgreSQL
 import StockroomCore
 
-/// What the server or libpq said, as the cause of a `StorageError`.
+/// An error of the server or of libpq, as the cause of a `StorageError`.
 struct PostgreSQLFailure: Error, CustomStringConvertible {
-  /// The server's code for what happened, nil if libpq itself has found it:
+  /// The server's error code, nil if libpq itself has detected the error:
   /// https://www.postgresql.org/docs/15/errcodes-appendix.html
   let sqlState: String?
-  /// What happened, in the words of the server or of libpq.
+  /// The text of the server or of libpq.
   let text: String
-  /// Whether the connection is of no more use, so that the outcome of what was sent on it is unknown.
+  /// Whether the connection can no longer be used, so that the outcome of the statements sent on it is
+  /// unknown.
   var isConnectionLost = false
-  /// The function of the server that has found it, if the server says so.
+  /// The function of the server that reported the error, if the server states it.
   var function: String?
 
   var description: String { "PostgreSQL\(sqlState.map { " \($0)" } ?? ""), \(text)" }
 
-  /// Nothing was wrong but that others did something at the same time: it may go well the next time.
-  /// `serialization_failure`, `deadlock_detected`, `unique_violation`, and what ``PostgreSQLStatement/fencedWrite`` fails with.
+  /// Whether it failed only because of concurrent changes by others, so that it may succeed the next time:
+  /// `serialization_failure`, `deadlock_detected`, `unique_violation`, and the error of
+  /// ``PostgreSQLStatement/fencedWrite``.
   var isConcurrency: Bool { ["40001", "40P01", "23505", "2201F"].contains(sqlState) }
 
-  /// Whether the server cannot be written to: `read_only_sql_transaction`.
+  /// Whether the server does not accept writes: `read_only_sql_transaction`.
   var isStandby: Bool { sqlState == "25006" }
 
-  /// Not the server to write to. A connection to it is given up.
+  /// The server does not accept writes. A connection to it is abandoned.
   static let standby = PostgreSQLFailure(
     sqlState: "25006", text: "the server is a standby, or read-only", isConnectionLost: true)
 
-  /// What a user has to mend says more than that a server is away.
+  /// Whether it is more useful to report: an error that a user must correct is more useful than that a server
+  /// is unavailable.
   func isMoreTelling(than other: PostgreSQLFailure?) -> Bool { other?.isTemporary ?? true }
 
-  /// Nothing was wrong with what was written: subscribers are so far behind that the server has no room for another announcement.
+  /// Whether the write itself was valid, but subscribers are so far behind that the server has no space for
+  /// another notification.
   var isNotificationQueueFull: Bool {
     sqlState == "54000" && (function == "PreCommit_Notify" || text.contains("NOTIFY queue"))
   }
 
-  /// The server will be back, or another one takes its place.
+  /// Whether the server will be available again, or another one will replace it.
   var isTemporary: Bool {
     guard let sqlState else { return isConnectionLost }
     return Self.temporary.contains(sqlState) || sqlState.hasPrefix("08")
@@ -44,7 +48,7 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   /// `read_only_sql_transaction`.
   private static let temporary: Set<String> = ["57P01", "57P02", "57P03", "53300", "25006"]
 
-  /// The end of the session, as the server announces it.
+  /// The code for the end of the session, as sent by the server.
   static func endsSession(_ sqlState: String?) -> Bool {
     guard let sqlState else { return false }
     return sqlState.hasPrefix("57P") || sqlState.hasPrefix("08") || ["25P03", "25006"].contains(sqlState)
@@ -52,7 +56,7 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
 }
 
 extension StorageError {
-  /// The error for what PostgreSQL said.
+  /// The error for a failure of PostgreSQL.
   static func postgreSQL(_ failure: PostgreSQLFailure, _ message: String) -> StorageError {
     StorageError(code(for: failure), message, underlying: failure)
   }
@@ -75,7 +79,7 @@ extension StorageError {
     case "40": return .conflict
     case "54": return .valueTooLarge
     case "XX": return state == "XX000" ? .io : .corrupted
-    // No such database.
+    // The database does not exist.
     case "3D": return .unsupported
     case "08", "53", "57": return .unavailable
     default: return .io
@@ -84,6 +88,6 @@ extension StorageError {
 }
 
 extension String {
-  /// The words, with a blank between two of them. What libpq and servers say may have several lines.
+  /// The words, separated by single spaces. Texts of libpq and servers may have several lines.
   var inOneLine: String { split(whereSeparator: \.isWhitespace).joined(separator: " ") }
 }

@@ -1,11 +1,11 @@
 import StockroomCore
 
-/// The connection on which other engines announce what they have committed, for as long as anybody subscribes.
+/// The connection on which notifications of other engines' commits arrive, as long as there are subscribers.
 final class PostgreSQLListener: Sendable {
   private typealias Subscription = PostgreSQLCall<Void>
 
   private struct State {
-    /// Who waits for announcements to arrive from now on.
+    /// Callers that wait until notifications arrive.
     var waiting: [Subscription] = []
     var isRunning = false
     var isListening = false
@@ -24,7 +24,7 @@ final class PostgreSQLListener: Sendable {
     signal = try PostgreSQLSignal()
   }
 
-  /// Returns when everything that is committed from now on arrives here.
+  /// Returns when notifications of all later commits arrive here.
   func start() async throws {
     let call = Subscription(isRead: true, within: connector.settings.timeLimit)
     try await call.wait {
@@ -45,7 +45,7 @@ final class PostgreSQLListener: Sendable {
     }
   }
 
-  /// Ends the connection if nobody subscribes any more.
+  /// Ends the connection if there are no subscribers any more.
   func stopIfUnused() { if !hub.hasSubscribers { signal.send() } }
 
   func close() {
@@ -67,8 +67,9 @@ final class PostgreSQLListener: Sendable {
       var isConnected = false
       do {
         let (connection, hasWaited) = try connect()
-        // What was announced while there was no connection is lost (rule X5). And what was committed while this waited has been
-        // announced to nobody, though it may be acknowledged only now (rule X1).
+        // Notifications that were sent while there was no connection are lost (rule X5). And commits that
+        // were made while this waited have sent no notification, though they may be acknowledged only now
+        // (rule X1).
         if !isFirst || hasWaited { hub.send(.everything) }
         (isFirst, isConnected) = (false, true)
         let waiting = state.withLock { state in
@@ -79,14 +80,15 @@ final class PostgreSQLListener: Sendable {
         defer { state.withLock { $0.isListening = false } }
         try receive(on: connection)
       } catch {
-        // One who subscribes at the moment at which nobody wanted the connection any more, or at which it was lost, waits for the next.
+        // A subscriber that arrives when the connection has just become unused, or was lost, waits for the
+        // next one.
         if !isConnected, !(error is CancellationError) { failWaiting(error) }
         signal.wait(for: nil, atMost: .milliseconds(250))
       }
     }
   }
 
-  /// Whether to go on. If not, the next subscriber starts again.
+  /// Whether to continue. If not, the next subscriber starts it again.
   private func stays() -> Bool {
     state.withLock { state in
       let isNeeded =
@@ -96,7 +98,7 @@ final class PostgreSQLListener: Sendable {
     }
   }
 
-  /// - Returns: The connection, and whether it had to wait for commits that announced nothing.
+  /// - Returns: The connection, and whether it had to wait for commits that send no notifications.
   private func connect() throws -> (connection: PostgreSQLConnection, hasWaited: Bool) {
     let deadline = ContinuousClock.now + connector.settings.timeLimit / 2
     let lookAround = { [self] in if !isWanted { throw CancellationError() } }
@@ -104,17 +106,17 @@ final class PostgreSQLListener: Sendable {
     _ = try connection.run([.init(.listen)], until: deadline)
     let result = try connection.run([.init(.tryToMarkSubscriber)], until: deadline).first
     if result?.isTrue(0, 0) == true { return (connection, false) }
-    // Waits for the commits under way that began before this subscriber was marked.
+    // Waits for the commits in progress that began before this subscriber was marked.
     _ = try connection.run([.init(.markSubscriber)], until: deadline)
     return (connection, true)
   }
 
-  /// Passes on what arrives, until nobody wants it.
+  /// Passes on notifications until there are no subscribers.
   private func receive(on connection: PostgreSQLConnection) throws {
     while isWanted {
       for payload in try connection.notifications() {
         let announcement = PostgreSQLAnnouncement(payload)
-        // The engine's own commits have been delivered already.
+        // The engine's own commits have already been reported.
         if announcement.writer == committer.writer.uuidString, committer.isKnown(epoch: announcement.epoch) {
           continue
         }
@@ -124,7 +126,8 @@ final class PostgreSQLListener: Sendable {
     }
   }
 
-  /// Fails the calls that wait, with what cannot be helped by waiting. Otherwise they run out of time by themselves.
+  /// Fails waiting calls with errors that do not disappear by waiting. Other calls reach their time limits by
+  /// themselves.
   private func failWaiting(_ error: any Error) {
     let waiting = state.withLock { state in
       defer { state.waiting = [] }

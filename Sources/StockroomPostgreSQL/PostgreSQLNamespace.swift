@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// One schema of a database, in which one place is.
+/// A schema of a database that contains one place.
 struct PostgreSQLNamespace: Sendable {
-  /// What distinguishes a table of entries from other programs' tables: its comment.
+  /// The comment that distinguishes a table of entries from tables of other programs.
   static let mark = "Stockroom entries, format \(formatVersion)"
   static let formatVersion = 1
   private static let markPrefix = "Stockroom entries, format "
@@ -27,33 +27,34 @@ struct PostgreSQLNamespace: Sendable {
 
   // MARK: Locks
 
-  /// What the server's advisory locks stand for.
+  /// The meaning of the server's advisory locks.
   enum Lock: Int32 {
-    /// Shared by those that write, taken alone by transactions and whatever else must see no write under way.
+    /// Held shared by writers; held exclusively by transactions and everything else that must not run
+    /// concurrently with writes.
     case writers = 0x5354_4b01
-    /// Shared by those that subscribe.
+    /// Held shared by subscribers.
     case subscribers = 0x5354_4b02
-    /// Taken alone while a place is made.
+    /// Held exclusively while a place is created.
     case creation = 0x5354_4b03
-    /// Taken alone, beside ``writers``, by those that write new keys, until their commit: so keys are numbered in the order in which they
-    /// can be read (rule R6).
+    /// Held exclusively, in addition to ``writers``, by writers of new keys until their commit: so keys are
+    /// numbered in the order in which they become visible (rule R6).
     case order = 0x5354_4b04
   }
 
   /// The two numbers of a lock: https://www.postgresql.org/docs/15/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS
   func lock(of lock: Lock) -> String { "\(lock.rawValue), \(Int32(bitPattern: checksum))" }
 
-  /// On which changes are announced.
+  /// The channel of notifications.
   var channel: String { "stockroom_\(String(checksum, radix: 16))" }
 
-  /// Two namespaces with the same one share their locks and their channel, and wait for each other or hear of each other without
-  /// need.
+  /// Two namespaces with the same checksum share their locks and their channel, and unnecessarily wait for
+  /// each other or receive each other's notifications.
   private var checksum: UInt32 { Array(name.utf8).withUnsafeBytes { CRC32C.checksum($0) } }
 
   // MARK: Recognizing
 
-  /// - Parameter comment: That of the table of entries.
-  /// - Throws: `StorageError` with code `unsupported` unless it is that of a table of ours.
+  /// - Parameter comment: The comment of the table of entries.
+  /// - Throws: `StorageError` with code `unsupported` unless it is that of a Stockroom table.
   func recognise(comment: String?) throws {
     guard let comment, comment.hasPrefix(Self.markPrefix) else {
       throw StorageError(.unsupported, "The schema \(schema) has tables of another program.")

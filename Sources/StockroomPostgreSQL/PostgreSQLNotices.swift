@@ -1,6 +1,7 @@
 import StockroomCPostgreSQL
 
-/// Which functions of the server have sent notices. libpq calls back on the thread that uses the connection.
+/// The functions of the server that have sent notices. libpq calls back on the thread that uses the
+/// connection.
 final class PostgreSQLNotices {
   private(set) var functions: Set<String> = []
 

@@ -6,13 +6,13 @@ import StockroomCore
   import Foundation
 #endif
 
-/// One connection that reads, opened when it is needed, on a thread of its own.
+/// A connection that reads, opened when it is needed, on its own thread.
 final class PostgreSQLReader: Sendable {
   private struct State {
-    /// Nil while it is in use, too.
+    /// Also nil while it is in use.
     var connection: PostgreSQLConnection?
     var isConnected = false
-    /// How many connections in a row could not be made, or have answered nothing.
+    /// The number of consecutive connections that could not be made, or have not answered.
     var failures = 0
     /// How many reads in a row the server has given up for the sake of others.
     var conflicts = 0
@@ -20,7 +20,7 @@ final class PostgreSQLReader: Sendable {
 
   private let connector: PostgreSQLConnector
   private let thread = DedicatedThread()
-  /// Changed on the thread only.
+  /// Changed only on the thread.
   private let state = MutexProtected(State())
 
   init(_ connector: PostgreSQLConnector) { self.connector = connector }
@@ -34,14 +34,14 @@ final class PostgreSQLReader: Sendable {
   /// Whether there is a connection that was not lost when it was last used.
   var isConnected: Bool { state.withLock { $0.isConnected } }
 
-  /// Connects, for which it waits the longer the more often that was of no use.
+  /// Connects, after a pause that grows with the number of failures.
   func connect(until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void) throws {
     var failures = state.withLock { $0.failures }
     defer { state.withLock { $0.failures = failures } }
     let connection = try connector.connect(until: deadline, after: &failures, meanwhile: meanwhile)
-    // Until it has answered: a pooler accepts connections even if no server is behind it.
+    // Until it has answered: a pooler accepts connections even if there is no server behind it.
     failures += 1
-    // Others may take what waits: nothing but a read keeps what it looks at.
+    // Others may take waiting reads: only a read in progress keeps its handler.
     connection.meanwhile = {}
     state.withLock { ($0.connection, $0.isConnected) = (connection, true) }
   }
@@ -61,16 +61,17 @@ final class PostgreSQLReader: Sendable {
 
   private enum Outcome {
     case done
-    /// The connection has been lost: what has not ended has to be done again, which changes nothing (rule N2).
+    /// The connection has been lost: the remaining reads must be repeated, which changes nothing (rule N2).
     case lost
-    /// What the server refuses may be one of the calls, and the others are to be made without it.
+    /// The server may refuse only one of the calls, and the others must be made without it.
     case failedTogether
   }
 
-  /// Reads a group of keys with one statement for all values, and one for all times. One that fails, fails no other.
+  /// Reads a group of keys with one statement for all values, and one for all timestamps. A failing read does
+  /// not affect the others.
   ///
   /// - Parameter isNew: Whether the connection has just been made.
-  /// - Returns: Those that have to be done again, since the connection has been lost.
+  /// - Returns: The reads that must be repeated, since the connection has been lost.
   func perform(
     _ reads: [PostgreSQLReaders.SmallRead], isNew: Bool, meanwhile: @escaping () -> Void
   ) -> [PostgreSQLReaders.SmallRead] {
@@ -86,7 +87,7 @@ final class PostgreSQLReader: Sendable {
     }
   }
 
-  /// Reads what takes long. Returns whether it has to be done again, since the connection has been lost.
+  /// Does a long read. Returns whether it must be repeated, since the connection has been lost.
   func perform(_ read: any LargeRead, isNew: Bool, meanwhile: @escaping () -> Void) -> Bool {
     guard read.pending.begin() else { return false }
     let outcome = serve([read.pending], isNew: isNew, meanwhile) { connection, _ in
@@ -95,7 +96,8 @@ final class PostgreSQLReader: Sendable {
     return outcome == .lost && read.pending.isWanted
   }
 
-  /// Calls `body` with the connection and the first deadline. A call that it does not end by itself fails if it does.
+  /// Calls `body` with the connection and the first deadline. If it throws, a call that it has not ended
+  /// itself fails.
   private func serve(
     _ calls: [any PostgreSQLPendingCall], isNew: Bool, _ meanwhile: @escaping () -> Void,
     _ body: (PostgreSQLConnection, ContinuousClock.Instant) throws -> Void
@@ -109,7 +111,7 @@ final class PostgreSQLReader: Sendable {
       meanwhile()
       if !calls.contains(where: { $0.isWanted }) { throw CancellationError() }
     }
-    // One that has died without a word leaves the time for another one.
+    // If the connection has been lost without notice, there must be time left for another one.
     let start = ContinuousClock.now
     if !isNew { connection.firstAnswerDeadline = start + (deadline - start) / 2 }
     defer { keep(connection) }
@@ -195,7 +197,8 @@ extension PostgreSQLConnection {
 }
 
 extension PostgreSQLResult {
-  /// In which row the answer to each request is, if there is one. The rows have the number of their request in front.
+  /// The row with the answer to each request, if there is one. Each row begins with the number of its
+  /// request.
   func positions(in requests: some Collection) throws -> [Int?] {
     var rows = [Int?](repeating: nil, count: requests.count)
     for row in 0..<rowCount {

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The connections that read, each on a thread of its own. What many tasks read at the same time travels together.
+/// The connections that read, each on its own thread. Concurrent reads of many tasks are sent together.
 final class PostgreSQLReaders: Sendable {
   /// A read of one key.
   enum SmallRead: Sendable {
@@ -26,23 +26,23 @@ final class PostgreSQLReaders: Sendable {
     var large: [any LargeRead] = []
     var idle: [PostgreSQLReader] = []
     var readers: [PostgreSQLReader] = []
-    /// How many readers are busy with large reads, and how many may be.
+    /// The number of readers that are busy with large reads, and the maximum.
     var largeUnderWay = 0
     let maximumLarge: Int
     var isStopped = false
 
     var hasLargeWork: Bool { !large.isEmpty && largeUnderWay < maximumLarge }
-    /// Whether anything waits that a reader may take.
+    /// Whether there is waiting work that a reader may take.
     var hasWork: Bool { !small.isEmpty || hasLargeWork }
-    /// The calls of what waits.
+    /// The calls of the waiting reads.
     var pending: [any PostgreSQLPendingCall] { small.map(\.pending) + large.map(\.pending) }
 
-    /// Keeps a reader for the next read, unless there will be none. Those with a connection are taken first.
+    /// Keeps a reader for the next read, unless there will be none. Those with a connection are used first.
     mutating func rest(_ reader: PostgreSQLReader) {
       if !isStopped { idle.insert(reader, at: reader.isConnected ? idle.count : 0) }
     }
 
-    /// Whether there is nobody but this reader to read anything.
+    /// Whether this is the only reader.
     func isAlone(_ reader: PostgreSQLReader) -> Bool {
       !readers.contains { $0 !== reader && $0.isConnected }
     }
@@ -52,7 +52,7 @@ final class PostgreSQLReaders: Sendable {
   private let maximum: Int
   private let state: MutexProtected<State>
 
-  /// - Parameter maximum: How many connections there may be.
+  /// - Parameter maximum: The maximum number of connections.
   init(_ connector: PostgreSQLConnector, maximum: Int) {
     self.connector = connector
     self.maximum = maximum
@@ -67,13 +67,14 @@ final class PostgreSQLReaders: Sendable {
     return try await call.wait { enqueue { $0.small.append(.value(key, call)) } }
   }
 
-  /// The times of the entry, or nil if there is none.
+  /// The timestamps of the entry, or nil if there is none.
   func times(of key: CacheKey) async throws -> EntryHeader? {
     let call = PostgreSQLCall<EntryHeader?>(isRead: true, within: connector.settings.timeLimit)
     return try await call.wait { enqueue { $0.small.append(.times(key, call)) } }
   }
 
-  /// Reads much, on a connection that nothing else uses meanwhile. The body may be called again from the beginning.
+  /// Does a large read, on a connection that nothing else uses in the meantime. The body may be called again
+  /// from the beginning.
   func read<Result: Sendable>(
     _ body: @escaping @Sendable (PostgreSQLConnection, ContinuousClock.Instant) throws -> Result
   ) async throws -> Result {
@@ -81,11 +82,11 @@ final class PostgreSQLReaders: Sendable {
     return try await call.wait { enqueue { $0.large.append(LargeReadOf(call: call, body: body)) } }
   }
 
-  /// Puts a read where readers find it, and wakes one up if one has nothing to do.
+  /// Queues a read for the readers, and wakes an idle one if there is one.
   private func enqueue(_ append: (inout State) -> Void) {
     let reader = state.withLock { state -> PostgreSQLReader? in
       append(&state)
-      // What a reader would not be allowed to take waits for one that is busy.
+      // A read that an idle reader may not take waits for a busy one.
       guard state.hasWork else { return nil }
       if let idle = state.idle.popLast() { return idle }
       guard state.readers.count < maximum else { return nil }
@@ -101,9 +102,9 @@ final class PostgreSQLReaders: Sendable {
       try reader.start { [self] in serve(reader) }
     } catch {
       let failed = state.withLock { state -> [any PostgreSQLPendingCall] in
-        // The next read tries again to have a thread.
+        // The next read retries to start a thread.
         state.rest(reader)
-        // One that is busy takes what waits.
+        // A busy reader takes the waiting reads.
         guard state.idle.count >= state.readers.count else { return [] }
         defer { (state.small, state.large) = ([], []) }
         return state.pending
@@ -119,12 +120,12 @@ final class PostgreSQLReaders: Sendable {
     case large(any LargeRead)
   }
 
-  /// Does what waits until nothing does. On the reader's thread.
+  /// Processes waiting reads until there are none. Call it on the reader's thread.
   private func serve(_ reader: PostgreSQLReader) {
     var (isNew, wasSmall) = (false, false)
     while true {
       if !reader.isConnected {
-        // What waits is left to those that have a connection.
+        // Waiting reads are left to readers with a connection.
         guard isNeeded(reader) else { return }
         connect(reader)
         isNew = true
@@ -148,7 +149,7 @@ final class PostgreSQLReaders: Sendable {
 
   private func nextWork(for reader: PostgreSQLReader, wasSmall: Bool) -> Work? {
     state.withLock { state in
-      // Tasks that read single keys all the time do not keep a large read waiting.
+      // Tasks that continuously read single keys do not block a large read.
       if !state.small.isEmpty, !wasSmall || !state.hasLargeWork {
         defer { state.small = Array(state.small.dropFirst(Self.largestGroup)) }
         return .small(Array(state.small.prefix(Self.largestGroup)))
@@ -162,10 +163,10 @@ final class PostgreSQLReaders: Sendable {
     }
   }
 
-  /// How many small reads travel together at most.
+  /// The maximum number of small reads that are sent together.
   private static let largestGroup = 1_000
 
-  /// Puts reads in front of the others, for this reader or for one that has nothing to do.
+  /// Returns reads to the front of the queue, for this reader or for an idle one.
   private func putBack(_ insert: (inout State) -> Void) {
     let other = state.withLock { state -> PostgreSQLReader? in
       insert(&state)
@@ -185,7 +186,7 @@ final class PostgreSQLReaders: Sendable {
 
   // MARK: Readers without a connection
 
-  /// Whether anybody waits for what the reader may take. If not, it rests.
+  /// Whether a call waits that the reader may take. If not, it becomes idle.
   private func isNeeded(_ reader: PostgreSQLReader) -> Bool {
     state.withLock { state in
       state.small.removeAll { !$0.pending.isWanted }
@@ -196,7 +197,7 @@ final class PostgreSQLReaders: Sendable {
     }
   }
 
-  /// Tries to connect for as long as anything waits.
+  /// Tries to connect as long as any call waits.
   private func connect(_ reader: PostgreSQLReader) {
     guard let deadline = firstDeadline(for: reader) else { return }
     do {
@@ -204,7 +205,7 @@ final class PostgreSQLReaders: Sendable {
         if firstDeadline(for: reader) == nil { throw CancellationError() }
       }
     } catch {
-      // Others have done it, or nobody waits any more.
+      // Others have processed the reads, or nobody waits any more.
       if error is CancellationError { return }
       let isTemporary = ((error as? StorageError)?.underlying as? PostgreSQLFailure)?.isTemporary ?? false
       let waiting = state.withLock { $0.isAlone(reader) ? $0.pending : [] }
@@ -213,7 +214,7 @@ final class PostgreSQLReaders: Sendable {
     }
   }
 
-  /// When the first call ends that waits for a reader without a connection; nil if none does.
+  /// The earliest deadline of the calls that wait for a reader without a connection; nil if there are none.
   private func firstDeadline(for reader: PostgreSQLReader) -> ContinuousClock.Instant? {
     let (waiting, isAlone) = state.withLock { state in
       (state.hasWork && !state.isStopped ? state.pending : [], state.isAlone(reader))
@@ -244,7 +245,7 @@ final class PostgreSQLReaders: Sendable {
 /// A read of many entries.
 protocol LargeRead: Sendable {
   var pending: any PostgreSQLPendingCall { get }
-  /// Reads, and ends the call with what has been read.
+  /// Reads, and ends the call with the result.
   func run(on connection: PostgreSQLConnection) throws
 }
 

@@ -11,7 +11,7 @@ import StockroomCore
 final class PostgreSQLResult {
   private let handle: OpaquePointer
 
-  /// Takes over the result, and clears it in the end.
+  /// Takes ownership of the result, and clears it at the end.
   init(_ handle: OpaquePointer) { self.handle = handle }
 
   deinit { PQclear(handle) }
@@ -21,7 +21,7 @@ final class PostgreSQLResult {
   var rowCount: Int { Int(PQntuples(handle)) }
   var columnCount: Int { Int(PQnfields(handle)) }
 
-  /// What a statement that returns no rows did, or why it failed.
+  /// The error of the statement, or the status of one that returns no rows.
   var failure: PostgreSQLFailure {
     let text = DiagnosticField.message.text(in: handle) ?? String(cString: PQresultErrorMessage(handle))
     let detail = DiagnosticField.detail.text(in: handle).map { " \($0)" } ?? ""
@@ -36,7 +36,7 @@ final class PostgreSQLResult {
 
   func isNull(_ row: Int, _ column: Int) -> Bool { PQgetisnull(handle, Int32(row), Int32(column)) != 0 }
 
-  /// The bytes of a value, valid as long as the result is.
+  /// The bytes of a value, valid as long as the result exists.
   func bytes(_ row: Int, _ column: Int) -> UnsafeRawBufferPointer {
     let count = Int(PQgetlength(handle, Int32(row), Int32(column)))
     return UnsafeRawBufferPointer(start: PQgetvalue(handle, Int32(row), Int32(column)), count: count)
@@ -51,14 +51,14 @@ final class PostgreSQLResult {
     return Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
   }
 
-  /// Whether the column is there, and true.
+  /// Whether the column exists and is true.
   func isTrue(_ row: Int, _ column: Int) -> Bool { bytes(row, column).first == 1 }
 
   func text(_ row: Int, _ column: Int) -> String? {
     isNull(row, column) ? nil : String(decoding: bytes(row, column), as: UTF8.self)
   }
 
-  /// - Throws: `StorageError` with code `corrupted` if the column is no key.
+  /// - Throws: `StorageError` with code `corrupted` if the column is not a key.
   func key(_ row: Int, _ column: Int) throws -> CacheKey {
     guard let key = CacheKey(utf8: bytes(row, column)) else {
       throw StorageError(.corrupted, "The table of entries has a key that is not UTF-8.")
@@ -77,13 +77,14 @@ final class PostgreSQLResult {
     .corrupted, "The server has returned a column of another type than the table of entries has.")
 }
 
-/// What an error or a notice of the server consists of: https://www.postgresql.org/docs/15/protocol-error-fields.html
-/// libpq's names for these codes are macros that Swift does not see.
+/// The fields of an error or a notice of the server:
+/// https://www.postgresql.org/docs/15/protocol-error-fields.html libpq's names for these codes are macros
+/// that Swift does not import.
 enum DiagnosticField: Unicode.Scalar {
   case message = "M"
   case detail = "D"
   case sqlState = "C"
-  /// The function in the source of the server.
+  /// The function in the source code of the server.
   case function = "R"
 
   func text(in result: OpaquePointer?) -> String? {

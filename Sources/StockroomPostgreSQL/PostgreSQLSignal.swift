@@ -8,9 +8,9 @@ import StockroomCore
   import Musl
 #endif
 
-/// Wakes up a thread that waits for a socket.
+/// Wakes a thread that waits for a socket.
 final class PostgreSQLSignal: Sendable {
-  /// Can be read after a signal.
+  /// Becomes readable after a signal.
   let reading: Int32
   private let writing: Int32
 
@@ -32,7 +32,7 @@ final class PostgreSQLSignal: Sendable {
   /// If the pipe is full, there are enough signals.
   func send() { _ = withUnsafeBytes(of: UInt8(0)) { write(writing, $0.baseAddress, 1) } }
 
-  /// Returns when something can be read from the socket, after a signal, or when the time is over.
+  /// Returns when the socket is readable, after a signal, or after the time limit.
   func wait(for socket: Int32?, atMost limit: Duration?) {
     var descriptors = [pollfd(fd: reading, events: Int16(POLLIN), revents: 0)]
     if let socket { descriptors.append(pollfd(fd: socket, events: Int16(POLLIN), revents: 0)) }

@@ -8,22 +8,22 @@ import StockroomCore
   import Musl
 #endif
 
-/// Waiting for sockets, on a thread that may wait.
+/// Waits for sockets, on a thread that may block.
 enum PostgreSQLSocket {
-  /// How long a wait lasts before the calls that wait too are looked at.
+  /// The duration of a wait before other waiting calls are checked.
   static let slice = Duration.milliseconds(50)
 
-  /// Whether something has come on the socket, its end included. Does not wait.
+  /// Whether data or the end of the connection have arrived on the socket. Does not wait.
   static func isReadable(_ socket: Int32) -> Bool {
     var descriptor = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
     return poll(&descriptor, 1, 0) > 0
   }
 
-  /// Waits until the socket can be read, or written too.
+  /// Waits until the socket is readable, or writable if requested.
   ///
   /// - Parameters:
-  ///   - deadline: When to give up.
-  ///   - meanwhile: Called now and then. What it throws ends the wait.
+  ///   - deadline: When to stop waiting.
+  ///   - meanwhile: Called from time to time. An error that it throws ends the wait.
   /// - Returns: What the socket is ready for; nothing if the deadline has passed.
   static func wait(
     for socket: Int32, reading: Bool = true, writing: Bool = false, until deadline: ContinuousClock.Instant,
@@ -37,7 +37,7 @@ enum PostgreSQLSocket {
       let count = poll(&descriptor, 1, min(left, slice).roundedMilliseconds)
       if count < 0, errno != EINTR { throw StorageError.posix(errno, "Waiting for the server failed") }
       if count > 0 {
-        // An error or the end of the connection shows when reading.
+        // An error or the end of the connection is reported when reading.
         let isOver = descriptor.revents & ~Int16(POLLIN | POLLOUT) != 0
         let canRead = isOver || descriptor.revents & Int16(POLLIN) != 0
         return (reading && canRead, writing && (isOver || descriptor.revents & Int16(POLLOUT) != 0))

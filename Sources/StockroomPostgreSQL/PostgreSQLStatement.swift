@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// What the engine says to the server.
+/// The statements that the engine sends to the server.
 enum PostgreSQLStatement: Int, CaseIterable, Sendable {
-  // What a session and its transactions are like.
+  // Settings of sessions and transactions.
   case settings, localSettings, allowSequentialScans, beginWriting, beginReading, commit
   // Places.
   case recognise, list, drop, lockCreation, makeSchema, makeEntries, makeSequence, makeCommits, mark,
@@ -19,10 +19,10 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   // Change feeds.
   case listen, tryToMarkSubscriber, markSubscriber
 
-  /// What a prepared statement is called.
+  /// The name of the prepared statement.
   var name: String { "stockroom_\(rawValue)" }
 
-  /// Whether it is used so often that it is worth preparing.
+  /// Whether it is used often enough to be prepared.
   var isPrepared: Bool {
     switch self {
     case .fence, .lockShared, .lockExclusively, .lockOrder, .lockRows, .remove, .write, .writeWithTimes,
@@ -35,8 +35,8 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
 }
 
 extension PostgreSQLStatement {
-  /// Whether it returns how many rows with the expected epoch it has found, and writes nothing if there is none. ``fence`` fails
-  /// then.
+  /// Whether it returns the number of rows with the expected epoch, and writes nothing if there are none. In
+  /// that case, ``fence`` fails.
   var reportsFence: Bool { self == .fencedWrite || self == .fencedWriteOfOne }
 }
 
@@ -57,9 +57,11 @@ struct PostgreSQLStatements: Sendable {
 
     return switch statement {
     case .settings, .localSettings:
-      // Servers before version 14 do not know two of them, and some systems refuse `client_connection_check_interval`. Whether the server
-      // is the one to write to is asked along with it: what it reports when a session begins is out of date behind a pooler. All names
-      // have their schema, as the search path is not set before (an `unnest` of several arrays is the server's own without one).
+      // Servers before version 14 do not support two of them, and some systems refuse
+      // `client_connection_check_interval`. The same statement checks whether the server accepts writes: the
+      // value that it reports when a session begins is out of date behind a pooler. All names
+      // include their schema, as the search path is not set before (an `unnest` of several arrays is the
+      // server's own without one).
       """
       SELECT
         pg_catalog.count(pg_catalog.set_config(
@@ -139,8 +141,8 @@ struct PostgreSQLStatements: Sendable {
       """
     case .write: "WITH now AS MATERIALIZED (SELECT \(moment) AS moment) \(write("$1", "$2", place))"
     case .writeWithTimes:
-      // As `write`, but with the times given, or that of the commit where they are null. Of rows that are there already, those
-      // that are written without keep theirs as `overwriting` says.
+      // Like `write`, but with the given timestamps, or the time of the commit where they are null. Existing
+      // rows that are written without timestamps keep theirs as determined by `overwriting`.
       """
       WITH now AS MATERIALIZED (SELECT \(moment) AS moment)
       INSERT INTO \(entries) AS entry (sequence, created, updated, key, value)
@@ -221,10 +223,11 @@ struct PostgreSQLStatements: Sendable {
     }
   }
 
-  /// Lets a commit happen only if the writer has not been fenced off since, and takes the lock that all writers share, and that of
-  /// those that write new keys.
+  /// Lets a commit succeed only if the writer has not been fenced off in the meantime, and takes the lock
+  /// that all writers share, and that of writers of new keys.
   ///
-  /// - Parameter areThere: Whether all keys are there already, so that the latter is not needed, in the statement's view.
+  /// - Parameter areThere: Whether all keys already exist in the statement's view, so that the latter lock is
+  ///   not needed.
   private static func fence(
     _ place: PostgreSQLNamespace, unless areThere: String, andReturning more: String? = nil
   ) -> String {
@@ -242,11 +245,12 @@ struct PostgreSQLStatements: Sendable {
     """
   }
 
-  /// How many keys are looked for at most before they are written.
+  /// The maximum number of keys that are checked before they are written.
   private static let mostLookedFor = 64
 
-  /// How many fences there are. Fails, with what ``PostgreSQLFailure/isConcurrency`` knows, if a key is new that was there when the
-  /// statement began: it has been removed meanwhile, and got a number without the lock.
+  /// The number of fences. Fails, with an error that counts as ``PostgreSQLFailure/isConcurrency``, if a key
+  /// is new that existed when the statement began: it has been removed in the meantime, and got a number
+  /// without the lock.
   private static let fenceCount = """
     CASE WHEN (SELECT NOT numbers AND EXISTS (SELECT FROM written WHERE written.sequence >= fence.sequence) FROM fence)
     THEN sqrt(-(SELECT count(*) FROM fence))::bigint ELSE (SELECT count(*) FROM fence) END
@@ -256,8 +260,8 @@ struct PostgreSQLStatements: Sendable {
     "nextval('\(place.table("entry_sequence").replacingScalar("'", with: "''"))')"
   }
 
-  /// Announces a change, unless nobody subscribes, which a lock shows. As long as a transaction has that lock, nobody
-  /// begins to subscribe.
+  /// Sends a notification of a change, unless there are no subscribers, which a lock shows. As long as a
+  /// transaction holds that lock, no subscription begins.
   private static func notify(_ payload: String, _ place: PostgreSQLNamespace) -> String {
     """
     CASE WHEN pg_try_advisory_xact_lock(\(place.lock(of: .subscribers))) THEN NULL
@@ -265,10 +269,10 @@ struct PostgreSQLStatements: Sendable {
     """
   }
 
-  /// The keys are numbered in the order given, in which they came to be (rule R6), and written in byte order, in which all writers
-  /// lock rows, so that they do not wait for each other in a circle.
+  /// The keys are numbered in the given order, in which they were created (rule R6), and written in byte
+  /// order, in which all writers lock rows, so that they cannot deadlock.
   ///
-  /// - Note: The statement must begin with `now`, which has the moment.
+  /// - Note: The statement must begin with `now`, which contains the moment.
   private static func write(_ keys: String, _ values: String, _ place: PostgreSQLNamespace) -> String {
     """
     INSERT INTO \(place.table("entries")) AS entry (sequence, created, updated, key, value)
@@ -283,14 +287,15 @@ struct PostgreSQLStatements: Sendable {
   /// The server's clock, in nanoseconds.
   private static let moment = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 
-  /// The clock may have been set back, or be that of another machine (rule W2).
+  /// The clock may have been set back, or belong to another machine (rule W2).
   private static let overwriting = """
     ON CONFLICT (key) DO UPDATE
     SET value = excluded.value, updated = greatest(entry.updated, excluded.updated)
     """
 }
 
-/// How many rows are fetched at a time, so that they take little memory, and few of them need few round trips.
+/// The number of rows that are fetched at a time, so that they take little memory, and few of them need few
+/// round trips.
 enum PostgreSQLPortion {
   case few, some, many
 
@@ -310,11 +315,11 @@ enum PostgreSQLPortion {
     }
   }
 
-  /// The portion for rows of so many bytes.
+  /// The portion for rows of this size.
   init(rowSize: Int) {
     self = [.many, .some].first { $0.rows * rowSize <= Self.memory } ?? .few
   }
 
-  /// How many bytes a portion has about, unless its rows are large.
+  /// The approximate number of bytes of a portion, unless its rows are large.
   private static let memory = 4 << 20
 }

@@ -39,7 +39,7 @@ extension PostgreSQLStorageEngine {
     try await rows(of: .declareKeysAndValues) { (try $0.key($1, 0), $0.data($1, 1)) }
   }
 
-  /// O(N log N): the entries are sorted by when their keys were first written.
+  /// O(N log N): the entries are sorted in the order in which their keys were first written.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await rows(of: .declareEntries) { try $0.entry($1) }.sortedByCreation()
   }
@@ -101,7 +101,7 @@ extension PostgreSQLStorageEngine {
     return try await read { try await $0.times(of: key) }
   }
 
-  /// What `transform` makes of each row of a cursor, in one snapshot.
+  /// The results of `transform` for all rows of a cursor, in one snapshot.
   private func rows<Row: Sendable>(
     of declaration: PostgreSQLStatement,
     _ transform: @escaping @Sendable (PostgreSQLResult, Int) throws -> Row
@@ -111,7 +111,7 @@ extension PostgreSQLStorageEngine {
     }
   }
 
-  /// What `transform` makes of the rows for each portion of the keys, in one snapshot.
+  /// The results of `transform` for the rows of each portion of the keys, in one snapshot.
   private func rows<Row: Sendable>(
     of statement: PostgreSQLStatement, _ keys: [CacheKey],
     _ transform: @escaping @Sendable (PostgreSQLResult, ArraySlice<CacheKey>) throws -> [Row]

@@ -143,7 +143,7 @@ extension PostgreSQLStorageEngine: CustomStringConvertible {
 }
 
 extension StorageEngine where Self == PostgreSQLStorageEngine {
-  /// The engine on a PostgreSQL database. Takes what its initializer takes, and throws as that does.
+  /// The engine on a PostgreSQL database. Has the parameters of its initializer, and throws as that does.
   public static func postgreSQL(
     _ connection: String, namespace: String = "stockroom", durability: Durability = .full,
     maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false,

@@ -4,7 +4,7 @@ import StockroomCore
 struct PostgreSQLWrite: Sendable {
   let request: WriteRequest
   let call: PostgreSQLCall<Void>
-  /// How many bytes of values it has, as far as that is known.
+  /// The number of bytes of its values, as far as it is known.
   let size: Int
 
   init(_ request: WriteRequest, _ call: PostgreSQLCall<Void>) {
@@ -15,15 +15,15 @@ struct PostgreSQLWrite: Sendable {
   }
 }
 
-/// Writes of many tasks on their way to the one connection that writes. While one group is committed, those that arrive make up the next
-/// one: group commit.
+/// Writes of many tasks for the one connection that writes. While one group is committed, arriving writes
+/// form the next one: group commit.
 final class PostgreSQLWriters: Sendable {
   private struct State {
     var waiting: [PostgreSQLWrite] = []
     var isBusy = false
-    /// Those that are being committed, or wait for the connection.
+    /// Writes that are being committed, or wait for the connection.
     var underWay: [PostgreSQLCall<Void>] = []
-    /// Those that have failed together, and are committed alone after the one under way.
+    /// Writes that have failed together, and are committed alone after the one in progress.
     var next: [PostgreSQLCall<Void>] = []
     var lastCount = 1
     var isStopped = false
@@ -59,7 +59,7 @@ final class PostgreSQLWriters: Sendable {
     }
   }
 
-  /// There is no thread. Those that wait have seen that somebody was about to start it.
+  /// No thread could be started. Waiting callers expected another caller to start it.
   private func failWaiting(_ error: any Error) {
     let waiting = state.withLock { state in
       defer { (state.waiting, state.isBusy) = ([], false) }
@@ -68,15 +68,16 @@ final class PostgreSQLWriters: Sendable {
     for write in waiting { write.call.fail(error) }
   }
 
-  /// Does the work on the writing thread. It looks at the flag now and then.
+  /// Does the work on the writing thread. The work must check the flag from time to time.
   func run<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {
     try await thread.runCancellably(work)
   }
 
-  /// Ends the thread, and what it does: nobody waits for a write any more. The body of a transaction that was cancelled is
-  /// not waited for: the thread, and the connection with it, ends by itself once the body has returned (rule T5).
+  /// Ends the thread, and its work: nobody waits for a write any more. The body of a transaction that was
+  /// cancelled is not waited for: the thread, and the connection with it, ends by itself once the body has
+  /// returned (rule T5).
   func close() {
     state.withLock { $0.isStopped = true }
     if committer.runsBodies { thread.stopWithoutWaiting() } else { thread.stop() }
@@ -107,7 +108,7 @@ final class PostgreSQLWriters: Sendable {
     commit(group)
   }
 
-  /// How many bytes of values are committed together, unless one write has more.
+  /// The maximum number of bytes of values that are committed together, unless one write has more.
   private static let largestGroup = PostgreSQLBatch.statementSize
 
   private func nextGroup() -> [PostgreSQLWrite]? {
@@ -149,7 +150,7 @@ final class PostgreSQLWriters: Sendable {
       for write in writes { write.call.fail(error) }
       return
     }
-    // Nothing has been done. One that cannot be done fails no other.
+    // Nothing has been done. A write that cannot be done does not affect the others.
     for write in writes { write.call.retract() }
     for (index, write) in writes.enumerated() {
       state.withLock { $0.next = writes[(index + 1)...].map(\.call) }
@@ -161,7 +162,7 @@ final class PostgreSQLWriters: Sendable {
     try committer.commit(writes) { [self] in try lookAround() }
   }
 
-  /// Whether each request alone would meet with the same.
+  /// Whether each request alone would fail with the same error.
   private static func affectsAll(_ error: any Error) -> Bool {
     if error is PostgreSQLCommitter.FailedRead { return false }
     guard let code = (error as? StorageError)?.code else { return true }

@@ -1,12 +1,13 @@
 import StockroomCore
 
-/// How the changes of other connections are noticed: the write-ahead log is written, and its index counts the transactions.
+/// Detects the changes of other connections: the write-ahead log is written, and its index counts the
+/// transactions.
 final class SQLiteChangeSource: ChangeSource {
   private let connection: SQLiteConnection
   let writtenFiles: [String]
   private let last = MutexProtected<(number: UInt64, checksum: UInt64)?>(nil)
 
-  /// - Parameter connection: One of its own, which reads.
+  /// - Parameter connection: A separate connection, which reads.
   init(on connection: SQLiteConnection) throws {
     self.connection = connection
     writtenFiles = [connection.path + "-wal"]
@@ -18,7 +19,7 @@ final class SQLiteChangeSource: ChangeSource {
     do {
       return try numberOfLatestCommit()
     } catch let error as StorageError where error.code == .locked {
-      // A process has died in the middle. A read puts the index right.
+      // A process has died in the middle. A read repairs the index.
       try connection.run(.metadata) { _ = try $0.step() }
       return nil
     }

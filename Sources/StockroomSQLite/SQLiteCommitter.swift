@@ -1,22 +1,23 @@
 import StockroomCore
 
-/// The connection that writes, on the engine's own thread, and what it has to do besides: to see to it that what is
-/// committed is there for everybody, that the log stays short, and that the disk gets its room back.
+/// The connection that writes, on the engine's own thread, with its additional tasks: it ensures that commits
+/// are visible to everybody, that the log stays short, and that unused space is returned to the disk.
 final class SQLiteCommitter: Sendable {
   private struct State {
-    /// What the last transaction has left, if it is known.
+    /// The state after the last transaction, if it is known.
     var metadata: SQLiteMetadata?
-    /// At how many pages of the log to wait for those who read from it.
+    /// The number of pages in the log from which on to wait for its readers.
     var logLimit = SQLiteCommitter.logLimit
-    /// Whether the database gets smaller once its log has been moved into it.
+    /// Whether the database becomes smaller once its log has been checkpointed.
     var isRoomInLog = false
   }
 
-  /// At how many pages of the log they are moved into the database: those that SQLite itself takes.
+  /// The number of pages in the log from which on they are checkpointed into the database: SQLite's own
+  /// default.
   private static let pagesPerCheckpoint = 1_000
-  /// At how many pages the log starts over, even if that takes waiting: 16 MiB.
+  /// The number of pages from which on the log starts over, even if that requires waiting: 16 MiB.
   private static let logLimit = 4_096
-  /// How long to wait then, for each so many pages.
+  /// How long to wait then, for each such number of pages.
   private static let timePerLimit = Duration.milliseconds(250)
 
   private let connection: SQLiteConnection
@@ -30,13 +31,14 @@ final class SQLiteCommitter: Sendable {
     self.feed = feed
   }
 
-  /// Commits the requests, in this order, together. What fails for want of room is tried once more from the beginning of
-  /// the log, whose own room may do: removals work on a full disk that way, unless the database has to grow first.
+  /// Commits the requests, in this order, together. If there is not enough space, they are retried once from
+  /// the beginning of the log, whose own space may suffice: this way, removals work on a full disk, unless
+  /// the database must grow first.
   ///
-  /// - Throws: `StorageError`; `AfterCommitError` if the files have been replaced in this very moment, so that the
-  ///   transaction has been committed to files that are not there any more (rule C6).
+  /// - Throws: `StorageError`; `AfterCommitError` if the files have been replaced at the same moment, so that
+  ///   the transaction has been committed to files that are no longer in place (rule C6).
   func commit(_ requests: [WriteRequest]) throws {
-    // Put in order before the database is locked, if there are no transactions that have to look at it first.
+    // Sorted before the database is locked, unless there are transactions, which must read it first.
     let known = requests.knownOperations.map { ($0, SortedBatch(joining: $0, requests.times(of: $0))) }
     var removesAll = false
     do {
@@ -48,17 +50,18 @@ final class SQLiteCommitter: Sendable {
     if removesAll { giveRoomBack() }
   }
 
-  /// - Returns: Whether everything that there was has been removed.
+  /// - Returns: Whether all existing entries have been removed.
   private func commit(
     _ requests: [WriteRequest], _ knownBatch: (operations: [[StorageOperation]], batch: SortedBatch)?
   ) throws -> Bool {
     try state.withLock { state in
-      // Forgotten if the transaction fails, since it is not known then what was kept.
+      // Forgotten if the transaction fails, since it is then unknown which changes remain.
       let known = state.metadata.take()
       var announcement: ChangeFeed.Announcement?
       var left: SQLiteMetadata
       let removesAll: Bool
-      // Whether a transaction alone failed to read and changes nothing, so that the result of its body is what the caller gets.
+      // Whether a single transaction failed to read and changes nothing, so that the caller gets the result
+      // of its body.
       var hasNothingToDo = false
       // Whether all has been done but the commit itself.
       var isCommitting = false
@@ -75,10 +78,10 @@ final class SQLiteCommitter: Sendable {
           let batch = knownBatch?.batch ?? SortedBatch(joining: operations, requests.times(of: operations))
           let changesBefore = connection.changeCount
           let left = try transaction.perform(batch)
-          // Not to write where others write by now, or where no opening will look.
+          // To avoid writing where others write by now, or where no later opening will look.
           try files.check()
           if !batch.operations.isEmpty {
-            // SQLite counts no transaction that changes nothing.
+            // SQLite does not count a transaction that changes nothing.
             let hasChanged = batch.removesAll || connection.changeCount != changesBefore
             announcement = feed.announce(requests, operations, hasNumber: hasChanged) {
               try connection.commitNumber() + 1
@@ -95,7 +98,7 @@ final class SQLiteCommitter: Sendable {
         throw error
       }
       if let announcement { feed.publish(announcement) }
-      // Not to acknowledge it either, if it happened in between.
+      // To avoid acknowledging it either, if that happened in between.
       try AfterCommitError.marking { try files.check(isThorough: true) }
       // The transaction has been committed, and an error here must not say otherwise.
       if let version = try? connection.dataVersion() {
@@ -126,7 +129,7 @@ final class SQLiteCommitter: Sendable {
     }
   }
 
-  /// Returns once the transactions of other connections that are under way have ended.
+  /// Returns once the transactions of other connections that are in progress have ended.
   func waitForCommits() throws {
     try connection.transaction(.beginWriting) {}
   }
@@ -136,14 +139,15 @@ final class SQLiteCommitter: Sendable {
     connection.logPages >= Self.pagesPerCheckpoint || state.withLock { $0.isRoomInLog }
   }
 
-  /// Moves what is in the log into the database.
+  /// Checkpoints the log into the database.
   ///
-  /// As long as the reads of others overlap, the log cannot start over without waiting for a moment, during which no one
-  /// can write. That is done when it has become long. What has not been enough then will be twice as long the next time.
+  /// If the reads of others overlap all the time, the log cannot start over without waiting for a moment,
+  /// during which nobody can write. This is done once the log has become long. If that does not suffice, it
+  /// is done again when the log is twice as long.
   func shortenLog() {
     state.withLock { state in
-      // A failure leaves everything in the log, which the next commits make longer, until one of them succeeds here. The
-      // log may also be another one's by now.
+      // A failure leaves everything in the log, which the next commits make longer, until one of them
+      // succeeds here. The log may also belong to another database by now.
       do {
         try files.check(isThorough: true)
         let pages = connection.logPages
@@ -160,13 +164,13 @@ final class SQLiteCommitter: Sendable {
     }
   }
 
-  /// Waits until readers are no longer kept out, for as long as the lock's timeout.
+  /// Waits until readers are no longer blocked, for at most the lock's timeout.
   func waitUntilReadable() throws {
     try connection.run(.metadata) { _ = try $0.step() }
   }
 
-  /// Closes the connection. It is the last one in most cases, so that it moves the log into the database and deletes it,
-  /// by its name, which must be the right one.
+  /// Closes the connection. In most cases it is the last one, so that it checkpoints the log and deletes it,
+  /// by its name, which must still refer to the same file.
   func close() {
     do {
       try files.check(isThorough: true)
@@ -178,10 +182,11 @@ final class SQLiteCommitter: Sendable {
     connection.close()
   }
 
-  /// Makes the database smaller if most of it is free. It is a transaction of its own, which writes what is left, and
-  /// changes no entry.
+  /// Makes the database smaller if most of it is free. This is a separate transaction, which writes the
+  /// remaining data, and changes no entry.
   private func giveRoomBack() {
-    // A failure, such as a full disk, leaves the room to later entries, and the next removal of all tries again.
+    // A failure, such as a full disk, leaves the space to later entries, and the next removal of all entries
+    // retries.
     do {
       guard let pages = Int(try connection.execute("PRAGMA page_count") ?? ""),
         let free = Int(try connection.execute("PRAGMA freelist_count") ?? ""),
@@ -194,8 +199,8 @@ final class SQLiteCommitter: Sendable {
     } catch {}
   }
 
-  /// How many free pages are worth the effort: 1 MiB.
+  /// The minimum number of free pages for which this is worthwhile: 1 MiB.
   private static let pagesWorthGiving = 256
-  /// How long to wait for reads of what has been removed. After that, each commit tries again.
+  /// How long to wait for reads of removed entries. After that, each commit retries.
   private static let timeForRoom = Duration.milliseconds(100)
 }

@@ -10,10 +10,11 @@ import StockroomCore
 #endif
 
 extension SQLiteConnection {
-  /// A number that is another one after each change to the database, by any connection:
+  /// A number that changes with each change to the database, by any connection:
   /// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html
   ///
-  /// During a transaction it tells what the transaction sees, without looking into the database.
+  /// During a transaction, it is the number of the state that the transaction sees, and is determined without
+  /// reading the database.
   func dataVersion() throws -> UInt32 {
     var version: UInt32 = 0
     let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_DATA_VERSION, &version)
@@ -21,11 +22,11 @@ extension SQLiteConnection {
     return version
   }
 
-  /// How many rows have been changed on this connection, in a number that begins again some time.
+  /// The number of rows that have been changed on this connection, which eventually wraps around.
   var changeCount: Int32 { sqlite3_total_changes(handle) }
 
-  /// A number that grows by one with each commit, by any connection, as long as anybody has the database open; after a crash of another
-  /// process it may begin again. Reads two words of shared memory.
+  /// A number that increases by one with each commit, by any connection, as long as the database is open
+  /// anywhere; after a crash of another process it may start over. Reads two words of shared memory.
   ///
   /// - Throws: `StorageError` with code `locked` if another process has just been about to write it for long.
   func commitNumber() throws -> UInt64 { try latestCommit().number }

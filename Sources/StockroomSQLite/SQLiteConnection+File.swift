@@ -10,10 +10,10 @@ import StockroomCore
 #endif
 
 extension SQLiteConnection {
-  /// Whether the database could be opened for reading only.
+  /// Whether the database could only be opened for reading.
   var isReadOnly: Bool { sqlite3_db_readonly(handle, "main") == 1 }
 
-  /// Whether the path, followed as SQLite has done, leads to another file than the one that is open, or to none.
+  /// Whether the path, resolved as SQLite has done, leads to another file than the open one, or to none.
   func hasMoved() throws -> Bool {
     var hasMoved: Int32 = 0
     let result = sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &hasMoved)
@@ -26,7 +26,7 @@ extension SQLiteConnection {
     if try hasMoved() { throw StorageError.posix(ESTALE, "The database \(path) has been replaced.") }
   }
 
-  /// The first bytes of the database file, of which there must be as many.
+  /// The first bytes of the database file, which must have as many.
   ///
   /// Read through SQLite's own descriptor: when a process closes another descriptor of the file, it loses every
   /// lock that it has on the file. https://sqlite.org/howtocorrupt.html, section 2.2

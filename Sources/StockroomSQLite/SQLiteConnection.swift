@@ -15,15 +15,15 @@ import Synchronization
 /// Opened without SQLite's own mutex, so one thread at a time may use it:
 /// https://sqlite.org/threadsafe.html
 final class SQLiteConnection: @unchecked Sendable {
-  // Safe to share: the pool lends a reading connection to one caller at a time, and the writing one belongs to
-  // the engine's own thread. Both hand over through a lock, which orders their accesses to memory. Only interrupt() may
-  // be called meanwhile.
+  // Safe to share: the pool lends a reading connection to one caller at a time, and the writing one belongs
+  // to the engine's own thread. Both pass it on through a lock, which orders their accesses to memory. In the
+  // meantime, only interrupt() may be called.
 
-  /// What SQLite's callbacks read and write, on the thread that uses the connection.
+  /// The state that SQLite's callbacks read and write, on the thread that uses the connection.
   private final class CallbackState {
     /// How long to wait for other connections.
     var timeout = Duration.zero
-    /// When the wait that is under way ends.
+    /// When the wait in progress ends.
     var end = ContinuousClock.now
     /// The pages in the write-ahead log at the last commit of this connection.
     var logPages = 0
@@ -35,13 +35,14 @@ final class SQLiteConnection: @unchecked Sendable {
   private let callbackState = CallbackState()
   private let isInterrupted = Atomic(false)
 
-  /// Opens a database file that is there, without reading from it or writing to it.
+  /// Opens an existing database file, without reading from it or writing to it.
   ///
   /// - Parameters:
   ///   - file: The path without symbolic links, since SQLite is opened to follow none.
   ///   - path: The path as the caller gave it, for messages.
-  ///   - lockTimeout: How long to wait while others keep the database busy. Nil: not at all.
-  ///   - isImmutable: Whether nobody can change the file, so that there are no locks: https://sqlite.org/uri.html#uriimmutable
+  ///   - lockTimeout: How long to wait while others keep the database busy. Nil means not at all.
+  ///   - isImmutable: Whether nobody can change the file, so that there are no locks:
+  ///     https://sqlite.org/uri.html#uriimmutable
   init(file: String, path: String, lockTimeout: Duration?, isImmutable: Bool = false) throws {
     self.path = path
     let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW
@@ -59,13 +60,13 @@ final class SQLiteConnection: @unchecked Sendable {
       callbackState.timeout = lockTimeout
       sqlite3_busy_handler(handle, Self.waitForOthers, state)
     }
-    // Takes the place of SQLite's own automatic checkpoints.
+    // Replaces SQLite's own automatic checkpoints.
     sqlite3_wal_hook(handle, Self.rememberLogPages, state)
   }
 
   deinit { close() }
 
-  /// The name of a file as SQLite takes it, with the parameter that nobody can change it.
+  /// The name of a file for SQLite, with the parameter which states that nobody can change it.
   private static func immutable(_ file: String) -> String {
     "file://"
       + file.utf8.map { byte in
@@ -80,8 +81,8 @@ final class SQLiteConnection: @unchecked Sendable {
   func close() {
     for statement in prepared { sqlite3_finalize(statement) }
     prepared = prepared.map { _ in nil }
-    // With no statement left this cannot fail for being in use. The last connection to a database also moves
-    // what is in the write-ahead log into the database; if that fails, the log stays and is read the next time.
+    // Without statements, this cannot fail because the connection is in use. The last connection to a
+    // database also checkpoints the write-ahead log; if that fails, the log stays and is read the next time.
     sqlite3_close_v2(handle)
     handle = nil
   }
@@ -124,8 +125,8 @@ final class SQLiteConnection: @unchecked Sendable {
     return String(cString: text)
   }
 
-  /// Does `body` in a transaction: as a whole or, if it throws, not at all. A body that goes on after a statement has failed must
-  /// look whether ``isInTransaction`` before it writes.
+  /// Does `body` in a transaction: completely or, if it throws, not at all. A body that continues after a
+  /// statement has failed must check ``isInTransaction`` before it writes.
   func transaction<Result>(_ kind: SQLiteQuery, _ body: () throws -> Result) throws -> Result {
     try begin(kind)
     do {
@@ -143,7 +144,7 @@ final class SQLiteConnection: @unchecked Sendable {
   /// back by itself, and then commits each statement alone: https://sqlite.org/lang_transaction.html
   var isInTransaction: Bool { handle.map { sqlite3_get_autocommit($0) == 0 } ?? false }
 
-  /// Lets `body` read a snapshot, with pauses in which others have their turn.
+  /// Lets `body` read a snapshot, with pauses in which others can run.
   func snapshot<Result>(_ body: () async throws -> Result) async throws -> Result {
     try begin(.beginReading)
     do {
@@ -156,7 +157,7 @@ final class SQLiteConnection: @unchecked Sendable {
     }
   }
 
-  /// The error where a failed read has ended the transaction.
+  /// The error after a failed read has ended the transaction.
   var endedTransaction: StorageError {
     StorageError(.io, "A read failed in the database \(path), and SQLite has ended its transaction.")
   }
@@ -173,22 +174,23 @@ final class SQLiteConnection: @unchecked Sendable {
     if isInTransaction { try? run(.rollback) }
   }
 
-  /// Lets the connection keep as many bytes of the database in memory.
+  /// Sets the number of bytes of the database that the connection keeps in memory.
   ///
   /// Reads the database.
   func setCacheSize(_ bytes: Int) throws {
-    // SQLite takes what 32 bits cannot hold for 0.
+    // SQLite treats a number that 32 bits cannot hold as 0.
     try execute("PRAGMA cache_size = -\(min(max(0, bytes) >> 10, Int(Int32.max)))")
   }
 
-  /// Makes the statements that are under way, on whichever thread, throw `CancellationError`, and those that begin
+  /// Makes the statements in progress on any thread throw `CancellationError`, including those that begin
   /// before the last of them has ended.
   func interrupt() {
     isInterrupted.store(true, ordering: .relaxed)
     sqlite3_interrupt(handle)
   }
 
-  /// Throws `CancellationError` if the connection was interrupted, which may have been before a statement was under way.
+  /// Throws `CancellationError` if the connection was interrupted, possibly before a statement was in
+  /// progress.
   func checkInterruption() throws {
     if isInterrupted.load(ordering: .relaxed) { throw CancellationError() }
   }
@@ -200,8 +202,9 @@ final class SQLiteConnection: @unchecked Sendable {
     return StorageError.sqlite(result, handle, "\(action) failed in the database \(path).")
   }
 
-  /// Waits while another connection has the database: ten milliseconds at most at a time. SQLite's own handler waits
-  /// longer each time, so that who has waited longest would get the database last.
+  /// Waits while another connection has the database: at most ten milliseconds at a time. SQLite's own
+  /// handler waits longer each time, so that the connection that has waited longest would get the database
+  /// last.
   private static let waitForOthers: @convention(c) (UnsafeMutableRawPointer?, Int32) -> Int32 = {
     state, attempts in
     guard let state else { return 0 }
@@ -227,17 +230,17 @@ extension SQLiteConnection {
   /// The pages in the log after the last commit of this connection.
   var logPages: Int { callbackState.logPages }
 
-  /// Moves what is in the log into the database, as far as no reader uses what it would replace. Returns whether that was
-  /// all.
+  /// Checkpoints the log into the database, as far as no reader uses the pages that it would replace. Returns
+  /// whether it checkpointed the whole log.
   func checkpoint() throws -> Bool {
     try checkpoint(SQLITE_CHECKPOINT_PASSIVE)
   }
 
-  /// Moves all that is in the log into the database, so that the log starts over, once no reader uses it any more.
-  /// Until then no connection can write.
+  /// Checkpoints the whole log into the database, so that the log starts over, once no reader uses it any
+  /// more. Until then no connection can write.
   ///
-  /// - Parameter isEmptied: Whether the log's file gives its room back.
-  /// - Throws: `StorageError` with code `locked` if a reader goes on for longer than `timeout`.
+  /// - Parameter isEmptied: Whether the log's file is truncated.
+  /// - Throws: `StorageError` with code `locked` if a reader continues for longer than `timeout`.
   func restartLog(waiting timeout: Duration, isEmptied: Bool = false) throws {
     try wait(atMost: timeout) {
       _ = try checkpoint(isEmptied ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART)
@@ -245,14 +248,14 @@ extension SQLiteConnection {
     callbackState.logPages = 0
   }
 
-  /// Writes the database again without its free pages: https://sqlite.org/lang_vacuum.html
+  /// Rewrites the database without its free pages: https://sqlite.org/lang_vacuum.html
   ///
   /// - Throws: `StorageError` with code `locked` if another connection is writing.
   func vacuum() throws {
     try wait(atMost: .zero) { try execute("VACUUM") }
   }
 
-  /// Does `body`, waiting for others at most for as long as `timeout` instead of the usual time.
+  /// Does `body`, and waits for others for at most `timeout` instead of the usual time.
   private func wait(atMost timeout: Duration, _ body: () throws -> Void) throws {
     let usual = callbackState.timeout
     callbackState.timeout = min(usual, timeout)
@@ -260,7 +263,7 @@ extension SQLiteConnection {
     try body()
   }
 
-  /// Lets close() leave the log as it is.
+  /// Makes close() leave the log unchanged.
   func keepLogWhenClosing() throws {
     guard handle != nil else { return }
     let result = stockroom_sqlite3_no_checkpoint_on_close(handle)

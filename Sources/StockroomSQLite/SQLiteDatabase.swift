@@ -7,7 +7,7 @@
 #endif
 import StockroomCore
 
-/// An open database: one connection that writes, on a thread of its own, and a pool of those that read.
+/// An open database: one connection that writes, on its own thread, and a pool of connections that read.
 ///
 /// With a write-ahead log readers never wait for the writer, nor it for them: https://sqlite.org/wal.html
 final class SQLiteDatabase: Sendable {
@@ -22,7 +22,7 @@ final class SQLiteDatabase: Sendable {
   let feed: ChangeFeed
   var path: String { file.path }
 
-  /// Opens the database, or makes it.
+  /// Opens the database, or creates it.
   init(_ file: SQLiteFile, lockTimeout: Duration) throws {
     let connection = try file.openFirst()
     self.file = file
@@ -57,7 +57,7 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read, on this thread, which does not wait for anybody.
+  /// Lets `body` read on this thread, without waiting for others.
   func read<Result>(_ body: (SQLiteConnection) throws -> Result) async throws -> Result {
     try gate.enter()
     defer { gate.leave() }
@@ -68,9 +68,11 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read much, with pauses in which others have their turn (rule C5). It may be called again from the beginning.
+  /// Lets `body` read many entries, with pauses in which others can run (rule C5). It may be called again
+  /// from the beginning.
   ///
-  /// - Parameter isLong: Whether it is to be one of a few at a time, for which it may have to wait.
+  /// - Parameter isLong: Whether it is a long read, of which only a few run at a time, so that it may have to
+  ///   wait.
   func readMuch<Result>(
     isLong: Bool = true,
     _ body: (SQLiteConnection, inout YieldTimer) async throws -> Result
@@ -88,8 +90,8 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Now and then another process makes readers wait: it recovers the log after a crash, or closes the database as
-  /// the last one. Then the engine's own thread does the waiting.
+  /// Occasionally, another process makes readers wait: it recovers the log after a crash, or closes the
+  /// database as the last one. Then the engine's own thread waits.
   private func afterWaiting<Result>(_ body: () async throws -> Result) async throws -> Result {
     let end = ContinuousClock.now + lockTimeout
     while true {
@@ -100,8 +102,8 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read on a connection and a thread of their own, for what takes long and cannot pause, as one of a few at a
-  /// time. If the task is cancelled, the statement that is under way throws `CancellationError`.
+  /// Lets `body` read on a separate connection and thread, for long work that cannot pause, of which only a
+  /// few run at a time. If the task is cancelled, the statement in progress throws `CancellationError`.
   func readApart(_ body: @escaping @Sendable (SQLiteConnection) throws -> Void) async throws {
     try gate.enter()
     defer { gate.leave() }
@@ -169,7 +171,7 @@ final class SQLiteDatabase: Sendable {
 
   private static func release(_ readers: SQLiteReaders, _ committer: SQLiteCommitter, _ files: SQLiteFiles) {
     readers.drain()
-    // Last, since the last connection to close takes the log away.
+    // Last, since the last connection to close removes the log.
     committer.close()
     files.close()
   }

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What transactions read: the database as the connection that writes sees it, which has the write lock.
+/// The reads of transactions: the database as seen by the connection that writes, which holds the write lock.
 struct SQLiteEntryReader: EntryReader {
   let connection: SQLiteConnection
 
@@ -20,7 +20,8 @@ struct SQLiteEntryReader: EntryReader {
     return try connection.exists(key)
   }
 
-  /// After a read that failed SQLite may have ended the transaction: what is read then is of another moment (rule T1).
+  /// After a failed read, SQLite may have ended the transaction: later reads would see another state (rule
+  /// T1).
   private func checkTransaction() throws {
     guard connection.isInTransaction else { throw connection.endedTransaction }
   }

@@ -1,11 +1,11 @@
 import StockroomCSQLite
 import StockroomCore
 
-/// What SQLite said, as the cause of a `StorageError`.
+/// An error of SQLite, as the cause of a `StorageError`.
 struct SQLiteFailure: Error, CustomStringConvertible {
   /// The extended result code: https://sqlite.org/rescode.html
   let resultCode: Int32
-  /// SQLite's own text for what happened.
+  /// SQLite's own message.
   let text: String
   /// The `errno` of the system call that failed, or 0.
   let systemError: Int32
@@ -20,8 +20,8 @@ extension StorageError {
   /// The error for a result code of SQLite.
   ///
   /// - Parameters:
-  ///   - connection: Where it happened, asked for details; nil if there is none.
-  ///   - message: What failed and on which path.
+  ///   - connection: The connection, for details; nil if there is none.
+  ///   - message: The operation that failed, and its path.
   static func sqlite(_ resultCode: Int32, _ connection: OpaquePointer?, _ message: String) -> StorageError {
     let text = connection.flatMap(sqlite3_errmsg) ?? sqlite3_errstr(resultCode)
     let failure = SQLiteFailure(
@@ -35,7 +35,7 @@ extension StorageError {
     // SQLITE_IOERR_SHORT_READ and SQLITE_IOERR_CORRUPTFS: the file ends too early, or the file system is corrupted.
     if [10 | 2 << 8, 10 | 33 << 8].contains(failure.resultCode) { return .corrupted }
     switch failure.resultCode & 0xff {
-    // Our own statements are valid, so what SQLite rejects is the schema of the file.
+    // Our own statements are valid, so an error is due to the schema of the file.
     case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_CONSTRAINT, SQLITE_MISMATCH:
       return .corrupted
     case SQLITE_FULL: return .diskFull
@@ -47,7 +47,7 @@ extension StorageError {
     case SQLITE_TOOBIG: return .valueTooLarge
     case SQLITE_IOERR, SQLITE_CANTOPEN:
       let code = StorageError.code(forErrno: failure.systemError)
-      // A file that cannot get any longer holds many values.
+      // A file that cannot grow further holds many values.
       return code == .valueTooLarge ? .diskFull : code
     default: return .io
     }

@@ -23,20 +23,23 @@ struct SQLiteOptions: Sendable {
   var access = StorageAccess.readWrite
 }
 
-/// The file that a database is in: how it comes to be, and how it is opened without harm to what it may be instead.
+/// The file of a database: how it is created, and how it is opened without harming a file that is something
+/// else.
 struct SQLiteFile: Sendable {
-  /// As the caller gave it, for messages.
+  /// The path as the caller gave it, for messages.
   let path: String
-  /// The same with the directory's symbolic links followed, since SQLite is opened to follow none (rule O5).
+  /// The same path with the directory's symbolic links resolved, since SQLite is opened to follow none (rule
+  /// O5).
   private let file: String
   private let options: SQLiteOptions
-  /// What the database was like before it was opened, if SQLite takes it for one that nobody can change, so that it needs no files beside it.
+  /// The status of the database before it was opened, if it is opened as one that nobody can change, so that
+  /// it needs no files beside it.
   let immutableStatus: FileStatus?
   private var isImmutable: Bool { immutableStatus != nil }
   var permissions: FilePermissions { options.permissions }
   var isReadOnly: Bool { options.access == .readOnly }
 
-  /// The file of this name in a directory that is there.
+  /// The file of this name in an existing directory.
   init(_ name: String, in directory: FileManager.Directory, _ options: SQLiteOptions) throws {
     path = Self.path(name, in: directory.path)
     file = Self.path(name, in: try directory.resolvedPath)
@@ -44,14 +47,14 @@ struct SQLiteFile: Sendable {
     immutableStatus = try options.access == .readOnly ? Self.statusIfImmutable(file) : nil
   }
 
-  /// What the database is like, if no log can be opened beside it, and none is needed.
+  /// The status of the database, if no log can be opened beside it, and none is needed.
   private static func statusIfImmutable(_ file: String) throws -> FileStatus? {
     if try isWritable(file) { return nil }
-    // First, so that a change is noticed that is made from now on.
+    // First, so that later changes are detected.
     let status = try FileStatus(atPath: file)
     let hasSharedMemory = try FileStatus(atPath: file + "-shm") != nil
     guard let log = try FileStatus(atPath: file + "-wal") else { return status }
-    // The process that has made both may be writing. They can be opened without being written to.
+    // The process that created both may be writing. They can be opened without being written to.
     return hasSharedMemory || log.size > 0 ? nil : status
   }
 
@@ -62,7 +65,7 @@ struct SQLiteFile: Sendable {
   /// Opens the connection that the engine closes last: for writing, unless the engine only reads.
   func openFirst() throws -> SQLiteConnection { isReadOnly ? try openOnlyReader() : try openWriter() }
 
-  /// Opens the database for writing, and makes it first if there is none.
+  /// Opens the database for writing, and first creates it if there is none.
   private func openWriter() throws -> SQLiteConnection {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
@@ -76,7 +79,7 @@ struct SQLiteFile: Sendable {
     return connection
   }
 
-  /// Opens the database for an engine that only reads. What is in the log stays there.
+  /// Opens the database for an engine that only reads. The contents of the log stay there.
   private func openOnlyReader() throws -> SQLiteConnection {
     guard let size = try size() else { throw StorageError.posix(ENOENT, "There is no database \(path).") }
     try refuseWhatIsPlanted()
@@ -90,7 +93,7 @@ struct SQLiteFile: Sendable {
     let connection = try SQLiteConnection(
       file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
     try recognize(connection, size: size)
-    // Otherwise the last connection to close moves it into the database. What is written from now on is looked at then.
+    // Otherwise the last connection to close checkpoints it. Later commits are checked for when closing.
     if hasLog { try connection.keepLogWhenClosing() }
     try connection.execute("PRAGMA query_only = ON")
     try connection.setCacheSize(options.cacheSize)
@@ -98,28 +101,28 @@ struct SQLiteFile: Sendable {
     return connection
   }
 
-  /// Throws if the file is no database of ours, or has lost its end.
+  /// Throws if the file is not a database of this engine, or has been truncated.
   private func recognize(_ connection: SQLiteConnection, size: Int) throws {
     var header = try connection.header(length: min(size, SQLiteEncoding.headerLength))
     try SQLiteEncoding.recognize(header: header, path: path)
-    // SQLite takes a last page of which a part is missing for one that ends with zeros. Twice, since another process may be making the
-    // database shorter.
+    // SQLite treats an incomplete last page as one that ends with zeros. Checked twice, since another process
+    // may be making the database shorter.
     var (expected, found): (Int64, Int64) = (0, 0)
     for _ in 0..<2 {
       (expected, found) = (SQLiteEncoding.size(header: header) ?? 0, Int64(try self.size() ?? 0))
-      // What is missing may be on its way from the log.
+      // The missing part may be in the log and not have been checkpointed yet.
       if try found >= expected || hasLog() { return }
       header = try connection.header(length: SQLiteEncoding.headerLength)
     }
     throw StorageError(.corrupted, "\(path) has been truncated: it has \(found) bytes of \(expected).")
   }
 
-  /// Whether SQLite can write the database and make files beside it.
+  /// Whether SQLite can write the database and create files beside it.
   private static func isWritable(_ file: String) throws -> Bool {
     let directory = URL(filePath: file).deletingLastPathComponent().path(percentEncoded: false)
     for path in [file, directory] where access(path, W_OK) != 0 {
       if [EACCES, EPERM, EROFS].contains(errno) { return false }
-      // Opening it says what is wrong.
+      // Opening it throws the error.
       return true
     }
     return true
@@ -127,28 +130,28 @@ struct SQLiteFile: Sendable {
 
   /// Opens the database for reading.
   ///
-  /// - Parameter isWaiting: Whether the connection waits while another process keeps everybody out.
+  /// - Parameter isWaiting: Whether the connection waits while another process blocks all others.
   func openReader(isWaiting: Bool = false) throws -> SQLiteConnection {
     try refuseWhatIsPlanted()
     let lockTimeout = isWaiting ? options.lockTimeout : nil
     let connection = try SQLiteConnection(
       file: file, path: path, lockTimeout: lockTimeout, isImmutable: isImmutable)
-    // The file may be another one by now, whose log is none of our business.
+    // The file may be another one by now, whose log must not be touched.
     try connection.keepLogWhenClosing()
     try connection.checkPlace()
     try connection.setCacheSize(options.cacheSize)
     return connection
   }
 
-  /// The bytes in the file, or nil if there is none. Throws if what is there cannot be a database.
+  /// The number of bytes in the file, or nil if there is none. Throws if it cannot be a database.
   private func size() throws -> Int? {
     try status(path)?.size
   }
 
   private func hasLog() throws -> Bool { try status(path + "-wal").map { $0.size > 0 } ?? false }
 
-  /// Throws if what SQLite opens beside the database is anything but files, such as a pipe, which would make it wait, or is the same as
-  /// a file elsewhere, which would be written over.
+  /// Throws if anything that SQLite opens beside the database is not a regular file, such as a pipe, which
+  /// would block it, or has another name elsewhere, since that file would be overwritten.
   private func refuseWhatIsPlanted() throws {
     for suffix in ["-wal", "-shm", "-journal"] {
       guard let status = try status(path + suffix), status.linkCount > 1 else { continue }
@@ -159,9 +162,10 @@ struct SQLiteFile: Sendable {
     }
   }
 
-  /// What is known of a file, or nil if there is none.
+  /// The status of a file, or nil if there is none.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if it is not a file, but a symbolic link, say.
+  /// - Throws: `StorageError` with code `unsupported` if it is not a regular file, but a symbolic link, for
+  ///   instance.
   private func status(_ path: String) throws -> FileStatus? {
     guard let status = try FileStatus(atPath: path) else { return nil }
     guard status.isRegularFile else {
@@ -173,12 +177,12 @@ struct SQLiteFile: Sendable {
     return status
   }
 
-  /// Makes the database under another name and gives it its own when it is complete, so that an empty file is
+  /// Creates the database under a temporary name and renames it when it is complete, so that an empty file is
   /// never a new database, but always one that was truncated (rule F2). Returns its size.
   private func make() throws -> Int {
     try refuseWhatIsPlanted()
     if access("\(path)-wal", F_OK) == 0 {
-      // SQLite would take what is in the log for changes to the new database. Unless another process has just made it.
+      // SQLite would apply the log to the new database. Unless another process has just created it.
       if let size = try size() { return size }
       throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
     }
@@ -193,7 +197,7 @@ struct SQLiteFile: Sendable {
       try connection.execute("PRAGMA user_version = \(SQLiteEncoding.formatVersion)")
     }
     try useLog(connection)
-    // Closed first, which moves what is in its log into the file.
+    // Closed first, which checkpoints its log.
     connection.close()
     try FileManager.Directory.name(unfinished, file)
     guard let size = try size() else {
@@ -202,13 +206,13 @@ struct SQLiteFile: Sendable {
     return size
   }
 
-  /// Makes a file, with the permissions that SQLite will give the files beside it as well.
+  /// Creates a file, with the permissions that SQLite will also give to the files beside it.
   private func makeEmpty(_ path: String) throws {
-    // SQLite has no locks on it yet that would go with the descriptor.
+    // SQLite does not hold locks on it yet, which closing the descriptor would release.
     guard let file = try FileDescriptor.makeFile(atPath: path, options.permissions) else {
       throw StorageError.posix(EEXIST, "Making \(path) failed.")
     }
-    // Whatever the process's umask is.
+    // Regardless of the process's umask.
     try file.setMode(options.permissions.fileMode)
   }
 
@@ -223,7 +227,7 @@ struct SQLiteFile: Sendable {
     let durability = options.durability
     // Does nothing, unless the log has been removed.
     try useLog(connection)
-    // With a log, FULL syncs it at each commit; NORMAL only before its contents move into the database.
+    // With a log, FULL syncs it at each commit; NORMAL only before it is checkpointed into the database.
     try connection.execute("PRAGMA synchronous = \(durability == .full ? "FULL" : "NORMAL")")
     #if canImport(Darwin)
       if durability == .full {
@@ -232,13 +236,13 @@ struct SQLiteFile: Sendable {
         try connection.execute("PRAGMA checkpoint_fullfsync = ON")
       }
     #endif
-    // Some systems let SQLite overwrite all that is removed with zeros, others nothing of it. This does so everywhere
-    // where it costs no more writing: https://sqlite.org/pragma.html#pragma_secure_delete
+    // On some systems SQLite is built to overwrite all removed data with zeros, on others none. This does so
+    // everywhere if it needs no additional writes: https://sqlite.org/pragma.html#pragma_secure_delete
     try connection.execute("PRAGMA secure_delete = FAST")
-    // A log that one huge batch made long gives its room back at the next checkpoint.
+    // A log that one huge batch made long is truncated at the next checkpoint.
     try connection.execute("PRAGMA journal_size_limit = 67108864")
     try connection.setCacheSize(options.cacheSize)
-    // What cannot work should fail now: these find out whether the tables are there.
+    // Errors should occur now: these determine whether the tables exist.
     _ = try SQLiteWriter(on: connection)
     try findTables(connection)
   }

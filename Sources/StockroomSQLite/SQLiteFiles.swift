@@ -13,11 +13,12 @@ import StockroomCore
   import Musl
 #endif
 
-/// Which files an open database consists of, and whether they still are where a new opening would look for them
-/// (rule C6).
+/// The files of an open database, and whether they are still where a new opening would look for them (rule
+/// C6).
 ///
-/// SQLite goes on with the files that it has open, whatever becomes of their names, and finds the write-ahead log and
-/// the shared memory by their names: https://sqlite.org/howtocorrupt.html, sections 2.4 and 4.
+/// SQLite keeps using the files that it has open, even if they are renamed or removed, and finds the
+/// write-ahead log and the shared memory by their names: https://sqlite.org/howtocorrupt.html, sections 2.4
+/// and 4.
 final class SQLiteFiles: Sendable {
   /// The path of the database.
   private let path: String
@@ -25,11 +26,11 @@ final class SQLiteFiles: Sendable {
   private let names: [String]
   private let directory: DirectoryMonitor
   private let identities: [FileIdentity?]
-  /// What the database was like, if SQLite relies on it that nobody changes it.
+  /// The status of the database, if SQLite relies on nobody changing it.
   private let unchanged: FileStatus?
   private let isReadOnly: Bool
 
-  /// Remembers which files are there now.
+  /// Remembers the current files.
   ///
   /// - Throws: `StorageError` with code `io` if one of them is missing, or if the database is not the one that
   ///   `connection` has open.
@@ -54,7 +55,7 @@ final class SQLiteFiles: Sendable {
   /// Closes the directory. No check may follow. May be called twice.
   func close() { directory.close() }
 
-  /// Whether there is something in a log that an engine must leave there that only reads.
+  /// Whether a log has contents that an engine that only reads must leave there.
   var keepsLog: Bool {
     get throws { try isReadOnly && hasLog }
   }
@@ -63,12 +64,13 @@ final class SQLiteFiles: Sendable {
     get throws { try FileStatus(atPath: path + "-wal").map { $0.size > 0 } ?? false }
   }
 
-  /// Throws if the files are not the ones that they were when the database was opened.
+  /// Throws if the files are not the ones that were opened.
   ///
-  /// What was read before this returns was there. Mostly that takes one look at the directory.
+  /// Everything that was read before this returns is from these files. Usually this takes one check of the
+  /// directory.
   ///
-  /// - Parameter isThorough: Whether to notice at once that a directory further up was moved. Otherwise it may take a
-  ///   fraction of a millisecond.
+  /// - Parameter isThorough: Whether to detect immediately that a directory further up was moved. Otherwise
+  ///   it may take a fraction of a millisecond.
   /// - Throws: `StorageError` with code `io`.
   func check(isThorough: Bool = false) throws {
     if let unchanged {
@@ -98,13 +100,13 @@ final class SQLiteFiles: Sendable {
       underlying: SystemError(isMissing ? ENOENT : ESTALE))
   }
 
-  /// Whether a file may come and go. A backup has no log until an engine opens it to write, and one that reads then finds that out
-  /// with the next read.
+  /// Whether a file may appear and disappear. A backup has no log until an engine opens it to write, and an
+  /// engine that reads then detects that with the next read.
   private func mayAppear(_ index: Int) -> Bool {
     isReadOnly && unchanged == nil && identities[index] == nil
   }
 
-  /// The database by its path, and what belongs to it beside it.
+  /// The database by its path, and the files that belong to it.
   private static func identities(
     _ path: String, _ names: [String], in directory: Int32
   ) throws -> [FileIdentity?] {
@@ -114,7 +116,7 @@ final class SQLiteFiles: Sendable {
     ]
   }
 
-  /// Which file has a name, without following a symbolic link, as a new opening would not.
+  /// The identity of the file with a name, without following a symbolic link, as a new opening would not.
   private static func identity(_ name: String, _ directory: Int32, _ path: String) throws -> FileIdentity? {
     var status = stat()
     guard fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {

@@ -11,7 +11,8 @@ enum SQLiteQuery: Int, CaseIterable {
   var sql: String {
     switch self {
     case .beginReading: "BEGIN"
-    // Takes the write lock at once: a transaction that reads first and is then refused it would have to start over.
+    // Takes the write lock immediately: a transaction that reads first and is then refused the lock would
+    // have to start over.
     case .beginWriting: "BEGIN IMMEDIATE"
     case .commit: "COMMIT"
     case .rollback: "ROLLBACK"
@@ -20,8 +21,8 @@ enum SQLiteQuery: Int, CaseIterable {
     case .setMetadata: "UPDATE metadata SET sequence = ?1"
     case .skipSequence: "UPDATE metadata SET sequence = sequence + 1"
 
-    // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2). SQLite would count a row that is
-    // overwritten with what it has, and make no commit of it.
+    // An overwrite keeps sequence and created; time does not move backwards for an entry (rule W2). SQLite
+    // would count a row that is overwritten with equal contents as changed, but make no commit.
     case .write:
       """
       INSERT INTO entries (key, sequence, created, age, value) VALUES (?1, ?2, ?3, 0, ?4)
@@ -60,7 +61,7 @@ enum SQLiteQuery: Int, CaseIterable {
     case .count: "SELECT count(*) FROM entries"
     case .eachKey: "SELECT 1 FROM entries"
 
-    // Whether the columns hold what they should, and the number of the large value, if it is one.
+    // Whether the columns have valid contents, and the number of the large value, if it is one.
     case .verifiedEntries:
       """
       SELECT key, typeof(key) = 'blob' AND typeof(sequence) = 'integer' AND typeof(created) = 'integer'

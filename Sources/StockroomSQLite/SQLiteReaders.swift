@@ -1,15 +1,15 @@
 import StockroomCore
 
-/// The connections of one database that only read. There are never more than callers at the same time, and only long reads
-/// wait for one another, of which no more than ``LongReadLimiter`` are under way.
+/// The connections of one database that only read. There are never more than concurrent callers, and only
+/// long reads wait for one another, of which ``LongReadLimiter`` limits the number.
 final class SQLiteReaders: Sendable {
-  /// How many are kept while they are not in use.
+  /// The maximum number of connections that are kept while they are not in use.
   static let mostIdle = 8
 
   private let file: SQLiteFile
   private let files: SQLiteFiles
   private let idle = MutexProtected<[SQLiteConnection]>([])
-  /// Those that take long, and so yield to one another or go on beside all others, each with a connection.
+  /// Long reads, which yield to one another or run beside all others, each with a connection.
   let longReads = LongReadLimiter()
 
   init(of file: SQLiteFile, _ files: SQLiteFiles) {
@@ -19,7 +19,7 @@ final class SQLiteReaders: Sendable {
 
   /// Lends a connection to `body`. Opens one if none is idle.
   ///
-  /// - Throws: `StorageError` with code `io` if the database is not there any more (rule C6).
+  /// - Throws: `StorageError` with code `io` if the database is no longer there (rule C6).
   func withReader<Result>(_ body: (SQLiteConnection) throws -> Result) throws -> Result {
     let reader = try take()
     var isKept = false
@@ -30,14 +30,14 @@ final class SQLiteReaders: Sendable {
       isKept = true
       return result
     } catch {
-      // What comes of reading something else would be misleading.
+      // An error of reading another database would be misleading.
       try files.check(isThorough: true)
       isKept = true
       throw error
     }
   }
 
-  /// The same for a body that pauses, so that the connection moves from thread to thread.
+  /// The same for a body that pauses, so that the connection is passed from thread to thread.
   func withReader<Result>(
     pausing body: (SQLiteConnection) async throws -> Result
   ) async throws -> Result {
@@ -70,17 +70,17 @@ final class SQLiteReaders: Sendable {
     return try open()
   }
 
-  /// Opens a connection of the caller's own.
+  /// Opens a connection for the caller alone.
   ///
-  /// - Parameter isWaiting: Whether the connection waits while another process keeps everybody out.
+  /// - Parameter isWaiting: Whether the connection waits while another process blocks all others.
   /// - Throws: `StorageError` with code `io` if the path leads to another database by now (rule C6).
   func open(isWaiting: Bool = false) throws -> SQLiteConnection {
-    // Opening could make files in the place of others.
+    // Opening could create files in the place of others.
     try files.check(isThorough: true)
     do {
       let reader = try file.openReader(isWaiting: isWaiting)
-      // It has what the path led to a moment ago. That it is what the engine has opened follows only if the path leads there,
-      // and does so still when the two are compared.
+      // It has opened what the path led to a moment ago. That this is the database of the engine follows only
+      // if the path leads to it, and still does so when the two are compared.
       try files.check(isThorough: true)
       try reader.checkPlace()
       return reader

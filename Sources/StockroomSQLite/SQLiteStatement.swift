@@ -7,9 +7,9 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A prepared statement that is being executed: what is bound to it and what its current row holds.
+/// A prepared statement that is being executed: its bound values and its current row.
 ///
-/// Bytes bound by ``bind(_:at:)`` are not copied, so they must stay where they are until the last ``step()``.
+/// Bytes bound by ``bind(_:at:)`` are not copied, so they must stay valid until the last ``step()``.
 struct SQLiteStatement {
   let handle: OpaquePointer
   let connection: SQLiteConnection
@@ -23,7 +23,7 @@ struct SQLiteStatement {
     }
   }
 
-  /// Ends the execution. What the step before has thrown is not thrown again.
+  /// Ends the execution. An error of the last step is not thrown again.
   func reset() { sqlite3_reset(handle) }
 
   func bind(_ number: Int64, at index: Int32) throws {
@@ -52,11 +52,11 @@ struct SQLiteStatement {
   /// The time in a column of the current row.
   func date(at column: Int32) -> Date { Timestamp(nanoseconds: number(at: column)).date }
 
-  /// The value in a column of the current row, copied. It may stand for one in the table of large ones.
+  /// The value in a column of the current row, copied. The column may refer to the table of large values.
   func value(at column: Int32) throws -> Data {
     guard sqlite3_column_type(handle, column) == SQLITE_INTEGER else { return try data(at: column) }
     let number = number(at: column)
-    // As long as this statement is under way, the other one sees the same moment.
+    // While this statement is in progress, the other one sees the same state.
     return try connection.run(.largeValue) { statement in
       try statement.bind(number, at: 1)
       guard try statement.step() else {
@@ -80,12 +80,12 @@ struct SQLiteStatement {
     return key
   }
 
-  /// The bytes in a column of the current row, where they are until the next step.
+  /// The bytes in a column of the current row, which are valid until the next step.
   func bytes(at column: Int32) throws -> UnsafeRawBufferPointer {
     // The pointer first: asking for it may move the bytes.
     let start = sqlite3_column_blob(handle, column)
     let count = Int(sqlite3_column_bytes(handle, column))
-    // No bytes and no memory left look the same.
+    // An empty value and a lack of memory look the same.
     if start == nil, sqlite3_errcode(sqlite3_db_handle(handle)) == SQLITE_NOMEM {
       throw connection.error(SQLITE_NOMEM, "Reading a value")
     }

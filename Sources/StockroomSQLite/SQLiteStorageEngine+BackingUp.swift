@@ -7,12 +7,12 @@ import StockroomCore
 #endif
 
 extension SQLiteStorageEngine: BackupEngine {
-  /// Writes the database again into a file of the same name in the directory, with `VACUUM INTO`.
+  /// Writes the database to a new file of the same name in the directory, with `VACUUM INTO`.
   ///
-  /// One read transaction on a connection and a thread of its own: neither reads nor writes wait for it, and none of them makes it begin
-  /// again, as `sqlite3_backup_step` does when another process writes between two steps. The log cannot start over meanwhile, so that it
-  /// grows by what is written, and a write that finds 16 MiB in it waits as it does for any long read: see "The log". The copy has no
-  /// free pages, and nothing of what was removed.
+  /// One read transaction on a separate connection and thread: neither reads nor writes wait for it, and none
+  /// of them makes it start over, as `sqlite3_backup_step` does when another process writes between two
+  /// steps. In the meantime the log cannot start over, so it grows with each write, and a write that finds 16
+  /// MiB in it waits as for any long read: see "The log". The copy has no free pages, and no removed data.
   ///
   /// Throws as `BackupEngine.backUp(to:)`.
   public func backUp(to directory: FileManager.Directory) async throws {
@@ -47,14 +47,15 @@ extension SQLiteStorageEngine: SnapshotStreamingEngine {
 }
 
 extension SQLiteConnection {
-  /// Writes the database as it is now into a new file in a directory, and waits until it is on the disk.
+  /// Writes the current state of the database to a new file in a directory, and waits until it is on the
+  /// disk.
   fileprivate func copy(to name: String, in directory: String) throws {
     try checkInterruption()
     let file = try FileDescriptor.openDirectory(atPath: directory).makeFile(name, .owner)
     guard let file else { throw StorageError(.io, "\(directory)/\(name) has been made by another program.") }
-    // Through no symbolic link, which SQLite is opened to refuse.
+    // Without symbolic links, which SQLite is opened to refuse.
     let path = try FileManager.Directory(url: URL(filePath: directory)).resolvedPath + "/" + name
-    // SQLite takes an empty file for one that it may write: https://sqlite.org/lang_vacuum.html
+    // SQLite treats an empty file as one that it may write to: https://sqlite.org/lang_vacuum.html
     try execute("VACUUM INTO '\(path.replacingScalar("'", with: "''"))'")
     try file.synchronize()
   }

@@ -48,7 +48,7 @@ extension SQLiteStorageEngine {
     }
   }
 
-  /// O(N log N): the entries are sorted by when their keys were first written.
+  /// O(N log N): the entries are sorted in the order in which their keys were first written.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await database.readMuch { reader, timer in
       try await reader.rows(of: .allEntries, &timer) { try $0.entry(of: $0.key(at: 0)) }
@@ -126,9 +126,10 @@ extension SQLiteStatement {
 }
 
 extension SQLiteConnection {
-  /// How many entries are read before a look at the clock.
+  /// The number of entries that are read between two checks of the clock.
   private static let portion = 16
-  /// Up to how many pages of the database all entries are counted in one step, which takes a few milliseconds.
+  /// The maximum number of pages of a database whose entries are counted in one step, which takes a few
+  /// milliseconds.
   private static let pagesCountedAtOnce = 8_192
 
   func value(of key: CacheKey) throws -> Data? {
@@ -147,7 +148,7 @@ extension SQLiteConnection {
     try first(.times, key) { ($0.date(at: 0), $0.date(at: 1)) }
   }
 
-  /// What `body` makes of the row of a key, or nil if there is none.
+  /// The result of `body` for the row of a key, or nil if there is none.
   fileprivate func first<Result>(
     _ query: SQLiteQuery, _ key: CacheKey, _ body: (SQLiteStatement) throws -> Result
   ) throws -> Result? {
@@ -159,14 +160,14 @@ extension SQLiteConnection {
     }
   }
 
-  /// What `body` makes of each key, without the nils, in one snapshot.
+  /// The results of `body` for all keys, without the nils, in one snapshot.
   fileprivate func compactMap<Result>(
     _ keys: [CacheKey], _ timer: inout YieldTimer, _ body: (CacheKey) throws -> Result?
   ) async throws -> [Result] {
     try await snapshot { try await keys.compactMap(yieldingTo: &timer, every: Self.portion, body) }
   }
 
-  /// What `body` makes of each row.
+  /// The results of `body` for all rows.
   fileprivate func rows<Row>(
     of query: SQLiteQuery, _ timer: inout YieldTimer, _ body: (SQLiteStatement) throws -> Row
   ) async throws -> [Row] {
@@ -180,7 +181,7 @@ extension SQLiteConnection {
     return rows
   }
 
-  /// The number of entries; nil if they are too many to be counted without a pause, which is about twice as fast.
+  /// The number of entries; nil if there are too many to count without a pause, which is about twice as fast.
   fileprivate func countAtOnce() throws -> Int? {
     guard let pages = Int(try execute("PRAGMA page_count") ?? ""), pages <= Self.pagesCountedAtOnce else {
       return nil
@@ -206,7 +207,7 @@ extension SQLiteConnection {
     let statement = try statement(for: .keysAndValuesFrom)
     defer { statement.reset() }
     var found: [(key: CacheKey, data: Data)] = []
-    // SQLite takes a copy, since nothing would stay where it is from one portion to the next.
+    // SQLite makes a copy, since the bytes would not stay valid from one portion to the next.
     try cursor.start.withUnsafeBytes { try statement.bindCopy($0, at: 1) }
     while found.count < limit, try statement.step() {
       let goesOn = try cursor.collect(statement.bytes(at: 0), into: &found, limit: limit) {

@@ -1,21 +1,23 @@
 import StockroomCore
 
 extension SQLiteStorageEngine {
-  /// Reads everything, and throws if anything of it is corrupted (rule F2). SQLite keeps no checksums, so what has changed
-  /// within a value goes unnoticed.
+  /// Reads everything, and throws if any part of it is corrupted (rule F2). SQLite keeps no checksums, so a
+  /// change within a value is not detected.
   ///
-  /// O(N log N), on a thread and a connection of its own. Keeps 16 bytes per entry in memory. Changes nothing.
+  /// O(N log N), on a separate thread and connection. Keeps 16 bytes per entry in memory. Changes nothing.
   ///
-  /// - Throws: `StorageError` with code `corrupted` that names what is corrupted; otherwise as ``read(key:)``.
+  /// - Throws: `StorageError` with code `corrupted` that names the corrupted part; otherwise as
+  ///   ``read(key:)``.
   public func verify() async throws {
     try await database.readApart { try $0.verify() }
   }
 }
 
 extension SQLiteConnection {
-  /// Looks at every page, then at every row.
+  /// Checks every page, then every row.
   fileprivate func verify() throws {
-    // As long as this statement is under way, all others see the same moment, and an interruption stays in effect.
+    // While this statement is in progress, all others see the same state, and an interruption stays in
+    // effect.
     try run(.metadata) { metadata in
       guard try metadata.step() else { throw corrupted("it has lost its metadata") }
       let lastSequence = metadata.number(at: 0)
@@ -58,7 +60,7 @@ extension SQLiteConnection {
     return references
   }
 
-  /// Each large value belongs to an entry.
+  /// Verifies that each large value belongs to an entry.
   private func verifyLargeValues(referredToBy references: [Int64]) throws {
     let statement = try statement(for: .verifiedLargeValues)
     defer { statement.reset() }

@@ -67,13 +67,13 @@ import StockroomCore
 /// - Files get the data protection class of their directory. With `NSFileProtectionComplete`, calls throw `io` or
 ///   `permissionDenied` while the device is locked.
 public final class SQLiteStorageEngine: BatchWritingEngine {
-  /// The open database, or why it could not be opened.
+  /// The open database, or the error of opening it.
   private let opened: Result<SQLiteDatabase, any Error>
   private let durability: Durability
   private let access: StorageAccess
 
-  /// How many bytes of the database each connection caches by default, at most: 64 MiB, or 8 MiB where the system terminates
-  /// processes that use much memory (iOS, tvOS, visionOS, watchOS).
+  /// The default for the maximum number of bytes of the database that each connection caches: 64 MiB, or 8
+  /// MiB if the system terminates processes that use much memory (iOS, tvOS, visionOS, watchOS).
   public static let defaultCacheSize = isMemoryScarce ? 8 << 20 : 64 << 20
 
   private static var isMemoryScarce: Bool {
@@ -139,7 +139,8 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
     deferringErrors(directory: .defaultStorageDirectory.ofProgram.appending(path))
   }
 
-  /// An engine that throws from each of its methods why it could not be opened, or why there is no directory for it.
+  /// An engine each of whose methods throws the error of opening it, or the reason why there is no directory
+  /// for it.
   package static func deferringErrors(
     directory: @autoclosure () throws -> FileManager.Directory, durability: Durability = .full
   ) -> SQLiteStorageEngine {
@@ -184,11 +185,11 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
   ///
   /// - Throws: `StorageError` with code `io` if the system cannot create a thread for it.
   public func close() async throws {
-    // What could not be opened holds nothing.
+    // If the database could not be opened, there is nothing to close.
     if case .success(let database) = opened { try await database.close() }
   }
 
-  /// The database. Throws why there is none.
+  /// The database. Throws the error of opening it.
   var database: SQLiteDatabase {
     get throws { try opened.get() }
   }
@@ -214,7 +215,8 @@ extension SQLiteStorageEngine: CustomStringConvertible {
 }
 
 extension StorageEngine where Self == SQLiteStorageEngine {
-  /// The engine on the SQLite database in a directory. Takes what its initializer takes, and throws as that does.
+  /// The engine on the SQLite database in a directory. Has the parameters of its initializer, and throws as
+  /// that does.
   public static func sqlite(
     directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
     permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),

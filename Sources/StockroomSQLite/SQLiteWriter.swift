@@ -1,18 +1,19 @@
 import StockroomCore
 
-/// What a writer knows about the database as a whole, which is true as long as no other connection writes to it.
+/// The state of the database that a writer knows, which is valid as long as no other connection writes to it.
 struct SQLiteMetadata: Sendable {
-  /// The greatest sequence handed out.
+  /// The greatest sequence number in use.
   var lastSequence: Int64
-  /// The greatest sequence that the database itself takes for handed out. Up to there nothing need be written.
+  /// The greatest sequence number that is reserved in the database. Numbers up to it can be used without a
+  /// write.
   var reservedSequence: Int64
-  /// Whether any value lies in the table of large ones. If none does, there is none to be removed from it.
+  /// Whether any value is in the table of large values. If none is, none needs to be removed from it.
   var hasLargeValues: Bool
-  /// The `SQLiteConnection.dataVersion` of which all this is true.
+  /// The `SQLiteConnection.dataVersion` to which all this applies.
   var version: UInt32
 
-  /// How many sequences are reserved at a time, so that not every transaction has to write one more page. When another process
-  /// writes, or the process ends, those left over stay a gap.
+  /// The number of sequence numbers that are reserved at a time, so that not every transaction must write
+  /// another page. When another process writes, or the process ends, the remaining ones become a gap.
   static let reserve: Int64 = 1000
 }
 
@@ -20,12 +21,12 @@ struct SQLiteMetadata: Sendable {
 struct SQLiteWriter {
   private let connection: SQLiteConnection
   private let now = Timestamp.now().nanoseconds
-  /// What the database holds once the transaction has been committed.
+  /// The state of the database once the transaction has been committed.
   private var metadata: SQLiteMetadata
 
-  /// Looks where the transaction before has left off.
+  /// Continues from the state of the last transaction.
   ///
-  /// - Parameter known: What the last transaction of this connection has left.
+  /// - Parameter known: The state after the last transaction of this connection.
   init(on connection: SQLiteConnection, knowing known: SQLiteMetadata? = nil) throws {
     self.connection = connection
     let version = try connection.dataVersion()
@@ -38,7 +39,7 @@ struct SQLiteWriter {
         throw StorageError(.corrupted, "The database \(connection.path) has lost its metadata.")
       }
       let sequence = row.number(at: 0)
-      // Beyond this there would be no room to count on.
+      // Beyond this, there would be no room to continue.
       guard 0..<Int64.max / 2 ~= sequence else {
         throw StorageError(.corrupted, "The metadata of the database \(connection.path) is out of range.")
       }
@@ -48,9 +49,9 @@ struct SQLiteWriter {
     }
   }
 
-  /// Each operation has a sequence of its own, so that those of keys which are there already leave gaps.
+  /// Each operation has its own sequence number, so those of existing keys leave gaps.
   ///
-  /// - Returns: What holds if the transaction is committed, but for the version.
+  /// - Returns: The state if the transaction is committed, except for the version.
   mutating func perform(_ batch: SortedBatch) throws -> SQLiteMetadata {
     if batch.removesAll {
       try connection.run(.removeAll)

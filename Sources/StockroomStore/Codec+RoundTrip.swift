@@ -9,9 +9,9 @@ import StockroomCore
 extension Codec {
   /// Encodes a value, and throws if it would be decoded as a different one.
   ///
-  /// JSON does not distinguish an optional that contains nil from nil itself, and has the absolute form of a URL only.
-  /// For optionals, URLs, and arrays and dictionaries of them, the bytes are decoded and compared. Other types are
-  /// responsible for their own encoding.
+  /// JSON does not distinguish an optional that contains nil from nil itself, and contains only the absolute
+  /// form of a URL. For optionals, URLs, and arrays and dictionaries of them, the bytes are decoded and
+  /// compared. Other types are responsible for their own encoding.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   func encodeForRoundTrip<Value: Codable>(_ value: Value, for key: CacheKey) throws(StorageError) -> Data {
@@ -35,9 +35,9 @@ extension Codec {
   }
 }
 
-/// A type of the standard library or Foundation of which several values may have the same encoding.
+/// A type of the standard library or Foundation whose encoding may be the same for several values.
 private protocol LossyCodable {
-  /// Whether that is so for this type or for its elements.
+  /// Whether this applies to this type or to its elements.
   static var mayLoseInformation: Bool { get }
   func isSame(as other: Any) -> Bool
 }

@@ -32,15 +32,15 @@ extension FailingStorageEngine {
       case close = "close()"
     }
 
-    /// What was called.
+    /// The method that was called.
     public let method: Method
-    /// The keys that the call names, in its order, repeats included.
+    /// The keys that the call names, in its order, including repeats.
     public let keys: [CacheKey]
-    /// The size of the values that the call brings, together. What the body of a transaction writes is not known beforehand, and
-    /// not counted.
+    /// The total size of the values that the call passes. The values that the body of a transaction writes
+    /// are not known beforehand, and not counted.
     public let byteCount: Int
 
-    /// Whether the call may change what is stored: a write, a removal, a batch of them or a transaction.
+    /// Whether the call may change stored data: a write, a removal, a batch of them or a transaction.
     public var isWrite: Bool {
       switch method {
       case .write, .writeMany, .writeEntries, .remove, .removeMany, .removeAllData, .apply, .withTransaction:
@@ -49,7 +49,7 @@ extension FailingStorageEngine {
       }
     }
 
-    /// Whether the call asks for something that is stored.
+    /// Whether the call reads stored data.
     public var isRead: Bool { !isWrite && method != .changes && method != .close }
 
     init(_ method: Method, _ keys: [CacheKey] = [], byteCount: Int = 0) {

@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// An engine that fails, or keeps its callers waiting, on command: for tests of code that uses an engine.
+/// An engine that fails or blocks calls on command, for tests of code that uses an engine.
 ///
-/// It passes every call on to the engine that it is made from, notes it in ``calls``, and otherwise changes nothing.
+/// It passes every call to the engine that it wraps, records it in ``calls``, and otherwise changes nothing.
 ///
 /// ```swift
 /// let engine = FailingStorageEngine(try SQLiteStorageEngine(directory: directory))
@@ -16,7 +16,7 @@ import StockroomCore
 /// #expect(engine.calls.last?.keys.count == many.count)  // one request for all of them
 /// ```
 ///
-/// To have a call under way for as long as a test needs it:
+/// To keep a call in progress as long as a test needs it:
 ///
 /// ```swift
 /// engine.hold()
@@ -27,10 +27,10 @@ import StockroomCore
 /// try await insertion
 /// ```
 ///
-/// Calls of `changes()` fail and are held only if a test asks for that, since a `Store` makes one of its own accord and goes on
-/// without.
+/// Calls of `changes()` fail or are held only if a test requests that explicitly, since a `Store` calls it by
+/// itself and continues without a stream.
 ///
-/// All of it may be used from any task at any time.
+/// All methods may be used from any task at any time.
 public final class FailingStorageEngine: Sendable {
   /// When a call fails.
   public enum Timing: Sendable {
@@ -42,7 +42,7 @@ public final class FailingStorageEngine: Sendable {
 
   private struct Fault {
     let id: Int
-    /// How many calls succeed before it; nil if it fails every call.
+    /// The number of calls that succeed before it; nil if it fails every call.
     var callsToSkip: Int?
     let error: any Error
     let timing: Timing
@@ -59,21 +59,21 @@ public final class FailingStorageEngine: Sendable {
     var watchers: [(heldCalls: Int, signal: Signal)] = []
   }
 
-  /// Is finished, and never sends anything.
+  /// Finished without ever sending an element.
   private typealias Signal = AsyncStream<Never>.Continuation
 
   let base: any StorageEngine
   private let state = MutexProtected(State())
 
-  /// An engine that does what `base` does until a fault is added.
+  /// Creates an engine that behaves like `base` until a fault is added.
   public init(_ base: any StorageEngine) { self.base = base }
 
   // MARK: Failing
 
   /// Makes the `number`-th call from now fail, once: 1 is the next.
   ///
-  /// Only calls that `matches` accepts are counted. Of several faults of one call, the first that was
-  /// added is thrown, and all are spent.
+  /// Only calls that `matches` accepts are counted. If a call matches several faults, the first that was
+  /// added is thrown, and all are used up.
   public func failCall(
     _ number: Int = 1, with error: any Error = StorageError(.io, "A fault of the test."),
     _ timing: Timing = .beforehand,
@@ -108,15 +108,15 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Holding
 
-  /// Keeps every call from now on that `matches` accepts waiting, before its work, until ``release()``.
+  /// Holds every later call that `matches` accepts, before its work, until ``release()``.
   ///
-  /// Whether it fails is decided when it arrives. A held call whose task is cancelled throws `CancellationError`, and
-  /// nothing of it has happened (rule C4).
+  /// Whether it fails is decided when it arrives. A held call whose task is cancelled throws
+  /// `CancellationError`, and has no effect (rule C4).
   public func hold(where matches: @escaping @Sendable (Call) -> Bool = { $0.method != .changes }) {
     state.withLock { $0.isAdmitted = { !matches($0) } }
   }
 
-  /// Resumes the calls that are held, and holds no more.
+  /// Resumes the held calls, and holds no more.
   public func release() {
     let held = state.withLock { state in
       defer { state.held = [:] }
@@ -126,7 +126,7 @@ public final class FailingStorageEngine: Sendable {
     for signal in held { signal.finish() }
   }
 
-  /// Waits until at least so many calls are held at the same time.
+  /// Waits until at least this many calls are held at the same time.
   ///
   /// - Throws: `CancellationError`.
   public func waitForHeldCalls(_ count: Int = 1) async throws {
@@ -142,17 +142,17 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Counting
 
-  /// Every call since the beginning, or since ``resetCalls()``, in the order of arrival: also those that failed and
-  /// those that are held.
+  /// All calls since the beginning, or since ``resetCalls()``, in the order of arrival, including those that
+  /// failed and those that are held.
   public var calls: [Call] { state.withLock { $0.calls } }
 
   /// The number of ``calls``.
   public var callCount: Int { state.withLock { $0.calls.count } }
 
-  /// The bytes of all values in the calls that the engine underneath has done.
+  /// The bytes of all values in the calls that the wrapped engine has completed.
   public var bytesWritten: Int { state.withLock { $0.bytesWritten } }
 
-  /// Begins to count from zero.
+  /// Resets the counts to zero.
   public func resetCalls() {
     state.withLock { state in
       state.calls = []
@@ -162,7 +162,7 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Passing on
 
-  /// Does the work of a call, with the faults and holds that concern it.
+  /// Does the work of a call, with the faults and holds that apply to it.
   func pass<Result>(_ call: Call, to work: () async throws -> Result) async throws -> Result {
     let fault = arrival(of: call)
     try await waitWhileHeld(call)
@@ -173,7 +173,7 @@ public final class FailingStorageEngine: Sendable {
     return result
   }
 
-  /// Notes the call. Returns the fault that it fails with.
+  /// Records the call. Returns the fault that it fails with.
   private func arrival(of call: Call) -> Fault? {
     // The tests' own closures are not called inside the lock, since they may call this engine.
     let matching = Set(state.withLock { $0.faults }.filter { $0.matches(call) }.map(\.id))

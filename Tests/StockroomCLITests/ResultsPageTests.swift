@@ -30,7 +30,7 @@ import Testing
       #expect(written.contains("| workload | Memory | SQLite | LMDB |"))
       // Memory is the fastest, but keeps nothing.
       #expect(written.contains(#/\| read-one \| [0-9.]+ .s \|/#))
-      #expect(written.contains("In bold: the fastest without Memory;"))
+      #expect(written.contains("In bold: the fastest except Memory;"))
       #expect(written.contains("stockroom bench --engine memory --engine sqlite"))
       #expect(written.contains("| seed | 4 |"))
       #expect(written.contains("| durability | process |"))

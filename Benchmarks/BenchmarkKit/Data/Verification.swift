@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// An engine that loses or truncates values would be fast. So everything that an engine returns is compared with what
-// was written, after the time has been taken.
+// An engine that loses or truncates values would be fast. Therefore everything that an engine returns is
+// compared with what was written, after the time has been measured.
 
 extension StorageEngine {
   /// Throws unless the engine holds these entries and no others.

@@ -2,7 +2,7 @@
 struct Measurement: Sendable {
   let operations: Int
   let seconds: Double
-  /// The processor time of all threads, that of the heartbeat included.
+  /// The processor time of all threads, including that of the heartbeat.
   let processorSeconds: Double
   /// The growth of the resident memory at its peak, in bytes; nil where the system does not report it.
   let peakMemory: UInt64?

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// A subject during one repetition: its engine, open in a directory of its own.
+/// A subject during one repetition: its engine, open in its own directory.
 final class OpenSubject: Sendable {
   /// The entries in the engine.
   private enum Contents: Equatable {
@@ -24,7 +24,8 @@ final class OpenSubject: Sendable {
     self.subject = subject
     directory = try ScratchDirectory(in: scratch.url, named: "engine")
     state = MutexProtected((nil, .nothing))
-    // To its end, also if the run is cancelled: what an opening that was given up makes a moment later on a server would stay there.
+    // To its end, even if the run is cancelled: data that an abandoned opening creates on a server a moment
+    // later would remain there.
     try await Task { try await open() }.value
   }
 
@@ -105,7 +106,8 @@ final class OpenSubject: Sendable {
     if workload.startsFrom == .records { try await engine.write(records.all) }
   }
 
-  /// Closes the engine and removes its directory, and before that what it has on a server, even if one of the two fails.
+  /// Closes the engine and removes its directory, and before that its data on a server, even if one of the
+  /// two fails.
   func closeAndRemove() async throws {
     // The first error is the cause.
     var failure: (any Error)?

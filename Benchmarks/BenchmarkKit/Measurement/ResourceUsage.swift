@@ -25,7 +25,7 @@ struct ResourceUsage: Sendable {
     processorTimeAtStart = Self.processorTime
   }
 
-  /// Leaves out the processor time until now.
+  /// Excludes the processor time until now.
   mutating func startProcessorTime() { processorTimeAtStart = Self.processorTime }
 
   /// The processor time of all threads in seconds.
@@ -37,7 +37,7 @@ struct ResourceUsage: Sendable {
     return peak > memoryAtStart ? peak - memoryAtStart : 0
   }
 
-  /// That of all threads since the process began, in seconds.
+  /// The processor time of all threads since the process began, in seconds.
   static var processorTime: Double {
     var time = timespec()
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)

@@ -111,7 +111,7 @@ extension BenchmarkReport {
   /// The time of one operation, with the spread if there is one.
   var times: KeyPath<BenchmarkResult, String> { repetitions == 1 ? \.time : \.timeAndSpread }
 
-  /// What ``times`` shows, as the end of a sentence.
+  /// The meaning of ``times``, as the end of a sentence.
   var timesText: String {
     repetitions == 1
       ? "one repetition, no spread" : "median, and half the spread of \(repetitions) repetitions"
@@ -125,10 +125,10 @@ extension BenchmarkReport {
     [
       (
         "processors",
-        "The time of all processors for one operation, without that of a server, and with that of the task that measures stalls.",
+        "The time of all processors for one operation, excluding a server, including the task that measures stalls.",
         \.processorTime
       ),
-      ("memory", "The growth of the process's memory at its peak, with the pages of mapped files.", \.memory),
+      ("memory", "The peak growth of the process's memory, including pages of mapped files.", \.memory),
       ("disk", "The bytes on disk for each byte of keys and values.", \.bytesPerByte),
       (
         "stall", "The longest delay of a task on the same threads that was due every millisecond.",
@@ -141,7 +141,7 @@ extension BenchmarkReport {
     let latencies = (
       name: "calls",
       definition:
-        "The 50th, 99th and 99.9th percentile of the time of one call. Calls that take less than a microsecond "
+        "The 50th, 99th and 99.9th percentile of the time of one call. Calls of less than a microsecond "
         + "are timed several at once, and each counts as their mean.", cell: \BenchmarkResult.latencies
     )
     return ([latencies] + Self.quantities).compactMap { name, definition, cell in

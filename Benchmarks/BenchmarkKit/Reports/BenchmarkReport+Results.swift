@@ -14,7 +14,7 @@ extension BenchmarkReport {
     "load-10000-objects", "write-5000-objects",
   ]
 
-  /// The workloads of the summary; the first ones if none of the usual was measured.
+  /// The workloads of the summary; the first ones if none of the usual ones was measured.
   private var headlines: [WorkloadDescription] {
     let found = workloads.filter { Self.headlines.contains($0.name) }
     return found.isEmpty ? Array(workloads.prefix(Self.headlines.count)) : found
@@ -35,10 +35,11 @@ extension BenchmarkReport {
   ///
   /// - Parameters:
   ///   - chart: The path of ``headlineChart(unranked:)``, from the page.
-  ///   - unranked: Subjects that are shown and never marked as the fastest, such as engines that persist nothing.
+  ///   - unranked: Subjects that are shown but never marked as the fastest, such as engines that store
+  ///     nothing permanently.
   public func headlinesMarkdown(chart: String, unranked: Set<String> = []) -> String {
     let exceptions =
-      unranked.isEmpty ? "" : " without \(subjects.filter(unranked.contains).joined(separator: " and "))"
+      unranked.isEmpty ? "" : " except \(subjects.filter(unranked.contains).joined(separator: " and "))"
     return [
       "![Operations per second, workload by workload](\(chart))",
       table(\.time, of: headlines, unranked: unranked, fastest: { "**\($0)**" }).markdown,

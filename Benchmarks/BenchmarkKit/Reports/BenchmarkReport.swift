@@ -24,7 +24,8 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   public let durability: String?
   /// The kind of file system of the engines' directories, such as `ext4`; nil where it is not known.
   public let fileSystem: String?
-  /// The subjects that kept entries elsewhere, as on a server, and so perhaps on another disk; nil if there were none.
+  /// The subjects that stored entries elsewhere, such as on a server, and so perhaps on another disk; nil if
+  /// there were none.
   public let elsewhere: [String]?
   /// The libraries that the engines use, with versions, as configured.
   public let software: [String]?
@@ -60,7 +61,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     }
   }
 
-  /// The kind of file system, and who was elsewhere.
+  /// The kind of file system, and the subjects that stored entries elsewhere.
   var fileSystemText: String? {
     guard let elsewhere else { return fileSystem }
     return "\(fileSystem ?? "an unknown file system"), \(elsewhere.joined(separator: " and ")) elsewhere"
@@ -122,8 +123,8 @@ public struct BenchmarkResult: Sendable, Hashable, Codable {
   public let seconds: Statistics
   /// The latencies of the calls in all repetitions; nil if the workload recorded none.
   public let latency: Latency?
-  /// The median processor time of one operation in seconds. That of the task that measures stalls, which wakes up every millisecond,
-  /// is in it.
+  /// The median processor time of one operation in seconds. It includes that of the task that measures
+  /// stalls, which wakes up every millisecond.
   public let processorSecondsPerOperation: Double
   /// The median growth of the process's memory at its peak, in bytes; nil where the system does not report it.
   public let peakMemory: UInt64?

@@ -78,7 +78,8 @@ struct ComparedGroup {
   var changes: [ComparedResults] {
     pairs.filter { pair in
       let least = max(BenchmarkComparison.threshold, 2 * pair.gap, exp(Self.unusual * noise) - 1)
-      // What is reported is the difference of the times as they were measured, so this must be one too, and to the same side.
+      // The reported difference is that of the measured times, so it must be significant too, and in the same
+      // direction.
       let corrected = pair.shift - common
       return pair.isApart(dividingBy: 1) && pair.isApart(dividingBy: exp(common))
         && corrected.sign == pair.shift.sign && exp(abs(corrected)) - 1 > least

@@ -5,7 +5,7 @@ extension Workload {
   static let writeOneWatched = writeOne.watched
   static let writeBatchesWatched = writeBatches(of: 10_000).watched
 
-  /// How soon a store shows what another process has written.
+  /// Measures how soon a store shows an item that another process has written.
   static func follow(among count: Int) -> Workload {
     Workload(
       "follow-\(count)",
@@ -33,7 +33,7 @@ extension Workload {
         throw error
       }
       let written = Set(try await run.engine.allKeys())
-      // Which ends the stream, after everything that has been committed.
+      // This ends the stream, after everything that has been committed.
       try await run.close()
       var reported: Set<CacheKey>? = []
       for change in await subscriber.value {
@@ -79,7 +79,7 @@ extension Workload {
       throw WrongAnswer("a minute after another process had changed an item the store did not show it")
     }
   }
-  // The first change is not counted, which opens what the later ones find open.
+  // The first change is not counted: it opens resources that later ones find open.
   try await change(changes)
   try await worker.waitForAnswer()
   try await run.measure(operations: changes) { latencies in

@@ -9,7 +9,8 @@ extension Workload {
   static let readOne = Workload(
     "read-one", "Reads every record, one after another, in random order, for the second time."
   ) { run in
-    // Otherwise engines that wrote long ago would read from the disk, and those that have just written from memory.
+    // Otherwise engines that wrote long ago would read from the disk, and those that have just written would
+    // read from memory.
     for (key, _) in run.records.all { _ = try await run.engine.read(key: key) }
     try await readOneByOne(run, run.records.shuffled)
   }
@@ -31,7 +32,7 @@ extension Workload {
     try await readOneByOne(run, run.records.shuffled)
   }
 
-  /// Runs where the caller does.
+  /// Runs on the caller's actor.
   private static func readOneByOne(_ run: WorkloadRun, _ indices: [Int]) async throws {
     let records = run.records
     let values = try await run.measure(operations: indices.count) { latencies in
@@ -50,7 +51,7 @@ extension Workload {
   static func readConcurrently(_ tasks: Int) -> Workload {
     Workload(
       "read-concurrent-\(tasks)",
-      "\(tasks) tasks at a time read every record, one after another, in random order."
+      "\(tasks) concurrent tasks read every record, one after another, in random order."
     ) { run in
       let records = run.records
       try await run.measure(records.shuffled, by: tasks) { engine, index in

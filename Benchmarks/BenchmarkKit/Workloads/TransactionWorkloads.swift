@@ -6,9 +6,10 @@
 import StockroomCore
 
 extension Workload {
-  /// Transactions that read an entry and write another value to it, a twentieth of the records by one task, a fifth by more.
+  /// Transactions that read an entry and write another value to it: one task for a twentieth of the records,
+  /// several for a fifth.
   static func transactions(_ tasks: Int) -> Workload {
-    let who = tasks == 1 ? "One after another" : "By \(tasks) tasks at a time"
+    let who = tasks == 1 ? "One after another" : "By \(tasks) concurrent tasks"
     return Workload(
       tasks == 1 ? "transaction" : "transaction-\(tasks)",
       "\(who), transactions that read an entry and write another value to it. One operation is one transaction.",
@@ -28,7 +29,7 @@ extension Workload {
               return before
             }
           } catch let error as StorageError where error.code == .conflict {
-            // The engine has given up, as rule T4 allows: beginning again is a part of what the transaction costs.
+            // The engine has given up, as rule T4 allows: retrying is a part of the cost of the transaction.
             try Task.checkCancellation()
           }
         }

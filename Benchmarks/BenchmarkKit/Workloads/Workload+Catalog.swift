@@ -3,8 +3,8 @@ extension Workload {
   public struct Group: Sendable {
     /// The name by which the group is selected.
     public let name: String
-    /// What it measures, and how long that takes with the built-in engines without PostgreSQL and the default
-    /// configuration.
+    /// The quantity that it measures, and how long that takes with the built-in engines without PostgreSQL
+    /// and the default configuration.
     public let summary: String
     /// The workloads of the group, in the order in which they run.
     public let workloads: [Workload]
@@ -51,13 +51,13 @@ extension Workload {
     return groups.flatMap(\.workloads).filter { names.insert($0.name).inserted }
   }()
 
-  /// What runs if nothing is selected.
+  /// The workloads that run if none are selected.
   public static let standard: [Workload] = [
     writeOne, writeConcurrently(64), writeBatches(of: 10_000), readOne, readMissing, readMany, readAll, scan,
     count, overwrite, removeOne,
   ]
 
-  /// The workloads of this name, which may be that of a group; nil if there is none.
+  /// The workloads with this name, which may be that of a group; nil if there are none.
   public static func named(_ name: String) -> [Workload]? {
     if name == "all" { return all }
     if let group = groups.first(where: { $0.name == name }) { return group.workloads }
@@ -90,8 +90,9 @@ extension Workload {
   }
 }
 
-/// An operation is one entry unless the summary says otherwise, so that `read-one` and `read-all` can be compared.
-/// Durable writes wait for the disk, so workloads that write one by one use a part of the records only.
+/// An operation is one entry unless the summary says otherwise, so that `read-one` and `read-all` can be
+/// compared. Durable writes wait for the disk, so workloads that write one by one use only a part of the
+/// records.
 func oneByOne(_ entries: Int) -> Int { max(1, entries / 20) }
 
 extension RandomAccessCollection where Index == Int {

@@ -25,7 +25,8 @@ public struct Workload: Sendable {
     case somethingElse
   }
 
-  /// Prepares what the runner does not, calls ``WorkloadRun/measure(operations:_:)`` once, and verifies the results.
+  /// Does the preparations that the runner does not, calls ``WorkloadRun/measure(operations:_:)`` once, and
+  /// verifies the results.
   public typealias Body = @Sendable (WorkloadRun) async throws -> Void
 
   /// The name by which the workload is selected and reported.
@@ -42,7 +43,8 @@ public struct Workload: Sendable {
   public let valueSize: Int?
   /// The capabilities that an engine must have to be measured.
   public let needs: EngineCapabilities
-  /// Whether another process has to open the engine too: subjects without a ``BenchmarkSubject/worker`` are not measured.
+  /// Whether another process must open the engine too: subjects without a ``BenchmarkSubject/worker`` are not
+  /// measured.
   let needsWorker: Bool
   /// The calls.
   public let body: Body

@@ -11,7 +11,7 @@ public final class WorkloadRun: Sendable {
   public let records: BenchmarkRecords
   /// The seed of the workload's random choices, the same for all subjects.
   public let seed: UInt64
-  /// The number of calls that are timed together where a single one would be too short.
+  /// The number of calls that are timed together if a single one would be too short.
   let callsPerSample: Int
 
   private let subject: OpenSubject
@@ -39,10 +39,10 @@ public final class WorkloadRun: Sendable {
   /// Opens the engine in another process.
   func startWorker() async throws -> BenchmarkWorkerProcess { try await subject.startWorker() }
 
-  /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the longest stall
-  /// of the cooperative pool. Nothing outside of `work` is measured, nor the time of what it excludes (see ``LatencyRecorder/exclude(_:)``).
-  /// The processor time has that of the task that measures stalls in it, which wakes up every millisecond: some microseconds for each
-  /// millisecond that an operation takes.
+  /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the
+  /// longest stall of the cooperative pool. Only `work` is measured, except the time that it excludes (see
+  /// ``LatencyRecorder/exclude(_:)``). The processor time includes that of the task that measures stalls,
+  /// which wakes up every millisecond: a few microseconds for each millisecond of an operation.
   ///
   /// - Parameters:
   ///   - operations: The number of operations in the work, by which its time is divided.
@@ -76,11 +76,11 @@ public final class WorkloadRun: Sendable {
     return result
   }
 
-  /// Measures one call for each element, made by so many tasks at the same time.
+  /// Measures one call for each element, made by this many concurrent tasks.
   ///
   /// - Parameters:
   ///   - call: One operation, with the engine.
-  ///   - verify: Looks at what it gave, when the time has been taken.
+  ///   - verify: Checks the result, after the time has been measured.
   func measure<Element: Sendable, Value: Sendable>(
     _ elements: [Element], by tasks: Int,
     _ call: @escaping @Sendable (any StorageEngine, Element) async throws -> Value,
@@ -114,7 +114,7 @@ public final class WorkloadRun: Sendable {
 
   private let latenciesOfTasks = MutexProtected(LatencyHistogram())
 
-  /// A recorder for a task that the workload starts. Hand it to ``add(_:)`` when the task is done.
+  /// A recorder for a task that the workload starts. Pass it to ``add(_:)`` when the task has ended.
   public func latencyRecorder() -> LatencyRecorder { LatencyRecorder(callsPerSample: callsPerSample) }
 
   /// Adds the latencies that a task has recorded.

@@ -19,7 +19,7 @@ extension Workload {
   static func writeConcurrently(_ tasks: Int) -> Workload {
     Workload(
       "write-concurrent-\(tasks)",
-      "\(tasks) \(tasks == 1 ? "task writes" : "tasks at a time write") new entries one by one, a tenth of the records.",
+      "\(tasks) \(tasks == 1 ? "task writes" : "concurrent tasks write") new entries one by one, a tenth of the records.",
       startsFrom: .nothing, leaves: .somethingElse
     ) { run in
       let written = Array(run.records.all.prefix(max(tasks, run.records.count / 10)))

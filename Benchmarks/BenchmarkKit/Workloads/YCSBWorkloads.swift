@@ -36,14 +36,14 @@ extension Workload {
             answers.append(try await step.perform(engine))
             latencies.record()
           }
-          // What scans return together is ten times as much as there is.
+          // The scans together return ten times as many values as there are records.
           try await latencies.exclude { try expectation.verify(answers, of: slice) }
         }
       }
     }
   }
 
-  /// How many values are kept until they are compared, about.
+  /// The approximate number of values that are kept until they are compared.
   private static let valuesInMemory = 50_000
 }
 
@@ -58,7 +58,7 @@ struct YCSB: Sendable {
     var modify = 0
     var readsLatest = false
 
-    /// How many values a step returns at most.
+    /// The maximum number of values that a step returns.
     fileprivate var valuesPerStep: Int { scan > 0 ? YCSB.longestScan : 1 }
   }
 
@@ -129,7 +129,7 @@ struct YCSB: Sendable {
     return Self.key(number)
   }
 
-  /// What an engine should answer that loses nothing.
+  /// The answers of an engine that loses nothing.
   var expectation: Expectation {
     Expectation(
       values: Dictionary(uniqueKeysWithValues: initialRecords.map { ($0.key, $0.data) }),

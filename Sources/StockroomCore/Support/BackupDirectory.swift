@@ -11,21 +11,23 @@
   import Musl
 #endif
 
-/// A directory that is filled under another name, and gets its own once it is complete.
+/// A directory that is filled under a temporary name, and renamed once it is complete.
 package struct BackupDirectory: Sendable {
   private let target: String
   private let name: String
   private let parent: String
-  /// Where it is filled.
+  /// The path at which it is filled.
   private let unfinished: String
   private let unfinishedName: String
 
-  /// Makes the directory at the path as a whole, or not at all.
+  /// Creates the complete directory at the path, or nothing.
   ///
   /// - Parameters:
-  ///   - synchronizeName: Puts the name of the directory on the disk, the first path, with its parent, the second.
-  ///   - fill: Fills the directory that it is called with. What it has written into files is on the disk when it returns.
-  /// - Throws: ``StorageError`` with code `unsupported` if something is at the path already; what `fill` throws.
+  ///   - synchronizeName: Syncs the name of the directory, the first path, in its parent, the second.
+  ///   - fill: Fills the directory that is passed to it. The contents of its files are on the disk when it
+  ///     returns.
+  /// - Throws: ``StorageError`` with code `unsupported` if there is something at the path already; what
+  ///   `fill` throws.
   package static func make(
     at directory: FileManager.Directory,
     synchronizeName: @escaping @Sendable (String, String) throws -> Void = {
@@ -42,7 +44,7 @@ package struct BackupDirectory: Sendable {
       try Task.checkCancellation()
       try await thread.run { try backup.finish(synchronizeName) }
     } catch {
-      // What cannot be removed is no backup all the same, and the error that matters is the first one.
+      // A directory that cannot be removed is not a backup, and the first error is the one that matters.
       try? await thread.run { try FileManager.default.removeItem(atPath: backup.unfinished) }
       throw backup.naming(error)
     }
@@ -74,7 +76,7 @@ package struct BackupDirectory: Sendable {
 
   private func finish(_ synchronizeName: (String, String) throws -> Void) throws {
     try FileManager.Directory.sync(unfinished)
-    // An empty directory is replaced, and nothing else is.
+    // Replaces an empty directory, but nothing else.
     guard rename(unfinished, target) == 0 else {
       if [ENOTEMPTY, EEXIST, ENOTDIR].contains(errno) { throw isInTheWay }
       throw StorageError.posix(errno, "Renaming \(unfinished) to \(target) failed.")
@@ -93,7 +95,7 @@ package struct BackupDirectory: Sendable {
     }
   }
 
-  /// The error with the path that was asked for, and not the one that is gone.
+  /// The error with the path of the call, instead of the temporary one.
   private func naming(_ error: any Error) -> any Error {
     guard var error = error as? StorageError else { return error }
     error.message.replace(unfinishedName, with: name)

@@ -4,24 +4,24 @@
   import Foundation
 #endif
 
-/// The writing path of an engine that does every change as a batch: it writes ``commit(_:)``, and the seven methods of
-/// ``StorageEngine`` that write follow from it, and transactions.
+/// The writing path of an engine that makes every change as a batch: it implements ``commit(_:)``. The seven
+/// writing methods of ``StorageEngine``, and transactions, are derived from it.
 ///
-/// Each checks keys and sizes before anything is done (rules K1, V2, W4). Those that take many entries leave the caller's
-/// actor, since even to check a hundred thousand keys takes long (rule C5).
+/// Each of them checks keys and sizes before anything is done (rules K1, V2, W4). Methods that take many
+/// entries leave the caller's actor, since even checking a hundred thousand keys takes long (rule C5).
 package protocol BatchWritingEngine: StorageEngine {
-  /// The longest value that the storage below can hold, and what it is called; nil if that is checked in ``commit(_:)``.
+  /// The maximum size of a value in the underlying storage, and its name; nil if ``commit(_:)`` checks it.
   static var valueLimit: ValueLimit? { get }
 
-  /// Tells the subscribers what has been committed.
+  /// Notifies subscribers of commits.
   var changeHub: ChangeHub { get throws }
 
-  /// Does what the request comes to, as one batch, and tells ``changeHub`` of it. To do nothing is no reason to fail, but for
-  /// an engine that is closed.
+  /// Makes the changes of the request, as one batch, and notifies ``changeHub``. If there is nothing to
+  /// change, it fails only if the engine is closed.
   func commit(_ request: WriteRequest) async throws
 }
 
-/// The longest value that a library can hold.
+/// The maximum size of a value in a library.
 package struct ValueLimit: Sendable {
   package let library: String
   package let size: Int
@@ -54,10 +54,11 @@ extension BatchWritingEngine {
     try await commitValidated(.operations(dataAndKeys.map { .write($0.data, key: $0.key) }))
   }
 
-  /// Writes the entries with their times, as one batch.
+  /// Writes the entries with their timestamps, as one batch.
   ///
-  /// Times are stored as whole nanoseconds, from 1823 to 2116: what is beyond is stored as the nearest of these. An entry that
-  /// was updated before it was created is stored as created when it was updated.
+  /// Timestamps are stored as whole nanoseconds, from 1823 to 2116; timestamps beyond are stored as the
+  /// nearest of these. An entry that was updated before it was created is stored as created when it was
+  /// updated.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     try await commitValidated(.entries(entries))
   }
@@ -78,7 +79,7 @@ extension BatchWritingEngine {
     try await perform(.operations([.removeAll]))
   }
 
-  /// Does the operations in the order given, as one batch.
+  /// Makes the changes of the operations in the given order, as one batch.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try await commitValidated(.operations(operations))
   }
@@ -99,10 +100,11 @@ extension BatchWritingEngine {
     try await perform(request)
   }
 
-  /// Runs the body on the engine's own thread, with an overlay of its changes in front of what the engine holds, and commits
-  /// them as one batch, together with what others write at the same time.
+  /// Runs the body on the engine's own thread, with an overlay of its changes in front of the engine's
+  /// entries, and commits the changes as one batch, together with concurrent writes by others.
   ///
-  /// Costs what the body's reads and a batch of its changes cost. Writes wait while the body runs, reads do not.
+  /// Costs the same as the body's reads and a batch of its changes. Writes wait while the body runs, reads do
+  /// not.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {

@@ -1,6 +1,6 @@
 extension RandomAccessCollection {
-  /// The index of the first element for which the predicate holds, which holds for all behind it as well; the end if there
-  /// is none. O(log N).
+  /// The index of the first element for which the predicate holds, if it also holds for all elements after
+  /// it; the end if there is none. O(log N).
   @inlinable package func partitioningIndex<Failure: Error>(
     where belongsInSecondPartition: (Element) throws(Failure) -> Bool
   ) throws(Failure) -> Index {

@@ -11,8 +11,8 @@ package protocol BulkReadingTransaction: StorageTransaction {
 }
 
 extension StorageTransaction {
-  /// The value of each key, or nil if it is absent: with one request if the transaction can do that, otherwise one by one. Throws as
-  /// ``read(keys:)``.
+  /// The value of each key, or nil if it is absent: with one request if the transaction supports that,
+  /// otherwise one by one. Throws as ``read(keys:)``.
   package func values(of keys: [CacheKey]) throws -> [Data?] {
     if let transaction = self as? any BulkReadingTransaction { return try transaction.readValues(of: keys) }
     try keys.validate()

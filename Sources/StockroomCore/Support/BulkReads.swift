@@ -1,10 +1,10 @@
-// The steps that reads of many entries have in common, whatever the engine.
+// The steps that reads of many entries have in common in all engines.
 
 extension Sequence {
-  /// What `transform` returns for each element, without the nils. Yields to other tasks between portions (rule C5), and ends
-  /// with the task (rule C4).
+  /// The results of `transform` for all elements, without the nils. Yields to other tasks between portions
+  /// (rule C5), and ends if the task is cancelled (rule C4).
   ///
-  /// - Parameter portion: How many elements there are between two looks at the clock.
+  /// - Parameter portion: The number of elements between two checks of the clock.
   @inlinable package func compactMap<Result>(
     yieldingTo timer: inout YieldTimer, every portion: Int, _ transform: (Element) throws -> Result?
   ) async throws -> [Result] {
@@ -21,7 +21,8 @@ extension Sequence {
 }
 
 extension KeyRangeCursor {
-  /// Appends an entry that is visited in the order of keys, if it is in the range. Returns whether to go on.
+  /// Appends an entry that is visited in the order of keys, if it is in the range. Returns whether to
+  /// continue.
   @inlinable package func collect<Entry>(
     _ key: UnsafeRawBufferPointer, into found: inout [Entry], limit: Int, _ entry: () throws -> Entry
   ) rethrows -> Bool {

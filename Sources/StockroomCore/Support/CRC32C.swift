@@ -1,11 +1,11 @@
 import StockroomCChecksum
 
-/// CRC-32 with the polynomial of Castagnoli (RFC 3720, appendix B.4): tells a torn or corrupted write from a whole one. LevelDB
-/// puts it on what it writes.
+/// CRC-32 with the polynomial of Castagnoli (RFC 3720, appendix B.4): detects torn and corrupted writes.
+/// LevelDB adds it to everything that it writes.
 package enum CRC32C {
   private static let hasInstruction = stockroom_crc32c_has_instruction()
 
-  /// Remainders of a byte followed by 0 to 7 zero bytes, so that eight bytes take one step.
+  /// Remainders of a byte followed by 0 to 7 zero bytes, so that one step processes eight bytes.
   private static let tables: [UInt32] = {
     var tables = [UInt32](repeating: 0, count: 8 * 256)
     for byte in 0..<256 {
@@ -26,7 +26,7 @@ package enum CRC32C {
     return checksumByTables(bytes, after: earlier)
   }
 
-  /// As ``checksum(_:after:)``, on any processor.
+  /// Like ``checksum(_:after:)``, on any processor.
   package static func checksumByTables(
     _ bytes: UnsafeRawBufferPointer, after earlier: UInt32 = 0
   ) -> UInt32 {

@@ -1,28 +1,28 @@
 import Dispatch
 
-/// The changes of a place that several processes may have open: which engines report to each other through a ``ChangeLog``, and other
-/// programs through what they do to its files.
+/// The changes of a place that several processes may have open. Engines report them to each other through a
+/// ``ChangeLog``; changes by other programs are detected in its files.
 package final class ChangeFeed: Sendable {
-  /// Tells the subscribers of this process.
+  /// Notifies the subscribers of this process.
   package let hub: ChangeHub
-  /// Finds the subscribers of others that come while a write is under way.
+  /// Detects subscribers of other feeds that arrive while a write is in progress.
   private let check: SubscriberCheck
 
   private struct State {
     var watcher: ChangeWatcher?
-    /// What the last commit has found.
+    /// The log that the last commit has found.
     var log: ChangeLog?
-    /// How many commits have been written down for other processes since one was known to subscribe.
+    /// The number of commits that have been logged for other processes since one was known to subscribe.
     var unusedRecords = 0
   }
 
   private let path: String
   private let permissions: FilePermissions
-  /// By which the records of this feed are distinguished from those of others.
+  /// Distinguishes the records of this feed from those of others.
   private let writer = UInt64.random(in: .min ... .max)
   private let state = MutexProtected(State())
 
-  /// - Parameter path: Where the log is while there are subscribers.
+  /// - Parameter path: The path of the log while there are subscribers.
   package init(logAtPath path: String, _ permissions: FilePermissions) {
     self.path = path
     self.permissions = permissions
@@ -32,23 +32,25 @@ package final class ChangeFeed: Sendable {
 
   // MARK: Subscribing
 
-  /// A stream of the changes from now on. On the thread that commits, so that no commit of this process is under way.
+  /// A stream of the changes from now on. Call it on the thread that commits, so that no commit of this
+  /// process is in progress.
   ///
   /// - Parameters:
-  ///   - origin: Whose changes are left out.
+  ///   - origin: The origin whose changes are excluded.
   ///   - owner: The engine.
-  ///   - source: Opens what the changes of others are noticed by.
-  ///   - waitForCommits: Returns once the commits that are under way in other processes have ended. Those that begin later are
-  ///     written down.
+  ///   - source: Opens the source that detects the changes of others.
+  ///   - waitForCommits: Returns once the commits that are in progress in other processes have ended. Later
+  ///     ones are logged.
   package func subscribe(
     without origin: ChangeOrigin?, of owner: ObjectIdentifier, to source: () throws -> any ChangeSource,
     afterCommits waitForCommits: () throws -> Void
   ) throws -> StorageChanges {
     let (changes, isWatched) = state.withLock { state in
-      // What was committed before is not reported to this subscriber.
+      // Earlier commits are not reported to this subscriber.
       state.watcher?.catchUp()
       let changes = hub.subscribe(without: origin, of: owner) { [weak self] in
-        // Not on the thread of who drops the stream, as a look that is under way may wait for other processes (rule C5).
+        // Not on the thread that drops the stream, since a check in progress may wait for other processes
+        // (rule C5).
         DispatchQueue.global().async { [weak self] in self?.stopWatchingIfUnused() }
       }
       return (changes, Result { try watch(&state, source, afterCommits: waitForCommits) })
@@ -83,9 +85,9 @@ package final class ChangeFeed: Sendable {
   }
 
   private func stopWatchingIfUnused() {
-    // One who is about to subscribe counts, and has the lock for as long as other processes commit.
+    // A subscription in progress counts, and it holds the lock while it waits for commits of other processes.
     if hub.hasSubscribers { return }
-    // Within the lock: a subscriber that comes next must not get what this watcher still finds.
+    // Within the lock: the next subscriber must not receive changes that this watcher still finds.
     let watcher = state.withLock { state in
       let watcher = hub.hasSubscribers ? nil : state.watcher.take()
       watcher?.stop()
@@ -94,7 +96,7 @@ package final class ChangeFeed: Sendable {
     withExtendedLifetime(watcher) {}
   }
 
-  /// Ends the streams of an engine, or all, and releases what they need.
+  /// Ends the streams of an engine, or all streams, and releases their resources.
   package func finish(of owner: ObjectIdentifier? = nil) {
     hub.finish(of: owner)
     stopWatchingIfUnused()
@@ -106,13 +108,13 @@ package final class ChangeFeed: Sendable {
 
   // MARK: Committing
 
-  /// What a commit is about to change.
+  /// The changes that a commit is about to make.
   package struct Announcement {
     fileprivate let requests: [WriteRequest]
     fileprivate let operations: [[StorageOperation]]
-    /// What was written down, if it could be.
+    /// The logged record, if it could be written.
     fileprivate let entry: Entry?
-    /// Whether it should have been, and could not.
+    /// Whether a record should have been logged, but could not.
     fileprivate var isGap = false
   }
 
@@ -121,23 +123,24 @@ package final class ChangeFeed: Sendable {
     let log: ChangeLog
     /// The number of the commit.
     let number: UInt64
-    /// Where the record begins and ends.
+    /// The range of the record in the log.
     let position: Range<UInt64>
   }
 
-  /// Writes down what a commit is about to change, if anybody subscribes. Under the lock of the place, before the commit; costs one
-  /// look at a path if nobody does. It ends with ``publish(_:)`` or ``withdraw(_:)``.
+  /// Logs the changes that a commit is about to make, if there are subscribers. Call it under the lock of the
+  /// place, before the commit; without subscribers it costs one check of a path. It ends with ``publish(_:)``
+  /// or ``withdraw(_:)``.
   ///
   /// - Parameters:
-  ///   - hasNumber: Whether the commit gets a number. A database counts none that changes nothing, and another program's may be the
-  ///     next.
-  ///   - number: That of the commit.
+  ///   - hasNumber: Whether the commit gets a number. A database does not count a commit that changes
+  ///     nothing, and the next number may be that of another program's commit.
+  ///   - number: The number of the commit.
   package func announce(
     _ requests: [WriteRequest], _ operations: [[StorageOperation]], hasNumber: Bool = true,
     as number: () throws -> UInt64
   ) -> Announcement {
     guard hasNumber else { return Announcement(requests: requests, operations: operations, entry: nil) }
-    // Whoever subscribes from here on may miss it.
+    // A subscriber from here on may miss it.
     defer { check.noteCommit() }
     if check.isLogKnownToBeAbsent {
       return Announcement(requests: requests, operations: operations, entry: nil)
@@ -155,29 +158,32 @@ package final class ChangeFeed: Sendable {
       }
       return Announcement(requests: requests, operations: operations, entry: entry)
     } catch {
-      // What cannot be written down leaves a gap, which subscribers take for a change of everything. The gap is marked, since a commit
-      // that has failed may have left a record with the same number. Where even that fails, there is nothing left to try.
+      // A change that cannot be logged leaves a gap, which subscribers treat as a change of everything. The
+      // gap is marked, since a failed commit may have left a record with the same number. If even that fails,
+      // there is nothing left to try.
       if let log = state.withLock({ $0.log }) { try? log.leaveGap() }
       return Announcement(requests: requests, operations: operations, entry: nil, isGap: true)
     }
   }
 
-  /// A commit has failed that was announced. The next one may have its number, and be made by a program that announces nothing.
+  /// An announced commit has failed. The next one may have its number, and be made by a program that does not
+  /// use the log.
   package func withdraw(_ announcement: Announcement) {
     guard let entry = announcement.entry else { return }
     do {
-      // As nobody's, so that the subscribers of this process take note of it too.
+      // With another writer, so that the subscribers of this process receive it too.
       try entry.log.append(ChangeLog.Record(commit: entry.number, writer: ~writer, change: .everything))
     } catch {
-      // If this fails too, subscribers may miss a commit of such a program that comes next.
+      // If this fails too, subscribers may miss a later commit of such a program.
       _ = try? entry.log.leaveGap()
     }
   }
 
-  /// Tells the subscribers, here and elsewhere, of what has been committed.
+  /// Notifies the subscribers, in this and other processes, of a commit.
   package func publish(_ announcement: Announcement) {
     if let entry = announcement.entry, state.withLock({ $0.watcher })?.noteOwnCommit(entry) ?? true {
-      // Without it subscribers take the commit for one of a program that announces nothing: for everything.
+      // Without it, subscribers treat the commit as one of a program that does not use the log: as a change
+      // of everything.
       try? entry.log.confirm(entry.position)
       entry.log.notify()
     }
@@ -185,16 +191,18 @@ package final class ChangeFeed: Sendable {
     hub.send(announcement.requests, announcement.operations)
   }
 
-  /// A commit can be read from now on whose process died in the middle of it, and told nobody, or that could not be counted. Subscribers
-  /// of all processes take it for a change of everything. Under the lock of the place; also while somebody subscribes, who waits for it.
+  /// Reports a commit that can be read from now on, but whose process died before notifying anyone, or that
+  /// could not be counted. Subscribers of all processes treat it as a change of everything. Call it under the
+  /// lock of the place, even while a subscription in progress waits for it.
   package func noteRecovery() {
-    // Not the log in the state, whose lock who subscribes has. Subscribers look at everything if there is something wrong with the log.
+    // Not the log in the state, whose lock a subscription in progress holds. Subscribers reload everything if
+    // there is something wrong with the log.
     guard let log = try? ChangeLog.find(atPath: path, known: nil) else { return }
     do { try log.noteMissedCommits() } catch { log.notify() }
     log.close()
   }
 
-  /// Now and then, whether the log has been left behind by subscribers that died.
+  /// Checks from time to time whether the log has been left behind by subscribers that died.
   private func dropIfUnused(_ log: ChangeLog, _ state: inout State) {
     state.unusedRecords += 1
     guard state.unusedRecords.isMultiple(of: 64) else { return }

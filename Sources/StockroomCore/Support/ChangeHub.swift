@@ -1,12 +1,12 @@
 import Synchronization
 
-/// Reports to the subscribers of an engine what has been committed in this process (rules X1, X4).
+/// Reports commits of this process to the subscribers of an engine (rules X1, X4).
 package final class ChangeHub: Sendable {
   private struct Subscriber {
     let continuation: StorageChanges.Continuation
-    /// Whose changes it leaves out.
+    /// The origin whose changes it excludes.
     let origin: ChangeOrigin?
-    /// The engine that it has subscribed to.
+    /// The engine of the subscription.
     let owner: ObjectIdentifier?
   }
 
@@ -18,14 +18,14 @@ package final class ChangeHub: Sendable {
   private let state = MutexProtected(State())
   private let subscriberCount = Atomic(0)
   private let writesUnderWay = Atomic(0)
-  /// Looks for those who subscribe in other feeds.
+  /// Detects subscribers in other feeds.
   private let check: SubscriberCheck?
 
   package init() { check = nil }
 
   init(_ check: SubscriberCheck) { self.check = check }
 
-  /// Whether there is a subscriber. Without, a commit costs no more than this question.
+  /// Whether there is a subscriber. If there is none, a commit costs no more than this check.
   package var hasSubscribers: Bool { subscriberCount.load(ordering: .sequentiallyConsistent) > 0 }
 
   // MARK: Subscribing
@@ -33,9 +33,9 @@ package final class ChangeHub: Sendable {
   /// A stream of the changes from now on.
   ///
   /// - Parameters:
-  ///   - origin: Whose changes are left out.
+  ///   - origin: The origin whose changes are excluded.
   ///   - owner: The engine, if engines share the hub.
-  ///   - onEnd: Called when the subscriber has gone.
+  ///   - onEnd: Called when the subscriber has ended.
   package func subscribe(
     without origin: ChangeOrigin?, of owner: ObjectIdentifier? = nil,
     onEnd: @escaping @Sendable () -> Void = {}
@@ -64,7 +64,7 @@ package final class ChangeHub: Sendable {
     }
   }
 
-  /// Ends the streams, or only those of an engine (rule X5).
+  /// Ends all streams, or only those of an engine (rule X5).
   package func finish(of owner: ObjectIdentifier? = nil) {
     let continuations = state.withLock { state in
       let ended = state.subscribers.filter { owner == nil || $0.value.owner == owner }
@@ -77,19 +77,20 @@ package final class ChangeHub: Sendable {
 
   // MARK: Reporting
 
-  /// A write begins, which is reported to everyone who subscribes before it is acknowledged. ``endWrite()`` comes after it.
+  /// Begins a write, which is reported to everyone who subscribes before it is acknowledged. ``endWrite()``
+  /// must follow.
   package func beginWrite() {
     _ = writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent)
     check?.beginWrite()
   }
 
-  /// A write ends.
+  /// Ends a write.
   package func endWrite() {
     check?.endWrite()
     _ = writesUnderWay.wrappingSubtract(1, ordering: .sequentiallyConsistent)
   }
 
-  /// Reports what has been committed: the requests, and the operations that each came to. Evaluates neither without
+  /// Reports a commit: its requests, and the resulting operations of each. Evaluates neither if there are no
   /// subscribers.
   package func send(
     _ requests: @autoclosure () -> [WriteRequest], _ operations: @autoclosure () -> [[StorageOperation]]
@@ -113,7 +114,7 @@ package final class ChangeHub: Sendable {
 }
 
 extension StorageChange {
-  /// What the operations change; nil if that is nothing.
+  /// The change that the operations make; nil if they change nothing.
   package init?(_ batches: [[StorageOperation]], keyLimit: Int = StorageChanges.defaultKeyLimit) {
     var keys: Set<CacheKey> = []
     for operation in batches.joined() {

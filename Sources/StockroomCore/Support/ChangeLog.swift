@@ -6,16 +6,17 @@
   import Musl
 #endif
 
-/// A file beside a place in which writers say what each of the last commits has changed, as long as any process subscribes to
-/// the changes of the place.
+/// A file beside a place in which writers log the changes of their last commits, as long as any process
+/// subscribes to the changes of the place.
 ///
-/// A ring: 64 bytes of header, then the records, of which each new one takes the place of the oldest. The writer has the lock of the
-/// place, so that there is one at a time; readers take no lock. A record is written before the commit, so that a subscriber
-/// that sees the commit finds it; a commit that fails leaves a record of changes that did not happen.
+/// A ring buffer: 64 bytes of header, then the records, of which each new one replaces the oldest. The writer
+/// holds the lock of the place, so that there is only one at a time; readers take no lock. A record is
+/// written before the commit, so that a subscriber that sees the commit finds it; a failed commit leaves a
+/// record of changes that were not made.
 ///
-/// The file is removed by the last subscriber. If that has died, a writer finds out. Each process that subscribes has a shared lock
-/// of the whole file, which keeps it there, and on Linux one of its first byte, by which a writer that subscribes too finds out
-/// whether it has to wake others up.
+/// The last subscriber removes the file. If that has died, a writer detects it. Each subscribing process
+/// holds a shared lock on the whole file, which keeps it in place, and on Linux a shared lock on its first
+/// byte, by which a writer that subscribes itself determines whether it must wake others up.
 ///
 /// The header is a signature of 16 bytes, and in 8 bytes each, little-endian, the number of bytes that have ever been written, a number
 /// that each new subscriber changes, and one that a writer changes whose commit a subscriber may have missed.
@@ -44,16 +45,16 @@ struct ChangeLog {
 // MARK: - The file
 
 extension ChangeLog {
-  /// The file, if there is one: what a writer asks before each commit.
+  /// The file, if there is one. A writer checks for it before each commit.
   ///
-  /// - Parameter known: What was there the last time.
+  /// - Parameter known: The result of the last call.
   static func find(atPath path: String, known: ChangeLog?) throws -> ChangeLog? {
     guard let status = try FileStatus(atPath: path), status.isRegularFile else { return nil }
     if let known, known.identity == status.identity { return known }
     return try FileDescriptor.openFile(atPath: path).map(ChangeLog.init)
   }
 
-  /// Makes the file if there is none, and keeps it there until ``leave()``.
+  /// Creates the file if there is none, and keeps it in place until ``leave()``.
   ///
   /// - Throws: ``StorageError`` with code `locked` if another process keeps the file locked, and others.
   static func join(atPath path: String, _ permissions: FilePermissions) throws -> ChangeLog {
@@ -65,7 +66,8 @@ extension ChangeLog {
       }
       try repairIfEmpty(file)
       let log = try ChangeLog(file)
-      // Only for a moment does anybody have the exclusive lock, but every process that may read the file can take it (rule O5).
+      // The exclusive lock is normally held only for a moment, but every process that may read the file can
+      // take it (rule O5).
       while flock(file.number, LOCK_SH | LOCK_NB) != 0 {
         guard errno == EWOULDBLOCK || errno == EINTR else {
           throw StorageError.posix(errno, "Locking \(path) failed.")
@@ -84,8 +86,8 @@ extension ChangeLog {
     }
   }
 
-  /// Writes the header again, which is missing after a power cut or once somebody has cut the file off. Without a lock, which other
-  /// subscribers have: they find that what they have read up to is not there any more.
+  /// Rewrites the header, which is missing after a power cut or once somebody has truncated the file. Takes
+  /// no lock, since other subscribers hold it: they find that the file now ends before their position.
   private static func repairIfEmpty(_ file: FileDescriptor) throws {
     let header = try file.readBytes(headerSize)
     guard
@@ -108,14 +110,15 @@ extension ChangeLog {
     try file.setMode(permissions.fileMode)
     try emptyHeader.withUnsafeBytes { try file.write($0) }
     if link(unfinished, path) == 0 || errno == EEXIST { return }
-    // Not every file system has hard links. One that another process has just made may be lost here, which that one notices.
+    // Not every file system has hard links. In that case, a file that another process has just created may be
+    // replaced here, which that process detects.
     guard rename(unfinished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
   }
 
   #if canImport(Darwin)
     private func setSubscribed() throws {}
 
-    /// Whether another process subscribes as well. The system does not tell.
+    /// Whether another process subscribes as well. The system does not provide that.
     var hasOtherSubscribers: Bool { true }
   #else
     private func setSubscribed() throws {
@@ -125,7 +128,7 @@ extension ChangeLog {
       }
     }
 
-    /// Whether another process subscribes as well, for all that is known. For a log that this process has joined.
+    /// Whether another process may subscribe as well. Only for a log that this process has joined.
     var hasOtherSubscribers: Bool {
       var lock = lockOfFirstByte(F_WRLCK)
       return fcntl(file.number, Self.getLock, &lock) != 0 || Int32(lock.l_type) != F_UNLCK
@@ -145,19 +148,20 @@ extension ChangeLog {
 
   func isSameFile(as other: ChangeLog) -> Bool { identity == other.identity }
 
-  /// Whether the file is still where others find it.
+  /// Whether the file is still at its path.
   var isInPlace: Bool { (try? FileIdentity(path: path)) == identity }
 
-  /// Makes the file usable again if somebody has cut it off, so that nothing could be written to it or read from it any more.
+  /// Repairs the file if somebody has truncated it, after which nothing could be written to it or read from
+  /// it.
   ///
-  /// - Returns: Whether it was so.
+  /// - Returns: Whether it was truncated.
   func repairIfTruncated() throws -> Bool {
     guard try file.status().size < Self.headerSize else { return false }
     try Self.emptyHeader.withUnsafeBytes { try file.write($0) }
     return true
   }
 
-  /// Ends what ``join(atPath:_:)`` has begun. The last one removes the file.
+  /// Ends what ``join(atPath:_:)`` began. The last subscriber removes the file.
   func leave() {
     FileLock.release(file.number)
     removeIfUnused()
@@ -166,7 +170,7 @@ extension ChangeLog {
 
   /// Removes the file if no process subscribes any more.
   func removeIfUnused() {
-    // What cannot be removed costs writers a little time, no more.
+    // A file that cannot be removed only costs writers a little time.
     guard (try? FileLock.tryAcquire(file.number, path: path)) == true else { return }
     if isInPlace { unlink(path) }
     FileLock.release(file.number)
@@ -176,19 +180,19 @@ extension ChangeLog {
 // MARK: - Subscribers and writers that do not know of each other, without the lock of the place
 
 extension ChangeLog {
-  /// Lets writers know that somebody subscribes, who does not get what has been committed before.
+  /// Notifies writers of a new subscriber, which does not receive earlier commits.
   func noteSubscription() throws { try store(.random(in: 1 ... .max), at: Self.subscriptionOffset) }
 
-  /// Another number after each ``noteSubscription()``.
+  /// A number that changes with each ``noteSubscription()``.
   func subscription() throws -> UInt64 { try number(at: Self.subscriptionOffset) }
 
-  /// Lets subscribers know of commits that they may have missed.
+  /// Notifies subscribers of commits that they may have missed.
   func noteMissedCommits() throws {
     try store(.random(in: 1 ... .max), at: Self.missOffset)
     notify()
   }
 
-  /// Another number after each ``noteMissedCommits()``.
+  /// A number that changes with each ``noteMissedCommits()``.
   func missedCommits() throws -> UInt64 { try number(at: Self.missOffset) }
 
   private func store(_ number: UInt64, at offset: Int) throws {
@@ -205,7 +209,7 @@ extension ChangeLog {
 // MARK: - Writing, with the lock of the place
 
 extension ChangeLog {
-  /// Returns where the record begins and ends.
+  /// Returns the range of the record.
   @discardableResult
   func append(_ record: Record) throws -> Range<UInt64> {
     let bytes = record.encoded()
@@ -223,14 +227,14 @@ extension ChangeLog {
     return end..<newEnd
   }
 
-  /// Lets every reader find that records are missing, which it takes for a change of everything: in place of a record that cannot be
-  /// written. Needs no room on the disk.
+  /// Shows every reader that records are missing, which it treats as a change of everything. Used in place of
+  /// a record that cannot be written. Needs no disk space.
   func leaveGap() throws { try setEnd(end() + 2 * UInt64(Self.capacity)) }
 
   private func setEnd(_ end: UInt64) throws { try store(end, at: Self.signature.count) }
 
-  /// Says that what a record announces has been committed. Without the lock of the place; a record that has taken its place meanwhile
-  /// counts as corrupted then.
+  /// Confirms that the changes of a record have been committed. Takes no lock of the place; if another record
+  /// has replaced it in the meantime, that record then counts as corrupted.
   func confirm(_ position: Range<UInt64>) throws {
     let offset = Int((position.lowerBound + 3) % UInt64(Self.capacity))
     try withUnsafeBytes(of: UInt8(Record.confirmation >> 24)) {
@@ -238,9 +242,10 @@ extension ChangeLog {
     }
   }
 
-  /// Wakes the subscribers up. They watch the file's times, not its contents, so that writing a record wakes nobody.
+  /// Wakes the subscribers. They watch the file's times, not its contents, so that writing a record wakes
+  /// nobody.
   func notify() {
-    // Subscribers that are not woken up notice the change of the place itself.
+    // Subscribers that are not woken detect the change of the place itself.
     _ = futimens(file.number, nil)
   }
 }
@@ -248,19 +253,20 @@ extension ChangeLog {
 // MARK: - Reading
 
 extension ChangeLog {
-  /// How many bytes have ever been written: where the next record will begin.
+  /// The number of bytes that have ever been written: the position of the next record.
   func end() throws -> UInt64 {
     let end = try number(at: Self.signature.count)
-    // No number that can be: readers take it for a gap, and the next record puts it right.
+    // An impossible number: readers treat it as a gap, and the next record corrects it.
     return end <= UInt64(Int64.max) ? end : 0
   }
 
-  /// The records from a position on, each with the position behind it. Nil if they are not there any more.
+  /// The records from a position on, each with the position after it. Nil if they have been overwritten.
   func records(from start: UInt64) throws -> [(record: Record, end: UInt64)]? {
     let end = try end()
     guard start <= end, end - start <= UInt64(Self.capacity) else { return nil }
     let bytes = try read(from: start, count: Int(end - start))
-    // What has been written over meanwhile was not read as it was. A record that is being written is not counted yet.
+    // Records that have been overwritten in the meantime were not read correctly. A record that is being
+    // written is not counted yet.
     let now = try self.end()
     guard now >= end, now - start + UInt64(Record.maximumSize) <= UInt64(Self.capacity) else { return nil }
     var records: [(record: Record, end: UInt64)] = []

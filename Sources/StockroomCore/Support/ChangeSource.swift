@@ -1,23 +1,24 @@
-/// What a ``ChangeFeed`` has to know about a place that several processes change.
+/// The interface of a place that several processes change, for a ``ChangeFeed``.
 package protocol ChangeSource: AnyObject, Sendable {
-  /// The files that are written when anybody commits, also programs that know nothing of ``ChangeFeed``. Often before the commit can
-  /// be read.
+  /// The files that are written by every commit, including those of programs that do not use ``ChangeFeed``.
+  /// They are often written before the commit can be read.
   var writtenFiles: [String] { get }
 
-  /// The directory whose files are the entries, if the engine keeps them so. Files that other programs put there are noticed where the
-  /// system tells their names, as Linux does.
+  /// The directory whose files are the entries, if the engine stores them like that. Files that other
+  /// programs put there are detected if the system reports their names, as Linux does.
   var entryDirectory: String? { get }
 
-  /// The number of the latest commit that can be read, one more than that of the commit before. Nil if it cannot be told at the moment.
+  /// The number of the latest commit that can be read, one more than that of the commit before. Nil if it
+  /// cannot be determined at the moment.
   func latestCommit() throws -> UInt64?
 
-  /// Whether nobody is in the middle of a commit.
+  /// Whether no commit is in progress.
   func isSettled() throws -> Bool
 
-  /// The key of the entry in a file of ``entryDirectory``, or nil if the file is no entry.
+  /// The key of the entry in a file of ``entryDirectory``, or nil if the file is not an entry.
   func key(ofFile name: [UInt8]) -> CacheKey?
 
-  /// Releases what the source has open.
+  /// Releases the resources of the source.
   func close()
 }
 

@@ -1,37 +1,40 @@
 @preconcurrency import Dispatch
 
-/// Notices what others commit to a place, as long as there are subscribers in this process.
+/// Detects commits by others to a place, as long as there are subscribers in this process.
 ///
-/// Notifications of the file system only say when to look, and the number of the latest commit says whether
-/// something has changed. The ``ChangeLog`` says what; a commit that is not in it has changed everything, for all that is known.
+/// Notifications of the file system only trigger a check, and the number of the latest commit shows whether
+/// something has changed. The ``ChangeLog`` contains the changes; a commit that is not logged may have
+/// changed everything.
 final class ChangeWatcher: Sendable {
   private struct State {
     var log: ChangeLog
-    /// What ``ChangeLog/missedCommits()`` was.
+    /// The last value of ``ChangeLog/missedCommits()``.
     var missedCommits: UInt64
-    /// Up to which commit the subscribers know everything.
+    /// The last commit up to which the subscribers have received everything.
     var known: UInt64 = 0
-    /// Where in the log the commits after that one begin, or the first one before it of which it is not known whether the announced commit
-    /// was made, or another one in its place.
+    /// The position in the log of the first commit after that one, or of the first one before it for which it
+    /// is unknown whether the announced commit was made, or another one in its place.
     var position: UInt64 = 0
-    /// Up to where in the log everything has been reported.
+    /// The position in the log up to which everything has been reported.
     var reported: UInt64 = 0
     /// Whether something has been missed.
     var mayHaveMissedChanges = false
     var isStopped = false
-    /// The files of entries that have been changed by somebody, since the last look.
+    /// The files of entries that anyone has changed since the last check.
     var files: Set<CacheKey> = []
-    /// Those of them that have been made or written where they are, which no commit does: it moves files in that are complete.
+    /// Those of them that have been created or written in place, which no commit does: it moves complete
+    /// files into the directory.
     var foreignFiles: Set<CacheKey> = []
-    /// What the commits in the log change that cannot be read yet.
+    /// The changes of the commits in the log that cannot be read yet.
     var pending: StorageChange?
     /// Watches the log.
     var logWatch: FileWatch?
-    /// Watch the files that commits write. None while looks are to come: who writes on wakes nobody.
+    /// Watches on the files that commits write. None while checks are scheduled: a later write need not wake
+    /// anyone.
     var contents: [FileWatch] = []
-    /// Watches the directory of entries.
+    /// A watch on the directory of entries.
     var names: FileWatch?
-    /// How many more looks there will be if nothing else happens.
+    /// The delays of the remaining checks, if nothing else happens.
     var delays = ArraySlice<DispatchTimeInterval>()
     var timer: (any DispatchSourceTimer)?
   }
@@ -43,11 +46,11 @@ final class ChangeWatcher: Sendable {
   private let queue = DispatchQueue(label: "Stockroom.ChangeWatcher")
   private let state: MutexProtected<State>
 
-  /// When to look after a file was written: a commit can often be read only somewhat later.
+  /// When to check after a file was written: a commit can often be read only somewhat later.
   private static let delays: [DispatchTimeInterval] = [
     .milliseconds(1), .milliseconds(4), .milliseconds(16), .milliseconds(64),
   ]
-  /// When to look again after the system has not let a file be watched.
+  /// When to check again after the system has not let a file be watched.
   private static let delayOfRetry = DispatchTimeInterval.seconds(1)
 
   /// - Throws: ``StorageError``; the source is closed then.
@@ -69,20 +72,22 @@ final class ChangeWatcher: Sendable {
     state = MutexProtected(State(log: log, missedCommits: missedCommits))
   }
 
-  /// Lets writers know that somebody subscribes, so that they report what they have committed and not acknowledged. Before it is known from
-  /// where on this watcher reports, and after it is known what is reported so.
+  /// Notifies writers of a new subscriber, so that they report commits that they have not acknowledged yet.
+  /// Call it before the starting position of this watcher is determined, and after it is known what it
+  /// reports.
   func noteSubscription() throws { try state.withLock { try $0.log.noteSubscription() } }
 
-  /// Watches from now on. No commit is under way.
+  /// Starts watching. No commit may be in progress.
   func start() throws {
-    // A look before it is known where to begin would find what was there before.
+    // A check before the starting position is known would find earlier changes.
     try queue.sync {
       let logWatch = try watchLog(state.withLock { $0.log })
       let contents = try watchContents()
       let names = try watchNames()
       let known = try source.latestCommit()
       #if !canImport(Darwin)
-        // Another watch of this process may share the directory, of which the system has not told everything yet.
+        // Another watch of this process may share the directory, with events that the system has not
+        // delivered yet.
         if names != nil { FileWatch.deliverPending() }
       #endif
       try state.withLock { state in
@@ -123,9 +128,9 @@ final class ChangeWatcher: Sendable {
     #endif
   }
 
-  /// Releases everything. Waits for a look that is under way.
+  /// Releases everything. Waits for a check in progress.
   func stop() {
-    // Released outside of the lock.
+    // Released outside the lock.
     let watches = state.withLock { state -> [FileWatch?]? in
       if state.isStopped { return nil }
       state.isStopped = true
@@ -139,11 +144,11 @@ final class ChangeWatcher: Sendable {
     }
   }
 
-  // MARK: When to look
+  // MARK: When to check
 
   private func noteInterruption() { state.withLock { $0.mayHaveMissedChanges = true } }
 
-  /// A file that commits write was written, and will not be watched again before the last look.
+  /// A file that commits write was written, and will not be watched again before the last check.
   private func noteContents() {
     let watches = state.withLock { exchange(&$0.contents, with: []) }
     lookLater()
@@ -164,14 +169,14 @@ final class ChangeWatcher: Sendable {
     lookLater()
   }
 
-  /// Tells the subscribers of everything that has been committed before.
+  /// Notifies the subscribers of all earlier commits.
   func catchUp() { queue.sync { look() } }
 
   private func lookNow() {
     queue.async { [weak self] in self?.look() }
   }
 
-  /// Looks a few times, at growing intervals.
+  /// Checks several times, at growing intervals.
   private func lookLater() {
     state.withLock { state in
       if state.isStopped { return }
@@ -198,11 +203,12 @@ final class ChangeWatcher: Sendable {
 
   // MARK: Commits of this process
 
-  /// Takes note of a commit of this process, which need not be looked for then.
+  /// Records a commit of this process, so that it need not be searched for.
   ///
-  /// - Returns: Whether subscribers have to be woken up for it: others, or this one, which has to find out first what was before.
+  /// - Returns: Whether subscribers must be woken for it: others, or this one, which must first determine
+  ///   what was committed before.
   func noteOwnCommit(_ entry: ChangeFeed.Entry) -> Bool {
-    // The files of a directory of entries are compared with what is found in the log.
+    // The files of a directory of entries are compared with the log.
     guard source.entryDirectory == nil else { return true }
     return state.withLock { state in
       guard !state.isStopped, !state.mayHaveMissedChanges, state.log.isSameFile(as: entry.log),
@@ -215,18 +221,19 @@ final class ChangeWatcher: Sendable {
     }
   }
 
-  // MARK: Looking, on the queue
+  // MARK: Checking, on the queue
 
-  /// - Parameter isLastOfSeries: Whether this is the last look after a file was written, so that no commit may be under way. To know
-  ///   that takes the lock of the place for a moment, which no other look does.
+  /// - Parameter isLastOfSeries: Whether this is the last check after a file was written, so that no commit
+  ///   may be in progress. Determining that takes the lock of the place for a moment, which no other check
+  ///   does.
   private func look(isLastOfSeries: Bool = false) {
     if state.withLock({ $0.isStopped }) { return }
-    // In this order: what is written from here on is noticed, and a commit that has ended before can be read.
+    // In this order: later writes are detected, and a commit that has ended before can be read.
     let isWatched = Result { try watchContentsAgain() }
     let isSettled = Result { try !isLastOfSeries || source.isSettled() }
     let latest = Result { try source.latestCommit() }
     #if !canImport(Darwin)
-      // The files of commits up to that one are known then, and are not taken for those of another program later.
+      // The files of commits up to that one are then known, and are not attributed to another program later.
       if source.entryDirectory != nil { FileWatch.deliverPending() }
     #endif
     let change = state.withLock { state -> StorageChange? in
@@ -239,7 +246,8 @@ final class ChangeWatcher: Sendable {
         try isWatched.get()
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
-        // Whatever has happened there: subscribers that look at everything find out, after each commit that is seen.
+        // Regardless of the cause: subscribers that reload everything find the changes, after each commit
+        // that is seen.
         state.mayHaveMissedChanges = true
         if !wasBlind { change = .everything }
         if case .success(let number?) = latest, number > state.known {
@@ -254,7 +262,7 @@ final class ChangeWatcher: Sendable {
     if let change { hub.send(change) }
   }
 
-  /// Watches the files that commits write again, if no more looks are to come.
+  /// Watches the files that commits write again, if no more checks are scheduled.
   private func watchContentsAgain() throws {
     try state.withLock { state in
       if state.isStopped || state.timer != nil || !state.delays.isEmpty || !state.contents.isEmpty { return }
@@ -262,20 +270,21 @@ final class ChangeWatcher: Sendable {
     }
   }
 
-  /// What others have changed since the last look.
+  /// The changes by others since the last check.
   ///
-  /// - Parameter isConclusive: Whether a commit that has not been confirmed by now was not made by who announced it.
+  /// - Parameter isConclusive: Whether a commit that is not confirmed by now was not made by the writer that
+  ///   announced it.
   private func look(
     _ state: inout State, upTo latest: UInt64?, isConclusive: Bool
   ) throws -> StorageChange? {
-    // This process may have committed meanwhile.
+    // This process may have committed in the meantime.
     let latest = if let latest, latest < state.known { try source.latestCommit() } else { latest }
     guard let latest else {
       if state.delays.isEmpty { state.delays = Self.delays[...] }
       return nil
     }
-    // One that has been removed is not made again, as the whole place may be on its way out. Without it, a commit has changed
-    // everything, for all that is known. One that has been cut off would stay of no use.
+    // A log that has been removed is not created again, as the whole place may be about to be removed.
+    // Without it, a commit may have changed everything. A truncated log would remain unusable.
     if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
     if try !state.log.isInPlace && FileIdentity(path: state.log.path) != nil {
       state.mayHaveMissedChanges = true
@@ -305,7 +314,8 @@ final class ChangeWatcher: Sendable {
       state.mayHaveMissedChanges = false
       return .everything
     }
-    // Files that no commit has to do with have been changed by another program, and so have those that were not moved.
+    // Files without a corresponding commit have been changed by another program, and so have those that were
+    // not moved.
     switch logged {
     case .everything?: break
     case .keys(let keys)?: foreign.formUnion(files.subtracting(keys))
@@ -314,14 +324,14 @@ final class ChangeWatcher: Sendable {
     return foreign.isEmpty ? change : .keys(foreign).union(change)
   }
 
-  /// What the commits up to the latest have changed that were made by others; and what all have that are or were in the log.
+  /// The changes of the commits by others up to the latest, and of all commits that are or were in the log.
   /// Nil if something is missing, or if a commit was announced and another program has made one in its place.
   private func readLog(
     _ state: inout State, upTo latest: UInt64, isConclusive: Bool
   ) throws -> (change: StorageChange?, logged: StorageChange?)? {
     guard latest >= state.known, let records = try state.log.records(from: state.position) else { return nil }
     let reported = state.reported
-    // Wrapping: a corrupted file may say any number.
+    // Wrapping: a corrupted file may contain any number.
     var missing = state.known &+ 1
     var change: StorageChange?
     var logged = state.pending.take()
@@ -339,7 +349,7 @@ final class ChangeWatcher: Sendable {
       if !isUnconfirmed { state.position = end }
       if end <= reported { continue }
       state.reported = end
-      // Of a commit that was tried several times there are several records.
+      // A commit that was retried has several records.
       if record.commit == missing { missing &+= 1 } else if record.commit > missing { return nil }
       if record.writer != writer { change = record.change.union(change) }
     }
@@ -350,12 +360,12 @@ final class ChangeWatcher: Sendable {
     return (change, logged)
   }
 
-  /// Whether the commit with the record's number may be that of a program that announces nothing, as the writer of the record has died
-  /// before it: nobody has said yet that it was made.
+  /// Whether the commit with the record's number may be that of a program that does not use the log, since
+  /// the writer of the record has died before it: it has not been confirmed.
   private func mayBeAnothers(
     _ record: ChangeLog.Record, before later: some Sequence<ChangeLog.Record>
   ) -> Bool {
-    // Only engines count commits where entries are files.
+    // If entries are files, only engines count commits.
     guard source.entryDirectory == nil, !record.isConfirmed, record.writer != writer else { return false }
     if case .everything = record.change { return false }
     return !later.contains { $0.commit == record.commit }

@@ -25,7 +25,7 @@ package final class CancellationFlag: Sendable {
 }
 
 extension DedicatedThread {
-  /// Does long work on a thread that ends with it. The work looks at the flag now and then.
+  /// Does long work on a thread that ends with it. The work must check the flag from time to time.
   package static func runApart<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {
@@ -35,7 +35,7 @@ extension DedicatedThread {
     return try await thread.runCancellably(work)
   }
 
-  /// Does long work on the thread. The work looks at the flag now and then.
+  /// Does long work on the thread. The work must check the flag from time to time.
   package func runCancellably<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {

@@ -8,19 +8,19 @@ import Synchronization
   import Musl
 #endif
 
-/// One thread of an engine's own, which does jobs in order and may wait for a disk (rule C5).
+/// A thread of an engine, which does jobs in order and may wait for a disk (rule C5).
 ///
-/// The thread starts with the first job, so that an engine which only reads has none. ``stop()`` or
-/// ``stopWithoutWaiting()`` must be called before the last reference is dropped.
+/// The thread starts with the first job, so that an engine that only reads has none. ``stop()`` or
+/// ``stopWithoutWaiting()`` must be called before the last reference is released.
 package final class DedicatedThread: @unchecked Sendable {
-  // Safe to share: `jobs`, `isStopping` and `thread` are touched only with `mutex` locked, except that
-  // `thread` is joined or detached once, by the one caller that took it out.
+  // Safe to share: `jobs`, `isStopping` and `thread` are accessed only with `mutex` locked, except that
+  // `thread` is joined or detached once, by the one caller that took it.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
   private var jobs: [() -> Void] = []
   private var isStopping = false
   private var thread: pthread_t?
-  /// Whether there are jobs, or no more to come. Read without the lock.
+  /// Whether there are jobs, or no more jobs are accepted. Read without the lock.
   private let isWanted = Atomic(false)
 
   package init() {
@@ -35,9 +35,10 @@ package final class DedicatedThread: @unchecked Sendable {
     mutex.deallocate()
   }
 
-  /// Does the job after those that came before it.
+  /// Does the job after all earlier ones.
   ///
-  /// - Throws: ``StorageError`` with code `closed` after ``stop()``, `io` if the system has no thread to give.
+  /// - Throws: ``StorageError`` with code `closed` after ``stop()``, `io` if the system cannot create a
+  ///   thread.
   package func enqueue(_ job: @escaping @Sendable () -> Void) throws {
     pthread_mutex_lock(mutex)
     do {
@@ -51,23 +52,23 @@ package final class DedicatedThread: @unchecked Sendable {
     pthread_cond_signal(condition)
   }
 
-  /// Does the jobs that are waiting, then ends the thread. Returns when it has ended.
+  /// Does the waiting jobs, then ends the thread. Returns when it has ended.
   package func stop() {
     guard let thread = takeThread() else { return }
     if pthread_equal(thread, pthread_self()) != 0 {
-      // A job dropped the last reference to its engine. The thread ends by itself after this job.
+      // A job released the last reference to its engine. The thread ends by itself after this job.
       pthread_detach(thread)
     } else {
       pthread_join(thread, nil)
     }
   }
 
-  /// As ``stop()``, but returns at once, for a job that may take as long as it likes. The thread ends by itself.
+  /// Like ``stop()``, but returns immediately, for jobs of any duration. The thread ends by itself.
   package func stopWithoutWaiting() {
     if let thread = takeThread() { pthread_detach(thread) }
   }
 
-  /// Lets no more jobs come. Returns the thread if it has been started, and nobody else has it.
+  /// Stops accepting jobs. Returns the thread if it has been started, and no other caller has taken it.
   private func takeThread() -> pthread_t? {
     pthread_mutex_lock(mutex)
     defer { pthread_mutex_unlock(mutex) }
@@ -97,7 +98,7 @@ package final class DedicatedThread: @unchecked Sendable {
     return started
   }
 
-  /// Musl gives a thread 128 KiB and Apple's systems 512, which a deep call of a database can exceed.
+  /// Musl gives a thread 128 KiB and Apple's systems 512, which deeply nested calls of a database can exceed.
   private static let stackSize = 1 << 20
 
   #if canImport(Darwin)
@@ -106,7 +107,7 @@ package final class DedicatedThread: @unchecked Sendable {
     private typealias Main = @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
   #endif
 
-  /// What the thread does: takes all waiting jobs at a time until it has to stop and none are left.
+  /// The function of the thread: takes all waiting jobs at a time until it must stop and none are left.
   private static let main: Main = { argument in
     guard let argument = argument as UnsafeMutableRawPointer? else { return nil }
     let me = Unmanaged<DedicatedThread>.fromOpaque(argument).takeRetainedValue()
@@ -117,7 +118,7 @@ package final class DedicatedThread: @unchecked Sendable {
   }
 
   private func next() -> [() -> Void]? {
-    // A task that writes again and again enqueues its next job as soon as the last one is done.
+    // A task that writes repeatedly enqueues its next job as soon as the last one is done.
     Self.spin { isWanted.load(ordering: .relaxed) }
     pthread_mutex_lock(mutex)
     defer { pthread_mutex_unlock(mutex) }
@@ -130,8 +131,8 @@ package final class DedicatedThread: @unchecked Sendable {
     return jobs
   }
 
-  /// Yields to other threads until `isDone` or a moment is over: about as long as it takes to wake a thread up, which
-  /// is what this saves, and little beside a wait for a disk.
+  /// Yields to other threads until `isDone` returns true or a short time is over. That time is about as long
+  /// as it takes to wake a thread, which this avoids, and short compared with waiting for a disk.
   package static func spin(until isDone: () -> Bool) {
     let end = ContinuousClock.now + .microseconds(100)
     while !isDone(), ContinuousClock.now < end { sched_yield() }
@@ -139,9 +140,10 @@ package final class DedicatedThread: @unchecked Sendable {
 }
 
 extension DedicatedThread {
-  /// Does the work on the thread, and suspends the caller, without holding its thread, until it is done.
+  /// Does the work on the thread, and suspends the caller, without blocking its thread, until it is done.
   package func run<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
-    // The thread lets go of the work before the caller goes on, who may then drop the last reference to what it holds (rule O4).
+    // The thread releases the work before the caller continues, which may then release the last reference to
+    // what it holds (rule O4).
     let work = MutexProtected<(@Sendable () throws -> Result)?>(work)
     return try await ThreadResult.wait { finish in
       do {

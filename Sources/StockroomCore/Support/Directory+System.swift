@@ -12,17 +12,17 @@
 #endif
 
 extension FileManager.Directory {
-  /// The absolute path, as system calls take it and people write it: without a slash at its end.
+  /// The absolute path, as for system calls and messages: without a trailing slash.
   package var path: String {
     var path = url.absoluteURL.path(percentEncoded: false)
     while path.count > 1, path.hasSuffix("/") { path.removeLast() }
     return path
   }
 
-  /// Makes the directory and those above it, as far as they are missing, and waits until they are on disk (rules
-  /// O1, O2, O5, W6).
+  /// Creates the directory and its missing ancestors, and waits until they are on disk (rules O1, O2, O5,
+  /// W6).
   ///
-  /// - Throws: ``StorageError`` that names the path that is in the way.
+  /// - Throws: ``StorageError`` that names the path that prevents this.
   package func create(_ permissions: FilePermissions = .owner) throws {
     guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
     try Self.make(path, permissions, withParents: true)
@@ -44,8 +44,8 @@ extension FileManager.Directory {
     try FileDescriptor.openDirectory(atPath: path).synchronizeNames()
   }
 
-  /// Gives a file that is complete the name that others look for, durably. If there is a file of that name by now,
-  /// made by another process at the same time, that one stays, and the finished one keeps its old name.
+  /// Gives a complete file its final name, durably. If there is a file of that name by now, created by
+  /// another process at the same time, that one stays, and the complete one keeps its old name.
   package static func name(_ finished: String, _ path: String) throws {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
     let directory = try FileDescriptor.openDirectory(atPath: parent)
@@ -61,7 +61,7 @@ extension FileManager.Directory {
     try directory.synchronizeNames()
   }
 
-  /// What a file or directory with this name is called until it is complete: no longer than file systems allow.
+  /// The name of an incomplete file or directory with this final name: no longer than file systems allow.
   package static func unfinishedName(of name: String) -> String {
     var beginning = name
     // Of 255 bytes.
@@ -69,8 +69,8 @@ extension FileManager.Directory {
     return ".\(beginning).partial-\(UUID().uuidString)"
   }
 
-  /// The bytes that the file system has room for which something is on, whether they are used or not. Nil if it does
-  /// not tell.
+  /// The capacity in bytes of the file system that contains the path, whether used or not. Nil if it is not
+  /// reported.
   package static func volumeSize(at path: String) -> Int? {
     var status = statvfs()
     guard statvfs(path, &status) == 0 else { return nil }
@@ -82,7 +82,7 @@ extension FileManager.Directory {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
     let mode = mode_t(permissions.directoryMode)
     if mkdir(path, mode) == 0 {
-      // The process's umask may have taken away what the group is to have.
+      // The process's umask may have removed permissions of the group.
       if permissions != .owner, chmod(path, mode) != 0 {
         throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
       }

@@ -8,28 +8,30 @@ import Synchronization
   import Musl
 #endif
 
-/// Tells when the files of an open database have to be compared with those that were opened (rule C6).
+/// Determines when the files of an open database must be compared with those that were opened (rule C6).
 ///
-/// Creating, renaming and deleting a name changes the time of the directory, and so does moving or deleting the directory
-/// itself. So one `fstat` tells that nothing has happened. What happens further up changes nothing in the directory; for
-/// that, and for files that are truncated, the files are compared from time to time as well.
+/// Creating, renaming and deleting a name changes the time of the directory, and so does moving or deleting
+/// the directory itself. So one `fstat` shows that nothing has happened. A change further up changes nothing
+/// in the directory; for that, and for files that are truncated, the files are also compared from time to
+/// time.
 package final class DirectoryMonitor: Sendable {
-  /// What was seen before the files were compared.
+  /// The state that was observed before the files were compared.
   package struct Observation: Sendable {
-    /// Whether names may have come or gone. Otherwise only a directory further up may have been moved.
+    /// Whether names may have been added or removed. If not, only a directory further up may have been moved.
     package let mayDifferInNames: Bool
     fileprivate let change: Int64
     fileprivate let isLastChange: Bool
     fileprivate let time: UInt64
   }
 
-  /// How long after a change of a directory another one may have the same time: more than a tick of the kernel's clock,
-  /// or in file systems that keep whole seconds, more than the two seconds of the coarsest.
+  /// The time after a change of a directory in which another change may have the same timestamp: more than a
+  /// tick of the kernel's clock, or in file systems that store whole seconds, more than the two seconds of
+  /// the coarsest.
   private static let tick: Int64 = 50_000_000, coarseTick: Int64 = 2_500_000_000
-  /// How long one comparison is good for if the directory does not change. It takes a hundredth of that.
+  /// How long a comparison is valid if the directory does not change. It takes a hundredth of that.
   private static let interval: UInt64 = 200_000
-  /// How long one `fstat` is good for, where that is wanted. Renaming a directory takes longer (4 µs on tmpfs, 7 on ext4), so
-  /// that a task which does so and reads afterwards never reads by a look from before.
+  /// How long one `fstat` is valid, if the caller allows that. Renaming a directory takes longer (4 µs on
+  /// tmpfs, 7 on ext4), so a task that renames it and then reads never uses an earlier check.
   private static let shortInterval: UInt64 = 3_000
 
   private let directory: FileDescriptor
@@ -51,13 +53,14 @@ package final class DirectoryMonitor: Sendable {
   /// Closes the directory, after which every ``observe(isThorough:)`` throws. May be called twice.
   package func close() { directory.release() }
 
-  /// Returns nil if all is as it was when ``confirm(_:)`` was last called. Otherwise the files have to be compared, and if
-  /// they are right, the observation has to be confirmed.
+  /// Returns nil if nothing has changed since ``confirm(_:)`` was last called. Otherwise the files must be
+  /// compared, and if they match, the observation must be confirmed.
   ///
   /// - Parameters:
-  ///   - isThorough: Whether the answer is never nil, so that a directory further up is noticed at once.
-  ///   - isFrequent: Whether the caller takes hardly longer than a look at the directory, and so shares one with those that
-  ///     come within 3 µs.
+  ///   - isThorough: Whether the result is never nil, so that a change of a directory further up is detected
+  ///     immediately.
+  ///   - isFrequent: Whether the caller's work takes hardly longer than a check of the directory. Such
+  ///     callers share one check within 3 µs.
   /// - Throws: ``StorageError`` with code `io`.
   package func observe(isThorough: Bool = false, isFrequent: Bool = false) throws -> Observation? {
     let now = Self.now(CLOCK_MONOTONIC)
@@ -74,7 +77,7 @@ package final class DirectoryMonitor: Sendable {
       mayDifferInNames: !isConfirmed, change: change, isLastChange: isLastChange, time: now)
   }
 
-  /// The files have been compared after the observation, and are right.
+  /// Call it when the files have been compared after the observation, and match.
   package func confirm(_ observation: Observation) {
     confirmedChange.store(observation.isLastChange ? observation.change : .min, ordering: .relaxed)
     nextComparison.store(observation.time + Self.interval, ordering: .relaxed)

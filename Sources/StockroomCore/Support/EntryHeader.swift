@@ -1,8 +1,8 @@
-/// What an engine knows about an entry besides its value, in the 24 bytes that engines store.
+/// The metadata of an entry, in the 24 bytes that engines store.
 package struct EntryHeader: Sendable, Hashable {
   package var createdAt: Timestamp
   package var updatedAt: Timestamp
-  /// Grows from each first write of a key to the next: the order of creation.
+  /// Increases with each first write of a key: the order of creation.
   package var sequence: UInt64
 
   /// The header of an entry that is written for the first time.
@@ -26,14 +26,15 @@ package struct EntryHeader: Sendable, Hashable {
     updatedAt = times.updatedAt
   }
 
-  /// Takes note of an overwrite. Time does not move backwards for an entry, even if the clock does (rule W2).
+  /// Updates the time for an overwrite. Time does not move backwards for an entry, even if the clock does
+  /// (rule W2).
   package mutating func overwrite(at time: Timestamp) {
     updatedAt = max(updatedAt, time)
   }
 
   package static let encodedSize = 24
 
-  /// The header in the first 24 bytes, or nil if there are fewer.
+  /// Decodes the header in the first 24 bytes, or returns nil if there are fewer.
   package init?(decoding bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= Self.encodedSize else { return nil }
     func word(_ index: Int) -> UInt64 {
@@ -44,7 +45,7 @@ package struct EntryHeader: Sendable, Hashable {
     sequence = word(2)
   }
 
-  /// Stores the header in the first 24 bytes of `bytes`, which has room for it.
+  /// Stores the header in the first 24 bytes of `bytes`, which must be large enough.
   package func encode(into bytes: UnsafeMutableRawBufferPointer) {
     func store(_ word: UInt64, _ index: Int) {
       bytes.storeBytes(of: word.littleEndian, toByteOffset: index * 8, as: UInt64.self)

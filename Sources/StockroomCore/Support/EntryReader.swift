@@ -4,18 +4,18 @@
   import Foundation
 #endif
 
-/// What transactions read of an engine, on its own thread and while nobody else writes.
+/// The reads of an engine that transactions use, on its own thread and while nobody else writes.
 package protocol EntryReader: Sendable {
   /// The value of the key, or nil if it is absent.
   func data(of key: CacheKey) throws -> Data?
 
-  /// The value of each key, or nil if it is absent. Default: one after the other.
+  /// The value of each key, or nil if it is absent. Default: reads them one by one.
   func data(of keys: [CacheKey]) throws -> [Data?]
 
   /// Whether there is an entry under the key.
   func contains(_ key: CacheKey) throws -> Bool
 
-  /// How many of the keys, no two of which are the same, there are entries under. Default: looks at one after the other.
+  /// The number of the keys that have entries; no two keys may be the same. Default: checks them one by one.
   func count(of keys: [CacheKey]) throws -> Int
 
   /// The number of entries.

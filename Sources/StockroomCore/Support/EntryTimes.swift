@@ -4,13 +4,13 @@ package struct EntryTimes: Sendable, Hashable {
   /// Not before ``createdAt`` (rule W2).
   package let updatedAt: Timestamp
 
-  /// Those of the entry. If it was updated before it was created, it counts as created then.
+  /// The timestamps of the entry. If it was updated before it was created, it counts as created then.
   package init(_ entry: StorageEntry) {
     updatedAt = Timestamp(entry.updatedAt)
     createdAt = min(Timestamp(entry.createdAt), updatedAt)
   }
 
-  /// How many nanoseconds there are from one to the other.
+  /// The number of nanoseconds between the two.
   package var age: Int64 { updatedAt.nanoseconds - createdAt.nanoseconds }
 
   private init(createdAt: Timestamp, updatedAt: Timestamp) {
@@ -18,7 +18,7 @@ package struct EntryTimes: Sendable, Hashable {
     self.updatedAt = updatedAt
   }
 
-  /// Those of the entry once it has been overwritten now.
+  /// The timestamps of the entry once it is overwritten now.
   package var overwritten: EntryTimes {
     EntryTimes(createdAt: createdAt, updatedAt: max(updatedAt, .now()))
   }

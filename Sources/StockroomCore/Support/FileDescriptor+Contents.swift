@@ -12,7 +12,8 @@
 #endif
 
 extension FileDescriptor {
-  /// Makes a temporary file that is its owner's alone and is gone once it is closed, whatever happens to the process.
+  /// Creates a temporary file that only its owner can access and that disappears once it is closed, even if
+  /// the process is killed.
   package static func makeNamelessFile() throws -> FileDescriptor {
     let url = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")
     let path = url.path(percentEncoded: false)
@@ -30,10 +31,10 @@ extension FileDescriptor {
     return FileStatus(raw)
   }
 
-  /// `size` bytes from an offset on, or fewer if the file has become shorter.
+  /// Reads `size` bytes from an offset on, or fewer if the file has become shorter.
   package func readData(size: Int, at offset: Int = 0) throws -> Data {
     guard size > 0 else { return Data() }
-    // Not Data(count:), which ends the process if there is a file that is larger than memory.
+    // Not Data(count:), which ends the process for a file that is larger than memory.
     guard let bytes = malloc(size) else {
       throw StorageError.posix(ENOMEM, "Reading \(path), which has \(size) bytes, failed.")
     }
@@ -46,20 +47,21 @@ extension FileDescriptor {
     }
   }
 
-  /// The bytes from an offset in the file, as many as there are up to `count`.
+  /// Reads the bytes from an offset in the file, at most `count`.
   package func readBytes(_ count: Int, at offset: Int = 0) throws -> [UInt8] {
-    // Of an array without capacity the initializer sets the count as well: that of the one which all empty arrays share,
-    // in which the thread sanitizer sees a race.
+    // For an array without capacity, the initializer would also set the count of the storage that all empty
+    // arrays share, which the thread sanitizer reports as a race.
     if count <= 0 { return [] }
     return try [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
       initialized = try read(into: UnsafeMutableRawBufferPointer(buffer), at: offset)
     }
   }
 
-  /// The most bytes that one call reads or writes. Apple's systems refuse calls for more than `INT_MAX` bytes, with EINVAL.
+  /// The maximum number of bytes that one call reads or writes. Apple's systems refuse calls for more than
+  /// `INT_MAX` bytes, with EINVAL.
   private static let mostBytesOfCall = 1 << 30
 
-  /// Fills the buffer from an offset in the file. Returns how much there was.
+  /// Fills the buffer from an offset in the file. Returns the number of bytes read.
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int = 0) throws -> Int {
     var done = 0
     while done < buffer.count {
@@ -89,7 +91,7 @@ extension FileDescriptor {
 
   package func setModificationTime(_ time: Timestamp) throws {
     var (seconds, rest) = time.nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
-    // Before 1970 the nanoseconds count forward from the second too.
+    // Before 1970, too, the nanoseconds count forward from the second.
     if rest < 0 { (seconds, rest) = (seconds - 1, rest + 1_000_000_000) }
     let value = timespec(tv_sec: Int(seconds), tv_nsec: Int(rest))
     guard futimens(number, [value, value]) == 0 else {
@@ -103,7 +105,7 @@ extension FileDescriptor {
     }
   }
 
-  /// Gives the file these permissions, whatever the process's umask is.
+  /// Gives the file these permissions, regardless of the process's umask.
   package func setMode(_ mode: UInt16) throws {
     guard fchmod(number, mode_t(mode)) == 0 else {
       throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
@@ -117,7 +119,7 @@ extension FileDescriptor {
 
   /// Returns once the names in the directory are on the disk.
   package func synchronizeNames() throws {
-    // Some file systems cannot sync a directory, and say so with EINVAL; there is nothing more to do there.
+    // Some file systems cannot sync a directory, and report EINVAL; nothing more can be done there.
     if !isSynchronized(), errno != EINVAL {
       throw StorageError.posix(errno, "Writing the directory \(path) to the disk failed.")
     }
@@ -125,7 +127,8 @@ extension FileDescriptor {
 
   private func isSynchronized() -> Bool {
     #if canImport(Darwin)
-      // fsync leaves the data in the drive's cache there. Not every file system has F_FULLFSYNC.
+      // fsync leaves the data in the drive's cache on these systems. Not every file system supports
+      // F_FULLFSYNC.
       if fcntl(number, F_FULLFSYNC) == 0 { return true }
     #endif
     return retrying { fsync(number) } == 0

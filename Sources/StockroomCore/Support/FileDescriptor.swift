@@ -7,9 +7,10 @@
 #endif
 import Synchronization
 
-/// An open file or directory, closed with the last reference to it. The system calls of all engines are here, so that each
-/// is made with the same care: no symbolic link is followed in the last component of a path, nothing that another user put in
-/// the place of a file makes it wait (rule O5), no child process inherits anything, a signal interrupts nothing.
+/// An open file or directory, closed with the last reference to it. The system calls of all engines are here,
+/// so that all are made with the same precautions: no symbolic link is followed in the last component of a
+/// path, a file that another user has replaced cannot make a call block (rule O5), no child process inherits
+/// a descriptor, and calls are repeated after signals.
 package final class FileDescriptor: Sendable {
   private let descriptor: Atomic<Int32>
   private let directory: String
@@ -23,8 +24,8 @@ package final class FileDescriptor: Sendable {
 
   /// A file below a directory.
   ///
-  /// - Parameter components: The components of the path from the directory on, each ended by a zero byte. The path is put
-  ///   together only when it is asked for, since a message seldom does.
+  /// - Parameter components: The components of the path from the directory on, each terminated by a zero
+  ///   byte. The path is only assembled when it is needed, which is rare.
   package init(owning descriptor: Int32, components: [UInt8], below directory: String) {
     self.descriptor = Atomic(descriptor)
     self.directory = directory
@@ -33,7 +34,7 @@ package final class FileDescriptor: Sendable {
 
   deinit { release() }
 
-  /// Where the file was when it was opened, for messages.
+  /// The path of the file when it was opened, for messages.
   package var path: String {
     if components.isEmpty { return directory }
     let slash = UInt8(ascii: "/")
@@ -43,7 +44,7 @@ package final class FileDescriptor: Sendable {
 
   package func path(of name: UnsafePointer<CChar>) -> String { "\(path)/\(String(cString: name))" }
 
-  /// What system calls take. Negative, which they all refuse, once it has been released.
+  /// The number for system calls. Negative once it has been released, which all system calls refuse.
   package var number: Int32 { descriptor.load(ordering: .relaxed) }
 
   /// Closes the file. It must not be in use. May be called twice.
@@ -58,9 +59,10 @@ package final class FileDescriptor: Sendable {
 extension FileDescriptor {
   private static let commonFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
 
-  /// Opens what is at the path itself.
+  /// Opens the directory at the path.
   ///
-  /// - Parameter followsLink: Whether the path may be a symbolic link, as one that the user has named.
+  /// - Parameter followsLink: Whether the path may be a symbolic link, such as one that the user has
+  ///   specified.
   package static func openDirectory(atPath path: String, followsLink: Bool = true) throws -> FileDescriptor {
     let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (followsLink ? 0 : O_NOFOLLOW)
     let number = retrying { open(path, flags) }
@@ -76,7 +78,7 @@ extension FileDescriptor {
     try openNumber(path, AT_FDCWD, flags, path).map { FileDescriptor(owning: $0, path: path) }
   }
 
-  /// Makes a file. Nil if the name is taken.
+  /// Creates a file. Nil if the name is taken.
   package static func makeFile(atPath path: String, _ permissions: FilePermissions) throws -> FileDescriptor?
   {
     try makeFile(path, AT_FDCWD, permissions, path)
@@ -118,12 +120,12 @@ extension FileDescriptor {
     try openNumber(name, flags).map { FileDescriptor(owning: $0, path: path(of: name)) }
   }
 
-  /// As ``openFile(_:_:)``, for the caller to own.
+  /// Like ``openFile(_:_:)``, but the caller owns the descriptor.
   package func openNumber(_ name: UnsafePointer<CChar>, _ flags: Int32) throws -> Int32? {
     try Self.openNumber(name, number, flags, path(of: name))
   }
 
-  /// Makes a file in this directory. Nil if the name is taken.
+  /// Creates a file in this directory. Nil if the name is taken.
   package func makeFile(
     _ name: UnsafePointer<CChar>, _ permissions: FilePermissions
   ) throws -> FileDescriptor? {
@@ -143,7 +145,7 @@ extension FileDescriptor {
     }
   }
 
-  /// Makes a directory in this one. False if it is there already.
+  /// Creates a directory in this one. False if it already exists.
   package func makeDirectory(_ name: UnsafePointer<CChar>, _ permissions: FilePermissions) throws -> Bool {
     guard mkdirat(number, name, mode_t(permissions.directoryMode)) == 0 else {
       if errno == EEXIST { return false }
@@ -153,7 +155,7 @@ extension FileDescriptor {
     return true
   }
 
-  /// Renames a file, over what is there. False if it is absent.
+  /// Renames a file, replacing an existing one. False if it is absent.
   package func rename(
     _ name: UnsafePointer<CChar>, to new: UnsafePointer<CChar>, in directory: FileDescriptor
   ) throws -> Bool {
@@ -162,7 +164,7 @@ extension FileDescriptor {
     throw StorageError.posix(errno, "Renaming \(path(of: name)) to \(directory.path(of: new)) failed.")
   }
 
-  /// Gives a file a second name. False if the file system has none, or this file cannot have one.
+  /// Gives a file a second name. False if the file system does not support that, or not for this file.
   package func link(_ name: UnsafePointer<CChar>, to second: UnsafePointer<CChar>) throws -> Bool {
     if linkat(number, name, number, second, 0) == 0 { return true }
     if [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK].contains(errno) { return false }
@@ -177,7 +179,7 @@ extension FileDescriptor {
     throw StorageError.posix(errno, "Removing \(path(of: name)) failed.")
   }
 
-  /// What is at the name. Nil if there is nothing. Follows no symbolic link.
+  /// The status of the file with this name. Nil if there is none. Follows no symbolic link.
   package func status(of name: UnsafePointer<CChar>) throws -> FileStatus? {
     var raw = stat()
     if fstatat(number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 { return FileStatus(raw) }
@@ -187,7 +189,7 @@ extension FileDescriptor {
 
   /// Calls `body` with every name in the directory, and the kind that the listing gives (`DT_…`).
   package func forEachName(_ body: (UnsafePointer<CChar>, UInt8) throws -> Void) throws {
-    // A description of its own, since the position in the listing belongs to it.
+    // A separate file description, since the position in the listing belongs to it.
     let copy = retrying { openat(number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
     guard copy >= 0 else { throw StorageError.posix(errno, "Listing \(path) failed.") }
     guard let stream = fdopendir(copy) else {
@@ -203,7 +205,7 @@ extension FileDescriptor {
         return
       }
       let kind = entry.pointee.d_type
-      // Through the raw pointer: the record is shorter than the type says.
+      // Through the raw pointer: the record is shorter than its type.
       let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
       let name = (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self)
       if strcmp(name, ".") != 0, strcmp(name, "..") != 0 { try body(name, kind) }

@@ -6,8 +6,8 @@
   import Musl
 #endif
 
-/// Which file or directory it is, by whatever path it was reached. As long as a descriptor of it is open, no other has
-/// the same identity.
+/// The identity of a file or directory, independent of the path by which it was opened. As long as a
+/// descriptor of it is open, no other file has the same identity.
 package struct FileIdentity: Hashable, Sendable {
   private let device: UInt64
   private let number: UInt64
@@ -17,7 +17,7 @@ package struct FileIdentity: Hashable, Sendable {
     number = UInt64(truncatingIfNeeded: status.st_ino)
   }
 
-  /// What a descriptor has open.
+  /// The identity of the file that a descriptor has open.
   ///
   /// - Throws: ``StorageError`` with code `io`.
   package init(descriptor: Int32, path: String) throws {
@@ -28,7 +28,7 @@ package struct FileIdentity: Hashable, Sendable {
     self.init(status)
   }
 
-  /// What a path leads to now, or nil if there is nothing.
+  /// The identity of the file that is now at the path, or nil if there is none.
   ///
   /// - Throws: ``StorageError`` that names the path.
   package init?(path: String) throws {

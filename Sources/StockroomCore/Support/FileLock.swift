@@ -6,17 +6,17 @@
   import Musl
 #endif
 
-/// An advisory lock on an open file, which every descriptor of its own can have: `flock`.
+/// An advisory lock on an open file, which each separately opened descriptor can hold: `flock`.
 package enum FileLock {
-  /// How long an engine waits for another process, by default.
+  /// The default time for which an engine waits for another process.
   package static let defaultTimeout = Duration.seconds(60)
 
-  /// Takes the exclusive lock, and waits for it on this thread for as long as `timeout`. Every process that
-  /// may read a file can lock it, so the wait has an end (rule O5).
+  /// Acquires the exclusive lock, and blocks this thread for at most `timeout`. Every process that may read a
+  /// file can lock it, so the wait is limited (rule O5).
   ///
-  /// - Parameter end: When the wait is over, if it has begun before.
-  /// - Throws: ``StorageError`` with code `locked` if another process has the lock all that time, `io` if the file
-  ///   system has no locks.
+  /// - Parameter end: The end of the wait, if it has begun before.
+  /// - Throws: ``StorageError`` with code `locked` if another process holds the lock for all that time, `io`
+  ///   if the file system does not support locks.
   package static func acquire(
     _ descriptor: Int32, path: String, timeout: Duration, until end: ContinuousClock.Instant? = nil
   ) throws {
@@ -31,9 +31,9 @@ package enum FileLock {
     }
   }
 
-  /// Takes the exclusive lock, if it is free.
+  /// Acquires the exclusive lock, if it is free.
   ///
-  /// - Throws: ``StorageError`` with code `io` if the file system has no locks.
+  /// - Throws: ``StorageError`` with code `io` if the file system does not support locks.
   package static func tryAcquire(_ descriptor: Int32, path: String) throws -> Bool {
     while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
       if errno == EWOULDBLOCK { return false }
@@ -42,7 +42,7 @@ package enum FileLock {
     return true
   }
 
-  /// Releases the lock. To close the descriptor would not do: a child between fork and exec has a copy, which would
-  /// keep the lock.
+  /// Releases the lock. Closing the descriptor would not suffice: a child between fork and exec has a copy,
+  /// which would keep the lock.
   package static func release(_ descriptor: Int32) { _ = flock(descriptor, LOCK_UN) }
 }

@@ -6,7 +6,7 @@
   import Musl
 #endif
 
-/// Repeats a system call for as long as a signal interrupts it.
+/// Repeats a system call while it is interrupted by signals.
 package func retrying<Result: SignedInteger>(_ call: () -> Result) -> Result {
   while true {
     let result = call()
@@ -14,23 +14,24 @@ package func retrying<Result: SignedInteger>(_ call: () -> Result) -> Result {
   }
 }
 
-/// What `stat` says about a file, by whatever path it was reached.
+/// The result of `stat` for a file, independent of the path by which it was opened.
 package struct FileStatus: Sendable {
   package let isRegularFile: Bool
   package let isDirectory: Bool
   package let isSymbolicLink: Bool
   package let size: Int
-  /// The bits that say who may open it.
+  /// The permission bits.
   package let mode: UInt16
   package let owner: uid_t
   package let modified: Timestamp
-  /// When anything about the file or directory was changed, which no program can set to another time.
+  /// The time of the last change of anything about the file or directory, which no program can set.
   package let changed: Timestamp
-  /// How many names the file has.
+  /// The number of names of the file.
   package let linkCount: Int
   package let identity: FileIdentity
 
-  /// What the path leads to, without following a symbolic link in its last component. Nil if there is nothing.
+  /// The status of the file at the path, without following a symbolic link in its last component. Nil if
+  /// there is none.
   ///
   /// - Throws: ``StorageError`` that names the path.
   package init?(atPath path: String) throws {
@@ -60,7 +61,7 @@ package struct FileStatus: Sendable {
 }
 
 extension Timestamp {
-  /// No overflow for any time that a file system can store and a person would believe (until 2262).
+  /// No overflow for any plausible time that a file system can store (until 2262).
   package init(_ time: timespec) {
     self.init(
       nanoseconds: Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000).partialValue
@@ -69,7 +70,7 @@ extension Timestamp {
 }
 
 extension StorageError {
-  /// Something that is no regular file has the name of a file of the engine's.
+  /// The error for something that is not a regular file, but has the name of one of the engine's files.
   package static func notAFile(_ path: String) -> StorageError {
     StorageError(.corrupted, "\(path) should be a regular file, and is something else. Move it away.")
   }

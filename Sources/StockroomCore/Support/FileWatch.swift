@@ -11,24 +11,25 @@
 /// Calls a handler when a file or a directory is changed, by any process: inotify, or kqueue on Apple's systems. Takes no processor
 /// time while nothing changes.
 package final class FileWatch: Sendable {
-  /// Which changes are reported.
+  /// The kinds of changes that are reported.
   package enum Kind: Sendable {
     /// Bytes are written to the file.
     case contents
     /// The file's times or names are changed, but not its contents.
     case attributes
-    /// Files in the directory are made, written, renamed, moved in or out, or removed.
+    /// Files in the directory are created, written, renamed, moved in or out, or removed.
     case names
-    /// Files in the directory are made, closed after writing, renamed, moved in or out, or removed, or the directory itself is moved.
+    /// Files in the directory are created, closed after writing, renamed, moved in or out, or removed, or the
+    /// directory itself is moved.
     case directory
   }
 
-  /// What is known of a change.
+  /// An event of a watch.
   package enum Event: Sendable {
-    /// Something has changed. With the name in a directory, where the system tells, and whether the file was made or written there,
-    /// rather than moved or removed.
+    /// Something has changed. Contains the name in a directory, if the system provides it, and whether the
+    /// file was created or written in place, rather than moved or removed.
     case change(name: [UInt8]?, isInPlace: Bool)
-    /// Changes may have been missed, or the file is not watched any more since it has been removed.
+    /// Changes may have been missed, or the file is no longer watched because it has been removed.
     case interruption
   }
 
@@ -68,8 +69,8 @@ package final class FileWatch: Sendable {
         switch kind {
         case .contents: IN_MODIFY
         case .attributes: IN_ATTRIB
-        // A file that an engine has moved in may be closed later, if a child process has a copy of the descriptor for a moment: so what counts
-        // is that files are written, not that they are closed.
+        // A file that an engine has moved in may be closed later, if a child process has a copy of the
+        // descriptor for a moment. So this watches for writes to files, not for their closing.
         case .names: IN_MODIFY | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE
         case .directory:
           IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_MOVE_SELF | IN_ONLYDIR
@@ -82,14 +83,15 @@ package final class FileWatch: Sendable {
     /// Whether both watch the same file.
     package func watchesSameFile(as other: FileWatch) -> Bool { descriptor == other.descriptor }
 
-    /// Calls the handlers for what has happened before, and returns when they have returned. Not for handlers to call.
+    /// Calls the handlers for all earlier events, and returns when they have returned. Must not be called by
+    /// handlers.
     package static func deliverPending() { Inotify.shared.deliverPending() }
   #endif
 }
 
 #if !canImport(Darwin)
-  /// The one instance of inotify that all watches of the process share: a user may have only few of them. It is kept once there is
-  /// one, as the kernel counts an instance for some time after it has been closed.
+  /// The one instance of inotify that all watches of the process share, since a user may have only few. It is
+  /// kept once it exists, as the kernel counts an instance for some time after it has been closed.
   private final class Inotify: Sendable {
     private struct Watch {
       let descriptor: Int32
@@ -122,7 +124,7 @@ package final class FileWatch: Sendable {
     }
 
     func remove(_ id: Int) {
-      // Released outside of the lock, since that may run any code.
+      // Released outside the lock, since that may run any code.
       let removed = state.withLock { state -> Watch? in
         guard let watch = state.watches.removeValue(forKey: id) else { return nil }
         if let instance = state.instance,
@@ -147,13 +149,13 @@ package final class FileWatch: Sendable {
       return descriptor
     }
 
-    /// Delivers what has happened before this call, and returns when that is done.
+    /// Delivers all earlier events, and returns when that is done.
     func deliverPending() {
       guard let instance = state.withLock({ $0.instance?.descriptor }) else { return }
       queue.sync { readEvents(from: instance) }
     }
 
-    /// On the queue.
+    /// Call it on the queue.
     private func readEvents(from instance: Int32) {
       withUnsafeTemporaryAllocation(byteCount: 1 << 16, alignment: 8) { buffer in
         while true {

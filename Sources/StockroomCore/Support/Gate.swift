@@ -1,4 +1,4 @@
-/// Counts the calls that are inside an engine, so that closing can wait for them (rule O3).
+/// Counts the calls in progress in an engine, so that closing can wait for them (rule O3).
 package final class Gate: Sendable {
   private struct State {
     var isOpen = true
@@ -9,13 +9,13 @@ package final class Gate: Sendable {
   }
 
   private let state = MutexProtected(State())
-  /// What the engine is open on.
+  /// The path of the engine's place.
   package let path: String
 
-  /// A gate in front of an engine that is open on `path`.
+  /// Creates a gate for an engine that is open on `path`.
   package init(path: String) { self.path = path }
 
-  /// Admits a call, which calls ``leave()`` when it is done.
+  /// Admits a call, which must call ``leave()`` when it is done.
   ///
   /// - Throws: ``StorageError`` with code `closed` once closing has begun.
   package func enter() throws {
@@ -43,9 +43,9 @@ package final class Gate: Sendable {
     return try await body()
   }
 
-  /// Admits no more calls, waits until those under way have left, then calls `release`.
+  /// Admits no more calls, waits until those in progress have left, then calls `release`.
   ///
-  /// Only the first call does so. Every other one returns once the first one is through.
+  /// Only the first call does so. Every other one returns once the first one has finished.
   package func close(releasing release: () async throws -> Void) async throws {
     let isFirst = state.withLock { state in
       defer { state.isOpen = false }
@@ -75,7 +75,8 @@ package final class Gate: Sendable {
     try await release()
   }
 
-  /// Suspends until the continuation that `enqueue` has put away is resumed; goes on at once if it has not.
+  /// Suspends until the continuation that `enqueue` has stored is resumed; continues immediately if it has
+  /// not stored it.
   private func wait(
     enqueue: @Sendable (inout sending State, CheckedContinuation<Void, Never>) -> Bool
   ) async {

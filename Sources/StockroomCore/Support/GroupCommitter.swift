@@ -1,9 +1,9 @@
 import Synchronization
 
-/// Commits what many tasks write at the same time together, on one thread: group commit.
+/// Commits the writes of many concurrent tasks together, on one thread: group commit.
 ///
-/// While one group is on its way to the disk, the writes that arrive wait and make up the next one. So 64 tasks
-/// that each write one entry share the cost of a sync, and one task alone pays no more than before.
+/// While one group is being written to the disk, arriving writes wait and form the next one. So 64 tasks that
+/// each write one entry share the cost of a sync, and a single task pays no more than without groups.
 package final class GroupCommitter<Request: Sendable>: Sendable {
   private struct Waiting {
     let request: Request
@@ -12,12 +12,13 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
 
   private let thread: DedicatedThread
   private let waiting = MutexProtected<[Waiting]>([])
-  /// How many requests the last group had.
+  /// The number of requests in the last group.
   private let lastCount = Atomic(1)
   private let commit: @Sendable ([Request]) throws -> Void
 
-  /// - Parameter commit: Makes the requests durable, in this order, each as a whole. If it throws, it is called again with
-  ///   each request alone, and does nothing for those that have been done; but not if it throws an ``AfterCommitError``.
+  /// - Parameter commit: Makes the requests durable, in this order, each as a whole. If it throws, it is
+  ///   called again with each request alone, and must do nothing for those that have been done; but it is not
+  ///   called again if it throws an ``AfterCommitError``.
   package init(on thread: DedicatedThread, commit: @escaping @Sendable ([Request]) throws -> Void) {
     self.thread = thread
     self.commit = commit
@@ -43,8 +44,8 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
-  /// Waits for a moment as long as fewer requests are there than were committed last: the tasks that wrote then have just
-  /// been resumed, and most of them are about to write again. One task alone waits for none.
+  /// Waits for a moment while there are fewer requests than in the last group: the tasks that wrote then have
+  /// just been resumed, and most of them are about to write again. A single task does not wait.
   private func waitForCommitSiblings() {
     let expected = lastCount.load(ordering: .relaxed)
     DedicatedThread.spin { waiting.withLock { $0.count } >= expected }
@@ -62,11 +63,12 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     for (continuation, result) in results(of: takeGroup()) { continuation.resume(with: result) }
   }
 
-  /// Commits what waits as one group. If that fails, each request is tried alone, so that one which cannot be
-  /// done fails no other; but not if the error would be the same for each, or came after the commit.
+  /// Commits the waiting requests as one group. If that fails, each request is tried alone, so that one that
+  /// cannot be done does not affect the others; but not if the error would be the same for each, or came
+  /// after the commit.
   ///
-  /// Releases the requests. A transaction's body may hold the engine, whose last reference a task that is resumed may
-  /// drop (rule O4).
+  /// Releases the requests. A transaction's body may hold the engine, whose last reference may be released by
+  /// a task that is resumed (rule O4).
   private func results(
     of group: consuming [Waiting]
   ) -> [(continuation: CheckedContinuation<Void, any Error>, result: Result<Void, any Error>)] {
@@ -79,7 +81,7 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
-  /// Commits the requests once, and returns whether the result is that of each of them.
+  /// Commits the requests once, and returns whether the result applies to each of them.
   private func attempt(_ requests: [Request]) -> (result: Result<Void, any Error>, affectsAll: Bool) {
     do {
       try commit(requests)
@@ -91,29 +93,31 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
-  /// Another process has the lock, for which each request would wait as long again; or nothing is open any more.
+  /// Whether another process holds the lock, for which each request would wait as long again; or nothing is
+  /// open any more.
   private func affectsWholeGroup(_ error: any Error) -> Bool {
     let code = (error as? StorageError)?.code
     return code == .locked || code == .closed
   }
 }
 
-/// An error that a ``GroupCommitter``'s `commit` has met after all of its requests were committed, such as that the files
-/// have been replaced meanwhile. The requests must not be committed again. Their callers get the underlying error.
+/// An error that a ``GroupCommitter``'s `commit` has encountered after all of its requests were committed,
+/// for example because the files have been replaced in the meantime. The requests must not be committed
+/// again. Their callers get the underlying error.
 package struct AfterCommitError: Error {
   package let underlying: any Error
 
   package init(_ underlying: any Error) { self.underlying = underlying }
 
-  /// Does `work` after a commit.
+  /// Does `work` after a commit, such as a check of the place.
   ///
-  /// - Throws: ``AfterCommitError`` with what `work` throws the second time too.
+  /// - Throws: ``AfterCommitError`` with the error of `work` if it throws twice.
   package static func marking(_ work: () throws -> Void) throws {
     do { try lookingAgain(work) } catch { throw AfterCommitError(error) }
   }
 
-  /// Does `work`, a look at the place after a commit, and once more if it throws: a look can fail and say nothing of the place, and
-  /// what has been committed is not to throw for that (rule F4).
+  /// Does `work`, a check of the place after a commit, and repeats it once if it throws: a check can fail for
+  /// reasons that do not concern the place, and a committed request must not throw for that (rule F4).
   package static func lookingAgain(_ work: () throws -> Void) throws {
     do { try work() } catch { try work() }
   }

@@ -1,10 +1,10 @@
-/// What an engine needs to walk a ``KeyRange`` in byte order: where to start, and when to stop.
+/// The data that an engine needs to scan a ``KeyRange`` in byte order: where to start, and when to stop.
 @usableFromInline package struct KeyRangeCursor: Sendable {
   @usableFromInline package enum Position: Sendable {
     case before, inside, behind
   }
 
-  /// The bytes at or after which the first key of the range stands. Empty: at the very first key.
+  /// The bytes at or after which the first key of the range is. Empty for the very first key.
   package let start: [UInt8]
   private let prefix: [UInt8]
   private let after: [UInt8]?
@@ -19,7 +19,7 @@
     start = if let after, prefix.lexicographicallyPrecedes(after) { after } else { prefix }
   }
 
-  /// Where these bytes stand. Once a key is ``Position/behind``, so is every later one.
+  /// The position of these bytes. Once a key is ``Position/behind``, so is every later one.
   @usableFromInline package func position(of key: UnsafeRawBufferPointer) -> Position {
     if let after, after.withUnsafeBytes({ key.compare(with: $0) }) <= 0 { return .before }
     if let upTo, upTo.withUnsafeBytes({ key.compare(with: $0) }) > 0 { return .behind }

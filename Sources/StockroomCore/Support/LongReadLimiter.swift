@@ -1,27 +1,31 @@
 import Synchronization
 
-/// Limits how many long reads of one place are under way. The others wait, in the order in which they came.
+/// Limits the number of concurrent long reads of one place. The others wait, in the order of their calls.
 ///
-/// Since long reads yield to one another, there could otherwise be as many as there are tasks, each with something
-/// that is scarce: a connection with its descriptors, or a place in a table of readers.
+/// Since long reads yield to one another, there could otherwise be as many as there are tasks, each with a
+/// scarce resource: a connection with its descriptors, or a slot in a table of readers.
 package final class LongReadLimiter: Sendable {
   private struct State {
-    /// How many may begin. None waits unless it is 0.
+    /// The number of reads that may begin. None waits unless it is 0.
     var free: Int
     var waiting: [(id: Int, continuation: CheckedContinuation<Void, Never>)] = []
-    /// Those that are resumed without having been admitted. The continuation does not say so: see ``ThreadResult``.
+    /// Callers that are resumed without having been admitted. The continuation does not return that: see
+    /// ``ThreadResult``.
     var refused: Set<Int> = []
   }
 
   private let state: MutexProtected<State>
   private let lastID = Atomic(0)
 
-  /// - Parameter limit: How many may be under way. Beyond 32, those that have to wait would finish no earlier if they had begun.
+  /// - Parameter limit: The maximum number of concurrent reads. Beyond 32, waiting reads would not finish
+  ///   earlier if they had begun.
   package init(limit: Int = 32) { state = MutexProtected(State(free: limit)) }
 
-  /// Suspends until few enough long reads are under way, and counts the caller in, who calls ``leave()`` afterwards.
+  /// Suspends until there are fewer long reads than the limit, and counts the caller, which must call
+  /// ``leave()`` afterwards.
   ///
-  /// - Throws: `CancellationError`, at once, if the task is cancelled before. The caller is not counted then.
+  /// - Throws: `CancellationError`, immediately, if the task is cancelled before that. The caller is then not
+  ///   counted.
   package func enter() async throws {
     try Task.checkCancellation()
     let id = lastID.add(1, ordering: .relaxed).newValue
@@ -48,7 +52,7 @@ package final class LongReadLimiter: Sendable {
     if state.withLock({ $0.refused.remove(id) }) != nil { throw CancellationError() }
   }
 
-  /// Counts the caller out, in whose stead the next one begins.
+  /// Ends the read of the caller, so that the next one begins.
   package func leave() {
     let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
       if state.waiting.isEmpty {
@@ -60,7 +64,7 @@ package final class LongReadLimiter: Sendable {
     next?.resume()
   }
 
-  /// Ends the wait of a caller, if it still waits.
+  /// Ends the wait of a caller, if it is still waiting.
   private func refuse(_ id: Int) {
     let refused = state.withLock { state -> CheckedContinuation<Void, Never>? in
       guard let index = state.waiting.firstIndex(where: { $0.id == id }) else { return nil }

@@ -4,16 +4,16 @@
   import Foundation
 #endif
 
-/// What operations that are applied one after another come to: at most one change for each key.
+/// The result of operations that are applied one after another: at most one change for each key.
 package struct MergedOperations {
   package struct Change {
     /// The value, or nil if the key is absent.
     package fileprivate(set) var data: Data?
-    /// The times of the entry, unless they are those that a write at the time of the commit gives it.
+    /// The timestamps of the entry; nil for those of a write at the time of the commit.
     package fileprivate(set) var times: EntryTimes?
-    /// Whether the entry that was there before, if there was one, is removed on the way, so that the key is new afterwards (rule W2).
+    /// Whether an existing entry is removed in the process, so that the key is new afterwards (rule W2).
     package fileprivate(set) var isRenewed: Bool
-    /// Orders the changes as the keys came to be, as far as they are new (rule R6).
+    /// Orders the changes by the creation of their keys, as far as these are new (rule R6).
     fileprivate var order: Int
   }
 
@@ -24,7 +24,7 @@ package struct MergedOperations {
 
   package init() {}
 
-  /// The changes in the order in which new keys come to be. O(n log n) for n keys.
+  /// The changes in the order in which new keys are created. O(n log n) for n keys.
   package var inOrder: [(key: CacheKey, value: Change)] { changes.sorted { $0.value.order < $1.value.order } }
 
   /// Returns whether this is the first change of the key.
@@ -45,7 +45,7 @@ package struct MergedOperations {
 
   /// Returns whether this is the first change of the key.
   @discardableResult package mutating func remove(_ key: CacheKey) -> Bool {
-    // Behind `removeAll` there is nothing to be removed.
+    // After `removeAll` there is nothing to remove.
     changes.updateValue(Change(data: nil, isRenewed: !removesAll, order: lastOrder), forKey: key) == nil
   }
 

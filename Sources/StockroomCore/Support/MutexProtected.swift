@@ -8,11 +8,11 @@ import Synchronization
   import Musl
 #endif
 
-/// A value behind a `Mutex`, in a way that the thread sanitizer understands.
+/// A value behind a `Mutex`, in a way that the thread sanitizer supports.
 ///
-/// On Linux a contended `Mutex` passes from one thread to the next inside the kernel, where the sanitizer does not
-/// see it, and so takes what the two do with the value for a race. In debug builds this tells it, as the runtime
-/// does for tasks. In release builds nothing is left but the `Mutex`.
+/// On Linux a contended `Mutex` is passed from one thread to the next inside the kernel, which the sanitizer
+/// does not see, so it reports a race between their accesses to the value. In debug builds, this type informs
+/// the sanitizer, as the runtime does for tasks. In release builds, only the `Mutex` remains.
 package struct MutexProtected<Value: ~Copyable>: ~Copyable {
   @usableFromInline let mutex: Mutex<Value>
 

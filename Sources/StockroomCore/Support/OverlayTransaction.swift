@@ -4,9 +4,9 @@
   import Foundation
 #endif
 
-/// The transaction that bodies get: an overlay, for as long as the body runs.
+/// The transaction that is passed to bodies: an overlay, which is valid while the body runs.
 final class OverlayTransaction: BulkReadingTransaction {
-  /// Nil once the body has returned (rule T4). Behind a lock, since nothing keeps a body from handing the transaction on.
+  /// Nil once the body has returned (rule T4). Behind a lock, since a body may pass the transaction on.
   private let overlay: MutexProtected<TransactionOverlay?>
   private let valueLimit: ValueLimit?
 
@@ -15,7 +15,7 @@ final class OverlayTransaction: BulkReadingTransaction {
     self.valueLimit = valueLimit
   }
 
-  /// Ends the transaction. Returns what it has changed.
+  /// Ends the transaction. Returns its changes.
   func end() -> (operations: [StorageOperation], times: [EntryTimes?]) {
     overlay.withLock { $0.take()?.changes } ?? ([], [])
   }

@@ -1,8 +1,8 @@
-/// Work that is shared by all who ask for it while it is under way.
+/// Work that is shared by all callers that request it while it is in progress.
 ///
-/// A cancelled caller throws `CancellationError` at once, and the work goes on for the others. Without another one the work is
-/// cancelled, and its caller waits for its end: when the last call has ended, nothing is under way, and nothing that the work has captured
-/// is kept.
+/// A cancelled caller throws `CancellationError` immediately, and the work continues for the others. If there
+/// is no other caller, the work is cancelled, and the caller waits for its end: when the last call has ended,
+/// nothing is in progress, and nothing that the work has captured is retained.
 package final class SingleFlight<Success: Sendable>: Sendable {
   package typealias Work = @Sendable () async throws -> Success
   private typealias Caller = CheckedContinuation<Success, any Error>
@@ -16,7 +16,7 @@ package final class SingleFlight<Success: Sendable>: Sendable {
   private struct State {
     var nextID = 0
     var runs: [Int: Run] = [:]
-    /// The one that new callers share; nil if there is none, or it has been cancelled.
+    /// The work that new callers share; nil if there is none, or it has been cancelled.
     var current: Int?
 
     mutating func newID() -> Int {
@@ -29,9 +29,10 @@ package final class SingleFlight<Success: Sendable>: Sendable {
 
   package init() {}
 
-  /// Starts the work, after the end of any that has been cancelled, or shares what is under way.
+  /// Starts the work, after the end of any cancelled work, or shares the work in progress.
   ///
-  /// The work runs with the task-local values of the call that starts it, and with the highest priority of its callers.
+  /// The work runs with the task-local values of the call that starts it, and with the highest priority of
+  /// its callers.
   ///
   /// - Throws: what the work throws; `CancellationError`.
   package func value(of work: @escaping Work) async throws -> Success {
@@ -59,7 +60,8 @@ package final class SingleFlight<Success: Sendable>: Sendable {
       }
       let number = state.newID()
       let cancelled = state.runs.values.map(\.task)
-      // The task lives on for a moment after its callers have been resumed, and must not keep what they may let go of.
+      // The task exists for a moment after its callers have been resumed, and must not retain objects that
+      // they may release.
       let pending = MutexProtected<Work?>(work)
       let task = Task {
         for task in cancelled { await task.value }
@@ -69,7 +71,7 @@ package final class SingleFlight<Success: Sendable>: Sendable {
       state.current = number
       return nil
     }
-    // The runtime raises the priority of a task that is awaited.
+    // The runtime raises the priority of an awaited task.
     if let urgent { Task.detached(priority: Task.currentPriority) { await urgent.value } }
   }
 
@@ -78,7 +80,7 @@ package final class SingleFlight<Success: Sendable>: Sendable {
   ) async -> Result<Success, any Error> {
     let work = pending.withLock { $0.take() }
     do {
-      // Everybody may have left while it waited.
+      // All callers may have left while it waited.
       guard let work, !Task.isCancelled else { throw CancellationError() }
       return .success(try await work())
     } catch {

@@ -1,25 +1,25 @@
-/// A batch in the order in which a sorted tree does it best: that of the keys, so that what lies together is looked for
-/// and changed together. The result is that of the order given, since operations on different keys do not see each
-/// other.
+/// A batch in the most efficient order for a sorted tree: that of the keys, so that adjacent entries are
+/// searched and changed together. The result is that of the given order, since operations on different keys
+/// do not affect each other.
 package struct SortedBatch: Sendable {
-  /// What is to be done, in the order given.
+  /// The operations in the given order.
   package let operations: [StorageOperation]
-  /// One element for each of the operations, or none.
+  /// One element for each operation, or none.
   private let times: [EntryTimes?]
-  /// Whether everything that there was is removed first.
+  /// Whether all existing entries are removed first.
   package let removesAll: Bool
-  /// Where the operations behind the last `removeAll` are: in byte order of their keys, and those on the same key in
-  /// the order given.
+  /// The positions of the operations after the last `removeAll`: in byte order of their keys, and those on
+  /// the same key in the given order.
   private let positions: [Int]
-  /// The bytes of the keys behind the last `removeAll`, one after the other. Beside each other they are compared and
-  /// looked for with less cost than in strings all over the memory.
+  /// The bytes of the keys after the last `removeAll`, contiguous: comparing and searching them is cheaper
+  /// than for strings spread over memory.
   private let bytes: [UInt8]
-  /// Where in ``bytes`` each key begins, and at last where they end.
+  /// The start of each key in ``bytes``, and finally the end of the last one.
   private let starts: [Int]
 
   /// O(N log N) for N operations in all batches together.
   ///
-  /// - Parameter times: What ``Swift/Collection/times(of:)`` says of them.
+  /// - Parameter times: The result of ``Swift/Collection/times(of:)`` for them.
   package init(joining batches: [[StorageOperation]], _ times: [EntryTimes?] = []) {
     self.times = times
     operations = batches.count == 1 ? batches[0] : Array(batches.joined())
@@ -58,10 +58,10 @@ package struct SortedBatch: Sendable {
     self.starts = starts
   }
 
-  /// The times that the entry gets which the operation writes, or nil if that is the time of the commit.
+  /// The timestamps of the entry that the operation writes, or nil for the time of the commit.
   package func times(at position: Int) -> EntryTimes? { times.isEmpty ? nil : times[position] }
 
-  /// Calls `body` for each key in byte order, with the positions of the operations on it in the order given.
+  /// Calls `body` for each key in byte order, with the positions of its operations in the given order.
   package func forEachKey(
     _ body: (_ key: UnsafeRawBufferPointer, _ positions: ArraySlice<Int>) throws -> Void
   ) rethrows {
@@ -82,7 +82,7 @@ package struct SortedBatch: Sendable {
     }
   }
 
-  /// The first bytes of a key as one number, which is less than that of another key only if the key is.
+  /// The first bytes of a key as a number, which is less than that of another key only if the key is less.
   private static func beginning(of key: UnsafeRawBufferPointer) -> UInt128 {
     var number: UInt128 = 0
     withUnsafeMutableBytes(of: &number) {

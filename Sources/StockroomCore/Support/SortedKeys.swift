@@ -1,8 +1,8 @@
-/// A set of keys in byte order, kept so while they come and go.
+/// A set of keys in byte order, to which keys can be added and from which they can be removed.
 ///
-/// A sorted array of sorted chunks. With N keys in chunks of at most C, adding or removing one costs
-/// O(log N + C) and now and then O(N / C), which at a million keys is still a fraction of a microsecond. A copy
-/// costs nothing until it is changed, and then O(N / C) and one chunk for each change.
+/// A sorted array of sorted chunks. With N keys in chunks of at most C, adding or removing one costs O(log N
+/// + C) and occasionally O(N / C), which at a million keys is still a fraction of a microsecond. A copy costs
+/// nothing until it is changed, and then O(N / C) and one chunk for each change.
 package struct SortedKeys: Sendable {
   private static let chunkCapacity = 256
 
@@ -11,14 +11,14 @@ package struct SortedKeys: Sendable {
 
   package init() {}
 
-  /// The set of keys that are in byte order already, each once. O(N).
+  /// Creates a set of distinct keys that are already in byte order. O(N).
   package init(sorted keys: [CacheKey]) {
     chunks = stride(from: 0, to: keys.count, by: Self.chunkCapacity).map { start in
       Array(keys[start..<min(start + Self.chunkCapacity, keys.count)])
     }
   }
 
-  /// Adds a key, unless it is there already.
+  /// Adds a key, unless it is already in the set.
   package mutating func insert(_ key: CacheKey) {
     guard !chunks.isEmpty else {
       chunks.append([key])
@@ -31,7 +31,7 @@ package struct SortedKeys: Sendable {
     if chunks[chunk].count > Self.chunkCapacity { split(chunk, hasAppended: place == Self.chunkCapacity) }
   }
 
-  /// Takes a key out, if it is there.
+  /// Removes a key, if it is in the set.
   package mutating func remove(_ key: CacheKey) {
     let chunk = chunks.partitioningIndex { key < $0[0] } - 1
     guard chunk >= 0 else { return }
@@ -52,7 +52,7 @@ package struct SortedKeys: Sendable {
     }
   }
 
-  /// The first keys of the range, and at most `limit` of them. O(log N + limit).
+  /// The first keys of the range, at most `limit` of them. O(log N + limit).
   package func keys(in range: KeyRange, limit: Int) -> [CacheKey] {
     let cursor = KeyRangeCursor(range)
     var found: [CacheKey] = []
@@ -63,7 +63,8 @@ package struct SortedKeys: Sendable {
     return found
   }
 
-  /// Halves a chunk that has grown too long. One that grows at its end, as with ascending keys, stays full.
+  /// Splits a chunk that has become too long. A chunk that grows at its end, as with ascending keys, stays
+  /// full.
   private mutating func split(_ chunk: Int, hasAppended: Bool) {
     let middle = hasAppended ? chunks[chunk].count - 1 : chunks[chunk].count / 2
     let upper = Array(chunks[chunk][middle...])
@@ -72,13 +73,13 @@ package struct SortedKeys: Sendable {
   }
 }
 
-/// Walks through a set of keys in their order, as far as it is asked to.
+/// Iterates over a set of keys in order, as far as needed.
 package struct SortedKeyCursor {
   private let chunks: [[CacheKey]]
   private var chunk: Int
   private var place = 0
 
-  /// At the first key that is not before `start`. O(log N).
+  /// Starts at the first key that is not before `start`. O(log N).
   package init(through keys: SortedKeys, from start: CacheKey) {
     chunks = keys.chunks
     chunk = max(0, chunks.partitioningIndex { start < $0[0] } - 1)
@@ -86,10 +87,10 @@ package struct SortedKeyCursor {
     goToNextChunkAtEnd()
   }
 
-  /// The key that it is at. Nil behind the last.
+  /// The current key. Nil after the last one.
   package var key: CacheKey? { chunk < chunks.count ? chunks[chunk][place] : nil }
 
-  /// Goes to the next key, if there is one here. O(1).
+  /// Moves to the next key, if there is one. O(1).
   package mutating func advance() {
     place += 1
     goToNextChunkAtEnd()

@@ -14,7 +14,7 @@ package struct SystemError: Error, Sendable, Hashable, CustomStringConvertible {
 
   package var description: String {
     var buffer = [CChar](repeating: 0, count: 256)
-    // strerror is not safe for threads; strerror_r is, and what it returns differs between platforms.
+    // strerror is not thread-safe; strerror_r is, and its result differs between platforms.
     _ = strerror_r(number, &buffer, buffer.count)
     let text = String(decoding: buffer.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     return text.isEmpty ? "errno \(number)" : "\(text), errno \(number)"
@@ -26,7 +26,7 @@ extension StorageError {
   ///
   /// - Parameters:
   ///   - number: The value of `errno`, read before anything else could change it.
-  ///   - message: What failed and on which path.
+  ///   - message: The operation that failed, and its path.
   package static func posix(_ number: Int32, _ message: String) -> StorageError {
     StorageError(code(forErrno: number), message, underlying: SystemError(number))
   }

@@ -1,8 +1,8 @@
 extension String {
-  /// The text with every occurrence of a scalar replaced, whatever follows it.
+  /// The text with every occurrence of a scalar replaced, regardless of what follows it.
   ///
-  /// For quoting. What reads the result looks at bytes, whereas `replacing` looks at characters: to it a quotation mark with a combining
-  /// accent behind it is another character than the quotation mark.
+  /// For quoting. The result is parsed as bytes, whereas `replacing` compares characters: for it, a quotation
+  /// mark followed by a combining accent is another character than the quotation mark.
   package func replacingScalar(_ scalar: Unicode.Scalar, with replacement: String) -> String {
     var result = String.UnicodeScalarView()
     for next in unicodeScalars {

@@ -1,14 +1,16 @@
-/// Finds those who subscribe in another feed, of this process or of another, while a write is under way (rule X1).
+/// Detects subscribers in another feed, of this process or of another, while a write is in progress (rule
+/// X1).
 ///
-/// They get from the ``ChangeLog`` what is announced from then on. What had been committed before, and is acknowledged after, its writer has to
-/// report: so there is one more look at the log before each write returns. It is not repeated by the next write if that follows at once.
+/// They receive later announcements from the ``ChangeLog``. A commit that was made before the subscription,
+/// and is acknowledged after it, must be reported by its writer: therefore the log is checked again before
+/// each write returns. The next write does not repeat the check if it follows immediately.
 final class SubscriberCheck: Sendable {
   private struct State {
-    /// What was found by the last look.
+    /// The result of the last check.
     var log: ChangeLog?
-    /// What the log said then. Nil: there was none.
+    /// The subscription number of the log at that time. Nil if there was no log.
     var subscription: UInt64?
-    /// Until when the last look does, which has found no log.
+    /// The time until which the last check that found no log is valid.
     var absentUntil = ContinuousClock.now
     var writesUnderWay = 0
     /// Whether some of them may have been committed.
@@ -19,10 +21,10 @@ final class SubscriberCheck: Sendable {
   private let path: String
   private let state = MutexProtected(State())
 
-  /// How long one look does. A subscription takes longer; what is committed during one is found by the look after it.
+  /// How long a check is valid. A subscription takes longer; a commit during one is found by the next check.
   private static let absenceLifetime = Duration.microseconds(50)
 
-  /// - Parameter path: That of the log.
+  /// - Parameter path: The path of the log.
   init(path: String) { self.path = path }
 
   // MARK: Commits
@@ -32,10 +34,10 @@ final class SubscriberCheck: Sendable {
     state.withLock { $0.subscription == nil && ContinuousClock.now < $0.absentUntil }
   }
 
-  /// The log has been found before a commit, which is about to be written into it.
+  /// Records that the log has been found before a commit, which is about to be written to it.
   func noteLog(_ log: ChangeLog) throws { try state.withLock { try note(log, &$0) } }
 
-  /// Something is about to be committed.
+  /// Records that a commit is about to be made.
   func noteCommit() { state.withLock { $0.hasCommitted = $0.writesUnderWay > 0 } }
 
   // MARK: Writes
@@ -60,7 +62,7 @@ final class SubscriberCheck: Sendable {
         (state.subscription, state.absentUntil) = (nil, ContinuousClock.now + Self.absenceLifetime)
       }
     } catch {
-      // Subscribers find out themselves that there is something wrong with the log, and take it for a change of everything.
+      // Subscribers detect a defect of the log themselves, and treat it as a change of everything.
     }
   }
 
@@ -71,7 +73,7 @@ final class SubscriberCheck: Sendable {
     state.subscription = subscription
   }
 
-  /// Closes the log. Writes that end later open it again, each for itself.
+  /// Closes the log. Writes that end later reopen it, each for itself.
   func close() {
     state.withLock { state in
       state.log = nil

@@ -1,16 +1,17 @@
-/// What a thread computes for a task that waits.
+/// The result that a thread computes for a waiting task.
 ///
-/// The task may be resumed before it waits, and then goes on at once. The thread sanitizer does not see that the result was made before
-/// that, and takes what the two do with it for a race. So the task is resumed with nothing, and finds the result behind a lock.
+/// The task may be resumed before it waits, and then continues immediately. The thread sanitizer does not see
+/// that the result was produced before that, and reports a race between the two. So the task is resumed
+/// without a value, and finds the result behind a lock.
 package final class ThreadResult<Success: Sendable>: Sendable {
   private let result = MutexProtected<Result<Success, any Error>?>(nil)
 
   private init() {}
 
-  /// Suspends the caller until the result is there.
+  /// Suspends the caller until the result is available.
   ///
-  /// - Parameter body: Called at once. It sees to it that the function which it is given is called once, on whichever
-  ///   thread, with the result.
+  /// - Parameter body: Called immediately. It must ensure that the function that is passed to it is called
+  ///   once, on any thread, with the result.
   package static func wait(
     _ body: (_ finish: @escaping @Sendable (Result<Success, any Error>) -> Void) -> Void
   ) async throws -> Success {

@@ -17,11 +17,11 @@ package struct Timestamp: Sendable, Hashable, Comparable {
 
   package init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
-  /// The nanosecond that is nearest to the date, or the first or last of the range if it is beyond. What is not a number counts as
-  /// 1 January 2001. Has the same ``date``, if that was another moment's.
+  /// The nanosecond that is nearest to the date, or the first or last of the range if it is beyond. NaN
+  /// counts as 1 January 2001. Has the same ``date``, if that came from another timestamp.
   package init(_ date: Date, in range: ClosedRange<Int64> = Timestamp.range) {
     let interval = date.timeIntervalSinceReferenceDate
-    // Seconds of which the nanoseconds fit.
+    // The range of seconds whose nanoseconds can be represented.
     let seconds = interval.isNaN ? 0 : min(max(interval, -8.244e9), 8.244e9)
     let whole = seconds.rounded(.down)
     let rest = ((seconds - whole) * 1e9).rounded()
@@ -29,8 +29,8 @@ package struct Timestamp: Sendable, Hashable, Comparable {
     self.nanoseconds = min(max(nanoseconds, range.lowerBound), range.upperBound)
   }
 
-  /// Nanoseconds of moments that come from outside: from November 1823 to February 2116, so that the difference of any two of them is a
-  /// number too.
+  /// The range of nanoseconds of timestamps from outside: from November 1823 to February 2116, so that the
+  /// difference of any two of them can be represented too.
   package static let range: ClosedRange<Int64> = -(1 << 62)...(1 << 62) - 1
 
   /// The time by the system's clock, which may be set back, or to any year.
@@ -47,10 +47,10 @@ package struct Timestamp: Sendable, Hashable, Comparable {
     nanoseconds = isBeyond || isSumBeyond ? (time.tv_sec < 0 ? .min : .max) : sum
   }
 
-  /// A `Date` counts seconds since 2001 in floating point. Taking the offset off as an integer first keeps all
-  /// the precision that it has.
+  /// A `Date` counts seconds since 2001 in floating point. Subtracting the offset as an integer first
+  /// preserves its full precision.
   package var date: Date {
-    // Wrapping: a corrupted file may hold any number.
+    // Wrapping: a corrupted file may contain any number.
     let sinceReference = nanoseconds &- Self.referenceDate
     let (seconds, rest) = sinceReference.quotientAndRemainder(dividingBy: 1_000_000_000)
     return Date(timeIntervalSinceReferenceDate: Double(seconds) + Double(rest) / 1e9)

@@ -4,22 +4,23 @@
   import Foundation
 #endif
 
-/// Changes in front of entries that they have not been made to: what a transaction sees.
+/// Changes in front of entries to which they have not been applied yet: the view of a transaction.
 ///
-/// Overlays can stand in front of each other, so that each transaction of a group sees those before it.
+/// Overlays can be stacked, so that each transaction of a group sees the earlier ones.
 struct TransactionOverlay: EntryReader {
   private let base: any EntryReader
   private var merged = MergedOperations()
   /// The keys that have been written and not removed since.
   private var writtenKeys = SortedKeys()
-  /// Where all keys underneath have been changed, so that nothing is found by looking through them again.
+  /// The range in which all underlying keys have been changed, so that they are not searched again.
   private var changedRange: (start: CacheKey, end: CacheKey)?
 
   init(on base: any EntryReader) { self.base = base }
 
-  /// The changes as one batch: what there is underneath, changed by it, is what the overlay shows. O(n log n) for n keys.
+  /// The changes as one batch: applied to the underlying entries, they give what the overlay shows. O(n log
+  /// n) for n keys.
   ///
-  /// The times are as ``WriteRequest/times`` has them.
+  /// The timestamps are those of ``WriteRequest/times``.
   var changes: (operations: [StorageOperation], times: [EntryTimes?]) {
     var operations: [StorageOperation] = merged.removesAll ? [.removeAll] : []
     var times: [EntryTimes?] = merged.removesAll ? [nil] : []
@@ -41,7 +42,8 @@ struct TransactionOverlay: EntryReader {
 
 extension TransactionOverlay {
   mutating func write(_ data: Data, key: CacheKey, _ times: EntryTimes? = nil) {
-    // A slice would be read back as one (rule V3), and the bytes may be the caller's, who may change them once this has returned.
+    // A slice would be read back as one (rule V3), and the bytes may belong to the caller, which may change
+    // them once this has returned.
     merged.write(data.withUnsafeBytes { Data($0) }, key: key, times: times)
     writtenKeys.insert(key)
   }
@@ -75,7 +77,7 @@ extension TransactionOverlay {
     return merged.removesAll ? nil : try base.data(of: key)
   }
 
-  /// Asks for all that have not been changed at once.
+  /// Reads all unchanged keys at once.
   func data(of keys: [CacheKey]) throws -> [Data?] {
     if merged.changes.isEmpty, !merged.removesAll { return try base.data(of: keys) }
     var found = keys.map { merged.changes[$0]?.data }
@@ -96,7 +98,7 @@ extension TransactionOverlay {
     return try written + base.count(of: keys.filter { merged.changes[$0] == nil })
   }
 
-  /// Costs what counting underneath does, and a look there for each key that has been changed.
+  /// Costs the same as counting the underlying entries, and one check there for each changed key.
   func count() throws -> Int {
     let written = merged.changes.values.count { $0.data != nil }
     if merged.removesAll { return written }
@@ -107,8 +109,9 @@ extension TransactionOverlay {
     _ = try walk(from: start, body)
   }
 
-  /// As ``forEachKey(from:_:)``. The next call does not look again through keys underneath that have been changed: a body that takes
-  /// the first entry and removes it, again and again, costs what it takes.
+  /// Like ``forEachKey(from:_:)``. The next call does not search the underlying keys again that have been
+  /// changed: a body that repeatedly takes the first entry and removes it pays only for the entries that it
+  /// takes.
   mutating func forEachKeyRememberingChanged(
     from start: CacheKey, _ body: (CacheKey) throws -> Bool
   ) throws {
@@ -116,12 +119,12 @@ extension TransactionOverlay {
     changedRange = (known(from: start)?.start ?? start, reached)
   }
 
-  /// The range in which all keys underneath have been changed, if the key lies in it.
+  /// The range in which all underlying keys have been changed, if it contains the key.
   private func known(from key: CacheKey) -> (start: CacheKey, end: CacheKey)? {
     changedRange.flatMap { $0.start <= key && key <= $0.end ? $0 : nil }
   }
 
-  /// Returns a key up to which all keys underneath have been changed. Nil if there is none underneath.
+  /// Returns a key up to which all underlying keys have been changed. Nil if there are none.
   private func walk(from start: CacheKey, _ body: (CacheKey) throws -> Bool) throws -> CacheKey? {
     var written = SortedKeyCursor(through: writtenKeys, from: start)
     var reached: CacheKey?

@@ -1,4 +1,4 @@
-/// What one call wants to have written, as a whole or not at all.
+/// The changes of one call, made as a whole or not at all.
 package struct WriteRequest: Sendable {
   fileprivate enum Contents: Sendable {
     case operations([StorageOperation], [EntryTimes?])
@@ -6,7 +6,7 @@ package struct WriteRequest: Sendable {
   }
 
   fileprivate let contents: Contents
-  /// Who makes it.
+  /// The origin of the call.
   let origin = ChangeOrigin.current
 
   /// Operations with valid keys, in order.
@@ -20,20 +20,21 @@ package struct WriteRequest: Sendable {
       contents: .operations(entries.map { .write($0.data, key: $0.key) }, entries.map { EntryTimes($0) }))
   }
 
-  /// The body of a transaction. It returns whether its changes are to be kept.
+  /// The body of a transaction. It returns whether its changes are to be committed.
   package static func transaction(_ body: @escaping @Sendable (any StorageTransaction) -> Bool)
     -> WriteRequest
   {
     WriteRequest(contents: .transaction(body, TimesOfTransaction()))
   }
 
-  /// The operations, unless it takes a look at the entries to know them.
+  /// The operations, unless the entries must be read to determine them.
   package var knownOperations: [StorageOperation]? {
     if case .operations(let operations, _) = contents { operations } else { nil }
   }
 
-  /// The times of the entries that the operations write, one element for each operation, nil for the time of the commit; empty if all
-  /// get that, as is the rule. Of a transaction: known once it has been run.
+  /// The timestamps of the entries that the operations write, one element for each operation, nil for the
+  /// time of the commit; empty if that applies to all, as it usually does. For a transaction, known once it
+  /// has been run.
   package var times: [EntryTimes?] {
     switch contents {
     case .operations(_, let times): times
@@ -57,9 +58,9 @@ extension Collection<WriteRequest> {
     return known.count == count ? known : nil
   }
 
-  /// What ``WriteRequest/times`` is of all requests together.
+  /// The ``WriteRequest/times`` of all requests together.
   ///
-  /// - Parameter operations: What each of them comes to.
+  /// - Parameter operations: The operations of each of them.
   package func times(of operations: [[StorageOperation]]) -> [EntryTimes?] {
     guard contains(where: { !$0.times.isEmpty }) else { return [] }
     return zip(self, operations).flatMap { request, operations in
@@ -68,15 +69,16 @@ extension Collection<WriteRequest> {
     }
   }
 
-  /// Runs the transactions in order, on the thread of the caller, and returns the operations that each request comes to. Their times
-  /// are then those that ``times(of:)`` returns.
+  /// Runs the transactions in order, on the caller's thread, and returns the operations of each request.
+  /// Their timestamps are then those that ``times(of:)`` returns.
   ///
-  /// Each body sees what the requests before it come to, so that they are one batch together: all of them or none.
+  /// Each body sees the changes of earlier requests, so together they are one batch: all of them are
+  /// committed or none.
   ///
   /// - Parameters:
-  ///   - reader: What there is. Nobody else changes it meanwhile.
-  ///   - valueLimit: That of the engine.
-  ///   - goesOn: Whether the next request is to be looked at too. At least one is.
+  ///   - reader: The existing entries. Nobody else changes them in the meantime.
+  ///   - valueLimit: The limit of the engine.
+  ///   - goesOn: Whether to process the next request too. At least one is processed.
   package func operations(
     reading reader: some EntryReader, _ valueLimit: ValueLimit?, while goesOn: () -> Bool = { true }
   ) -> [[StorageOperation]] {
@@ -94,7 +96,7 @@ extension Collection<WriteRequest> {
         operations = isKept ? changes.operations : []
         times.value.withLock { $0 = isKept ? changes.times : [] }
       }
-      // Nobody reads behind the last one.
+      // Nothing is read after the last one.
       if count > 1 { group.apply(operations) }
       all.append(operations)
     }

@@ -1,10 +1,10 @@
-/// When a long call on the cooperative pool yields to other tasks (rule C5).
+/// Determines when a long call on the cooperative pool yields to other tasks (rule C5).
 ///
-/// A call that never suspends keeps its thread of the pool, and as many of them as there are processors keep all. So a
-/// call that reads many entries begins with ``yield()`` and calls ``yieldIfDue()`` between one portion of them and the
-/// next.
+/// A call that never suspends keeps its thread of the pool, and as many such calls as there are processors
+/// keep all threads. So a call that reads many entries begins with ``yield()`` and calls ``yieldIfDue()``
+/// between portions of them.
 @usableFromInline package struct YieldTimer: ~Copyable {
-  /// How long a call may keep its thread.
+  /// The maximum time for which a call may keep its thread.
   private static let slice = Duration.milliseconds(10)
 
   private var end = ContinuousClock.now

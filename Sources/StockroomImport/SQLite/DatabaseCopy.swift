@@ -13,13 +13,15 @@ import StockroomCore
   import Musl
 #endif
 
-/// A copy of an SQLite database with its journals, in a directory of its own. Removed with the last reference.
+/// A copy of an SQLite database with its journals, in its own directory. Removed with the last reference.
 ///
-/// Opening a database in place would change it: what is in a write-ahead log or a hot journal moves into the database, the files beside it
-/// are made and removed. With the option that prevents that, `immutable`, SQLite ignores both, and what is in them would be missing.
-/// In a copy SQLite may do as it likes.
+/// Opening a database in place would change it: the contents of a write-ahead log or a hot journal are moved
+/// into the database, and the files beside it are created and removed. With the option that prevents that,
+/// `immutable`, SQLite ignores both, and their contents would be missing. In a copy, SQLite may change
+/// anything.
 final class DatabaseCopy: Sendable {
-  /// What SQLite may have beside a database. The shared memory is made from the log.
+  /// The suffixes of the files that SQLite may have beside a database. The shared memory is created from the
+  /// log.
   private static let suffixes = ["", "-wal", "-journal"]
   private static let attempts = 5
 
@@ -29,8 +31,9 @@ final class DatabaseCopy: Sendable {
 
   /// Copies the database at the path, which may be a symbolic link.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if it is no database, `unsupported` if it is no file, `locked` if another program
-  ///   keeps writing to it, `io` or `permissionDenied`; `CancellationError`.
+  /// - Throws: `StorageError` with code `corrupted` if it is not a database, `unsupported` if it is not a
+  ///   file, `locked` if another program keeps writing to it, `io` or `permissionDenied`;
+  ///   `CancellationError`.
   init(of path: String, _ flag: CancellationFlag) throws {
     let original = try Self.findDatabase(at: path)
     directory = try Self.makeTemporaryDirectory()
@@ -56,7 +59,7 @@ final class DatabaseCopy: Sendable {
 
   private static func makeTemporaryDirectory() throws -> String {
     let parent = FileManager.default.temporaryDirectory.path(percentEncoded: false)
-    // SQLite is opened to follow no symbolic link.
+    // SQLite is opened so that it follows no symbolic link.
     guard let resolved = realpath(parent, nil) else {
       throw StorageError.posix(errno, "Looking for the temporary directory \(parent) failed.")
     }
@@ -79,7 +82,8 @@ final class DatabaseCopy: Sendable {
     return file.path
   }
 
-  /// Copies the files. Returns false if one of them changed meanwhile, so that they may not belong together.
+  /// Copies the files. Returns false if one of them changed in the meantime, so that they may not belong
+  /// together.
   private static func copyAll(_ original: String, to copy: String, _ flag: CancellationFlag) throws -> Bool {
     let before = try suffixes.map { try FileVersion(atPath: original + $0) }
     for (suffix, version) in zip(suffixes, before) {
@@ -114,8 +118,9 @@ final class DatabaseCopy: Sendable {
     }
   }
 
-  /// Throws if a journal ends with the path of another file, as that of a transaction on several databases does: SQLite would remove
-  /// that file when it rolls back, wherever it is. https://sqlite.org/fileformat.html#the_rollback_journal
+  /// Throws if a journal ends with the path of another file, like that of a transaction on several databases:
+  /// SQLite would remove that file when it rolls back, wherever it is.
+  /// https://sqlite.org/fileformat.html#the_rollback_journal
   private static func refuseSuperJournal(_ journal: FileDescriptor, size: Int) throws {
     let magic: [UInt8] = [0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7]
     guard size >= 16, try journal.readBytes(8, at: size - 8) == magic else { return }
@@ -124,7 +129,7 @@ final class DatabaseCopy: Sendable {
   }
 }
 
-/// What changes whenever a file is written to.
+/// Values that change whenever a file is written to.
 private struct FileVersion: Equatable {
   let isRegularFile: Bool
   let identity: FileIdentity
@@ -132,7 +137,7 @@ private struct FileVersion: Equatable {
   let modified: Timestamp
   let changed: Timestamp
 
-  /// Nil if there is nothing.
+  /// Nil if there is no file.
   init?(atPath path: String) throws {
     guard let status = try FileStatus(atPath: path) else { return nil }
     isRegularFile = status.isRegularFile

@@ -9,8 +9,8 @@ import StockroomCore
 enum DatabasePath {
   /// The path of the database at a URL, or of the only one in the directory there.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if there is none, or more than one, or if what has its name is no file: a
-  ///   symbolic link in the directory would lead out of it.
+  /// - Throws: `StorageError` with code `unsupported` if there is none, or more than one, or if the entry
+  ///   with its name is not a file: a symbolic link in the directory would lead out of it.
   static func find(at url: URL, isDatabase: (_ name: String) -> Bool) throws -> String {
     let path = url.path(percentEncoded: false)
     guard try isDirectory(path) else { return path }
@@ -35,9 +35,9 @@ enum DatabasePath {
     return path.hasSuffix("/") ? path + name : "\(path)/\(name)"
   }
 
-  /// Whether the path leads to a directory, through symbolic links or not.
+  /// Whether the path leads to a directory, through symbolic links if there are any.
   ///
-  /// - Throws: `StorageError` with code `io` if there is nothing.
+  /// - Throws: `StorageError` with code `io` if it does not exist.
   static func isDirectory(_ path: String) throws -> Bool {
     var isDirectory = false
     guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else {

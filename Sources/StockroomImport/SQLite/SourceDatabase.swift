@@ -11,15 +11,15 @@ import StockroomCore
 final class SourceDatabase: @unchecked Sendable {
   // Safe to share: only `rows` and `follow` use the connection, and what is alive as long as it, under the lock.
 
-  /// By which people know it.
+  /// The path of the original, for messages.
   let path: String
   private let copy: DatabaseCopy
   private let handle: OpaquePointer
   private let lock = MutexProtected(())
-  /// The connection looks at it.
+  /// The connection checks it.
   private var flag: CancellationFlag
 
-  /// Opens a copy of the database at the path. Trusts nothing in it: https://sqlite.org/security.html
+  /// Opens a copy of the database at the path. Does not trust its contents: https://sqlite.org/security.html
   ///
   /// - Parameter flag: Ends statements, once the task has been cancelled, with `CancellationError`.
   init(path: String, _ flag: CancellationFlag) throws {
@@ -122,7 +122,7 @@ final class SourceDatabase: @unchecked Sendable {
 
   private func check(_ result: Int32) throws {
     if result == SQLITE_OK { return }
-    // Also while a statement is prepared, for which the schema is read.
+    // Also when a statement is prepared, for which the schema is read.
     if result & 0xff == SQLITE_INTERRUPT { try flag.check() }
     throw Self.error(result, handle, path)
   }
@@ -131,7 +131,7 @@ final class SourceDatabase: @unchecked Sendable {
     let text = (handle.flatMap(sqlite3_errmsg) ?? sqlite3_errstr(result)).map { String(cString: $0) }
     let code: StorageError.Code =
       switch result & 0xff {
-      // The statements are valid, so what SQLite rejects is in the file.
+      // The statements are valid, so an error is due to the file.
       case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_CONSTRAINT, SQLITE_MISMATCH,
         SQLITE_AUTH:
         .corrupted

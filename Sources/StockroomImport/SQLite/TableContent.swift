@@ -10,7 +10,7 @@ import StockroomCore
 struct TableLayout: Sendable {
   let value: String
   let createdAt: String
-  /// Nil if there is one time only.
+  /// Nil if there is only one time.
   let updatedAt: String?
   /// Whether a row without a value is that of a removed entry.
   let hasRemovedRows: Bool
@@ -41,13 +41,13 @@ struct TableContent: ImportContent {
   var count: Int { rows.count }
   let omissions: [String] = []
 
-  /// Reads and checks everything but the values. O(N log N).
+  /// Reads and checks everything except the values. O(N log N).
   ///
   /// - Throws: `StorageError` with code `corrupted` that names the row.
   init(of table: String, _ layout: TableLayout, in database: SourceDatabase) throws {
     self.database = database
     let quoted = "\"\(table.replacingScalar("\"", with: "\"\""))\""
-    // The rowid, by a name that no column of the layout has.
+    // The rowid, by a name that is not a column of the layout.
     sql = "SELECT key, \(layout.value) FROM \(quoted) WHERE _rowid_ = ?"
     var rows: [Row] = []
     try database.rows(
@@ -70,7 +70,7 @@ struct TableContent: ImportContent {
       }
       rows.append(Row(number: number, createdAt: createdAt, updatedAt: updatedAt))
     }
-    // Rows whose time is that of the table's creation, in the order in which they were written last.
+    // Rows whose time is that of the table's creation are in the order in which they were last written.
     self.rows = rows.sorted { ($0.createdAt, $0.number) < ($1.createdAt, $1.number) }
   }
 

@@ -28,7 +28,7 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 
   var queue: [QueuedWrite<Item>] = []
   var isWriting = false
-  /// How many queued changes somebody waits for.
+  /// The number of queued changes that a caller waits for.
   var changesUnderWay = 0
 
   /// Keys, or all of them, whose stored value is being changed without an assignment.
@@ -53,7 +53,7 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 extension CacheState {
   enum Lookup: Sendable {
     case known(Item?)
-    /// Storage has to be read. With a version, the result may be kept in memory.
+    /// Storage must be read. With a version, the result may be kept in memory.
     case inStorage(version: Int?)
   }
 
@@ -71,7 +71,7 @@ extension CacheState {
     return .inStorage(version: beginWatching(key))
   }
 
-  /// Counts the changes of a key from now on, until ``endRead(of:version:found:size:)``. Returns how many there have been.
+  /// Counts the changes of a key until ``endRead(of:version:found:size:)``. Returns the number so far.
   mutating func beginWatching(_ key: EncodedKey) -> Int {
     reads[key, default: Reads()].count += 1
     return reads[key, default: Reads()].changes
@@ -102,7 +102,7 @@ extension CacheState {
     queue.append(.assignment(key))
   }
 
-  /// Queues a change that somebody waits for.
+  /// Queues a change that a caller waits for.
   mutating func enqueue(_ change: CacheChange<Item>) {
     noteChange(of: change.key)
     changesUnderWay += 1
@@ -115,7 +115,7 @@ extension CacheState {
     memory.set(item, size: size, for: key)
   }
 
-  /// Until ``endChanging(_:)``, storage may have the old value of the key or the new one.
+  /// Storage may have the old value of the key or the new one until ``endChanging(_:)``.
   mutating func beginChanging(_ key: EncodedKey) {
     noteChange(of: key)
     changing.insert(key)
@@ -126,7 +126,7 @@ extension CacheState {
     changing.remove(key)
   }
 
-  /// Until ``endChangingAll()``, storage may have lost any entry.
+  /// Storage may have lost any entry until ``endChangingAll()``.
   mutating func beginChangingAll() {
     noteChangeOfAll()
     allAreChanging = true

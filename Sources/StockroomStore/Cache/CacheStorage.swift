@@ -32,7 +32,7 @@ struct CacheStorage: Sendable {
   func forEachPage(_ body: ([(key: CacheKey, entry: CacheEntry?, size: Int)]) async throws -> Void)
     async throws
   {
-    // An engine that sorts all keys for each scan does it once only.
+    // An engine that sorts all keys for each scan then sorts them only once.
     let limit = engine.capabilities.contains(.orderedScans) ? Self.pageSize : nil
     var range = KeyRange.prefix(namespace.prefix)
     repeat {

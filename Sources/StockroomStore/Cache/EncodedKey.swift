@@ -36,7 +36,7 @@ struct EncodedKey: Hashable, Sendable {
     case let key as String: return "=" + key
     case let key as UUID: return "=" + key.uuidString
     case let key as URL:
-      // JSON has the resolved URL only, while `==` distinguishes it from a relative URL with a base.
+      // JSON contains only the resolved URL, while `==` distinguishes it from a relative URL with a base.
       return "=" + sequence(first: key, next: \.baseURL).map(\.relativeString).joined(separator: " ")
     case let key as Int: return String(key)
     default:

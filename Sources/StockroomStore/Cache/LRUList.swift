@@ -18,12 +18,12 @@ package struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   private var oldest: Int?
   private var newest: Int?
 
-  /// The sizes of all values together.
+  /// The total size of all values.
   package private(set) var size = 0
 
   package var count: Int { positions.count }
 
-  /// The value of a key, without using it.
+  /// The value of a key, without marking it as used.
   package subscript(key: Key) -> Value? { positions[key].flatMap { nodes[$0]?.value } }
 
   /// The size of the value of a key, or nil if it has none.

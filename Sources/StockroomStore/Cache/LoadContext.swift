@@ -27,7 +27,8 @@ struct LoadContext: Sendable {
     return context
   }
 
-  /// The context of a loader that runs for a single call, because the shared load of its key waits for this one.
+  /// The context of a loader that runs for a single call, because the shared load of its key waits for this
+  /// load.
   ///
   /// - Throws: `StorageError` with code `unsupported` if the key is already being loaded that way: infinite recursion.
   func unsharedLoad(_ key: EncodedKey, of cache: ObjectIdentifier) throws -> LoadContext {

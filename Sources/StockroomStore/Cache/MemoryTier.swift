@@ -3,7 +3,8 @@ struct MemoryTier<Item: Sendable>: Sendable {
   private var items = LRUList<EncodedKey, Item>()
   private let limit: CacheLimit
 
-  /// Removed items, which must be released outside of the lock: their `deinit` may use the cache, and many take long.
+  /// Removed items, which must be released outside the lock: their `deinit` may use the cache, and releasing
+  /// many takes long.
   struct Dropped: Sendable {
     fileprivate var items: [Item] = []
     fileprivate var lists: [LRUList<EncodedKey, Item>] = []
@@ -18,11 +19,11 @@ struct MemoryTier<Item: Sendable>: Sendable {
   /// The item of a key, which becomes the most recently used.
   mutating func use(_ key: EncodedKey) -> Item? { items.use(key) }
 
-  /// The item of a key, without using it.
+  /// The item of a key, without marking it as used.
   func peek(_ key: EncodedKey) -> Item? { items[key] }
 
-  /// Sets or removes an item. One that is larger than the limit is removed instead of evicting all others, and so is one
-  /// of unknown size if there is a limit of bytes.
+  /// Sets or removes an item. An item that is larger than the limit is removed instead of evicting all
+  /// others, and so is an item of unknown size if there is a limit of bytes.
   mutating func set(_ item: Item?, size: Int?, for key: EncodedKey) {
     guard let item, limit.admits(bytes: size ?? .max) else { return remove(key) }
     drop(items.put(item, size: size ?? 0, for: key))
@@ -38,7 +39,7 @@ struct MemoryTier<Item: Sendable>: Sendable {
     }
   }
 
-  /// Removes all items but those of these keys, which then are in any order of use. O(keys).
+  /// Removes all items except those of these keys, which are then in any order of use. O(keys).
   mutating func removeAll(except keys: Set<EncodedKey> = []) {
     if items.count == 0 { return }
     var kept = LRUList<EncodedKey, Item>()

@@ -11,11 +11,12 @@ extension PersistentCache {
   ///
   /// O(1) and without waiting if the value is in memory; otherwise one read from the engine.
   ///
-  /// - Throws: what the engine throws (rule R4); `StorageError` with code `decodingFailed` if the stored entry has not
-  ///   expired and cannot be decoded as this type; `unsupported` if it is of a newer version; `encodingFailed` if the key cannot be encoded.
+  /// - Throws: what the engine throws (rule R4); `StorageError` with code `decodingFailed` if the stored
+  ///   entry has not expired and cannot be decoded as this type; `unsupported` if it is of a newer version;
+  ///   `encodingFailed` if the key cannot be encoded.
   public subscript(key: Key) -> Value? {
     get async throws {
-      // By the moment after it, a value might have expired that has been renewed meanwhile.
+      // Taken before the read: after it, a value could have expired that has been renewed in the meantime.
       let now = now()
       guard let item = try await find(EncodedKey(key), .unexpired), !item.isExpired(at: now) else {
         return nil
@@ -26,16 +27,16 @@ extension PersistentCache {
 
   /// The value of a key with its expiry, even if it has expired, or nil if there is none.
   ///
-  /// Costs and throws as a regular read, and throws `decodingFailed` for expired entries too.
+  /// Costs and throws the same as a regular read, and throws `decodingFailed` for expired entries too.
   public subscript(item key: Key) -> Item? {
     get async throws { try await find(EncodedKey(key), .all) }
   }
 
   /// Sets a value that does not expire; nil removes the entry: `cache[key] = value`.
   ///
-  /// Every later read returns it. It is written in the background, in the order of assignments; of several queued for one
-  /// key only the last is written, in the place of the first. ``sync()`` throws the errors of failed writes. O(1), and
-  /// never waits for storage.
+  /// Every later read returns it. It is written in the background, in the order of assignments; if several
+  /// assignments to one key are queued, only the last is written, in the position of the first. ``sync()``
+  /// throws the errors of failed writes. O(1), and never waits for storage.
   ///
   /// **Values that have not been written when the process ends are lost**, even if it ends by returning from `main`. Wait
   /// for ``sync()`` before that, or use ``store(_:forKey:expiresIn:)``.
@@ -52,9 +53,11 @@ extension PersistentCache {
     }
   }
 
-  /// Sets an item unless there is one that has not expired, also one that is stored while this looks. Returns whether it was set.
+  /// Sets an item unless there is one that has not expired, including one that is stored during the call.
+  /// Returns whether it was set.
   ///
-  /// Costs one read. Written and failing as ``assign(item:forKey:)``, and throws what a regular read throws.
+  /// Costs one read. Is written and fails like ``assign(item:forKey:)``, and throws what a regular read
+  /// throws.
   package func assign(item: Item, forAbsentKey key: Key) async throws -> Bool {
     let item = item.startingLifetime(at: now())
     let encodedKey = try EncodedKey(key)
@@ -62,7 +65,7 @@ extension PersistentCache {
     while result == nil {
       let version = withState { $0.beginWatching(encodedKey) }
       defer { withState { $0.endRead(of: encodedKey, version: version, found: nil, size: 0) } }
-      // What others store is in the queue until it is known, and what they store from now on changes the version.
+      // Values that other calls store are queued until the outcome is known; later calls change the version.
       if withState({ $0.changesUnderWay > 0 }) { try await inOrder {} }
       if try await self[key] != nil { return false }
       schedule { state in
@@ -88,7 +91,7 @@ extension PersistentCache {
 
   /// Removes the entry of a key. Returns when the engine has acknowledged the removal.
   ///
-  /// Costs and throws as ``store(_:forKey:expiresIn:)``.
+  /// Costs and throws the same as ``store(_:forKey:expiresIn:)``.
   @concurrent
   public func removeValue(forKey key: Key) async throws {
     try await change(EncodedKey(key), to: nil)
@@ -117,7 +120,8 @@ extension PersistentCache {
 // MARK: - Reading
 
 extension PersistentCache {
-  /// The entries for which a failure to decode is thrown. For all others it is a miss, unless they are of a newer version.
+  /// The entries for which a failure to decode is thrown. All others count as a miss, unless they are of a
+  /// newer version.
   enum DecodingRequirement { case all, unexpired, none }
 
   /// The item of a key, from memory or from storage.
@@ -141,7 +145,7 @@ extension PersistentCache {
   ) async throws -> Item? {
     var found: Item?
     var size = 0
-    // Until the cache follows the changes of others, it keeps nothing that it reads.
+    // Until the cache follows the changes of others, it keeps nothing that it reads in memory.
     let isKept = core.startFollowing() == nil
     defer { withState { $0.endRead(of: key, version: version, found: isKept ? found : nil, size: size) } }
     var hasExpired = false
@@ -154,7 +158,7 @@ extension PersistentCache {
     } catch let error as StorageError
       where requirement != .all && (hasExpired || requirement == .none && error.code == .decodingFailed)
     {
-      // A miss. One of a newer version that has not expired is none, so that nothing is stored in its place.
+      // A miss. An unexpired entry of a newer version is not a miss, so that nothing is stored in its place.
     }
     return found
   }

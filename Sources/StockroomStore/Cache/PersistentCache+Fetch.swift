@@ -13,17 +13,19 @@ extension PersistentCache {
   /// let user = try await cache.fetch(id, expiresIn: 60 * 60) { try await api.user(id) }
   /// ```
   ///
-  /// Concurrent calls for one key share one load: one of their loaders runs, once, and all of them return or throw its
-  /// result. An error is not kept: the next call starts a new load. So does a call after the key was assigned, stored or
-  /// removed during a load; calls that already wait return its result, but it is not kept.
+  /// Concurrent calls for one key share one load: one of their loaders runs, once, and all of them return or
+  /// throw its result. An error is not kept: the next call starts a new load. So does a call after the key
+  /// was assigned, stored or removed during a load; calls that are already waiting return its result, but it
+  /// is not kept.
   ///
-  /// A cancelled call throws `CancellationError` immediately, and the load continues for the others. Without any caller
-  /// left, the load is cancelled.
+  /// A cancelled call throws `CancellationError` immediately, and the load continues for the other callers.
+  /// If there are none left, the load is cancelled.
   ///
-  /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It replaces a stored
-  /// value that cannot be decoded, such as one of a type that has changed since. If the stored value is of a newer version, that
-  /// stays, and the loaded one is returned and not kept. A load that begins before the cache follows what others change reads the key once
-  /// more at its end, and is not kept if there is a value by then.
+  /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It
+  /// replaces a stored value that cannot be decoded, such as one whose type has changed. If the stored value
+  /// is of a newer version, it stays, and the loaded one is returned and not kept. A load that begins before
+  /// the cache follows the changes of others reads the key again at its end, and its result is not kept if
+  /// there is a value by then.
   ///
   /// The loader has the priority of the first caller, raised to that of every later one. Its task-local values are those
   /// of the first caller.
@@ -31,9 +33,9 @@ extension PersistentCache {
   /// - Parameters:
   ///   - key: The key of the value.
   ///   - lifetime: The seconds until the value expires, from the end of loading. Nil means never.
-  ///   - fallback: Loads the value. It runs in a task of its own and may fetch other keys, of this cache and of others. If
-  ///     it fetches a key whose load waits for this one, which would be a deadlock, the loader of that call runs separately,
-  ///     for that call only.
+  ///   - fallback: Loads the value. It runs in its own task and may fetch other keys, of this cache and of
+  ///     others. If it fetches a key whose load waits for this one, which would be a deadlock, the loader of
+  ///     that call runs separately, for that call only.
   /// - Throws: what `fallback` throws; what the engine throws when it reads the key, and then `fallback` is not called;
   ///   `StorageError` with code `unsupported` if loaders fetch each other's keys without end.
   public func fetch(
@@ -90,7 +92,7 @@ extension PersistentCache {
   ) async {
     do {
       var isKept = true
-      // Before it is read whether there is a value.
+      // Before reading whether there is a value.
       let isFollowing = core.isFollowing
       do {
         let now = now()
@@ -102,7 +104,7 @@ extension PersistentCache {
       }
       let context = LoadContext.current.nested(load)
       let value = try await LoadContext.$current.withValue(context) { try await fallback() }
-      // What others have stored before the cache followed them, nobody has reported.
+      // Nothing has reported what others stored before the cache followed their changes.
       if isKept, !isFollowing { isKept = await isMissing(key) }
       let item = newItem(value, expiresIn: lifetime)
       end(load, .success(value)) { if isKept { assign(item, to: key, in: &$0) } }
@@ -111,13 +113,14 @@ extension PersistentCache {
     }
   }
 
-  /// Whether a value that has been loaded for the key replaces none that is valid, as far as that can be read.
+  /// Whether no valid value would be replaced by one that has been loaded for the key, as far as that can be
+  /// read.
   private func isMissing(_ key: EncodedKey) async -> Bool {
     do {
       let now = now()
       return try await find(key, .none)?.isExpired(at: now) ?? true
     } catch {
-      // The loaded value is returned all the same, and the next call reads again.
+      // The loaded value is returned anyway, and the next call reads again.
       return false
     }
   }

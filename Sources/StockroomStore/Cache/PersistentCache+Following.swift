@@ -1,27 +1,29 @@
 import StockroomCore
 
-/// Whether a cache is notified of what others change in storage.
+/// Whether a cache is notified of changes by others in storage.
 enum CacheFeed {
   case notWatched
   case subscribing(Task<Void, Never>)
-  /// Nil if the engine has no feed, or none that tells whose a change is.
+  /// Nil if the engine has no feed, or none that distinguishes the origin of a change.
   case watched(Task<Void, Never>?)
 }
 
 extension PersistentCache.Core {
-  /// Sees to it that an entry which others change leaves memory, from now on. If the engine cannot be watched at the moment, the next
-  /// read of storage tries again.
+  /// Ensures that entries leave memory when others change them, from now on. If the engine cannot be watched
+  /// at the moment, the next read of storage retries.
   func followIfNeeded() async { await startFollowing()?.value }
 
-  /// Whether what is in memory leaves it when others change it in storage, as far as the engine reports changes at all.
+  /// Whether entries in memory leave it when others change them in storage, if the engine reports changes at
+  /// all.
   var isFollowing: Bool {
     guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return true }
     return feed.withLock { if case .watched = $0 { true } else { false } }
   }
 
-  /// As ``followIfNeeded()``, without waiting: subscribing may have to wait for writers, for which reads need not wait.
+  /// Like ``followIfNeeded()``, without waiting: subscribing may wait for writers, and reads need not wait
+  /// for that.
   ///
-  /// - Returns: Nil if there is nothing to wait for: what is read from now on may stay in memory.
+  /// - Returns: Nil if there is nothing to wait for: entries that are read from now on may stay in memory.
   @discardableResult func startFollowing() -> Task<Void, Never>? {
     guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return nil }
     return feed.withLock { feed in
@@ -41,14 +43,14 @@ extension PersistentCache.Core {
       let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
       // Otherwise it would be notified of its own changes too, and keep nothing in memory.
       guard changes.origin === origin else { return feed.withLock { $0 = .watched(nil) } }
-      // What has been read before may have been changed since.
+      // Entries that were read before may have changed in the meantime.
       withState { $0.forgetAll() }
       let task = Task { [weak self] in
         for await change in changes { self?.forget(change) }
       }
       feed.withLock { $0 = .watched(task) }
     } catch let error as StorageError where error.code == .unsupported {
-      // It never has a feed, whatever it claims. Otherwise nothing that is read would stay in memory.
+      // It never has a feed, regardless of its capabilities. Otherwise nothing that is read would stay in memory.
       feed.withLock { $0 = .watched(nil) }
     } catch {
       feed.withLock { $0 = .notWatched }
@@ -69,7 +71,7 @@ extension PersistentCache.Core {
     if !forgotten.isEmpty { withState { $0.forget(forgotten) } }
   }
 
-  /// Any key may have been changed: what is being loaded may be older than what is stored.
+  /// Any key may have been changed, so loads in progress may be older than the stored values.
   private func forgetEverything() {
     withState { state in
       state.loads.invalidateAll()

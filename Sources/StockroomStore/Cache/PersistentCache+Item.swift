@@ -15,7 +15,7 @@ extension PersistentCache {
 /// cache[item: key] = Item(value, expiresIn: 60 * 60)
 /// ```
 ///
-/// In a module with an `Item` of its own, write `.init(value, expiresIn: 60 * 60)`.
+/// In a module with its own type `Item`, write `.init(value, expiresIn: 60 * 60)`.
 public typealias Item = CacheItem
 
 /// A value of a ``PersistentCache`` with its expiry.

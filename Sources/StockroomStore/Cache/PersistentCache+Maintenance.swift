@@ -3,10 +3,11 @@ import StockroomCore
 extension PersistentCache {
   /// Waits until all earlier assignments have been written.
   ///
-  /// Throws each failure once: those since the last call, and those of the writes that it waits for. If there are several,
-  /// the error has the code of the first one, and its `underlying` error is ``CacheWriteFailures``. If there is no
-  /// failure to throw, this first retries earlier failed writes, where an entry whose value is no longer in memory is
-  /// removed from storage, and enforces the limit of storage again if that failed.
+  /// Throws each failure once: those since the last call, and those of the writes that it waits for. If there
+  /// are several, the error has the code of the first one, and its `underlying` error is
+  /// ``CacheWriteFailures``. If there is no failure to throw, this first retries earlier failed writes, and
+  /// enforces the limit of storage again if that failed. In such a retry, an entry whose value is no longer
+  /// in memory is removed from storage.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
   @concurrent
@@ -23,9 +24,9 @@ extension PersistentCache {
 
   /// Removes every entry of this namespace, in memory and in storage, and nothing else in the engine.
   ///
-  /// Values assigned before the call are removed; values assigned during the call may be. O(N), and reads the whole
-  /// namespace; the removal itself is one batch. Entries that another cache or process stores in the namespace at the same
-  /// time may be removed or not.
+  /// Values assigned before the call are removed; values assigned during the call may be. O(N), and reads the
+  /// whole namespace; the removal itself is one batch. Entries that another cache or process stores in the
+  /// namespace at the same time may or may not be removed.
   ///
   /// - Throws: what the engine throws. Nothing has changed then, unless the outcome is unknown: after an error such as
   ///   `io`, or if the engine has no `EngineCapabilities.atomicBatches`. In that case memory is cleared too, and the next
@@ -66,8 +67,9 @@ extension PersistentCache {
     }
   }
 
-  /// Removes all entries from memory that have been written. O(N), of which other calls wait only for the entries whose writes
-  /// have failed. Without storage it removes all, except values that were assigned a moment ago.
+  /// Removes all entries from memory that have been written. O(N), but other calls wait only while the
+  /// entries whose writes have failed are handled. Without storage it removes all entries, except values that
+  /// were assigned a moment ago.
   public func clearMemoryCache() { withState { $0.clearMemory() } }
 
   /// Changes storage after all earlier writes, and then the state in one step.

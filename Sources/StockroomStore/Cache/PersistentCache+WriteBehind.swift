@@ -12,7 +12,7 @@ extension PersistentCache {
   /// The maximum number of changes in a batch.
   private static var batchSize: Int { 256 }
 
-  /// Calls `body` with the state, and starts writing if it has added to the queue.
+  /// Calls `body` with the state, and starts writing if that has added to the queue.
   func schedule(_ body: (inout State) -> Void) {
     let mustStart = withState { state in
       body(&state)
@@ -113,7 +113,7 @@ extension PersistentCache {
       try await storage.engine.apply(operations)
       for index in changes.indices { changes[index].isStored = true }
     } catch  where changes.count > 1 {
-      // One by one, so that a change that fails does not prevent the others.
+      // One by one, so that a failing change does not prevent the others.
       let mayHaveHappened = !storage.engine.wasDefinitelyNotApplied(operations, after: error)
       var blockingError = error.affectsEveryCall ? error : nil
       for index in changes.indices {

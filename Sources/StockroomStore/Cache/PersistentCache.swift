@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A cache of values under typed keys: in memory, and behind that in any engine or in none.
+/// A cache of values under typed keys: in memory, and optionally in an engine behind that.
 ///
 /// ```swift
 /// let cache = PersistentCache<UUID, [Message]>(storage: engine, namespace: "com.example.app")
@@ -33,14 +33,17 @@ import StockroomCore
 /// keys, and a key's type should contain no `Set`, and no `Dictionary` whose keys are neither `String` nor `Int`: their
 /// elements are encoded in an unspecified order. A key may be empty or of any length.
 ///
-/// Caches with different namespaces, and other users of the engine, can share it without affecting each other. The
-/// engine's key of an entry is `cache:3:Foo:=key` for the key `key` in the namespace `Foo` of three bytes. A namespace of
-/// more than about 240 bytes, and a key that would exceed `CacheKey.maximumLength`, is hashed; the entry then contains its
-/// full name, so that a hash collision is a miss and never returns another key's value. Two caches with one namespace in
-/// one place share their entries in storage, in one process or in several: an entry that another one changes leaves the memory of
-/// this one, if the engine has `EngineCapabilities.changeFeed`. The first read or write subscribes to the feed; what is read before
-/// that has succeeded does not stay in memory. Without a feed, a cache does not see that another one has replaced an entry that it has in
-/// memory.
+/// Caches with different namespaces, and other users of the engine, can share it without affecting each
+/// other. The engine's key of an entry is `cache:3:Foo:=key` for the key `key` in the namespace `Foo` of
+/// three bytes. A namespace of more than about 240 bytes, and a key that would exceed
+/// `CacheKey.maximumLength`, is hashed; the entry then contains its full name, so that a hash collision is a
+/// miss and never returns another key's value.
+///
+/// Two caches with the same namespace in one place, in one process or in several, share their entries in
+/// storage. If the engine has `EngineCapabilities.changeFeed`, an entry that one of them changes leaves the
+/// memory of the others. The first read or write subscribes to the feed; entries that are read before the
+/// subscription do not stay in memory. Without a feed, a cache does not see that another one has replaced an
+/// entry that it has in memory.
 ///
 /// ## Limits and expiry
 ///
@@ -53,15 +56,16 @@ import StockroomCore
 ///
 /// ## Failures
 ///
-/// A read that fails throws and is never treated as a miss (rule R4). An entry that cannot be decoded throws
-/// `StorageError.Code.decodingFailed` until its key is assigned or removed, or it has expired;
-/// ``fetch(_:expiresIn:fallback:)`` loads and replaces it. A value whose write failed stays in memory until it is evicted;
-/// after that its key is a miss until it is written or assigned again, so that the older stored value does not reappear
-/// during the life of the cache. For this purpose the cache keeps each key whose write failed, regardless of limits: about
-/// a hundred bytes and the encoded key. While an engine refuses all writes, memory grows with every new key that is
-/// assigned. A value that cannot be encoded, or is too large for the engine, is removed from storage. Values that do not
-/// survive encoding, such as `Int??.some(nil)` or a relative URL in JSON, count as values that cannot be encoded; within
-/// your own types, the type is responsible.
+/// A read that fails throws and is never treated as a miss (rule R4). Reading an entry that cannot be decoded
+/// throws `StorageError.Code.decodingFailed` until its key is assigned or removed, or it has expired;
+/// ``fetch(_:expiresIn:fallback:)`` loads and replaces it. A value whose write failed stays in memory until
+/// it is evicted; after that its key is a miss until it is written or assigned again, so that the older
+/// stored value does not reappear during the life of the cache. For this purpose the cache keeps each key
+/// whose write failed, regardless of limits: about a hundred bytes and the encoded key. While an engine
+/// refuses all writes, memory grows with every new key that is assigned. A value that cannot be encoded, or
+/// is too large for the engine, is removed from storage. Values that do not survive encoding, such as
+/// `Int??.some(nil)` or a relative URL in JSON, count as values that cannot be encoded; within your own
+/// types, the type is responsible.
 public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: Codable & Sendable>: Sendable,
   AssignableCache
 {
@@ -75,7 +79,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
     fileprivate let storageLimit: CacheLimit
     fileprivate let now: @Sendable () -> Date
     fileprivate let state: MutexProtected<State>
-    /// By which the engine tells the changes of this cache from those of others.
+    /// Distinguishes the changes of this cache from those of others in the engine's feed.
     let origin = ChangeOrigin()
     let feed = MutexProtected(CacheFeed.notWatched)
 
@@ -111,7 +115,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   /// Creates an instance of the cache with this core.
   package init(core: Core) { self.core = core }
 
-  /// Creates a cache in front of an engine, or of none. Reads and writes nothing yet.
+  /// Creates a cache in front of an engine, or in memory only. Reads and writes nothing yet.
   ///
   /// - Parameters:
   ///   - storage: The engine that stores the values. With nil the cache is in memory only.

@@ -59,8 +59,8 @@ extension CacheState {
 
   /// Ends the changes of a batch, which succeeded or failed.
   ///
-  /// - Parameter isFollowing: Whether the cache was notified of the changes of others when it began. Otherwise what is written stays in storage
-  ///   only.
+  /// - Parameter isFollowing: Whether the cache was notified of the changes of others when the batch began.
+  ///   If not, the written values stay in storage only.
   mutating func end(_ changes: [CacheChange<Item>], isFollowing: Bool) {
     for change in changes {
       end(change)
@@ -68,7 +68,7 @@ extension CacheState {
         memory.remove(change.key)
       }
     }
-    // What others have written over them is in storage only.
+    // Values that others have written over them are in storage only.
     for key in supersededKeys where !unwritten.contains(key) { memory.remove(key) }
     supersededKeys = []
   }

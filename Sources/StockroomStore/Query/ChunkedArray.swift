@@ -38,8 +38,8 @@ struct ChunkedArray<Element> {
   /// The chunk that contains this position, or, for the position behind the last element, the last chunk.
   private func chunk(at position: Int) -> Int { starts.partitioningIndex { $0 > position } - 1 }
 
-  /// The position of the first element for which the predicate holds, where it holds for all elements behind that.
-  /// O(log N).
+  /// The position of the first element for which the predicate holds, if it also holds for all elements after
+  /// that. O(log N).
   func partitioningPosition(where predicate: (Element) -> Bool) -> Int {
     let chunk = chunks.partitioningIndex { $0.last.map(predicate) ?? true }
     if chunk == chunks.count { return count }

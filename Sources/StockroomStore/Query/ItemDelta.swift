@@ -1,8 +1,8 @@
-/// What has changed in the items of a store, for its queries.
+/// The changes of the items of a store, for its queries.
 struct ItemDelta<Item: StorableItem>: Sendable {
   /// An item that has been inserted, replaced, or removed.
   struct Change: Sendable {
-    /// Its place: the store is sorted by it.
+    /// Its sequence number: the store is sorted by it.
     let sequence: Int
     let previous: Item?
     let item: Item?
@@ -10,6 +10,6 @@ struct ItemDelta<Item: StorableItem>: Sendable {
 
   /// Whether all items have been removed before the changes.
   var removesAll = false
-  /// In the order in which they were made. An item that has got another place has been removed and inserted.
+  /// The changes in the order in which they were made. An item that has moved has been removed and inserted.
   var changes: [Change] = []
 }

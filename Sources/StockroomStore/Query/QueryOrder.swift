@@ -14,7 +14,8 @@
 public struct QueryOrder<Item>: Sendable {
   /// Nil if it distinguishes no items.
   let compare: (@Sendable (Item, Item) -> ComparisonResult)?
-  /// Compares many items by their positions: what it compares is read once from each. Nil if `compare` is.
+  /// Compares many items by their positions, and reads the compared values once from each. Nil if `compare`
+  /// is.
   let comparison: (@Sendable ([Item]) -> (Int, Int) -> ComparisonResult)?
 
   private init(
@@ -28,7 +29,7 @@ public struct QueryOrder<Item>: Sendable {
     self.init(compare, { items in { compare(items[$0], items[$1]) } })
   }
 
-  /// An order of values of the items.
+  /// An order by a value of each item.
   private init<Value>(
     of value: @escaping @Sendable (Item) -> Value,
     by compare: @escaping @Sendable (Value, Value) -> ComparisonResult
@@ -44,8 +45,8 @@ public struct QueryOrder<Item>: Sendable {
   /// The order of the store.
   public static var stored: QueryOrder { QueryOrder(nil, nil) }
 
-  /// An order by a predicate that tells whether the first item comes before the second, as for `sort(by:)`: a strict weak
-  /// order.
+  /// An order by a predicate that returns whether the first item comes before the second, as for `sort(by:)`:
+  /// a strict weak order.
   public init(_ areInIncreasingOrder: @escaping @Sendable (Item, Item) -> Bool) {
     self.init(compare: { first, second in
       if areInIncreasingOrder(first, second) { return .orderedAscending }
@@ -86,7 +87,7 @@ public struct QueryOrder<Item>: Sendable {
     QueryOrder(compare: { comparator.compare($0, $1) })
   }
 
-  /// This order, and another one for the items that this one does not distinguish.
+  /// This order, followed by another one for the items that this one does not distinguish.
   public func then(_ other: QueryOrder) -> QueryOrder {
     guard let compare, let comparison else { return other }
     guard let next = other.compare, let nextComparison = other.comparison else { return self }

@@ -9,14 +9,14 @@ import StockroomCore
 /// An item of a query.
 struct QueryElement<Item: StorableItem, SectionID: Hashable & Comparable & Sendable>: Sendable {
   let item: Item
-  /// Its place in the store.
+  /// Its sequence number in the store.
   let sequence: Int
   /// Nil if the query has no sections.
   let section: QuerySection<SectionID>?
 }
 
-/// The section of an element. Values that are not equal to themselves, such as NaN, are one section, greater than all others: they
-/// could neither be found nor sorted.
+/// The section of an element. Values that are not equal to themselves, such as NaN, form one section, greater
+/// than all others, since they could neither be found nor sorted.
 struct QuerySection<ID: Hashable & Comparable & Sendable>: Hashable, Comparable, Sendable {
   let id: ID
 
@@ -37,7 +37,7 @@ struct QuerySection<ID: Hashable & Comparable & Sendable>: Hashable, Comparable,
   func hash(into hasher: inout Hasher) { if equalsItself { hasher.combine(id) } }
 }
 
-/// What a query asks for.
+/// The parameters of a query.
 struct QueryDefinition<Item: StorableItem, SectionID: Hashable & Comparable & Sendable>: Sendable {
   typealias Element = QueryElement<Item, SectionID>
 
@@ -47,13 +47,14 @@ struct QueryDefinition<Item: StorableItem, SectionID: Hashable & Comparable & Se
   let sectionOrder: SortOrder
   let limit: Int
 
-  /// The item as an element of the query, or nil if the query does not ask for it. Calls the predicate once.
+  /// The item as an element of the query, or nil if it does not match. Calls the predicate once.
   func element(_ item: Item, _ sequence: Int) -> Element? {
     if let predicate, !predicate(item) { return nil }
     return Element(item: item, sequence: sequence, section: section.map { QuerySection(id: $0(item)) })
   }
 
-  /// Whether an element comes before another: by section, then in the order asked for, then in that of the store.
+  /// Whether an element comes before another: by section, then in the order of the query, then in that of the
+  /// store.
   func precedes(_ first: Element, _ second: Element) -> Bool {
     if let one = first.section, let other = second.section {
       let result = compared(one, other).in(sectionOrder)
@@ -67,17 +68,18 @@ struct QueryDefinition<Item: StorableItem, SectionID: Hashable & Comparable & Se
   }
 }
 
-/// The items that a query asks for, sorted: all of them, whatever its limit.
+/// The items that match a query, sorted: all of them, regardless of its limit.
 struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendable>: Sendable {
   typealias Element = QueryElement<Item, SectionID>
   typealias Section = QuerySection<SectionID>
 
   let definition: QueryDefinition<Item, SectionID>
   private(set) var elements = ChunkedArray<Element>()
-  /// The sections of the elements, by sequence number. By this and not by the predicate it is decided whether an item is one of
-  /// them, so that a predicate that is not a function of the item leaves nothing behind.
+  /// The sections of the elements, by sequence number. This, and not the predicate, determines whether an
+  /// item is one of the elements, so that a predicate that does not depend on the item alone leaves nothing
+  /// behind.
   private var sectionOfSequence: [Int: Section?] = [:]
-  /// In their order.
+  /// In ascending order.
   private(set) var sections: [Section] = []
   private(set) var countOfSection: [Section: Int] = [:]
 
@@ -85,7 +87,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
 
   /// Filters and sorts items with their sequence numbers, in the order of the store. O(N + M log M), where M of N match.
   ///
-  /// - Parameter isReleased: Whether nobody needs the result any more, which is incomplete then.
+  /// - Parameter isReleased: Whether the result is no longer needed. It is then incomplete.
   init(
     _ definition: QueryDefinition<Item, SectionID>, _ items: [Item], _ sequences: [Int],
     unless isReleased: () -> Bool = { false }
@@ -101,7 +103,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     makeRoom()
   }
 
-  /// Sorts elements that are in the order of the store, and notes their sections.
+  /// Sorts elements that are in the order of the store, and records their sections.
   private mutating func sorted(_ found: [Element]) -> [Element] {
     sectionOfSequence.reserveCapacity(found.count + found.count / 8)
     var groups: [Section: [Int]] = [:]
@@ -116,7 +118,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     if compare == nil, definition.section == nil { return found }
     var sorted: [Element] = []
     sorted.reserveCapacity(found.count)
-    // Positions are sorted faster than elements, whose type is not known here.
+    // Sorting positions is faster than sorting elements, whose type is generic here.
     let parts = definition.section == nil ? [Array(found.indices)] : sections.compactMap { groups[$0] }
     for var positions in parts {
       if let compare {
@@ -177,7 +179,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
   private func position(of element: Element) -> Int? {
     let position = elements.partitioningPosition { !definition.precedes($0, element) }
     if position < elements.count, elements[position].sequence == element.sequence { return position }
-    // The order is not one: not transitive, or different from one call to the next.
+    // The order is not valid: it is not transitive, or differs from one call to the next.
     return elements.firstPosition { $0.sequence == element.sequence }
   }
 
@@ -191,7 +193,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     if index < sections.count, sections[index] == section {
       sections.remove(at: index)
     } else {
-      // Their order is not one.
+      // Their order is not valid.
       sections.removeAll { $0 == section }
     }
   }
@@ -233,7 +235,8 @@ extension QueryState {
       && suffices(sections.capacity, for: sections.count)
   }
 
-  /// Makes room for as many elements as the main actor inserts at once, and for some more if there are many. O(M), or O(1) if there is room.
+  /// Reserves capacity for as many elements as the main actor inserts at once, and for some more if there are
+  /// many. O(M), or O(1) if the capacity suffices.
   mutating func makeRoom() {
     if hasRoom(for: StoreQueries<Item>.cheapCount) { return }
     sectionOfSequence.reserveCapacity(sectionOfSequence.count + sectionOfSequence.count / 8)

@@ -13,13 +13,14 @@ extension Store {
   /// let open = tasks.query(where: { !$0.isDone }, sortedBy: .by(\.due).then(.by(\.title)), limit: 100)
   /// ```
   ///
-  /// Up to a thousand items of the store are filtered and sorted before this returns, more of them in the background: then
-  /// wait for ``StoreQuery/itemsHaveLoaded()``, or show what is there.
+  /// Up to a thousand items of the store are filtered and sorted before this returns, more of them in the
+  /// background: then wait for ``StoreQuery/itemsHaveLoaded()``, or show the items that are available.
   ///
   /// - Parameters:
-  ///   - predicate: Whether an item is one of the query's; nil for all. Its result depends on the item alone. Runs on any thread.
+  ///   - predicate: Whether an item belongs to the query; nil for all. Its result must depend on the item
+  ///     alone. Runs on any thread.
   ///   - order: The order of the items.
-  ///   - limit: The largest number of items to show; nil for all. The others that match are held as well.
+  ///   - limit: The maximum number of items to show; nil for all. All other matching items are held as well.
   public func query(
     where predicate: (@Sendable (Item) -> Bool)? = nil, sortedBy order: QueryOrder<Item> = .stored,
     limit: Int? = nil
@@ -38,12 +39,13 @@ extension Store {
   /// ```
   ///
   /// - Parameters:
-  ///   - predicate: Whether an item is one of the query's; nil for all. Its result depends on the item alone. Runs on any thread.
+  ///   - predicate: Whether an item belongs to the query; nil for all. Its result must depend on the item
+  ///     alone. Runs on any thread.
   ///   - order: The order of the items of a section.
-  ///   - section: The section of an item. Depends on the item alone. Runs on any thread. Values that are not equal to themselves,
-  ///     such as NaN, are one section, greater than all others.
+  ///   - section: The section of an item. Must depend on the item alone. Runs on any thread. Values that are
+  ///     not equal to themselves, such as NaN, form one section, greater than all others.
   ///   - sectionOrder: The order of the sections.
-  ///   - limit: The largest number of items to show, in all sections together; nil for all.
+  ///   - limit: The maximum number of items to show, in all sections together; nil for all.
   public func query<SectionID: Hashable & Comparable & Sendable>(
     where predicate: (@Sendable (Item) -> Bool)? = nil, sortedBy order: QueryOrder<Item> = .stored,
     sectionedBy section: @escaping @Sendable (Item) -> SectionID, sectionOrder: SortOrder = .forward,
@@ -68,7 +70,7 @@ extension Store {
 // MARK: - Following
 
 extension Store {
-  /// Whether queries follow a change of this many items in about a millisecond. O(queries).
+  /// Whether queries can be updated for a change of this many items in about a millisecond. O(queries).
   func isCheapForQueries(_ count: Int) -> Bool {
     if queries.isEmpty { return true }
     let following = queries.inUse()
@@ -76,13 +78,13 @@ extension Store {
       && following.allSatisfy { $0.hasRoom(for: count) }
   }
 
-  /// Makes a change of the table that has been made on the main actor.
+  /// Applies a change of the table that was made on the main actor.
   func update(_ queries: [any FollowingQuery<Item>], _ delta: ItemDelta<Item>?) {
     guard let delta else { return }
     for query in queries { query.apply(delta) }
   }
 
-  /// Makes a change of the table that has been made off the main actor. Returns what was shown before.
+  /// Publishes a change of the table that was made off the main actor. Returns what was shown before.
   func publish(_ publications: [QueryPublication]) -> [any Sendable] {
     let previous = publications.map { $0() }
     queries.endUpdates()
@@ -90,6 +92,6 @@ extension Store {
     return previous
   }
 
-  /// Before a table is published that replaces the present one.
+  /// Call it before publishing a table that replaces the current one.
   func beginQueryUpdates() -> [QueryUpdate<Item>] { queries.beginUpdates() }
 }

@@ -5,10 +5,12 @@
   }
 
   private var references: [Reference] = []
-  /// Whether the table of the store is changed or loaded off the main actor. A query that is created meanwhile waits for it.
+  /// Whether the table of the store is being changed or loaded off the main actor. A query that is created in
+  /// the meantime waits for that.
   private(set) var isTableReplaced = false
 
-  /// The number of changed items, times that of the queries, that the main actor makes in about a millisecond.
+  /// The number of changed items, times the number of queries, that the main actor can process in about a
+  /// millisecond.
   nonisolated static var cheapCount: Int { 256 }
 
   /// O(1).
@@ -19,7 +21,7 @@
     references.append(Reference(query: query))
   }
 
-  /// Those that are still in use. O(queries).
+  /// The queries that are still in use. O(queries).
   mutating func inUse() -> [any FollowingQuery<Item>] {
     if references.isEmpty { return [] }
     let queries = references.compactMap(\.query)
@@ -27,12 +29,12 @@
     return queries
   }
 
-  /// How to make a change off the main actor. ``endUpdates()`` has to follow.
+  /// How to make a change off the main actor. ``endUpdates()`` must follow.
   mutating func beginUpdates() -> [QueryUpdate<Item>] {
     isTableReplaced = true
     return inUse().map { $0.update() }
   }
 
-  /// The store has its new table.
+  /// Call it when the store has its new table.
   mutating func endUpdates() { isTableReplaced = false }
 }

@@ -1,23 +1,23 @@
 import StockroomCore
 
-/// Computes what a query shows from a table and what has changed in it, off the main actor. Without a delta, everything may
-/// have changed.
+/// Computes the contents of a query from a table and its changes, off the main actor. Without a delta,
+/// everything may have changed.
 typealias QueryUpdate<Item: StorableItem> =
   @Sendable (_ table: ItemTable<Item>, _ delta: ItemDelta<Item>?) -> QueryPublication
-/// Shows what has been computed. Returns what was shown before, to be released off the main actor.
+/// Shows the computed contents. Returns the previous contents, to be released off the main actor.
 typealias QueryPublication = @MainActor @Sendable () -> any Sendable
 
-/// A query of any sections.
+/// A query with sections of any type.
 @MainActor protocol FollowingQuery<Item>: AnyObject {
   associatedtype Item: StorableItem
 
-  /// Begins to follow, unless it does so.
+  /// Starts to follow the store, unless that has been done.
   func start()
-  /// Whether so many changes take little time on the main actor.
+  /// Whether this many changes take little time on the main actor.
   func hasRoom(for changes: Int) -> Bool
-  /// Makes what has changed in the store, on the main actor.
+  /// Applies the changes of the store, on the main actor.
   func apply(_ delta: ItemDelta<Item>)
-  /// How to make a change that takes long. Until it is published the store makes no other.
+  /// How to make a change that takes long. The store makes no other change until it is published.
   func update() -> QueryUpdate<Item>
 }
 
@@ -29,13 +29,13 @@ extension StoreQuery: FollowingQuery {
     computation += 1
     progress = .computing([])
     Task { @concurrent [weak self, definition, computation] in
-      // The query is not retained meanwhile.
+      // The query is not retained in the meantime.
       let computed = State(definition, items, sequences, unless: { self == nil })
       await self?.adopt(computed, of: computation)
     }
   }
 
-  /// Shows the result of a computation, once it contains what has changed meanwhile.
+  /// Shows the result of a computation, after applying the changes that were made in the meantime.
   private func adopt(_ computed: consuming State, of computation: Int) {
     guard computation == self.computation, case .computing(let deltas) = progress else { return }
     if deltas.reduce(0, { $0 + $1.changes.count }) <= StoreQueries<Item>.cheapCount {
@@ -66,12 +66,12 @@ extension StoreQuery: FollowingQuery {
     switch progress {
     case .waiting: break
     case .computing(var deltas):
-      // Not shared, and so not copied.
+      // Moved, so that it is not shared and copied.
       progress = .waiting
       deltas.append(delta)
       progress = .computing(deltas)
     case .current:
-      // A copy would be a copy of everything that changes. And the `deinit` of an item may read the query.
+      // A copy would copy everything that changes, and the `deinit` of an item may read the query.
       let count = state.elements.count
       var changed = exchange(&state, with: State(definition))
       let first = changed.apply(delta)

@@ -1,22 +1,23 @@
 import Observation
 import StockroomCore
 
-/// Some of the items of a ``Store``, sorted, and kept up to date by what changes in the store.
+/// Some of the items of a ``Store``, sorted, and updated when the store changes.
 ///
 /// ```swift
 /// let open = tasks.query(where: { !$0.isDone }, sortedBy: .by(\.due))
 /// for task in open.items { print(task.title) }
 /// ```
 ///
-/// Once it has been computed (``isLoaded``), its items are at any moment those that filtering and sorting ``Store/items``
-/// would give: both change in one turn of the main actor. A change of the store costs a query O(log M) comparisons and the
-/// move of a few hundred elements for each item that has changed, where M items match; it calls the predicate once for each,
-/// and neither reads nor sorts the others. A change that is made on
-/// the main actor and does not affect ``items`` does not notify their observers; where all are filtered and sorted at once, they
-/// are notified in any case.
+/// Once it has been computed (``isLoaded``), its items are always the result of filtering and sorting
+/// ``Store/items``: both change in one turn of the main actor. If M items match, a change of the store costs
+/// a query O(log M) comparisons and the move of a few hundred elements for each item that has changed; it
+/// calls the predicate once for each, and neither reads nor sorts the others. A change that is made on the
+/// main actor and does not affect ``items`` does not notify their observers; if all items are filtered and
+/// sorted at once, observers are always notified.
 ///
-/// A query retains its store. The store does not retain its queries: one that is released costs nothing more. It holds the
-/// items that match beside those of the store, about 50 bytes each plus the size of an item.
+/// A query retains its store. The store does not retain its queries: once a query is released, it costs
+/// nothing. In addition to the items of the store, a query holds those that match, which takes about 50 bytes
+/// each plus the size of an item.
 ///
 /// Filtering and sorting more than a thousand items at once takes place off the main actor, in O(N + M log M): when a query
 /// is created, when the store loads its items, and when a call changes many of them.
@@ -28,7 +29,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
   enum Progress {
     /// The store's table is being changed or loaded.
     case waiting
-    /// Another thread filters and sorts. With the changes since.
+    /// Another thread filters and sorts. With the changes since then.
     case computing([ItemDelta<Item>])
     /// The state is that of the store.
     case current
@@ -41,12 +42,12 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
 
   @ObservationIgnored var state: State
   @ObservationIgnored var progress = Progress.waiting
-  /// Those who wait for the items.
+  /// Callers that wait for the items.
   @ObservationIgnored var waiting: [CheckedContinuation<Void, Never>] = []
   /// Counts the computations, so that the result of an outdated one is ignored.
   @ObservationIgnored var computation = 0
   let definition: Definition
-  /// The store that it queries.
+  /// The store of the query.
   public let store: Store<Item>
 
   init(_ definition: Definition, in store: Store<Item>) {
@@ -63,7 +64,8 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
 
   /// The items that match, sorted, up to the limit. Empty until they have been computed.
   ///
-  /// O(1). A copy that is retained stays as it is, and costs the next change of the query a copy of a few hundred elements.
+  /// O(1). A retained copy does not change, and costs the next change of the query a copy of a few hundred
+  /// elements.
   public var items: Results {
     access(keyPath: \.items)
     return Results(state.elements, 0..<visibleCount)
@@ -75,14 +77,14 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
     return visibleCount
   }
 
-  /// The number of items that match, whatever the limit. O(1).
+  /// The number of items that match, regardless of the limit. O(1).
   public var totalCount: Int {
     access(keyPath: \.totalCount)
     return state.elements.count
   }
 
-  /// The ``items`` by section, in the order of the sections; empty if the query has none. A section without items is not
-  /// there. O(S) for S sections.
+  /// The ``items`` by section, in the order of the sections; empty if the query has none. Sections without
+  /// items are omitted. O(S) for S sections.
   public var sections: [Section] {
     access(keyPath: \.items)
     var sections: [Section] = []
@@ -98,7 +100,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
 
   /// Waits until the items have been computed. Cancellation has no effect, since that takes seconds at most.
   ///
-  /// This is about the items that the store has: it does not wait for ``Store/itemsHaveLoaded()``.
+  /// This concerns the items that the store holds: it does not wait for ``Store/itemsHaveLoaded()``.
   public func itemsHaveLoaded() async {
     if isLoaded { return }
     await withCheckedContinuation { waiting.append($0) }
@@ -109,7 +111,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
   /// The number of items that are filtered and sorted on the main actor, in about a millisecond.
   nonisolated static var cheapCount: Int { 1_000 }
 
-  /// Makes one change of each observable property that differs.
+  /// Makes one change to each observable property that differs.
   ///
   /// - Parameters:
   ///   - first: The first position that has changed; nil if none has.
@@ -148,9 +150,9 @@ extension StoreQuery {
     }
   }
 
-  /// The items of a query that belong together.
+  /// The items of a query that are in the same section.
   public struct Section: Identifiable, Sendable {
-    /// What the items have in common.
+    /// The value that the items have in common.
     public let id: SectionID
     /// The items, in the order of the query. Not empty.
     public let items: Results

@@ -5,7 +5,7 @@ import StockroomCore
 /// A view retains the array that it shows until it is updated. If that were the last reference, releasing the items would
 /// take place on the main actor; with a million items that takes tens of milliseconds.
 final class DeferredRelease<Item: StorableItem>: Sendable {
-  /// What was shown before: the items, and what queries have made of them.
+  /// The previous contents: the items, and the results of queries.
   private struct Retained: Sendable {
     var table = ItemTable<Item>()
     var queries: [any Sendable] = []
@@ -25,8 +25,8 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
     if !retained.isSmall { releaseInBackground(consume retained) }
   }
 
-  /// Retains them for a second, or until the next call, unless they are few. Releases the previous ones before it returns, so
-  /// do not call this on the main actor.
+  /// Retains them for a second, or until the next call, unless they are few. Releases the previous ones
+  /// before it returns, so do not call this on the main actor.
   func retain(_ table: consuming ItemTable<Item>, _ queries: consuming [any Sendable]) {
     let retained = Retained(table: table, queries: queries)
     if retained.isSmall { return }
@@ -38,7 +38,7 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
     }
   }
 
-  /// The number of what is retained now.
+  /// The number of items that are now retained.
   private func exchange(with retained: consuming Retained) -> Int {
     var next: Retained? = retained
     let (previous, number) = state.withLock { state in
@@ -55,7 +55,7 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
 
 /// Releases a value in a background task.
 func releaseInBackground<Value: Sendable>(_ value: consuming Value) {
-  // Moved: were it captured, a task that is fast could leave the last reference to the caller.
+  // Moved: if it were captured, a fast task could leave the last reference to the caller.
   let moved = MutexProtected<Value?>(consume value)
   Task.detached(priority: .utility) { _ = moved.withLock { $0.take() } }
 }

@@ -6,11 +6,11 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What distinguishes one write of an entry from another.
+/// Distinguishes one write of an entry from another.
 struct EntryStamp: Equatable, Sendable {
   private let sequence: UInt64?
   private let updatedAt: Date
-  /// Besides the time: two writes may have the same one.
+  /// In addition to the time, since two writes may have the same time.
   private let checksum: UInt32
 
   init(_ entry: StorageEntry) {
@@ -18,10 +18,10 @@ struct EntryStamp: Equatable, Sendable {
     checksum = entry.data.withUnsafeBytes { CRC32C.checksum($0) }
   }
 
-  /// The stamps of the entries that may have been written since this moment, by the clock of their writer. Empty if they are so many that
-  /// a feed reports them as everything.
+  /// The stamps of the entries that may have been written since this moment, by the clock of their writer.
+  /// Empty if there are so many that a feed reports them as everything.
   static func recent(_ entries: [StorageEntry], since moment: Timestamp) -> [CacheKey: EntryStamp] {
-    // An entry has the time of when its write began, which was acknowledged later.
+    // The time of an entry is when its write began; the write was acknowledged later.
     let start = moment.date.addingTimeInterval(-1)
     let recent = entries.lazy.filter { $0.updatedAt >= start }.prefix(StorageChanges.defaultKeyLimit + 1)
     if recent.count > StorageChanges.defaultKeyLimit { return [:] }

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// What the engine holds under keys that others have changed.
+/// The entries that the engine holds under keys that others have changed.
 struct EngineState<Item: StorableItem>: Sendable {
   struct Entry: Sendable {
     /// With the identifier of the item as its raw value, if there is one.
@@ -15,11 +15,11 @@ struct EngineState<Item: StorableItem>: Sendable {
 
   /// The entries that others have changed.
   var changed: [Entry] = []
-  /// The keys under which there is nothing any more.
+  /// The keys that have become absent.
   var absent: [CacheKey] = []
-  /// The sequence numbers of other items, of which only provisional ones were known.
+  /// The sequence numbers of other items, for which only provisional ones were known.
   var sequences: [(key: CacheKey, sequence: Int)] = []
-  /// Whether the engine tells the sequence numbers. Those here say nothing otherwise.
+  /// Whether the engine provides sequence numbers. If not, those here have no meaning.
   var hasSequences = true
 
   /// The number of items that it may change.
@@ -35,39 +35,39 @@ extension ItemTable {
     return state
   }
 
-  /// What has to be known to apply a state.
+  /// The data that are needed to apply a state.
   enum Need {
     case nothing
-    /// The sequence numbers of these items too, since others have been inserted beside them.
+    /// The sequence numbers of these items too, since others have inserted items next to them.
     case sequences(of: ArraySlice<Item>)
-    /// Everything: the engine does not tell in which order its entries are, at least not of all of them.
+    /// Everything: the engine does not provide the order of its entries, at least not of all of them.
     case everything
   }
 
-  /// What is missing in a state, to apply it. O(1) for each entry.
+  /// The data that a state lacks to be applied. O(1) for each entry.
   func need(for state: EngineState<Item>) -> Need {
     if state.changed.isEmpty, state.sequences.isEmpty { return .nothing }
     guard hasEngineOrder, state.hasSequences else { return .everything }
-    // One that becomes readable is put among the items, too.
+    // An entry that becomes readable is inserted among the items, too.
     let isMoved = state.changed.contains { entry in
       entry.sequence != (entry.isReadable ? table.sequence(of: entry.key) : self.sequence(of: entry.key))
     }
     if !isMoved, state.sequences.isEmpty { return .nothing }
     if sharesPlaces(state) { return .everything }
-    // Their sequence numbers may be those of what others have inserted. Rare: undo has put them back.
+    // Their sequence numbers may be those of entries that others have inserted. Rare: undo has restored them.
     if !unreadableTable.elements(from: provisionalStart).isEmpty { return .everything }
     if !state.sequences.isEmpty { return .nothing }
     let provisional = table.elements(from: provisionalStart)
     return provisional.isEmpty ? .nothing : .sequences(of: provisional)
   }
 
-  /// Whether two entries would have the same place: files that have been copied may have the same time.
+  /// Whether two entries would have the same position: files that have been copied may have the same time.
   private func sharesPlaces(_ state: EngineState<Item>) -> Bool {
     let left = Set((state.absent + state.changed.map(\.key)).compactMap { sequence(of: $0) })
     var taken: Set<Int> = []
     return (state.changed.map(\.sequence) + state.sequences.map(\.sequence)).contains { place in
       if !taken.insert(place).inserted { return true }
-      // The items at provisional places get others, or have changed.
+      // The items at provisional positions get other positions, or have changed.
       if place >= provisionalStart || left.contains(place) { return false }
       return table.hasElement(at: place) || unreadableTable.hasElement(at: place)
     }
@@ -100,8 +100,8 @@ extension ItemTable {
     return bytes <= Self.cheapMove
   }
 
-  /// Makes the items what the engine holds. Call it once nothing is missing in the state. O(log N) for each entry that has kept
-  /// its place; O(N) once if others move.
+  /// Makes the items equal to the entries of the engine. Call it once the state is complete. O(log N) for
+  /// each entry that has kept its position; O(N) once if others move.
   mutating func apply(_ state: EngineState<Item>, forQueries: Bool = false) -> Change {
     var change = Change(forQueries: forQueries)
     var (inserted, removed): ([Item], [Item]) = ([], [])
@@ -138,13 +138,13 @@ extension ItemTable {
         unreadable.append((entry.key, place, UnreadableEntry(key: entry.key, error: error)))
       }
     }
-    // Behind the removals, since places of other items may be taken.
+    // After the removals, since they may free positions that are needed here.
     for (_, sequence, item) in items { change.note(sequence, nil, item) }
     if items.isEmpty { table.closeGaps() } else { table.merge(items) }
     if unreadable.isEmpty { unreadableTable.closeGaps() } else { unreadableTable.merge(unreadable) }
     let last = max(items.map(\.sequence).max() ?? -1, unreadable.map(\.sequence).max() ?? -1)
     nextSequence = max(nextSequence, last + 1)
-    // All that were provisional have been put where they belong.
+    // All items with provisional numbers have been moved to their positions.
     if !items.isEmpty || isMoved { provisionalStart = nextSequence }
     if !removed.isEmpty { change.events.append(StoreEvent(.remove, removed)) }
     if !inserted.isEmpty { change.events.append(StoreEvent(.insert, inserted)) }

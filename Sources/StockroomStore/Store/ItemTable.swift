@@ -5,18 +5,19 @@ import StockroomCore
 /// The cost of inserting and replacing an item does not depend on the number of items (rule S7).
 struct ItemTable<Item: StorableItem>: Sendable {
   var table = OrderedTable<Item>()
-  /// An item that is inserted under the key of an unreadable entry takes its place.
+  /// An item that is inserted under the key of an unreadable entry takes its position.
   var unreadableTable = OrderedTable<UnreadableEntry>()
-  /// Sequence numbers are those of the engine, if it tells them, up to this one. Those from here on are provisional: the items
-  /// are at the end, where they have been inserted, and the engine may have put those of others in between.
+  /// Below this number, sequence numbers are those of the engine, if it provides them. From this number on
+  /// they are provisional: the items are at the end, where they have been inserted, and the engine may have
+  /// put items of others in between.
   var provisionalStart = 0
   var nextSequence = 0
   /// Whether the sequence numbers are those of the engine.
   var hasEngineOrder = true
   /// The identifiers of items whose keys are hashes.
   var hashedIdentifiers: [CacheKey: String] = [:]
-  /// The entries as they were loaded that others may have written while the load began, until they change. What others report of
-  /// them then is here already.
+  /// The loaded entries that others may have written while the load began, until they change. The table
+  /// already contains what others then report about them.
   var recent: [CacheKey: EntryStamp] = [:]
 
   init() {}
@@ -27,7 +28,7 @@ struct ItemTable<Item: StorableItem>: Sendable {
   /// The unreadable entries in order. O(1).
   var unreadable: [UnreadableEntry] { unreadableTable.elements }
 
-  /// The items and the unreadable entries alone: see ``OrderedTable/withoutKeys``.
+  /// The items and the unreadable entries only: see ``OrderedTable/withoutKeys``.
   var withoutKeys: ItemTable {
     var copy = ItemTable()
     copy.table = table.withoutKeys
@@ -45,8 +46,8 @@ extension ItemTable {
   /// Whether there is an item with the identifier that is the raw value of the key. O(1).
   func containsItem(identifiedBy key: CacheKey) -> Bool { isOwner(of: key) && table.contains(key) }
 
-  /// Whether an item under the key has the raw value of the key as its identifier, and not another one: one that has the same
-  /// hash, or of which one is the text of the hash of the other.
+  /// Whether an item under the key has the raw value of the key as its identifier, and is not an item whose
+  /// identifier has the same hash, or for which one of the two is the text of the other's hash.
   private func isOwner(of key: CacheKey) -> Bool {
     guard let identifier = hashedIdentifiers[key] else { return !key.isHash }
     return identifier.utf8.elementsEqual(key.rawValue.utf8)
@@ -90,12 +91,12 @@ extension ItemTable {
     /// The items that have been replaced. They are returned so that the caller releases them after the change: the
     /// `deinit` of an item may use the store.
     var replaced: [Item] = []
-    /// What queries need to follow; nil if there are none.
+    /// The changes for queries; nil if there are no queries.
     var delta: ItemDelta<Item>?
 
     init(forQueries: Bool = false) { delta = forQueries ? ItemDelta() : nil }
 
-    /// Notes that the item in a place has changed, for queries.
+    /// Records for queries that the item with a sequence number has changed.
     mutating func note(_ sequence: Int, _ previous: Item?, _ item: Item?) {
       delta?.changes.append(ItemDelta.Change(sequence: sequence, previous: previous, item: item))
     }
@@ -104,7 +105,7 @@ extension ItemTable {
   /// Applies the steps in order. O(log N) for each item that is inserted or replaced; O(N) once if items are removed or
   /// replace unreadable entries.
   ///
-  /// - Parameter forQueries: Whether there are queries that need to know what has changed.
+  /// - Parameter forQueries: Whether there are queries that need the changes.
   mutating func apply(_ steps: [KeyedStep<Item>], forQueries: Bool = false) -> Change {
     var change = Change(forQueries: forQueries)
     if !recent.isEmpty { for step in steps { for key in step.keys { recent[key] = nil } } }
@@ -135,7 +136,8 @@ extension ItemTable {
     return change
   }
 
-  /// Puts each item in the place of the item or unreadable entry with its key, or appends it. The keys are distinct.
+  /// Puts each item in the position of the item or unreadable entry with its key, or appends it. The keys are
+  /// distinct.
   private mutating func insert(_ entries: [(key: CacheKey, item: Item)], _ change: inout Change) {
     var replacements: [(key: CacheKey, sequence: Int, element: Item)] = []
     for (key, item) in entries {
@@ -159,7 +161,8 @@ extension ItemTable {
     if !replacements.isEmpty { table.merge(replacements) }
   }
 
-  /// Puts each entry in the place of the item or unreadable entry with its key, or appends it. Returns the items.
+  /// Puts each entry in the position of the item or unreadable entry with its key, or appends it. Returns the
+  /// items.
   private mutating func insert(_ entries: [UnreadableEntry], _ change: inout Change) -> [Item] {
     var removed: [Item] = []
     var placed: [(key: CacheKey, sequence: Int, element: UnreadableEntry)] = []
@@ -179,7 +182,7 @@ extension ItemTable {
       _ = unreadableTable.remove(key)
       return nil
     }
-    // What others have removed is named by the key alone, which does not say whether it is a hash.
+    // A removal by others names only the key, which does not show whether it is a hash.
     if !hashedIdentifiers.isEmpty { hashedIdentifiers[key] = nil }
     change.note(sequence, item, nil)
     return item
@@ -227,7 +230,7 @@ extension ItemTable {
     steps.reduce(0) { $0 + ($1.count ?? table.count + unreadableTable.count) }
   }
 
-  /// Whether the identifiers of so many items can be noted without rehashing many others.
+  /// Whether the identifiers of this many items can be added without rehashing many others.
   func canNoteHashes(_ added: Int) -> Bool {
     hashedIdentifiers.count <= Self.cheapCount
       || hashedIdentifiers.capacity - hashedIdentifiers.count >= added

@@ -18,8 +18,8 @@ struct OrderedTable<Element: Sendable>: Sendable {
   /// Whether there is an element with this key. O(1).
   func contains(_ key: CacheKey) -> Bool { sequenceOfKey[key] != nil }
 
-  /// The same elements without their keys and sequence numbers: what is retained of a table that is not shown any more. As
-  /// those are not shared, the next change of the table does not copy them.
+  /// The same elements without their keys and sequence numbers, to be retained of a table that is no longer
+  /// shown. As keys and numbers are not shared, the next change of the table does not copy them.
   var withoutKeys: OrderedTable {
     var copy = OrderedTable()
     copy.elements = elements

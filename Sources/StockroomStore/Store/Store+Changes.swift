@@ -12,38 +12,42 @@ extension Store {
   /// If the items could not be loaded, each change tries to load them once. The first item that a store inserts is
   /// decoded as well, to verify that its identifier survives encoding.
   ///
-  /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, also if the identifier of an item does
-  ///   not survive encoding, with `unsupported` if another item's identifier has the same hash or a newer program has stored the entry, or with the code of the
-  ///   failure if the items could not be loaded; `CancellationError`.
-  ///   Nothing has changed then (rule S2), except that after `outcomeUnknown`, which only an engine on a server throws, the change may
-  ///   have happened (rule N2), and that an engine without `EngineCapabilities.atomicBatches` may have done a part of several
-  ///   changes. After an error whose outcome is unknown the store reads the items again.
+  /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, including if the identifier
+  ///   of an item does not survive encoding; with `unsupported` if another item's identifier has the same
+  ///   hash, or a newer program has stored the entry; with the code of the failure if the items could not be
+  ///   loaded; `CancellationError`. Nothing has changed then (rule S2), with two exceptions: after
+  ///   `outcomeUnknown`, which only an engine on a server throws, the change may have been made (rule N2),
+  ///   and an engine without `EngineCapabilities.atomicBatches` may have made some of several changes. After
+  ///   an error whose outcome is unknown, the store reads the items again.
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
-  /// Inserts items, in this order, as one batch. Of two with the same identifier the later one is kept. Throws as
-  /// `insert(_:)`.
+  /// Inserts items, in this order, as one batch. Of two with the same identifier, the later one is kept.
+  /// Throws as `insert(_:)`.
   public func insert(_ items: consuming [Item]) async throws { try await perform([.insert(items)]) }
 
-  /// Removes the item or the unreadable entry with the identifier of this item. Does nothing if there is none. O(N) in the
-  /// number of items behind it, which move up. Throws as `insert(_:)`.
+  /// Removes the item or the unreadable entry with the identifier of this item. Does nothing if there is
+  /// none. O(N) in the number of items after it, which move up. Throws as `insert(_:)`.
   public func remove(_ item: Item) async throws { try await perform([.remove([item])]) }
 
-  /// Removes the items with the identifiers of these, as one batch. O(N) for any number of them. Throws as `insert(_:)`.
+  /// Removes the items with the identifiers of these items, as one batch. O(N) for any number of them. Throws
+  /// as `insert(_:)`.
   public func remove(_ items: consuming [Item]) async throws { try await perform([.remove(items)]) }
 
-  /// Reads an item from the engine, changes and writes it, as one step: no other change is lost that is made meanwhile, by this store,
-  /// another one or another process (rule S10; others than this store: if the engine has `EngineCapabilities.transactions`).
+  /// Reads an item from the engine, changes it and writes it, as one step. No concurrent change is lost,
+  /// whether by this store, another store or another process (rule S10; for changes that bypass this store,
+  /// the engine must have `EngineCapabilities.transactions`).
   ///
   /// ```swift
   /// try await notes.update(note) { $0.isDone.toggle() }
   /// ```
   ///
-  /// The item that is given only says which one is meant; the closure gets the one that is stored. It may run more than once, of
-  /// which the last run counts, and runs on a thread of the engine. O(log N).
+  /// The argument only identifies the item; the closure gets the stored one. It may run more than once, in
+  /// which case the last run counts, and runs on a thread of the engine. O(log N).
   ///
   /// - Returns: The changed item, or nil if there is none with this identifier.
-  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if it changes the identifier or a newer program has stored the item, or
-  ///   with code `decodingFailed`; otherwise as `insert(_:)`.
+  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if the
+  ///   closure changes the identifier or a newer program has stored the item, or with code `decodingFailed`;
+  ///   otherwise as `insert(_:)`.
   @discardableResult
   public func update(_ item: Item, _ change: @escaping @Sendable (inout Item) throws -> Void) async throws
     -> Item?
@@ -51,14 +55,15 @@ extension Store {
     try await update(backend.identifier(item), change)
   }
 
-  /// As `update(_:_:)`, for the item with this identifier.
+  /// Like `update(_:_:)`, for the item with this identifier.
   @discardableResult
   public func update(
     _ identifier: String, _ change: @escaping @Sendable (inout Item) throws -> Void
   ) async throws -> Item? {
     let update = StoreUpdate(of: CacheKey(identifier: identifier), change)
     if backend.engine == nil {
-      // Nothing may be under way between the look at the item and the insertion, which is then the next change.
+      // No change may be in progress between looking up the item and queueing the insertion, which is then
+      // the next change.
       while isCommitting { await waitForNextTurn() }
       guard var item = self.item(identifier: identifier) else { return nil }
       try change(&item)

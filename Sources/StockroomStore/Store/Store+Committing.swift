@@ -6,7 +6,7 @@ extension Store {
   /// Once it is queued it can no longer be cancelled, so that a cancelled call does all of its work or none.
   func perform(_ steps: consuming [StoreStep<Item>]) async throws {
     try Task.checkCancellation()
-    // Moved into the change, whose items are released off the main actor: that takes long if they are many.
+    // Moved into the change, whose items are released off the main actor: releasing many takes long.
     var steps: [StoreStep<Item>]? = steps
     try await withCheckedThrowingContinuation { continuation in
       waiting.append(Change(steps: steps.take() ?? [], continuation: continuation))
@@ -14,7 +14,7 @@ extension Store {
     }
   }
 
-  /// Starts to commit what waits, unless that is under way.
+  /// Starts to commit the waiting changes, unless that is in progress.
   func startCommitting() {
     if isCommitting { return }
     isCommitting = true
@@ -43,12 +43,12 @@ extension Store {
     }
     isCommitting = false
     beginTurn()
-    // Others may change something all the time: a store that nobody has any more is not retained for that.
+    // Others may change entries all the time: a store with no other references is not retained for that.
     if case .none = pendingChange { return }
     Task(priority: .userInitiated) { [weak self] in self?.startCommitting() }
   }
 
-  /// Waits until the next changes are being made, or none are left.
+  /// Waits until the next changes are being made, or no changes are left.
   func waitForNextTurn() async {
     if !isCommitting { return }
     await withCheckedContinuation { nextTurn.append($0) }
@@ -60,7 +60,7 @@ extension Store {
 
   /// Writes the changes to the engine as one batch, then applies those that it has acknowledged to the items.
   ///
-  /// Runs off the main actor, and releases everything that the changes consist of there.
+  /// Runs off the main actor, and releases all parts of the changes there.
   @concurrent
   nonisolated private func commit(
     _ changes: consuming [Change], _ identifiers: consuming [CacheKey: String], _ isIdentityVerified: Bool,
@@ -85,14 +85,14 @@ extension Store {
       // Otherwise an optimized build releases them where they are used last, on the main actor.
       withExtendedLifetime((change, publications)) {}
     }
-    // If loading fails too, `loadingState` reports it, and the next change tries again.
+    // If loading fails too, `loadingState` reports it, and the next change retries.
     if !result.isOutcomeKnown { _ = await startLoading().result }
     for (change, outcome) in zip(changes, result.outcomes) {
       if case .failure(let error) = outcome { change.continuation.resume(throwing: error) }
     }
   }
 
-  /// Applies what the engine has acknowledged to the items, as one change, if that is cheap.
+  /// Applies the acknowledged changes to the items, as one change, if that is cheap.
   ///
   /// - Returns: Nil if it is done. Otherwise the table to be changed off the main actor and passed to
   ///   ``publish(_:_:_:_:_:_:of:)``, and how to update the queries.
@@ -102,7 +102,7 @@ extension Store {
     isIdentityVerified = result.isIdentityVerified
     let steps = result.steps
     guard table.isCheap(steps), isCheapForQueries(table.changedCount(steps)) else {
-      // The visible items stay, with their keys: the change copies what it changes, off the main actor.
+      // The visible items remain, with their keys: the change copies what it modifies, off the main actor.
       return (table, queries.beginUpdates())
     }
     var result = result
@@ -112,7 +112,7 @@ extension Store {
     withMutations(
       ofItems: table.changesItems(steps), ofUnreadableEntries: table.changesUnreadable(steps)
     ) {
-      // Those that an observer creates before this have to be updated, and those after it have the change.
+      // Queries that an observer creates before this must be updated; later ones already contain the change.
       following = queries.inUse()
       change = table.apply(steps, forQueries: !following.isEmpty)
     }
@@ -122,8 +122,8 @@ extension Store {
     return nil
   }
 
-  /// Publishes a table that has been changed off the main actor, as one change. Returns the previous one, and what queries
-  /// have shown, to be released off the main actor.
+  /// Publishes a table that has been changed off the main actor, as one change. Returns the previous one and
+  /// the previous contents of queries, to be released off the main actor.
   private func publish(
     _ changed: consuming ItemTable<Item>, _ events: [StoreEvent<Item>], _ ofItems: Bool, _ ofUnreadable: Bool,
     _ queries: [QueryPublication], _ result: StoreBackend<Item>.CommitResult, of changes: [Change]
@@ -136,7 +136,7 @@ extension Store {
     return (previous, shown)
   }
 
-  /// Records what can be undone, and resumes the callers of successful changes.
+  /// Records changes for undo, and resumes the callers of successful changes.
   private func acknowledge(_ result: StoreBackend<Item>.CommitResult, of changes: [Change]) {
     // Only now: an observer of the items may start to load them again.
     if !result.isOutcomeKnown { itemsState = .stale }

@@ -1,6 +1,6 @@
 import StockroomCore
 
-// What others change in the engine: other stores, other processes, other programs (rule S9).
+// Changes by others in the engine: other stores, other processes, other programs (rule S9).
 
 extension Store {
   /// Changes of others that are not in the items yet.
@@ -10,11 +10,12 @@ extension Store {
     case everything
   }
 
-  /// Subscribes to the changes of others, unless this store has done so or a subscription is in progress. If the engine cannot
-  /// be watched at the moment, the next change of this store tries again.
+  /// Subscribes to the changes of others, unless this store has done so or a subscription is in progress. If
+  /// the engine cannot be watched at the moment, the next change of this store retries.
   ///
-  /// - Returns: The subscription in progress: wait for its end before reading, so that nothing is missed. Nil if there is none, or if
-  ///   one has failed before: as everything is read again once one succeeds, no change waits for another attempt, which may take long.
+  /// - Returns: The subscription in progress: wait for its end before reading, so that nothing is missed. Nil
+  ///   if there is none, or if one has failed before: since everything is read again once one succeeds, no
+  ///   change waits for another attempt, which may take long.
   func startFollowing() -> Task<Void, Never>? {
     if isFollowing { return nil }
     if let subscription { return mayHaveMissedChanges ? nil : subscription }
@@ -48,7 +49,7 @@ extension Store {
     }
   }
 
-  /// Notes a change of others, which is read after the calls of this store that are under way.
+  /// Records a change by others, which is read after the calls of this store that are in progress.
   func note(_ change: StorageChange) {
     switch (pendingChange, change) {
     case (.none, .keys(let keys)): pendingChange = .keys(keys)
@@ -60,12 +61,12 @@ extension Store {
     startCommitting()
   }
 
-  /// Reads what others have changed, and makes the items the same.
+  /// Reads the changes of others, and updates the items to match.
   func readPendingChange() async {
     let pending = exchange(&pendingChange, with: .none)
     do {
       if itemsState != .current {
-        // A load that begins now contains it. One that is under way may have read what was before.
+        // A load that begins now contains it. A load in progress may have read the state before it.
         let mayLackIt = load != nil
         try await ensureLoaded()
         if !mayLackIt { return }
@@ -76,9 +77,9 @@ extension Store {
       case .everything: try await reload()
       }
     } catch {
-      // A load that fails is reported in `loadingState`, and the next change of anybody tries again.
+      // A load that fails is reported in `loadingState`, and the next change by anyone retries.
       if itemsState != .current { return }
-      // A failed read would be reported nowhere. So everything is loaded once, which succeeds or is reported.
+      // A failed read would not be reported. So everything is loaded once, which succeeds or is reported.
       itemsState = .stale
       _ = await startLoading().result
     }
@@ -98,7 +99,7 @@ extension Store {
       state = withoutReported(try await backend.state(of: keys, and: items))
     case .everything: return try await reload()
     }
-    // Others may have inserted more since.
+    // Others may have inserted more in the meantime.
     if case .everything = await need(for: state) { return try await reload() }
     for key in state.absent { ownWrites.forget(key) }
     for entry in state.changed where !entry.isReported { ownWrites.forget(entry.key) }

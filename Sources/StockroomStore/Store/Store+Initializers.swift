@@ -6,11 +6,12 @@ import StockroomCore
   import Foundation
 #endif
 
-// Three initializers for each of three kinds of identifiers. In an async context Swift always picks an async initializer
-// over a synchronous one with the same parameters, so the one that loads in the background has another name there.
+// Three initializers for each of three kinds of identifiers. In an async context Swift always picks an async
+// initializer over a synchronous one with the same parameters, so the one that loads in the background has
+// another name there.
 //
-// Top-level code is async and yet not such a context: there Swift picks the synchronous initializer even after
-// `try await`, which would be a store without its items. `noasync` makes that an error.
+// Top-level code is async, but is not such a context: there Swift picks the synchronous initializer even
+// after `try await`, which would create a store without its items. `noasync` makes that an error.
 
 extension Store {
   /// Creates a store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.

@@ -10,7 +10,7 @@ extension Store {
       do {
         let start = Timestamp.now()
         try claim.get()
-        // Before anything is read, so that nothing is missed.
+        // Before reading, so that nothing is missed.
         await self?.startFollowing()?.value
         let loaded = try await backend.load(since: start) { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
@@ -39,7 +39,8 @@ extension Store {
     }
   }
 
-  /// Publishes the loaded items. Returns the previous table, and what queries have shown, to be released off the main actor.
+  /// Publishes the loaded items. Returns the previous table and the previous contents of queries, to be
+  /// released off the main actor.
   private func adopt(
     _ loaded: consuming ItemTable<Item>, _ queries: [QueryPublication]
   ) -> (table: ItemTable<Item>, queries: [any Sendable]) {
@@ -47,7 +48,7 @@ extension Store {
     withMutations(
       ofItems: true, ofUnreadableEntries: !(previous.unreadable.isEmpty && loaded.unreadable.isEmpty)
     ) {
-      // Not before the observers of the items are notified, who still see the previous ones.
+      // Not before the observers of the items are notified, which still see the previous ones.
       load = nil
       loadFailure = nil
       itemsState = .current
@@ -66,8 +67,8 @@ extension Store {
     loadingState = .failed(error)
   }
 
-  /// Returns once the items are those of the engine. Waits for a load that is in progress, and loads them once if they are
-  /// not current after that.
+  /// Returns once the items are those of the engine. Waits for a load in progress, and loads them once if
+  /// they are not current after that.
   ///
   /// - Throws: `StorageError`, with the code and the cause of the failure to load them.
   func ensureLoaded() async throws {
@@ -87,7 +88,7 @@ extension Store {
 extension Task {
   /// Waits until the task has ended.
   ///
-  /// - Throws: `CancellationError` as soon as the caller is cancelled; the task goes on.
+  /// - Throws: `CancellationError` as soon as the caller is cancelled; the task continues.
   func waitUntilEnded() async throws {
     let (stream, continuation) = AsyncStream<Never>.makeStream()
     Task<Void, Never> {

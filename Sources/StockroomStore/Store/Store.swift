@@ -11,20 +11,22 @@ import StockroomCore
 ///
 /// With any engine, a store has these properties:
 ///
-/// - S1: Concurrent calls lose nothing. They take effect in the order in which they were made.
-/// - S2: A call that throws leaves ``items`` and the engine as they were. If the error leaves the outcome unknown
-///   (`StorageError.Code.io` and errors of other types; any error of a batch if the engine has no
-///   `EngineCapabilities.atomicBatches`), the items are loaded again, O(N), so that they always agree with the engine.
+/// - S1: No concurrent call is lost. They take effect in the order in which they were made.
+/// - S2: A call that throws leaves ``items`` and the engine unchanged. If the error leaves the outcome
+///   unknown (`StorageError.Code.io` and errors of other types; any error of a batch if the engine has no
+///   `EngineCapabilities.atomicBatches`), the items are loaded again, O(N), so that they always match the
+///   engine.
 /// - S3: A chain ended by ``Operation/run()`` is one batch in the engine and one change of ``items``.
 /// - S4: Items are in the order of insertion. An item with the identifier of an existing one replaces it in place. A
 ///   restart preserves the order.
 /// - S5: ``events`` reports every change to every subscriber, once, in the order in which the changes took effect.
-/// - S6: An entry that cannot be decoded hides no other; it is listed in ``unreadableEntries`` and stays stored.
-///   One that a newer program has stored is not replaced either: see <doc:ChangingTypes>.
-/// - S7: The cost of inserting or replacing an item does not grow with the number of items, unless a copy of ``items`` is
-///   retained: the next change then copies the array once, and the keys too if the change is made off the main actor and
-///   inserts or removes. Removing items moves those behind them, O(N), once for each
-///   call.
+/// - S6: An entry that cannot be decoded does not affect other entries; it is listed in ``unreadableEntries``
+///   and stays stored. An entry that a newer program has stored is not replaced either: see
+///   <doc:ChangingTypes>.
+/// - S7: The cost of inserting or replacing an item does not grow with the number of items, unless a copy of
+///   ``items`` is retained: the next change then copies the array once, and the keys too if the change is
+///   made off the main actor and inserts or removes. Removing items moves those after them, O(N), once for
+///   each call.
 /// - S8: Identifiers of any length and content work. One that is too long for a key is hashed.
 ///
 /// Items are encoded and decoded off the main actor, in parallel, and changes that affect or copy many items are made
@@ -40,24 +42,24 @@ import StockroomCore
 /// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, nor one of another process. So
 ///   does ``modify(_:_:)``, which inserts and removes one, too.
 ///
-/// Queries show some of the items, sorted, and follow what changes: ``query(where:sortedBy:limit:)``. With an
-/// ``undoLimit``, ``undo()`` and ``redo()`` reverse the last calls.
+/// Queries show some of the items, sorted, and follow the changes of the store:
+/// ``query(where:sortedBy:limit:)``. With an ``undoLimit``, ``undo()`` and ``redo()`` reverse the last calls.
 ///
-/// Stores of different types of items on one engine would treat each other's entries as their own: loading the second one on
-/// the same engine object throws `StorageError.Code.unsupported`, and so does every change, during the life of the first. Open a
-/// separate engine for each type of item.
+/// Stores of different types of items on one engine would treat each other's entries as their own. Therefore,
+/// loading the second one on the same engine object throws `StorageError.Code.unsupported`, and so does every
+/// change, as long as the first one exists. Open a separate engine for each type of item.
 @MainActor @Observable
 public final class Store<Item: StorableItem> {
   /// The progress of loading. Begins with ``StoreLoadingState/loading(completed:total:)``.
   public internal(set) var loadingState: StoreLoadingState = .loading(completed: 0, total: nil)
 
-  /// Whether ``items`` are those of the engine.
+  /// Whether ``items`` match the engine.
   enum ItemsState {
     /// They have never been loaded.
     case notLoaded
-    /// They are.
+    /// They match.
     case current
-    /// They may not be, since a call failed with an unknown outcome.
+    /// They may not match, since a call failed with an unknown outcome.
     case stale
   }
 
@@ -75,7 +77,7 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var loadFailure: (any Error)?
   /// Excludes stores of other types of items from the engine.
   @ObservationIgnored var engineClaim: EngineClaim?
-  /// Whether the changes of others are noticed, if the engine has a feed of them.
+  /// Whether the store is notified of changes by others, if the engine has a feed of them.
   @ObservationIgnored var isFollowing = false
   /// The subscription in progress.
   @ObservationIgnored var subscription: Task<Void, Never>?
@@ -87,7 +89,7 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var ownWrites = OwnWrites()
   @ObservationIgnored var waiting = Queue<Change>()
   @ObservationIgnored var isCommitting = false
-  /// Those that wait for the next changes to be taken.
+  /// Callers that wait until the next changes are taken.
   @ObservationIgnored var nextTurn: [CheckedContinuation<Void, Never>] = []
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
@@ -100,7 +102,7 @@ public final class Store<Item: StorableItem> {
   public internal(set) var rewritingState = StoreRewritingState.notStarted
   /// The last rewriting that was started, until it has ended.
   @ObservationIgnored var rewriting: Task<Void, Never>?
-  /// Its number: one that was stopped before may still end.
+  /// The number of the last rewriting: an earlier one that was stopped may still end.
   @ObservationIgnored var rewritingNumber = 0
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
@@ -157,7 +159,8 @@ public final class Store<Item: StorableItem> {
     return table.containsItem(identifiedBy: CacheKey(identifier: identifier))
   }
 
-  /// The entries of the engine that could not be decoded, and so are not in ``items`` (rule S6). O(1), as ``items``.
+  /// The entries of the engine that could not be decoded, and therefore are not in ``items`` (rule S6). O(1),
+  /// as ``items``.
   public var unreadableEntries: [UnreadableEntry] {
     access(keyPath: \.unreadableEntries)
     return table.unreadable
@@ -165,8 +168,8 @@ public final class Store<Item: StorableItem> {
 
   /// Waits until the items have been loaded.
   ///
-  /// - Throws: what the engine threw when the items were read, also if that was before this call. The next call tries
-  ///   again. `CancellationError` as soon as the caller is cancelled; the load continues.
+  /// - Throws: what the engine threw when the items were read, even if that was before this call. The next
+  ///   call retries. `CancellationError` as soon as the caller is cancelled; the load continues.
   public func itemsHaveLoaded() async throws {
     if itemsState == .current { return }
     if load == nil, let failure = loadFailure {
@@ -183,13 +186,15 @@ public final class Store<Item: StorableItem> {
     }
   }
 
-  /// A stream of the changes of the store, for any number of subscribers. Slow subscribers delay nothing (rule S5).
+  /// A stream of the changes of the store, for any number of subscribers. Slow subscribers delay nobody (rule
+  /// S5).
   ///
-  /// A stream begins with the present state: `loaded` with all items, or `initialized` before they are loaded.
-  /// Events that a subscriber has not read are buffered; to limit the buffer, use ``events(bufferingPolicy:)``.
+  /// A stream begins with the current state: `loaded` with all items, or `initialized` before they are
+  /// loaded. Events that a subscriber has not read are buffered; to limit the buffer, use
+  /// ``events(bufferingPolicy:)``.
   public var events: AsyncStream<StoreEvent<Item>> { events(bufferingPolicy: .unbounded) }
 
-  /// As ``events``, with a limit on the buffer of a slow subscriber.
+  /// Like ``events``, with a limit on the buffer of a slow subscriber.
   public func events(
     bufferingPolicy: AsyncStream<StoreEvent<Item>>.Continuation.BufferingPolicy
   ) -> AsyncStream<StoreEvent<Item>> {
@@ -198,8 +203,8 @@ public final class Store<Item: StorableItem> {
     return broadcaster.stream(startingWith: present, bufferingPolicy: bufferingPolicy)
   }
 
-  /// Sends the events of a change. Call it right after the change of the items, before other observers are notified: they may
-  /// subscribe, and their streams begin with items that contain the change.
+  /// Sends the events of a change. Call it immediately after the change of the items, before other observers
+  /// are notified: they may subscribe, and their streams begin with items that include the change.
   func send(_ events: [StoreEvent<Item>]) {
     var dropped: [StoreEvent<Item>] = []
     for event in events { dropped += broadcaster.send(event) }
@@ -209,7 +214,7 @@ public final class Store<Item: StorableItem> {
     }
   }
 
-  /// Makes one change of each observable property that the mutation affects.
+  /// Makes one change to each observable property that the mutation affects.
   func withMutations(ofItems: Bool, ofUnreadableEntries: Bool, _ mutation: () -> Void) {
     if ofItems {
       withMutation(keyPath: \.items) {

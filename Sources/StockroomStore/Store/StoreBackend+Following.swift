@@ -1,16 +1,16 @@
 import StockroomCore
 
 extension StoreBackend {
-  /// A stream of what others change from now on; nil if the engine has none, or only one of all changes.
+  /// A stream of the changes by others from now on; nil if the engine has none, or only one of all changes.
   func changes() async throws -> StorageChanges? {
     guard let engine, engine.capabilities.contains(.changeFeed) else { return nil }
     let changes = try await asOrigin { try await engine.changes() }
     return changes.origin === origin ? changes : nil
   }
 
-  /// What the engine holds under these keys, decoded.
+  /// The entries of the engine under these keys, decoded.
   ///
-  /// - Parameter provisional: Items of which the sequence numbers are wanted as well, as of the same moment.
+  /// - Parameter provisional: Items whose sequence numbers are also needed, as of the same moment.
   @concurrent
   func state(
     of keys: Set<CacheKey>, and provisional: consuming ArraySlice<Item> = []
@@ -21,7 +21,7 @@ extension StoreBackend {
     provisional = []
     let identifiers = Dictionary(others.map { ($0, $0) }) { first, _ in first }
     let entries = try await engine.readEntries(keys: Array(keys) + others)
-    // Those that have an old version are noted again.
+    // Entries of an old version are recorded again.
     versions.forgetOld(keys)
     for entry in entries {
       let sequence = Self.sequence(of: entry)
@@ -49,7 +49,7 @@ extension StoreBackend {
     }
   }
 
-  /// Calls the engine as one whose changes are not reported to this store.
+  /// Calls the engine such that the changes are not reported to this store.
   func asOrigin<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     try await ChangeOrigin.$current.withValue(origin) { try await body() }
   }

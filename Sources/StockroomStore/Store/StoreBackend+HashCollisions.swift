@@ -1,6 +1,7 @@
 import StockroomCore
 
-// Collisions of keys that are hashes: of an identifier that is too long for a key with one that is the text of its hash.
+// Collisions of keys that are hashes: of an identifier that is too long for a key, with an identifier that is
+// the text of its hash.
 
 extension StoreBackend {
   /// Rejects changes to items whose key is the hash of another item's identifier, so that no item can replace another
@@ -29,7 +30,7 @@ extension StoreBackend {
           // An entry that cannot be decoded has no identifier, and may be replaced.
           others[key] = (try? decoded(data, of: key)).map(identifier)
         }
-        // A key has two owners if an earlier change replaces one by the other, which may still fail.
+        // A key has two owners if an earlier change replaces one with the other, which may still fail.
         var owners: [CacheKey: [String]] = [:]
         for key in keys { owners[key] = [identifiers[key], others[key]].compactMap(\.self) }
         for step in batch.steps {

@@ -25,7 +25,7 @@ extension StoreBackend {
   /// The bytes of an entry are released when it has been decoded, so that not all bytes and all items are in memory at the
   /// same time.
   ///
-  /// - Parameter start: When the load began: what others change from then on they may also report.
+  /// - Parameter start: When the load began: changes by others after that may also be reported by the feed.
   /// - Throws: what the engine threw. Does not throw for an entry that cannot be decoded (rule S6).
   @concurrent
   func load(
@@ -34,7 +34,7 @@ extension StoreBackend {
     var loaded = ItemTable<Item>()
     guard let engine else { return loaded }
     var entries = try await engine.readAllEntries()
-    // Entries of old versions are noted again.
+    // Entries of old versions are recorded again.
     versions.forgetOld()
     loaded.recent = EntryStamp.recent(entries, since: start)
     loaded.hasEngineOrder = Self.numberIfNeeded(&entries)
@@ -87,7 +87,7 @@ extension StoreBackend {
     return runs + [run]
   }
 
-  /// The item in an entry, and its key, which must be that of the entry.
+  /// The item in an entry, and its key, which must match that of the entry.
   func item(in entry: StorageEntry) throws(StorageError) -> (key: CacheKey, item: Item) {
     let item = try decoded(entry)
     let key = CacheKey(identifier: identifier(item))
@@ -96,20 +96,21 @@ extension StoreBackend {
     return (key, item)
   }
 
-  /// Throws unless the key of an item is that of the entry in which it is.
+  /// Throws unless the key of an item matches that of its entry.
   func verify(_ key: CacheKey, in entry: CacheKey) throws(StorageError) {
     if key == entry { return }
     throw StorageError(
       .decodingFailed, "The entry \(entry) contains an item whose identifier has the key \(key).")
   }
 
-  /// The sequence number of an entry; nil if the engine tells none, or one that is corrupted: so large that no numbers can be
-  /// added to it.
+  /// The sequence number of an entry. Nil if the engine provides none, or if it is corrupted: so large that
+  /// nothing can be added to it.
   static func sequence(of entry: StorageEntry) -> Int? {
     entry.sequence.flatMap { $0 < Int.max / 2 ? Int($0) : nil }
   }
 
-  /// Numbers the entries if the engine does not, or not in ascending order. Returns whether the engine has.
+  /// Numbers the entries if the engine does not, or not in ascending order. Returns whether the numbers are
+  /// the engine's.
   private static func numberIfNeeded(_ entries: inout [StorageEntry]) -> Bool {
     var last: Int?
     let isNumbered = entries.allSatisfy { entry in

@@ -6,11 +6,11 @@ import StockroomCore
   import Foundation
 #endif
 
-// Changes that depend on what an item is (rule S10).
+// Changes that depend on the stored item (rule S10).
 
 /// The body of a transaction has thrown, so that nothing has happened (rule T3).
 struct AbandonedTransaction: Error {
-  /// Why the change that was being made could not be made.
+  /// The reason why the change could not be made.
   let cause: any Error
 }
 
@@ -19,8 +19,9 @@ extension StoreBackend {
 
   /// Reads and writes in one transaction of the engine, together with the other changes of the group.
   ///
-  /// - Returns: For each change, what was done or why not.
-  /// - Throws: `AbandonedTransaction` if a change threw that may have been done in part; otherwise what the engine threw.
+  /// - Returns: For each change, what was done or the reason why it was not.
+  /// - Throws: `AbandonedTransaction` if a change threw that may have been made in part; otherwise what the
+  ///   engine threw.
   func commitAsTransaction(
     _ batches: [Result<Batch, any Error>]
   ) async throws -> [Result<Batch, any Error>] {
@@ -67,7 +68,8 @@ extension StoreBackend {
     return result
   }
 
-  /// The change of an item, as the engine holds it. In front of one without transactions nobody else may write meanwhile.
+  /// The change of an item, as stored in the engine. If the engine has no transactions, nobody else may write
+  /// in the meantime.
   func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
     update.result.withLock { $0 = nil }
     let key = update.key

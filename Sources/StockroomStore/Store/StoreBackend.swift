@@ -12,9 +12,9 @@ struct StoreBackend<Item: StorableItem>: Sendable {
   let engine: (any StorageEngine)?
   let codec: ItemCodec<Item>
   let identifier: @Sendable (Item) -> String
-  /// By which the engine tells the changes of this store from those of others.
+  /// Distinguishes the changes of this store from those of others in the engine's feed.
   let origin = ChangeOrigin()
-  /// The versions of what has been decoded.
+  /// The versions of the entries that have been decoded.
   let versions = VersionLog()
 
   init(engine: (any StorageEngine)?, codec: any Codec, identifier: @escaping @Sendable (Item) -> String) {
@@ -25,7 +25,7 @@ struct StoreBackend<Item: StorableItem>: Sendable {
   struct CommitResult: Sendable {
     /// For each change, the steps that were applied, or the error.
     let outcomes: [Result<[KeyedStep<Item>], any Error>]
-    /// False if a change failed that the engine may have applied in part.
+    /// False if the engine may have made a part of a change that failed.
     var isOutcomeKnown = true
     /// Whether it has been verified that the identifier of an item survives encoding.
     let isIdentityVerified: Bool
@@ -46,15 +46,15 @@ extension StoreBackend {
   struct Batch {
     var steps: [KeyedStep<Item>] = []
     var operations: [StorageOperation] = []
-    /// What has to be read before it is known what is to be done.
+    /// The update that must read the entry before its operations are known.
     var update: StoreUpdate<Item>?
-    /// As ``update``, for entries of older versions.
+    /// The same as ``update``, for entries of older versions.
     var rewriting: StoreRewriting?
 
     var readsFirst: Bool { update != nil || rewriting != nil }
 
-    /// Whether some of it may have been done if it throws within a transaction. Of one operation that is known only if the transaction
-    /// goes on without it.
+    /// Whether a part of it may have been done if it throws within a transaction. For a single operation,
+    /// that is known only if the transaction continues without it.
     func mayBeDoneInPart(after error: any Error) -> Bool {
       if rewriting != nil || operations.mayBeAppliedInPart { return true }
       if operations.isEmpty { return false }
@@ -64,8 +64,8 @@ extension StoreBackend {
 
   /// Encodes the inserted items, in parallel, and applies all changes to the engine in order, as one batch.
   ///
-  /// If that fails, each change is tried separately, so that a failing one does not affect the others, except after an
-  /// error that all would fail with, each perhaps after a long wait.
+  /// If that fails, each change is tried separately, so that a failing one does not affect the others, except
+  /// after an error that all would fail with, perhaps each after a long wait.
   ///
   /// - Parameters:
   ///   - identifiers: The identifiers of the store's items whose keys are hashes, by key.
@@ -109,7 +109,7 @@ extension StoreBackend {
       do {
         var batch = try batch.get()
         if let blockingError { throw blockingError }
-        // Until then nothing has been written, whatever goes wrong.
+        // Until then, nothing has been written, regardless of the error.
         var isWriting = batch.readsFirst && hasTransactions
         do {
           if batch.readsFirst, hasTransactions {
@@ -121,7 +121,7 @@ extension StoreBackend {
             do {
               batch = try self.batch(for: update, stored: stored)
             } catch {
-              // Whatever the closure throws, it says nothing about the other calls.
+              // An error of the closure does not concern the other calls.
               outcomes.append(.failure(error))
               continue
             }
@@ -220,8 +220,8 @@ extension StoreBackend {
     }
   }
 
-  /// Throws unless the bytes are decoded as an item with this key. Otherwise it could not be identified after a restart:
-  /// `let id = UUID()` has a new value whenever an item is decoded.
+  /// Throws unless the bytes are decoded as an item with this key. Otherwise the item could not be identified
+  /// after a restart: `let id = UUID()` has a new value whenever an item is decoded.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   func verifyIdentity(of key: CacheKey, in data: Data) throws {

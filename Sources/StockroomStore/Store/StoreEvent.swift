@@ -14,7 +14,7 @@ public struct StoreEvent<Item: StorableItem>: Sendable {
 
   /// The kind of the change.
   public let operation: Operation
-  /// The items that it affected: none, all that were loaded, those inserted, or those removed.
+  /// The affected items: none, all items that were loaded, those inserted, or those removed.
   public let items: [Item]
 
   /// Creates an event.

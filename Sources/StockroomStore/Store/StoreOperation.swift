@@ -1,7 +1,8 @@
 import StockroomCore
 
 extension Store {
-  /// A chain of changes that take effect together: one batch in the engine, one change of ``Store/items`` (rule S3).
+  /// A chain of changes that take effect together: one batch in the engine, one change of ``Store/items``
+  /// (rule S3).
   ///
   /// ```swift
   /// try await store.removeAll().insert(fresh).run()
@@ -31,7 +32,7 @@ extension Store {
 
       func prefix(_ count: Int) -> [StoreStep<Item>] { steps.withLock { Array($0[..<count]) } }
 
-      /// Appends a step, unless the log has other than `count` steps; then returns false.
+      /// Appends a step if the log has exactly `count` steps; otherwise returns false.
       func append(_ step: StoreStep<Item>, after count: Int) -> Bool {
         steps.withLock { steps in
           guard steps.count == count else { return false }
@@ -67,7 +68,7 @@ extension Store {
 
     private func continued(with step: StoreStep<Item>) -> Operation {
       isUsed = true
-      // If this chain has been continued before, the second branch gets a log of its own.
+      // If this chain has been continued before, the second branch gets its own log.
       let log = log.append(step, after: count) ? log : Log(log.prefix(count) + [step])
       return Operation(store, log, count: count + 1)
     }
@@ -89,7 +90,8 @@ extension Store {
 
     /// Applies the changes of the chain, in order, as one batch.
     ///
-    /// Does nothing if the chain has been run before. One that failed may be run again. Throws as `insert(_:)`.
+    /// Does nothing if the chain has been run before. A chain that failed may be run again. Throws as
+    /// `insert(_:)`.
     public func run() async throws {
       isUsed = true
       switch progress {

@@ -5,7 +5,7 @@ enum StoreStep<Item: StorableItem>: Sendable {
   case insert([Item])
   case remove([Item])
   case removeAll
-  /// Alone in its change, since it has to read first.
+  /// Alone in its change, since it must read first.
   case update(StoreUpdate<Item>)
   /// Alone in its change, since it depends on those before it.
   case revert(StoreReversal)
@@ -21,7 +21,7 @@ enum StoreStep<Item: StorableItem>: Sendable {
   }
 }
 
-/// A change of one item that depends on what it is.
+/// A change of one item that depends on its stored state.
 final class StoreUpdate<Item: StorableItem>: Sendable {
   /// With the identifier of the item as its raw value.
   let key: CacheKey
@@ -67,7 +67,7 @@ enum KeyedStep<Item: StorableItem>: Sendable {
   case insert([(key: CacheKey, item: Item)])
   case remove([CacheKey])
   case removeAll
-  /// Puts entries that cannot be decoded in the places of those with their keys, or appends them.
+  /// Puts entries that cannot be decoded in the positions of those with their keys, or appends them.
   case unreadable([UnreadableEntry])
 
   /// The items that the step inserts.
@@ -101,10 +101,10 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     case .removeAll:
       self = .removeAll
     case .update(let update):
-      // What it comes to replaces this once it is known.
+      // The actual step replaces this one once it is known.
       self = .remove([update.key])
     case .rewrite, .revert:
-      // What a reversal comes to is found out when it is its turn.
+      // The effect of a reversal is determined when it is its turn.
       self = .remove([])
     case .remove(let items):
       self = .remove(items.map { CacheKey(identifier: identifier($0)) })

@@ -23,32 +23,34 @@ import StockroomCore
 ///
 /// ## Loading
 ///
-/// Loading begins in the background when the object is created. Until it is complete the value is the default.
-/// If it fails, because the engine fails or because the bytes cannot be decoded, the value stays the default and
-/// ``failure`` is the error; the next operation that depends on the stored value throws it, and the one after
-/// that loads again. A stored value that cannot be read is not overwritten, except by ``set(_:)`` and
-/// ``reset()``, which do not depend on it; one of a newer version only by ``reset()``. What the engine finds corrupted, or may not read, is
-/// not known to be of a newer version.
+/// Loading begins in the background when the object is created. Until it is complete, the value is the
+/// default. If it fails, because the engine fails or because the bytes cannot be decoded, the value stays the
+/// default and ``failure`` is the error; the next operation that depends on the stored value throws it, and
+/// the one after that loads again. A stored value that cannot be read is not overwritten, except by
+/// ``set(_:)`` and ``reset()``, which do not depend on it; a value of a newer version is only overwritten by
+/// ``reset()``. A value that the engine reports as corrupted, or may not read, does not count as one of a newer
+/// version.
 ///
 /// ## Operations
 ///
-/// Any number of tasks may call any method. Operations on one object are executed one after another, in the order
-/// of the calls, each atomically (rule S1). The value changes once the engine has acknowledged it; a call
-/// that throws leaves the value and the engine as they were (rule S2). After an error with an unknown outcome,
-/// such as `io`, the stored value is read again. An operation whose task is cancelled before its turn throws
-/// `CancellationError` and does nothing. Values are encoded and decoded off the caller's actor.
+/// Any number of tasks may call any method. Operations on one object are executed one after another, in the
+/// order of the calls, each atomically (rule S1). The value changes once the engine has acknowledged it; a
+/// call that throws leaves the value and the engine unchanged (rule S2). After an error with an unknown
+/// outcome, such as `io`, the stored value is read again. An operation whose task is cancelled before its
+/// turn throws `CancellationError` and does nothing. Values are encoded and decoded off the caller's actor.
 ///
-/// What others change under the key, in this process or in another one, becomes the value if the engine has
-/// `EngineCapabilities.changeFeed`. If the engine cannot read it, the value stays what it was, ``failure`` is the error, and the next
-/// operation throws it, as after loading. If the bytes are no value of this type, the value is the default one, as after loading. An ``update(_:)`` is a step of its own only with regard to this object: where several processes
-/// change the same value, use a `Store` and its `update`.
+/// If the engine has `EngineCapabilities.changeFeed`, a change by others under the key, in this process or in
+/// another one, becomes the value. If the engine cannot read it, the value does not change, ``failure`` is
+/// the error, and the next operation throws it, as after loading. If the bytes are not a value of this type,
+/// the value is the default, as after loading. An ``update(_:)`` is atomic only with regard to this object:
+/// if several processes change the same value, use a `Store` and its `update`.
 ///
 /// ## Observation
 ///
-/// The value and ``failure`` are observable and change once per operation, after it took effect. In a class that is
-/// `@Observable` itself, mark the property with `@ObservationIgnored`; the value stays observable. Storing
-/// the same bytes again is not a change, and neither is reading them again after an error. Observation can miss a change that
-/// another thread makes while the value is read; ``values`` cannot.
+/// The value and ``failure`` are observable and change once per operation, after it took effect. In a class
+/// that is itself `@Observable`, mark the property with `@ObservationIgnored`; the value stays observable.
+/// Storing the same bytes again is not a change, and neither is reading them again after an error.
+/// Observation can miss a change that another thread makes while the value is read; ``values`` cannot.
 @propertyWrapper
 public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private enum Loading: Sendable {
@@ -63,14 +65,14 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private let loading = MutexProtected(Loading.pending)
   /// Locked initially, by the load in the background.
   private let mutex = AsyncMutex(isLocked: true)
-  /// By which the engine tells the changes of this object from those of others.
+  /// Distinguishes the changes of this object from those of others in the engine's feed.
   private let origin = ChangeOrigin()
   /// Receives the changes of others.
   private let feed = MutexProtected<Task<Void, Never>?>(nil)
-  /// No attempt to subscribe is made before this; nil if the engine does not leave out the changes of an origin.
+  /// No attempt to subscribe is made before this; nil if the engine cannot exclude the changes of an origin.
   private let nextSubscription = MutexProtected<ContinuousClock.Instant?>(ContinuousClock.now)
 
-  /// Creates a value with a default for as long as nothing is stored.
+  /// Creates a value with a default that applies as long as nothing is stored.
   ///
   /// - Parameters:
   ///   - wrappedValue: The default, which is not stored.
@@ -88,7 +90,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
 
   deinit { feed.withLock { $0?.cancel() } }
 
-  /// Creates an optional value, which is nil for as long as nothing is stored.
+  /// Creates an optional value, which is nil as long as nothing is stored.
   public convenience init(
     storage: some StorageEngine, key: String, codec: some Codec = JSONCodec()
   ) where Item: ExpressibleByNilLiteral {
@@ -106,8 +108,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
 
   /// Waits until the value has been loaded, and for all earlier operations.
   ///
-  /// - Throws: what the engine throws; `StorageError` with code `decodingFailed`; `CancellationError`. The next call
-  ///   tries again.
+  /// - Throws: what the engine throws; `StorageError` with code `decodingFailed`; `CancellationError`. The
+  ///   next call retries.
   public func valueHasLoaded() async throws {
     try await serialized { try await self.load() }
   }
@@ -118,42 +120,45 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     return try observed.get()
   }
 
-  /// A stream of the present value, then of the value after each change, in order. Each call returns a new stream.
+  /// A stream of the current value, then of the value after each change, in order. Each call returns a new
+  /// stream.
   ///
   /// No change is skipped. Values that have not been read are buffered without limit. The stream ends when this object is
   /// released.
   public var values: AsyncStream<Item> { values(bufferingPolicy: .unbounded) }
 
-  /// As ``values``, with a limit on the buffer of a slow subscriber, such as `.bufferingNewest(1)` for the present value
-  /// only. A value that is skipped may be released during a change: if it is a class, its `deinit` must not use this
-  /// object.
+  /// Like ``values``, with a limit on the buffer of a slow subscriber, such as `.bufferingNewest(1)` for the
+  /// current value only. A value that is skipped may be released during a change: if it is a class, its
+  /// `deinit` must not use this object.
   public func values(
     bufferingPolicy: AsyncStream<Item>.Continuation.BufferingPolicy
   ) -> AsyncStream<Item> {
     observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, also in place of one that cannot be read, unless that is of a newer version. One read and one write, in one
-  /// transaction if the engine has `EngineCapabilities.transactions`. Without those, the read is left out if the type is no
-  /// ``VersionedItem`` and the engine has `EngineCapabilities.changeFeed`.
+  /// Stores a value, replacing even one that cannot be read, unless that is of a newer version. One read and
+  /// one write, in one transaction if the engine has `EngineCapabilities.transactions`. Without transactions,
+  /// the read is omitted if the type is not a ``VersionedItem`` and the engine has
+  /// `EngineCapabilities.changeFeed`.
   ///
-  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is of a newer version; what the engine throws; `CancellationError`.
+  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is
+  ///   of a newer version; what the engine throws; `CancellationError`.
   public func set(_ value: Item) async throws {
     try await serialized { try await self.write(value) }
   }
 
-  /// Removes the stored value, also one that cannot be read. The value is the default again.
+  /// Removes the stored value, even one that cannot be read. The value is the default again.
   ///
   /// - Throws: what the engine throws; `CancellationError`.
   public func reset() async throws {
     try await serialized { try await self.remove() }
   }
 
-  /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores nothing if the
-  /// closure throws. Costs as ``set(_:)``, after loading if that has not been done.
+  /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores
+  /// nothing if the closure throws. Costs the same as ``set(_:)``, after loading if that has not been done.
   ///
-  /// - Throws: what the closure throws; `StorageError` with code `encodingFailed`; as ``valueHasLoaded()`` if the
-  ///   present value could not be read; what the engine throws.
+  /// - Throws: what the closure throws; `StorageError` with code `encodingFailed`; as ``valueHasLoaded()`` if
+  ///   the current value could not be read; what the engine throws.
   public func update(_ change: @Sendable (inout Item) throws -> Void) async throws {
     try await updateIfNeeded { item in
       try change(&item)
@@ -161,7 +166,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     }
   }
 
-  /// As ``update(_:)``, for a closure that returns false if it has changed nothing.
+  /// Like ``update(_:)``, for a closure that returns false if it has changed nothing.
   func updateIfNeeded(_ change: @Sendable (inout Item) throws -> Bool) async throws {
     try await serialized {
       try await self.load()
@@ -170,7 +175,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     }
   }
 
-  /// As ``update(_:)``, and removes the stored value if `isNone` returns true for the new one.
+  /// Like ``update(_:)``, and removes the stored value if `isNone` returns true for the new one.
   package func update(
     _ change: @Sendable (inout Item) throws -> Void, removingIf isNone: @Sendable (Item) -> Bool
   ) async throws {
@@ -193,10 +198,10 @@ extension AsyncStoredValue {
     try await operation()
   }
 
-  /// Subscribes to the changes of others, unless that has been done. If the engine cannot be watched at the moment, a later
-  /// operation tries again: the next one, unless the attempt took long.
+  /// Subscribes to the changes of others, unless that has been done. If the engine cannot be watched at the
+  /// moment, a later operation retries: the next one, unless the attempt took long.
   ///
-  /// - Returns: Whether it has just begun, so that others may have changed what was read before.
+  /// - Returns: Whether following has just begun, so that others may have changed what was read before.
   private func followIfNeeded() async -> Bool {
     let start = ContinuousClock.now
     guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }),
@@ -217,7 +222,7 @@ extension AsyncStoredValue {
       feed.withLock { $0 = task }
       return true
     } catch {
-      // What takes long to fail is not to hold up every operation.
+      // An attempt that takes long to fail must not delay every operation.
       let now = ContinuousClock.now
       nextSubscription.withLock { $0 = now + start.duration(to: now) * 10 }
       return false
@@ -239,7 +244,8 @@ extension AsyncStoredValue {
     }
   }
 
-  /// Whether the stored value may be of a newer version. What the feed has not reported yet is seen in a transaction only.
+  /// Whether the stored value may be of a newer version. A change that the feed has not reported yet is only
+  /// seen in a transaction.
   private var mayHoldNewer: Bool {
     if engine.capabilities.contains(.transactions) { return true }
     if observed.codec.isVersioned || feed.withLock({ $0 == nil }) { return true }
@@ -249,12 +255,13 @@ extension AsyncStoredValue {
 
   /// Applies one operation to the engine, then the new content to the value.
   ///
-  /// If it throws with an unknown outcome, or others may have changed the value before it was followed, the stored value is read
-  /// again, so that no operation depends on a value that is out of date. If that fails too, the next operation reads it.
+  /// If it throws with an unknown outcome, or others may have changed the value before it was followed, the
+  /// stored value is read again, so that no operation depends on an outdated value. If that fails too, the
+  /// next operation reads it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
     let followsNow = await followIfNeeded()
     if followsNow {
-      // Others may have changed what was read before.
+      // Others may have changed the value that was read before.
       loading.withLock { if case .done = $0 { $0 = .pending } }
     }
     do {
@@ -271,14 +278,15 @@ extension AsyncStoredValue {
       let isOutcomeKnown = engine.wasDefinitelyNotApplied([operation], after: error)
       if isOutcomeKnown, !followsNow { throw error }
       if !isOutcomeKnown { loading.withLock { $0 = .pending } }
-      // In a task of its own, which is not cancelled with this one.
+      // In a separate task, which is not cancelled with this one.
       let read = await Task { [engine, key = observed.key] in try await engine.read(key: key) }.result
       if case .success(let bytes) = read { take(bytes.map(StoredContent.bytes) ?? .absent) }
       throw error
     }
   }
 
-  /// Reads the stored value, unless that has been done since its changes are watched. Throws an error of the background load once.
+  /// Reads the stored value, unless that has been done since its changes are being watched. Throws an error
+  /// of the background load once.
   private func load() async throws {
     // Before it is read, so that no later change is missed.
     if await followIfNeeded() {

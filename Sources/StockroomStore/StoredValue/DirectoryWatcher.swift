@@ -6,7 +6,7 @@
   final class DirectoryWatcher: Sendable {
     private struct State {
       var watch: FileWatch?
-      /// Whether a change has been noticed that is still to be reported.
+      /// Whether a change has been detected and not been reported yet.
       var isReporting = false
     }
 
@@ -52,7 +52,8 @@
     private func watchNearest() -> FileWatch? {
       var path = directory[...]
       while true {
-        // Whatever the error is, the parent is the next to try; and without any watch each use still reads what has changed.
+        // The parent is tried next, regardless of the error; and without a watch, each use still reads the
+        // changes.
         let watch = try? FileWatch(path: path.isEmpty ? "/" : String(path), .directory) { [weak self] _ in
           self?.noteChange()
         }

@@ -18,7 +18,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     var content: StoredContent?
     /// Nil if the default applies.
     var item: Item?
-    /// What ``item`` has been decoded from: an earlier content if the present one could not be read.
+    /// The content that ``item`` has been decoded from: an earlier one if the current one could not be read.
     var source: StoredContent?
     var failure: StorageError?
   }
@@ -62,7 +62,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     return try unobserved()
   }
 
-  /// As ``get()``, without observing the value.
+  /// Like ``get()``, without observing the value.
   func unobserved() throws -> Item {
     let state = state.withLock { $0 }
     if let failure = state.failure { throw failure }
@@ -85,12 +85,12 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
 
   func encode(_ item: Item) throws -> Data { try codec.encodeForRoundTrip(item, for: key) }
 
-  /// Updates the value to the content that `read` returns. The result has to be passed to ``report(_:)``.
+  /// Updates the value to the content that `read` returns. Pass the result to ``report(_:)``.
   ///
   /// Decoding, and releasing the previous value, may run arbitrary code, which may use this value. Both happen outside of
   /// the lock, and the content is read again before its decoded value takes effect.
   ///
-  /// - Parameter keepsValue: Whether the value stays as it is, and only the failure changes.
+  /// - Parameter keepsValue: Whether the value does not change, but only the failure.
   func take(keepingValue keepsValue: Bool = false, _ read: () -> StoredContent) -> Change {
     var decoded: State?
     while true {

@@ -1,9 +1,10 @@
 import StockroomCore
 
 extension StorageEngine {
-  /// Applies the operation, unless it would replace a value of a newer version, as far as that can be read. A removal removes it.
+  /// Applies the operation, unless it would replace a value of a newer version, as far as that can be read. A
+  /// removal removes such a value.
   ///
-  /// In a transaction if the engine has those. Otherwise the value is read before.
+  /// In a transaction if the engine supports them. Otherwise the value is read before.
   ///
   /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
   func apply(
@@ -26,6 +27,6 @@ extension StorageEngine {
 }
 
 extension StorageError {
-  /// Whether the value is there, and cannot be read: it is corrupted, or encrypted with another key.
+  /// Whether the value exists and cannot be read: it is corrupted, or encrypted with another key.
   fileprivate var isOfUnreadableValue: Bool { code == .corrupted || code == .permissionDenied }
 }

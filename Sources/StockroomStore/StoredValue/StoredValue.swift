@@ -15,25 +15,26 @@ import StockroomCore
 /// ```
 ///
 /// The value is read through the property and changed through its projection, the `$` form, which is this
-/// class. It is intended for settings: a flag, a choice, a list of identifiers. Store values that are large, or grow with
-/// use, in a ``Store`` or an ``AsyncStoredValue``.
+/// class. It is intended for settings: a flag, a choice, a list of identifiers. Store values that are large,
+/// or that grow with use, in a ``Store`` or an ``AsyncStoredValue``.
 ///
 /// ## Format
 ///
-/// The codec's bytes, JSON by default, are stored as `Data` under the key. They are decoded once, and again after they
-/// have changed: each read compares them, which costs O(bytes). On systems other than Apple's they are in a file, whose
-/// state takes about 1 µs to check.
+/// The codec's bytes, JSON by default, are stored as `Data` under the key. They are decoded once, and again
+/// after they have changed: each read compares them, which costs O(bytes). On systems other than Apple's,
+/// they are in a file, whose state takes about 1 µs to check.
 ///
-/// If the bytes cannot be decoded, or if there is an object of another type under the key, the value is the default and
-/// ``failure`` is the error. Reading never overwrites the stored bytes, and operations that depend on the earlier value
-/// throw. Only ``set(_:)`` and ``reset()`` replace bytes that cannot be read, and only ``reset()`` those of a newer version. A value that does not survive encoding,
-/// such as `Int??.some(nil)` or a relative URL in JSON, is rejected; within your own types, the type is responsible.
+/// If the bytes cannot be decoded, or if there is an object of another type under the key, the value is the
+/// default and ``failure`` is the error. Reading never overwrites the stored bytes, and operations that
+/// depend on the earlier value throw. Only ``set(_:)`` and ``reset()`` replace bytes that cannot be read, and
+/// only ``reset()`` replaces those of a newer version. A value that does not survive encoding, such as
+/// `Int??.some(nil)` or a relative URL in JSON, is rejected; within your own types, the type is responsible.
 ///
 /// ## Threads
 ///
 /// Any thread may call any method. Operations are executed one after another, each atomically: of a thousand
-/// concurrent appends none is lost, on any number of instances. An operation that throws has changed nothing, with the exception
-/// under *Processes*.
+/// concurrent appends, none is lost, on any number of instances. An operation that throws has changed
+/// nothing, except as described under *Processes*.
 ///
 /// All instances with the same key see each other's changes, and so do their observers and ``values``. A change that other
 /// code makes in `UserDefaults` is detected by the next read or operation of an instance, and reported then. Such a
@@ -44,10 +45,10 @@ import StockroomCore
 /// On Apple's platforms a change by another process is detected by the next read after the system has propagated it. If
 /// two processes change one value at the same time, one change may be lost.
 ///
-/// On other systems an operation reads, changes and stores the value under a lock between processes, so that no change is
-/// lost. The next read in any process returns the new value; observers and ``values`` are notified soon after the change,
-/// by inotify, on another thread. If the file has been replaced and the disk then fails, the operation throws `io`, and the new value
-/// can be read already.
+/// On other systems, an operation reads, changes and stores the value under a lock between processes, so that
+/// no change is lost. The next read in any process returns the new value; observers and ``values`` are
+/// notified soon after the change, by inotify, on another thread. If the disk fails after the file has been
+/// replaced, the operation throws `io`, although the new value may already be readable.
 ///
 /// ## Location
 ///
@@ -61,24 +62,25 @@ import StockroomCore
 ///
 /// ## Observation
 ///
-/// The value and ``failure`` are observable and change once per operation, after it took effect. In a class that is
-/// `@Observable` itself, mark the property with `@ObservationIgnored`; the value stays observable. Storing
-/// the same bytes again is not a change. Observation can miss a change that another thread makes while the value
-/// is read; ``values`` cannot.
+/// The value and ``failure`` are observable and change once per operation, after it took effect. In a class
+/// that is itself `@Observable`, mark the property with `@ObservationIgnored`; the value stays observable.
+/// Storing the same bytes again is not a change. Observation can miss a change that another thread makes
+/// while the value is read; ``values`` cannot.
 ///
 /// ## Durability
 ///
-/// On Apple's platforms an operation returns once the system's preferences service has the value: it survives
-/// the end of the process, and the system writes it to disk soon after, without reporting errors.
-/// On other systems an operation replaces the file by a new one with all values of the suite, and returns once that is on
-/// disk; it throws if that failed. If the process or the machine crashes, the file is the old one or the new one. An
-/// operation waits twice for the disk, some milliseconds; reads do not wait.
+/// On Apple's platforms, an operation returns once the system's preferences service has the value: it
+/// survives the end of the process, and the system writes it to disk soon after, without reporting errors. On
+/// other systems, an operation replaces the file with a new one that contains all values of the suite, and
+/// returns once that is on disk; it throws if that failed. If the process or the machine crashes, the file is
+/// either the old one or the new one. An operation waits for the disk twice, a few milliseconds; reads do not
+/// wait.
 @propertyWrapper
 public final class StoredValue<Item: StorableItem>: Sendable {
   private let entry: UserDefaultsEntry
   private let observed: ObservedValue<Item>
 
-  /// Creates a value with a default for as long as nothing is stored.
+  /// Creates a value with a default that applies as long as nothing is stored.
   ///
   /// - Parameters:
   ///   - wrappedValue: The default, which is not stored.
@@ -93,7 +95,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     UserDefaultsWriter.shared.add(self, key: key)
   }
 
-  /// Creates an optional value, which is nil for as long as nothing is stored.
+  /// Creates an optional value, which is nil as long as nothing is stored.
   public convenience init(
     key: String, storage: UserDefaults = .standard, codec: some Codec = JSONCodec()
   ) where Item: ExpressibleByNilLiteral {
@@ -111,9 +113,10 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   /// This object, with the operations on the value.
   public var projectedValue: StoredValue<Item> { self }
 
-  /// The error of reading the stored value, because of which ``wrappedValue`` is the default: a `StorageError` with code
-  /// `decodingFailed` or `unsupported`, which names the key and the cause, or, on systems with a file, `corrupted`, `permissionDenied` or
-  /// `io`, which names the file. Nil if there was none.
+  /// The error of reading the stored value, because of which ``wrappedValue`` is the default: a
+  /// `StorageError` with code `decodingFailed` or `unsupported`, which names the key and the cause, or, on
+  /// systems with a file, `corrupted`, `permissionDenied` or `io`, which names the file. Nil if there was
+  /// none.
   public var failure: StorageError? {
     refreshAndReport()
     return observed.failure
@@ -127,15 +130,16 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     return try observed.get()
   }
 
-  /// A stream of the present value, then of the value after each change, in order. Each call returns a new stream.
+  /// A stream of the current value, then of the value after each change, in order. Each call returns a new
+  /// stream.
   ///
   /// No change is skipped. Values that have not been read are buffered without limit. The stream ends when this object is
   /// released.
   public var values: AsyncStream<Item> { values(bufferingPolicy: .unbounded) }
 
-  /// As ``values``, with a limit on the buffer of a slow subscriber, such as `.bufferingNewest(1)` for the present value
-  /// only. A value that is skipped may be released during a change: if it is a class, its `deinit` must not use this
-  /// object.
+  /// Like ``values``, with a limit on the buffer of a slow subscriber, such as `.bufferingNewest(1)` for the
+  /// current value only. A value that is skipped may be released during a change: if it is a class, its
+  /// `deinit` must not use this object.
   public func values(
     bufferingPolicy: AsyncStream<Item>.Continuation.BufferingPolicy
   ) -> AsyncStream<Item> {
@@ -143,11 +147,12 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     return observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, also in place of one that cannot be read, unless that is of a newer version. O(bytes).
+  /// Stores a value, replacing even one that cannot be read, unless that is of a newer version. O(bytes).
   ///
-  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is of a newer version; on systems with a file, `diskFull`, `permissionDenied`,
-  ///   `readOnly` or `io` if it could not be written, `corrupted` if it is corrupted, since the other values in it would
-  ///   be lost, and `locked` if another process locks it for a minute.
+  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is
+  ///   of a newer version; on systems with a file, `diskFull`, `permissionDenied`, `readOnly` or `io` if it
+  ///   could not be written, `corrupted` if it is corrupted, since the other values in it would be lost, and
+  ///   `locked` if another process locks it for a minute.
   public func set(_ value: Item) throws {
     let bytes = try observed.encode(value)
     try UserDefaultsWriter.shared.write(entry) {
@@ -158,8 +163,8 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     }
   }
 
-  /// Removes the stored value, also one that cannot be read. The value is the default again, or the one registered with
-  /// `UserDefaults.register(defaults:)`.
+  /// Removes the stored value, even one that cannot be read. The value is the default again, or the one
+  /// registered with `UserDefaults.register(defaults:)`.
   ///
   /// - Throws: as ``set(_:)``, except for `encodingFailed` and `unsupported`.
   public func reset() throws {
@@ -168,11 +173,12 @@ public final class StoredValue<Item: StorableItem>: Sendable {
 
   /// Reads, changes and stores the value atomically. Stores nothing if the closure throws. O(bytes).
   ///
-  /// While the closure runs, no other thread of the process can store a value under any key, in any user defaults, and on
-  /// systems other than Apple's no other process can in these. Keep it short. It must not wait for another thread, which
-  /// may itself wait to store a value. It may read any value, and store values under other keys.
+  /// While the closure runs, no other thread of the process can store a value under any key, in any user
+  /// defaults, and on systems other than Apple's, no other process can store one in these. Keep it short. It
+  /// must not wait for another thread, which may itself wait to store a value. It may read any value, and
+  /// store values under other keys.
   ///
-  /// - Throws: what the closure throws; ``failure`` if the present value cannot be read; as ``set(_:)``.
+  /// - Throws: what the closure throws; ``failure`` if the current value cannot be read; as ``set(_:)``.
   public func update(_ change: (inout Item) throws -> Void) throws {
     try updateIfNeeded { item in
       try change(&item)
@@ -180,7 +186,7 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     }
   }
 
-  /// As ``update(_:)``, for a closure that returns false if it has changed nothing.
+  /// Like ``update(_:)``, for a closure that returns false if it has changed nothing.
   func updateIfNeeded(_ body: (inout Item) throws -> Bool) throws {
     watchIfNeeded()
     var change = ObservedValue<Item>.Change()
@@ -198,7 +204,8 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     observed.report(observed.take { entry.content })
   }
 
-  /// From the first use on, others' changes are observed. If the system has no room to watch the file, the next use tries again.
+  /// Observes changes by others from the first use on. If the system cannot watch another file, the next use
+  /// retries.
   private func watchIfNeeded() { entry.watch { UserDefaultsWriter.shared.refreshAll() } }
 }
 

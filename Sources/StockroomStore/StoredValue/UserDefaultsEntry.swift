@@ -3,8 +3,8 @@ import StockroomCore
 
 /// One key of a `UserDefaults`.
 ///
-/// On systems other than Apple's the value is stored in a ``ValueFile``. The user defaults themselves apply only if it has
-/// none, with values that were registered, or stored by other code.
+/// On systems other than Apple's, the value is stored in a ``ValueFile``. The user defaults themselves apply
+/// only if the file has no value, with values that were registered, or stored by other code.
 ///
 /// Unchecked, since `UserDefaults` is documented to be thread-safe and not declared `Sendable` on every platform.
 struct UserDefaultsEntry: @unchecked Sendable {

@@ -13,9 +13,9 @@
   /// Foundation's own preferences can lose values there: writing truncates the file first, and a process never reads it
   /// again, so that it overwrites the values of other processes.
   ///
-  /// This file is replaced atomically by one that is on disk already. A process that changes it holds the lock file beside
-  /// it from reading to replacing. A read first checks whether the file is still the one that was read last, which takes
-  /// about a microsecond.
+  /// This file is replaced atomically with one that is already on disk. A process that changes it holds the
+  /// lock file beside it from reading to replacing. A read first checks whether the file is still the one
+  /// that was read last, which takes about a microsecond.
   final class ValueFile: Sendable {
     private struct State {
       /// The file that was read last. It stays open, so that no later file can have its identity.
@@ -64,7 +64,7 @@
       }
     }
 
-    /// Calls `changed` after the file has changed, if the system can notify of that.
+    /// Calls `changed` after the file has changed, if the system can report that.
     func watch(_ changed: @escaping @Sendable () -> Void) {
       state.withLock { state in
         if state.watch == nil { state.watch = DirectoryWatcher(directory: directory.path, changed) }
@@ -248,7 +248,7 @@
       }
     }
 
-    /// Replaces the file by a new one, and returns that.
+    /// Replaces the file with a new one, and returns that.
     private func write(_ bytes: Data) throws -> FileDescriptor {
       let temporary = path + ".new"
       // Left by a process that was killed. The name is used under the lock only.

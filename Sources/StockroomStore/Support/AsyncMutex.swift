@@ -11,7 +11,7 @@ final class AsyncMutex: Sendable {
 
   private let state: MutexProtected<State>
 
-  /// - Parameter isLocked: Whether it is locked initially; then ``unlock()`` has to be called.
+  /// - Parameter isLocked: Whether it is locked initially; if so, ``unlock()`` must be called.
   init(isLocked: Bool) { state = MutexProtected(State(nextTicket: isLocked ? 1 : 0)) }
 
   /// Waits until the mutex is locked by this caller. Cancellation has no effect.

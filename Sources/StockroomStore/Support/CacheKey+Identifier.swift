@@ -11,7 +11,8 @@ extension CacheKey {
     }
   }
 
-  /// Throws if the key was made from another identifier than `other`, which happens if two identifiers have the same hash.
+  /// Throws if the key was created from another identifier than `other`, which happens if two identifiers
+  /// have the same hash.
   ///
   /// - Throws: `StorageError` with code `unsupported`.
   func checkIdentifier(_ other: String) throws {

@@ -1,7 +1,7 @@
 /// Elements that are removed in the order in which they were added, each in amortized O(1).
 struct Queue<Element> {
   private var added: [Element] = []
-  /// The first is the last.
+  /// In reverse order: the first element is the last.
   private var next: [Element] = []
 
   var isEmpty: Bool { added.isEmpty && next.isEmpty }

@@ -9,9 +9,9 @@ extension StorageEngine {
 }
 
 extension [StorageOperation] {
-  /// Whether some of it may have been done if it fails, unless that is excluded.
+  /// Whether a part of them may have been done if they fail, unless the engine excludes that.
   ///
-  /// Without a method of its own for that, an engine removes all entries one by one.
+  /// An engine without its own method for removing all entries removes them one by one.
   var mayBeAppliedInPart: Bool { count > 1 || contains(.removeAll) }
 }
 
@@ -26,8 +26,9 @@ extension Error {
     }
   }
 
-  /// Whether every other call would fail with the same error, after a minute each if another process holds a lock; or must not be
-  /// made, since it may have happened already, and others may have changed the same entries since.
+  /// Whether every other call would fail with the same error, after a minute each if another process holds a
+  /// lock; or must not be made, since it may have been made already, and others may have changed the same
+  /// entries since then.
   var affectsEveryCall: Bool {
     guard let code = (self as? StorageError)?.code else { return false }
     return [.locked, .closed, .unavailable, .outcomeUnknown].contains(code)

@@ -1,15 +1,16 @@
 import StockroomCore
 
 extension Store {
-  /// How much can be undone. ``StoreUndoLimit/none``, unless it is set: then nothing is recorded, and nothing is paid for it.
+  /// How much can be undone. The default is ``StoreUndoLimit/none``: nothing is recorded, at no cost.
   ///
   /// ```swift
   /// tasks.undoLimit = StoreUndoLimit(calls: 50)
   /// ```
   ///
-  /// While it is set, each call reads the entries that it changes before it changes them, in one transaction, so that it is
-  /// known what the call has replaced, and is a batch of its own, even if others wait. ``removeAll()`` reads all entries, up to the
-  /// limit of bytes. Setting a lower limit forgets what is over it. A preview records nothing.
+  /// While it is set, each call reads the entries that it changes before it changes them, in one transaction,
+  /// to record what it replaces. Each call is then its own batch, even if others wait. ``removeAll()`` reads
+  /// all entries, up to the limit of bytes. Setting a lower limit drops the records that exceed it. A preview
+  /// records nothing.
   public var undoLimit: StoreUndoLimit {
     get {
       access(keyPath: \.undoLimit)
@@ -25,47 +26,49 @@ extension Store {
     }
   }
 
-  /// Whether there is something for ``undo()`` to do. O(1).
+  /// Whether ``undo()`` has something to undo. O(1).
   public var canUndo: Bool {
     access(keyPath: \.canUndo)
     return !history.undo.isEmpty
   }
 
-  /// Whether there is something for ``redo()`` to do. O(1).
+  /// Whether ``redo()`` has something to redo. O(1).
   public var canRedo: Bool {
     access(keyPath: \.canRedo)
     return !history.redo.isEmpty
   }
 
-  /// Makes the last call or chain of this store undone, as one batch.
+  /// Undoes the last call or chain of this store, as one batch.
   ///
   /// ```swift
   /// try await tasks.remove(task)
   /// try await tasks.undo()
   /// ```
   ///
-  /// It takes effect after all calls that were made before, and is a change as any other, with events. Of the entries that the
-  /// call has changed,
+  /// It takes effect after all earlier calls, and is a change like any other, with events. Of the entries
+  /// that the call has changed,
   ///
-  /// - those that it has replaced are replaced by what they were, in their places;
+  /// - those that it has replaced get their previous contents, in their positions;
   /// - those that it has inserted are removed;
-  /// - those that it has removed, unreadable ones included, are inserted again. An engine puts what is inserted behind all
-  ///   others, so they are at the end of ``items``, in the order in which they were: in their former places if those were at the
-  ///   end, or if all had been removed. A restart shows the same order (rule S4). Their time of creation is that of this call.
+  /// - those that it has removed, including unreadable ones, are inserted again. An engine appends inserted
+  ///   entries, so they are at the end of ``items``, in their previous order: in their previous positions if
+  ///   those were at the end, or if all had been removed. A restart shows the same order (rule S4). Their
+  ///   creation time is that of this call.
   ///
-  /// The bytes are those that the engine held before the call. O(n) for a call that changed n entries, and what removing and
-  /// inserting them costs.
+  /// The bytes are those that the engine held before the call. O(n) for a call that changed n entries, plus
+  /// the cost of removing and inserting them.
   ///
-  /// Another `undo()` is for the call before. ``redo()`` makes it done again, until another call is made.
+  /// Another `undo()` undoes the call before. ``redo()`` restores the effect, until another call is made.
   ///
   /// - Returns: Whether there was something to undo.
-  /// - Throws: `StorageError` with code `conflict` if an entry that the call has changed is not as the call has left it, since others
-  ///   have changed it: then this call can no longer be undone, and the next `undo()` is for the one before. Otherwise as
-  ///   `insert(_:)`, and it can be tried again. Nothing has changed then.
+  /// - Throws: `StorageError` with code `conflict` if others have changed an entry since the call changed it:
+  ///   then this call can no longer be undone, and the next `undo()` undoes the one before. Otherwise as
+  ///   `insert(_:)`, and it can be retried. Nothing has changed then.
   @discardableResult
   public func undo() async throws -> Bool { try await revert(.undo) }
 
-  /// Makes the last ``undo()`` undone, as one batch. Does and throws the same: what it inserts is at the end of ``items``.
+  /// Reverses the last ``undo()``, as one batch. Behaves and throws the same: inserted entries are at the end
+  /// of ``items``.
   ///
   /// - Returns: Whether there was something to redo.
   @discardableResult
@@ -81,7 +84,7 @@ extension Store {
 // MARK: - Recording
 
 extension Store {
-  /// Removes the changes that are committed together from those that wait: one alone if it is recorded.
+  /// Removes the changes that are committed together from the waiting ones: a single one if it is recorded.
   func takeNext() -> [Change] {
     guard let first = waiting.popFirst() else { return [] }
     var taken = [first]
@@ -100,7 +103,7 @@ extension Store {
     return history.isRecording && backend.engine != nil ? .record(limit: history.limit.bytes) : UndoPlan.none
   }
 
-  /// Notes what a change has changed, before its caller resumes.
+  /// Records the effect of a change, before its caller resumes.
   func record(_ outcome: UndoOutcome, of changes: [Change]) {
     let reversal = changes.first?.reversal
     switch outcome {
@@ -113,18 +116,18 @@ extension Store {
     }
   }
 
-  /// Notes what a change has rewritten in the newest version, if it does that, so that it is not rewritten again, and is
-  /// no conflict for undo and redo.
+  /// Records the entries that a change has rewritten in the newest version, if any, so that they are not
+  /// rewritten again, and are no conflict for undo and redo.
   func noteRewriting(by change: Change) {
     guard case .rewrite(let rewriting)? = change.steps.first,
       let replaced = rewriting.result.withLock({ $0?.replaced }), !replaced.isEmpty
     else { return }
-    // They have been noted again if they have been read while the change waited.
+    // They have been recorded again if they were read while the change waited.
     backend.versions.forgetOld(replaced.keys)
     if history.isRecording { changeHistory { $0.note(replaced) } }
   }
 
-  /// Notes what a call has changed; nil if that is too much to be held.
+  /// Records the effect of a call; nil if it is too large to be held.
   private func add(_ record: UndoRecord?) {
     changeHistory { $0.add(record) }
     #if canImport(Darwin)
@@ -146,7 +149,7 @@ extension Store {
 }
 
 extension Store.Change {
-  /// What it makes undone or done again, if it does that.
+  /// The undo or redo that the change makes, if any.
   var reversal: StoreReversal? {
     if case .revert(let reversal)? = steps.first { reversal } else { nil }
   }

@@ -9,11 +9,11 @@
     /// tasks.registerUndo(with: undoManager) { error in alert = error }
     /// ```
     ///
-    /// The undo manager's actions start ``undo()`` and ``redo()``, which are asynchronous; only calls that are recorded are
-    /// registered, so set ``undoLimit`` first. Do not call those two yourself then. After a failure nothing of this store can be undone
-    /// any more. The undo manager is not retained; nil ends the registration.
+    /// The undo manager's actions start ``undo()`` and ``redo()``, which are asynchronous. Do not call those
+    /// two yourself. Only recorded calls are registered, so set ``undoLimit`` first. After a failure, no
+    /// earlier call of this store can be undone. The undo manager is not retained; nil ends the registration.
     ///
-    /// - Parameter onFailure: Receives what an undo or a redo has thrown.
+    /// - Parameter onFailure: Receives the error that an undo or a redo has thrown.
     public func registerUndo(
       with undoManager: UndoManager?, onFailure: @escaping @MainActor (any Error) -> Void
     ) {
@@ -24,7 +24,7 @@
       undoRegistration = UndoRegistration(undoManager, onFailure)
     }
 
-    /// Registers the opposite, as an undo manager expects it of its actions, and starts the action.
+    /// Registers the opposite action, as an undo manager expects from its actions, and starts the action.
     fileprivate func perform(_ direction: UndoHistory.Direction) {
       let registration = undoRegistration
       registration?.register(direction == .undo ? .redo : .undo, of: self)
@@ -50,12 +50,12 @@
     /// Makes the undo manager perform a direction next.
     func register<Item>(_ direction: UndoHistory.Direction, of store: Store<Item>) {
       undoManager?.registerUndo(withTarget: store) { store in
-        // An undo manager calls its actions where it is used: on the main thread.
+        // An undo manager calls its actions on the thread that uses it: the main thread.
         MainActor.assumeIsolated { store.perform(direction) }
       }
     }
 
-    /// Forgets everything of the store, since the two histories may differ now.
+    /// Forgets all actions of the store, since the two histories may differ now.
     func fail<Item>(of store: Store<Item>, _ error: any Error) {
       undoManager?.removeAllActions(withTarget: store)
       store.changeHistory { $0.clear() }

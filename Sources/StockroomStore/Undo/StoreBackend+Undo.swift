@@ -6,23 +6,23 @@ import StockroomCore
   import Foundation
 #endif
 
-/// How a call is made with regard to undo.
+/// How a call is recorded for undo.
 enum UndoPlan: Sendable {
   /// Nothing is recorded.
   case none
   /// It is recorded, in at most this number of bytes.
   case record(limit: Int)
-  /// It makes an earlier call undone, and is recorded itself, so that it can be undone as well.
+  /// It undoes an earlier call, and is recorded itself, so that it can be undone as well.
   case revert(UndoRecord, limit: Int)
 }
 
-/// What is known of a call that was made with a plan.
+/// The result of a call that was made with a plan.
 enum UndoOutcome: Sendable {
   /// Nothing.
   case notRecorded
-  /// What it has changed; nil if that takes too much memory.
+  /// The changes of the call; nil if they take too much memory.
   case recorded(UndoRecord?)
-  /// The call that was to be undone cannot be: others have changed the same since.
+  /// The call cannot be undone: others have changed the same entries since then.
   case outdated
 
   /// See ``UndoRecord/sort(as:isIndexed:)``.
@@ -47,7 +47,7 @@ struct OutdatedRecord: Error {
 // MARK: - Committing
 
 extension StoreBackend {
-  /// Makes the changes as planned. More than one only if nothing is recorded.
+  /// Makes the changes as planned. Only one, unless nothing is recorded.
   func commit(
     _ changes: [[StoreStep<Item>]], identifiers: consuming [CacheKey: String], isIdentityVerified: Bool,
     _ plan: UndoPlan
@@ -70,15 +70,15 @@ extension StoreBackend {
     }
   }
 
-  /// Applies one batch, and records what it changes, as one step.
+  /// Applies one batch and records its changes, as one step.
   ///
-  /// - Parameter record: What must be unchanged since.
+  /// - Parameter record: The entries that must not have changed since then.
   @concurrent
   private func commit(
     _ batch: Result<Batch, any Error>, expecting record: UndoRecord?, limit: Int, _ isIdentityVerified: Bool
   ) async -> CommitResult {
     var result: CommitResult
-    /// What the body of the transaction threw: then nothing has happened.
+    /// The error that the body of the transaction threw: then nothing has happened.
     let refusal = MutexProtected<(any Error)?>(nil)
     /// Whether something may have been written when an error is thrown.
     var isWriting = true
@@ -168,8 +168,8 @@ extension StoreBackend {
     return (batch, recorder.record())
   }
 
-  /// What makes a call undone: entries that it has inserted or moved are removed, those that it has replaced are replaced in
-  /// place, and those that it has removed or moved are written behind all others, in their former order.
+  /// The batch that undoes a call: it removes entries that the call has inserted or moved, replaces those
+  /// that it has replaced in place, and appends those that it has removed or moved, in their previous order.
   private func batch(reverting record: UndoRecord) async throws -> Batch {
     let inserted = record.entries.filter { $0.after != nil && ($0.before == nil || $0.isMoved) }
     let replaced = record.entries.filter { $0.before != nil && $0.after != nil && !$0.isMoved }
@@ -204,7 +204,7 @@ extension StoreBackend {
 }
 
 extension StoreBackend.Batch {
-  /// Moves the items into a step of their own, if there are any.
+  /// Moves the items into their own step, if there are any.
   fileprivate mutating func append(_ items: inout [(key: CacheKey, item: Item)]) {
     if !items.isEmpty { steps.append(.insert(exchange(&items, with: []))) }
   }

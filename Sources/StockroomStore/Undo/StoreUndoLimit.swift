@@ -6,11 +6,12 @@ import StockroomCore
   import Foundation
 #endif
 
-/// How much of what a ``Store`` has done can be undone: see ``Store/undo()``.
+/// How many of the changes of a ``Store`` can be undone: see ``Store/undo()``.
 public struct StoreUndoLimit: Hashable, Sendable {
   /// The number of calls and chains.
   public var calls: Int
-  /// The number of bytes of keys and encoded items that are held for that, before and after each call.
+  /// The maximum number of bytes of keys and encoded items, before and after each call, that are held for
+  /// this purpose.
   ///
   /// A call that changes more cannot be undone, nor can those before it.
   public var bytes: Int
@@ -22,9 +23,9 @@ public struct StoreUndoLimit: Hashable, Sendable {
   public static let none = StoreUndoLimit(calls: 0, bytes: 0)
 }
 
-/// What can be undone and redone.
+/// The calls that can be undone and redone.
 struct UndoHistory {
-  /// Which of the two a call is to do.
+  /// Whether a call is to undo or redo.
   enum Direction: Sendable {
     case undo
     case redo
@@ -37,14 +38,14 @@ struct UndoHistory {
   private var byteCount = 0
   /// The number of entries that are held.
   private(set) var entryCount = 0
-  /// What is not held any more, until it is taken.
+  /// Records that are no longer held, until they are taken.
   private var dropped: [UndoRecord] = []
 
   var isRecording: Bool { limit.calls > 0 }
 
   func next(_ direction: Direction) -> UndoRecord? { direction == .undo ? undo.last : redo.last }
 
-  /// Adds what a call has changed; nil if that is too much to be held.
+  /// Adds the changes of a call; nil if they are too large to be held.
   mutating func add(_ record: UndoRecord?) {
     guard let record else { return clear() }
     if record.entries.isEmpty { return }
@@ -52,7 +53,7 @@ struct UndoHistory {
     hold(record, for: .undo)
   }
 
-  /// Replaces a record by that of its reversal; nil if that is too much to be held.
+  /// Replaces a record with that of its reversal; nil if it is too large to be held.
   mutating func revert(_ direction: Direction, _ record: UndoRecord?) {
     let other: Direction = direction == .undo ? .redo : .undo
     drop(direction)
@@ -66,7 +67,7 @@ struct UndoHistory {
     trim()
   }
 
-  /// Removes the record that is next.
+  /// Removes the next record.
   mutating func drop(_ direction: Direction) {
     if let record = direction == .undo ? undo.popLast() : redo.popLast() { noteDropped([record]) }
   }
@@ -74,7 +75,7 @@ struct UndoHistory {
   /// Notes that entries have been rewritten in the newest version, which is no change. O(records · what has been rewritten), at most:
   /// the entries of a large record are not walked, since this is done on the main actor for each batch.
   mutating func note(_ replaced: [CacheKey: (old: Data, new: Data)]) {
-    // The next record of each entry, in both directions, is about what is stored now.
+    // The next record of each entry, in both directions, contains the bytes that are stored now.
     var (forUndo, forRedo) = (replaced, replaced)
     for index in undo.indices.reversed() {
       if forUndo.isEmpty { break }
@@ -96,7 +97,7 @@ struct UndoHistory {
     noteDropped(direction == .undo ? exchange(&undo, with: []) : exchange(&redo, with: []))
   }
 
-  /// Removes what is over the limit, the oldest first.
+  /// Removes the records beyond the limit, the oldest first.
   mutating func trim() {
     var count = numberBeyondLimit(undo)
     if count > 0 {
@@ -110,7 +111,7 @@ struct UndoHistory {
     }
   }
 
-  /// How many of these records, the oldest first, have to be removed.
+  /// How many of these records, the oldest first, must be removed.
   private func numberBeyondLimit(_ records: [UndoRecord]) -> Int {
     var (calls, bytes) = (undo.count + redo.count, byteCount)
     var number = 0
@@ -130,6 +131,6 @@ struct UndoHistory {
     dropped += records
   }
 
-  /// What has been removed since the last call, for the caller to release.
+  /// The records that have been removed since the last call, to be released by the caller.
   mutating func takeDropped() -> [UndoRecord] { exchange(&dropped, with: []) }
 }

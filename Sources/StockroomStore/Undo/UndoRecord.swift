@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What one call has changed in the engine: all that is needed to make it unchanged again.
+/// The changes of one call in the engine: all data that are needed to reverse it.
 struct UndoRecord: Sendable {
   struct Entry: Sendable {
     let key: CacheKey
@@ -14,11 +14,11 @@ struct UndoRecord: Sendable {
     let before: Data?
     /// The value that the call has left.
     var after: Data?
-    /// Whether the call has removed the entry and written it again, so that it is behind the others now.
+    /// Whether the call has removed the entry and written it again, so that it is now after the others.
     let isMoved: Bool
   }
 
-  /// Those that are to be written again behind all others are in their former order.
+  /// Entries that are to be appended again are in their previous order.
   private(set) var entries: [Entry] = []
 
   /// The size of the keys and values.
@@ -51,8 +51,8 @@ struct UndoRecord: Sendable {
   /// Notes that entries have been rewritten in the newest version: those that are as the call has left them still are. O(what has been
   /// rewritten).
   ///
-  /// - Parameter replaced: What has been rewritten. What the call has changed is removed.
-  /// - Returns: How much the size has grown.
+  /// - Parameter replaced: The rewritten entries. Those that the call has changed are removed from it.
+  /// - Returns: The growth of the size.
   mutating func note(_ replaced: inout [CacheKey: (old: Data, new: Data)]) -> Int {
     let before = byteCount
     if let positions, replaced.count < entries.count {
@@ -72,9 +72,9 @@ struct UndoRecord: Sendable {
   }
 }
 
-/// Collects what a call changes.
+/// Collects the changes of a call.
 struct UndoRecorder {
-  /// What is to be read.
+  /// The entries to read.
   enum Request {
     case values([CacheKey])
     /// Up to ``pageSize`` entries.
@@ -87,21 +87,22 @@ struct UndoRecorder {
   private let operations: [StorageOperation]
   /// The keys that the operations name.
   private let keys: [CacheKey]
-  /// The values that must be unchanged.
+  /// The values that must not have changed.
   private let expected: [CacheKey: Data?]
   private let limit: Int
   /// The number of keys whose values have been read.
   private var readCount = 0
-  /// The entries that are still to be read before all are removed.
+  /// The entries that must still be read before all are removed.
   private var range: KeyRange?
-  /// The values before the call, in the order in which they have been read. Nil: the key was absent.
+  /// The values before the call, in the order in which they have been read. Nil if the key was absent.
   private var before: [(key: CacheKey, data: Data?)] = []
   private var recorded: Set<CacheKey> = []
   private var byteCount = 0
-  /// The most values that are read at a time.
+  /// The maximum number of values that are read at a time.
   private static let mostAtOnce = 64
 
-  /// - Parameter record: What must be unchanged since. The operations name all of its keys.
+  /// - Parameter record: The entries that must not have changed since then. The operations name all of its
+  ///   keys.
   init(of operations: [StorageOperation], expecting record: UndoRecord?, limit: Int) {
     (self.operations, self.limit) = (operations, limit)
     keys = operations.keys
@@ -109,26 +110,27 @@ struct UndoRecorder {
     if operations.removesAll { range = .all }
   }
 
-  /// Whether what is to be recorded takes more memory than is allowed.
+  /// Whether the record would take more memory than is allowed.
   private var isTooLarge: Bool { byteCount > limit }
 
-  /// What is to be read next; nil once all is known that is needed.
+  /// The entries to read next; nil once all necessary ones are known.
   var next: Request? {
-    // What is expected has to be verified in any case.
+    // Expected values must be verified in any case.
     if isTooLarge, expected.isEmpty { return nil }
     if let range { return .page(range) }
-    // As many as have been read before, up to a limit: few reads are needed, and few large values are read beyond `limit`.
+    // As many as have been read before, up to a limit, so that there are few reads, and few large values are
+    // read beyond `limit`.
     let next = keys.dropFirst(readCount).prefix(min(max(1, readCount), Self.mostAtOnce))
     return next.isEmpty ? nil : .values(Array(next))
   }
 
-  /// Adds a page of what is removed.
+  /// Adds a page of the entries that are removed.
   mutating func add(page: [(key: CacheKey, data: Data)]) {
     for (key, data) in page { add(key, data) }
     if let last = page.last { range?.after = last.key } else { range = nil }
   }
 
-  /// Adds the values of keys; there is none for one that is absent.
+  /// Adds the values of keys; an absent key has none.
   ///
   /// - Throws: `OutdatedRecord` if one is not as expected.
   mutating func add(_ keys: [CacheKey], _ values: [CacheKey: Data]) throws {
@@ -146,7 +148,7 @@ struct UndoRecorder {
     byteCount += key.value.utf8.count + (data?.count ?? 0)
   }
 
-  /// What the operations change. Nil if it takes more memory than is allowed.
+  /// The changes of the operations. Nil if they take more memory than is allowed.
   func record() -> UndoRecord? {
     if isTooLarge { return nil }
     var after: [CacheKey: Data?] = Dictionary(uniqueKeysWithValues: before.map { ($0.key, $0.data) })

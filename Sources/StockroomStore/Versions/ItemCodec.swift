@@ -6,10 +6,10 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Converts values of one type to what is stored and back, with their versions.
+/// Converts values of one type to their stored bytes and back, with their versions.
 struct ItemCodec<Value: Codable & Sendable>: Sendable {
   let base: any Codec
-  /// The versions that can be read, the newest first: 1 alone if the type has none.
+  /// The versions that can be read, the newest first: only 1 if the type has no versions.
   private let versions: [Int]
   /// Nil if the type has no versions.
   private let chain: (any VersionedItem.Type)?
@@ -30,10 +30,10 @@ struct ItemCodec<Value: Codable & Sendable>: Sendable {
   /// Whether the type is a ``VersionedItem``.
   var isVersioned: Bool { chain != nil }
 
-  /// Whether stored bytes are of an older version, also one that cannot be read.
+  /// Whether stored bytes are of an older version, including one that cannot be read.
   func isOld(_ data: Data) -> Bool { StoredVersion(of: data).isOlder(than: version) }
 
-  /// The bytes to be stored.
+  /// The bytes to store.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`.
   func encode(_ value: Value, for key: CacheKey) throws(StorageError) -> Data {
@@ -41,7 +41,7 @@ struct ItemCodec<Value: Codable & Sendable>: Sendable {
     return StoredVersion.bytes(try base.encode(value, for: key), version: version)
   }
 
-  /// As ``encode(_:for:)``, for a value that may be one which is decoded as a different one: that throws.
+  /// Like ``encode(_:for:)``, and throws if the value would be decoded as a different one.
   func encodeForRoundTrip(_ value: Value, for key: CacheKey) throws(StorageError) -> Data {
     try checkVersions()
     return StoredVersion.bytes(try base.encodeForRoundTrip(value, for: key), version: version)
@@ -49,7 +49,7 @@ struct ItemCodec<Value: Codable & Sendable>: Sendable {
 
   /// The value of stored bytes, of any version that the type has or had.
   ///
-  /// - Throws: `StorageError` with code `decodingFailed`, or with code `unsupported` for a version of the future.
+  /// - Throws: `StorageError` with code `decodingFailed`, or with code `unsupported` for a newer version.
   func decode(_ data: Data, of key: CacheKey) throws(StorageError) -> Value {
     try checkVersions()
     let stored = StoredVersion(of: data)
@@ -76,7 +76,8 @@ struct ItemCodec<Value: Codable & Sendable>: Sendable {
     throw StorageError(.unsupported, "The versions of \(Value.self) do not lead to it.")
   }
 
-  /// The bytes of a stored value in the newest version; nil if it has that, in which case it is not decoded.
+  /// The bytes of a stored value in the newest version; nil if it already has that, in which case it is not
+  /// decoded.
   ///
   /// - Throws: as ``decode(_:of:)`` and ``encode(_:for:)``.
   func rewritten(_ data: Data, of key: CacheKey) throws(StorageError) -> Data? {

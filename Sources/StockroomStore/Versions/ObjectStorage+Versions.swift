@@ -1,22 +1,23 @@
 import StockroomCore
 
 extension ObjectStorage where Object: VersionedItem {
-  /// Stores those of the objects in the newest version that have an older one.
+  /// Rewrites the objects that are stored in an older version in the newest one.
   ///
   /// Without this call, an object is stored in the newest version when it is stored again.
   ///
-  /// Runs beside everything else: objects are rewritten in transactions of up to 1,000 entries and about 1 MiB, and what others
-  /// store meanwhile is not touched. The task may be cancelled; another call goes on with what is left, since each entry says its
-  /// version. An object keeps its `createdAt(forKey:)`; to others, and to `updatedAt(forKey:)`, rewriting is a change. Costs a read
-  /// of every value, and a write of those that are rewritten.
+  /// Runs concurrently with other calls: objects are rewritten in transactions of up to 1,000 entries and
+  /// about 1 MiB, and concurrent changes are preserved. The task may be cancelled; another call continues
+  /// with the remaining objects, since each entry contains its version. An object keeps its
+  /// `createdAt(forKey:)`; for others, and for `updatedAt(forKey:)`, rewriting is a change. Costs a read of
+  /// every value, and a write of those that are rewritten.
   ///
   /// - Parameters:
-  ///   - keys: Where objects of this type are, and no others: bytes that say no version are decoded as the oldest type, and an object of
-  ///     another type may be taken for one of that.
-  ///   - progress: Called with the number of entries that were looked at, and how many there are.
-  /// - Returns: How many have been rewritten, and which could not be.
-  /// - Throws: `StorageError` with code `unsupported` if the engine has no `EngineCapabilities.transactions`; what the engine throws;
-  ///   `CancellationError`. What has been rewritten before stays so.
+  ///   - keys: Keys of objects of this type only: bytes without a version are decoded as the oldest type, and
+  ///     an object of another type may be mistaken for one of that type.
+  ///   - progress: Called with the number of entries that have been checked, and their total number.
+  /// - Returns: The number of rewritten objects, and those that could not be rewritten.
+  /// - Throws: `StorageError` with code `unsupported` if the engine has no `EngineCapabilities.transactions`;
+  ///   what the engine throws; `CancellationError`. Objects that have been rewritten before stay so.
   @concurrent @discardableResult
   public func rewriteOldVersions(
     forKeys keys: [CacheKey], progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil

@@ -11,14 +11,16 @@ extension PersistentCache where Value: VersionedItem {
   ///
   /// Without this call, a value is stored in the newest version when its key is assigned or stored again.
   ///
-  /// Runs beside everything else: values are rewritten in batches of up to 1,000 entries and about 1 MiB, in the order of this
-  /// cache's writes, and what others store meanwhile is not touched if the engine has `EngineCapabilities.transactions`. The task may
-  /// be cancelled; another call goes on with what is left, since each value says its version. Costs a read of the whole
-  /// namespace, and a read and a write of the values that are rewritten.
+  /// Runs concurrently with other calls: values are rewritten in batches of up to 1,000 entries and about 1
+  /// MiB, in the order of this cache's writes. Concurrent changes by others are preserved if the engine has
+  /// `EngineCapabilities.transactions`. The task may be cancelled; another call continues with the remaining
+  /// values, since each value contains its version. Costs a read of the whole namespace, and a read and a
+  /// write of the values that are rewritten.
   ///
-  /// - Parameter progress: Called with the number of values of older versions that were looked at, and how many there are.
-  /// - Returns: How many have been rewritten, and which could not be.
-  /// - Throws: what the engine throws; `CancellationError`. What has been rewritten before stays so.
+  /// - Parameter progress: Called with the number of values of older versions that have been checked, and
+  ///   their total number.
+  /// - Returns: The number of rewritten values, and those that could not be rewritten.
+  /// - Throws: what the engine throws; `CancellationError`. Values that have been rewritten before stay so.
   @concurrent @discardableResult
   public func rewriteOldVersions(
     progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil
@@ -50,7 +52,8 @@ extension PersistentCache where Value: VersionedItem {
 }
 
 extension ItemCodec {
-  /// As ``rewritten(_:of:)``, for the bytes of a cache's entry. Nil if others have replaced it by something else.
+  /// Like ``rewritten(_:of:)``, for the bytes of a cache's entry. Nil if others have replaced it with
+  /// something else.
   fileprivate func rewritten(entry data: Data, of key: CacheKey) throws(StorageError) -> Data? {
     guard var entry = try? CacheEntry(data), let value = try rewritten(entry.value, of: key) else {
       return nil

@@ -6,14 +6,14 @@ import StockroomCore
   import Foundation
 #endif
 
-// MARK: - Keeping what newer programs have stored
+// MARK: - Preserving entries of newer programs
 
 extension StorageEngine {
   /// Applies operations in order, as one batch, unless one of them would replace a value of a newer version. A removal
   /// removes it.
   ///
-  /// In a transaction if the engine has those. Otherwise the values are read before: of what others write in between nothing
-  /// is known.
+  /// In a transaction if the engine supports them. Otherwise the values are read before, and writes by others
+  /// in between are not detected.
   ///
   /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
   func apply(_ operations: [StorageOperation], keepingNewerThan version: Int) async throws {
@@ -32,8 +32,8 @@ extension StorageEngine {
 }
 
 extension StorageTransaction {
-  /// Does the operations, one after another, unless one of them would replace a value of a version that is newer than `version`, if
-  /// that is given.
+  /// Makes the operations, one after another, unless one of them would replace a value of a version that is
+  /// newer than `version`, if that is not nil.
   ///
   /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
   func apply(_ operations: [StorageOperation], keepingNewerThan version: Int?) throws {
@@ -43,8 +43,8 @@ extension StorageTransaction {
 
   /// The values of those keys that exist.
   ///
-  /// One read if all of them exist, or none. Otherwise several, since a read of many does not say which are absent: of each half of the
-  /// keys if few are absent or few exist, else of each key.
+  /// One read if all of them exist, or none. Otherwise several, since a read of many keys does not show which
+  /// are absent: of each half of the keys if few are absent or few exist, otherwise of each key.
   func values(of keys: [CacheKey]) throws -> [CacheKey: Data] {
     let values = try read(keys: keys)
     if values.isEmpty { return [:] }
@@ -79,7 +79,7 @@ extension Data {
 }
 
 extension [StorageOperation] {
-  /// The keys whose present values are replaced, each once: those that are written before they are removed.
+  /// The keys whose current values are replaced, each once: those that are written before they are removed.
   var keysWrittenOver: [CacheKey] {
     var keys: [CacheKey] = []
     var settled: Set<CacheKey> = []
@@ -98,28 +98,29 @@ extension [StorageOperation] {
 
 /// Entries of older versions that are rewritten as one batch.
 struct RewritingBatch: Sendable {
-  /// The most entries of a batch.
+  /// The maximum number of entries in a batch.
   static let keyLimit = 1_000
-  /// A batch is complete when so many bytes have been read.
+  /// A batch is complete when this many bytes have been read.
   private static let byteLimit = 1 << 20
-  /// The most entries that are read at a time.
+  /// The maximum number of entries that are read at a time.
   private static let mostAtOnce = 64
 
   private let keys: ArraySlice<CacheKey>
   /// The number of entries that have been read.
   private(set) var examined = 0
   private(set) var operations: [StorageOperation] = []
-  /// What the operations replace, by key.
+  /// The bytes that the operations replace, by key.
   private(set) var replaced: [CacheKey: (old: Data, new: Data)] = [:]
   private(set) var unreadable: [UnreadableEntry] = []
   private var byteCount = 0
 
-  /// A batch of as many of these entries as it holds.
+  /// A batch of as many of these entries as fit.
   init(_ keys: ArraySlice<CacheKey>) { self.keys = keys.prefix(Self.keyLimit) }
 
   /// The keys to be read next; none once the batch is complete.
   ///
-  /// As many as have been read before, up to a limit: few reads are needed, and large values are not read for another batch.
+  /// As many as have been read before, up to a limit, so that there are few reads, and large values are not
+  /// read for another batch.
   var next: [CacheKey] {
     byteCount >= Self.byteLimit
       ? [] : Array(keys.dropFirst(examined).prefix(min(max(1, examined), Self.mostAtOnce)))
@@ -127,7 +128,8 @@ struct RewritingBatch: Sendable {
 
   /// Adds entries that have been read, to be written if their version is an older one.
   ///
-  /// - Parameter rewrite: The bytes in the newest version; nil if they have that, or a newer one.
+  /// - Parameter rewrite: Returns the bytes in the newest version, or nil if the entry has that, or a newer
+  ///   one.
   mutating func add(
     _ keys: [CacheKey], _ values: [CacheKey: Data], _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
   ) {
@@ -160,8 +162,8 @@ extension StorageTransaction {
 }
 
 extension StorageEngine {
-  /// Rewrites as many of the entries as make a batch, in a transaction if the engine has those. Otherwise nobody may change the
-  /// entries at the same time.
+  /// Rewrites as many of the entries as make a batch, in a transaction if the engine supports them. Otherwise
+  /// nobody may change the entries at the same time.
   func rewrite(
     _ keys: ArraySlice<CacheKey>,
     _ rewrite: @escaping @Sendable (Data, CacheKey) throws(StorageError) -> Data?
@@ -189,11 +191,11 @@ extension StorageEngine {
   }
 }
 
-/// What was done to entries of older versions.
+/// The result of rewriting entries of older versions.
 public struct VersionRewriting: Sendable {
-  /// How many entries have been rewritten.
+  /// The number of rewritten entries.
   public internal(set) var rewritten = 0
-  /// The entries that could not be decoded, or not be encoded, or are of a newer version. They are as they were.
+  /// The entries that could not be decoded or encoded, or are of a newer version. They have not changed.
   public internal(set) var unreadable: [UnreadableEntry] = []
 
   mutating func add(_ batch: RewritingBatch) {

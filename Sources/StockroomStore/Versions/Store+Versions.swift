@@ -4,31 +4,34 @@ import StockroomCore
 public enum StoreRewritingState: Sendable {
   /// Items are rewritten when they are changed.
   case notStarted
-  /// `completed` of `total` entries with an older version have been rewritten, or need it no more.
+  /// `completed` of `total` entries with an older version have been rewritten, or no longer need to be.
   case rewriting(completed: Int, total: Int)
-  /// So many entries have been rewritten, and no item that the store has read is left in an older version.
+  /// This many entries have been rewritten, and no item that the store has read is left in an older version.
   case rewritten(Int)
-  /// A batch failed, or an item could not be encoded: then all others have been rewritten. The items are as they were, in both
-  /// versions, and can be used.
+  /// A batch failed, or an item could not be encoded, in which case all others have been rewritten. The items
+  /// have not changed, in either version, and can be used.
   case failed(any Error)
 }
 
 extension Store where Item: VersionedItem {
-  /// Starts to rewrite what has been read in older versions, in the background, unless that is in progress.
+  /// Starts to rewrite entries that have been read in older versions, in the background, unless that is in
+  /// progress.
   ///
   /// Without this call, an item is stored in the newest version when it is inserted or updated.
   ///
-  /// The entries are rewritten in batches of up to 1,000 entries and about 1 MiB, one after another, among the other changes of the
-  /// store: each as one step, which reads the entry, and leaves it alone if it has the newest version by now. No change of others
-  /// is lost (others than this store: if the engine has `EngineCapabilities.transactions`). ``items`` and ``events`` show nothing of
-  /// it; the entries keep their places and their `createdAt`, and get a new `updatedAt`. To others on the same place it is a change.
-  /// ``rewritingState`` shows the progress.
+  /// The entries are rewritten in batches of up to 1,000 entries and about 1 MiB, one after another, among
+  /// the other changes of the store. Each batch is one step, which reads the entries and skips those that
+  /// already have the newest version. No concurrent change is lost (for changes that bypass this store: if
+  /// the engine has `EngineCapabilities.transactions`). ``items`` and ``events`` do not change; the entries
+  /// keep their positions and their `createdAt`, and get a new `updatedAt`. Others on the same place are
+  /// notified of a change. ``rewritingState`` shows the progress.
   ///
-  /// Ends when no such entry is left, and when the store is released. If the process ends before that, another call after the
-  /// next loading goes on with what is left, since each entry says its version. If nothing is left, it costs nothing.
+  /// Ends when no such entry is left, and when the store is released. If the process ends before that,
+  /// another call after the next loading continues with the remaining entries, since each entry contains its
+  /// version. If none is left, it costs nothing.
   public func startRewritingOldVersions() {
     if let rewriting, !rewriting.isCancelled { return }
-    // One that has been stopped ends its batch first.
+    // A rewriting that has been stopped ends its batch first.
     let stopped = rewriting
     let load = itemsState == .current ? nil : startLoading()
     rewritingState = .rewriting(completed: 0, total: backend.versions.oldCount)
@@ -40,14 +43,15 @@ extension Store where Item: VersionedItem {
       let end: StoreRewritingState
       do {
         try await load?.value
-        // What others have just changed is being read, and is noted then if it has an old version.
+        // Entries that others have just changed are being read, and are then recorded if they have an old
+        // version.
         await self?.waitForNextTurn()
         while let batch = try await self?.rewriteBatch() {
           completed += batch.examined
           rewritten += batch.operations.count
           failed += batch.unreadable.filter(\.isReadable)
           if !Task.isCancelled { self?.showRewritten(completed) }
-          // A store that nobody has any more ends here: it is retained as long as there are changes.
+          // A store with no other references ends here: it is retained as long as there are changes.
           await self?.waitForNextTurn()
         }
         end = failed.first.map { .failed($0.error) } ?? .rewritten(rewritten)
@@ -56,20 +60,20 @@ extension Store where Item: VersionedItem {
       } catch {
         end = .failed(error)
       }
-      // Only now, so that they are not tried over and over.
+      // Only now, so that they are not retried over and over.
       self?.backend.versions.noteOld(failed.map(\.key))
       self?.endRewriting(number, end)
     }
   }
 
-  /// Ends rewriting after the batch that is being written. Returns at once; ``oldVersionsHaveBeenRewritten()`` waits for the
-  /// end.
+  /// Ends rewriting after the batch that is being written. Returns immediately;
+  /// ``oldVersionsHaveBeenRewritten()`` waits for the end.
   public func stopRewritingOldVersions() { rewriting?.cancel() }
 
   /// Waits until rewriting has ended, if it was started.
   ///
-  /// - Throws: the error of ``rewritingState``: what the engine threw if a batch failed; `StorageError` with code `encodingFailed`.
-  ///   `CancellationError` as soon as the caller is cancelled; rewriting continues.
+  /// - Throws: the error of ``rewritingState``: what the engine threw if a batch failed; `StorageError` with
+  ///   code `encodingFailed`; `CancellationError` as soon as the caller is cancelled; rewriting continues.
   public func oldVersionsHaveBeenRewritten() async throws {
     try await rewriting?.waitUntilEnded()
     if case .failed(let error) = rewritingState { throw error }
@@ -89,7 +93,8 @@ extension Store where Item: VersionedItem {
     }
     let batch = rewriting.result.withLock { $0 } ?? RewritingBatch([])
     backend.versions.noteOld(keys.dropFirst(batch.examined))
-    // What others have put in their place, and what a step has refused now: to be read again, and reported.
+    // Entries by which others have replaced them, and entries that a step has now refused: to be read again,
+    // and reported.
     let unreadable = batch.unreadable.filter { !$0.isReadable }
     if !unreadable.isEmpty { note(.keys(Set(unreadable.map(\.key)))) }
     return batch
@@ -100,7 +105,7 @@ extension Store where Item: VersionedItem {
   }
 
   private func endRewriting(_ number: Int, _ state: StoreRewritingState) {
-    // Unless another one has been started since.
+    // Unless another one has been started in the meantime.
     guard number == rewritingNumber else { return }
     rewriting = nil
     rewritingState = state
@@ -108,6 +113,6 @@ extension Store where Item: VersionedItem {
 }
 
 extension UnreadableEntry {
-  /// Whether the entry has been read, and could only not be written in the newest version.
+  /// Whether the entry has been read, and only could not be written in the newest version.
   fileprivate var isReadable: Bool { error.code == .encodingFailed }
 }

@@ -9,16 +9,16 @@ import StockroomCore
 /// Entries of older versions that a store rewrites as one batch, among its other changes.
 final class StoreRewriting: Sendable {
   let keys: [CacheKey]
-  /// What was done, once that is known.
+  /// The result, once it is known.
   let result = MutexProtected<RewritingBatch?>(nil)
 
   init(_ keys: [CacheKey]) { self.keys = keys }
 }
 
 extension StoreBackend {
-  /// Whether each write has to look for an entry of a newer version in its place.
+  /// Whether each write must check for an entry of a newer version under its key.
   ///
-  /// Where items have no versions, and no newer one has been seen, that would cost every write a read.
+  /// If items have no versions, and no newer one has been seen, that would cost every write a read.
   var keepsNewer: Bool { codec.isVersioned || versions.hasSeenNewer }
 
   /// Applies the operations, as one batch.
@@ -35,7 +35,7 @@ extension StoreBackend {
     }
   }
 
-  /// The item in an entry. A newer version is noted, so that no write replaces it from now on.
+  /// The item in an entry. A newer version is recorded, so that no write replaces it from now on.
   func decoded(_ entry: StorageEntry) throws(StorageError) -> Item { try decoded(entry.data, of: entry.key) }
 
   /// The item in the stored bytes of an entry.
@@ -43,7 +43,7 @@ extension StoreBackend {
     try versions.decode(data, of: key, with: codec)
   }
 
-  /// Notes that steps have left no older version where they have written or removed something.
+  /// Records that no older version is left where steps have written or removed entries.
   func forgetOldVersions(of steps: [KeyedStep<Item>]) {
     guard codec.isVersioned else { return }
     for step in steps {
@@ -60,7 +60,7 @@ extension StoreBackend {
     return Batch()
   }
 
-  /// As ``perform(_:in:)``, for engines without transactions: nobody else may write.
+  /// Like ``perform(_:in:)``, for engines without transactions: nobody else may write.
   func batch(for rewriting: StoreRewriting) async throws -> Batch {
     guard let engine else { return Batch() }
     let batch = try await engine.rewriting(rewriting.keys[...], codec.rewritten)

@@ -6,21 +6,22 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The version in front of the codec's bytes, where a value is stored.
+/// The version that precedes the codec's bytes in a stored value.
 ///
-/// The byte FF, `version `, the number in decimal digits, and a line feed. Bytes that do not begin like that are version 1.
-/// No text in UTF-8 begins with FF, and so no JSON and no XML; nor does a binary property list, a CBOR item, or a Protocol
-/// Buffers message: programs that have no versions cannot decode it. What stands between `version ` and
-/// the line feed and is no number is from a newer version of this library, and counts as newer than all.
+/// The byte FF, `version `, the number in decimal digits, and a line feed. Bytes that do not begin like that
+/// are version 1. No text in UTF-8 begins with FF, and therefore no JSON and no XML; nor does a binary
+/// property list, a CBOR item, or a Protocol Buffers message, so programs that do not support versions cannot
+/// decode it. If the text between `version ` and the line feed is not a number, it is from a newer version of
+/// this library, and counts as newer than all.
 struct StoredVersion: Hashable, Sendable {
   private static let mark = Data([0xFF]) + Data("version ".utf8)
   private static let lineFeed = UInt8(ascii: "\n")
-  /// No number that fits in an `Int` of 64 bits has more for certain.
+  /// Any number with this many digits fits in an `Int` of 64 bits.
   private static let mostDigits = 18
 
-  /// Nil if it is newer than what this library reads.
+  /// Nil if it is newer than this library can read.
   let number: Int?
-  /// How many bytes stand in front of those of the codec.
+  /// The number of bytes before those of the codec.
   let headerSize: Int
 
   /// The version of stored bytes. O(1).
@@ -44,22 +45,23 @@ struct StoredVersion: Hashable, Sendable {
   func isNewer(than version: Int) -> Bool { number.map { $0 > version } ?? true }
   func isOlder(than version: Int) -> Bool { number.map { $0 < version } ?? false }
 
-  /// The bytes of a version of which the codec has made `encoded`.
+  /// The stored bytes of a version that the codec has encoded as `encoded`.
   ///
-  /// Version 1 has nothing in front, as if there were no versions, unless its own bytes begin as if they said one.
+  /// Version 1 has no header, as if there were no versions, unless its own bytes begin like a header.
   static func bytes(_ encoded: Data, version: Int) -> Data {
     if version == 1, !(encoded.first == 0xFF && encoded.starts(with: mark)) { return encoded }
     return mark + Data("\(version)\n".utf8) + encoded
   }
 }
 
-/// Why a stored value is left alone: its version is newer than those that the program knows.
+/// The reason why a stored value is not replaced or decoded: its version is newer than those that the program
+/// supports.
 ///
 /// It is the `underlying` error of a `StorageError` with code `StorageError.Code.unsupported`.
 public struct NewerVersionError: Error, Hashable, Sendable {
-  /// The stored version; nil if a newer version of this library has written it in a way of its own.
+  /// The stored version; nil if a newer version of this library has written it in another form.
   public let version: Int?
-  /// The newest version that the program knows: 1 for a type that is not a ``VersionedItem``.
+  /// The newest version that the program supports: 1 for a type that is not a ``VersionedItem``.
   public let newestKnown: Int
 
   /// An error with both versions.

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What has been seen of versions in an engine: by a store or a storage of objects, which are copied.
+/// The versions that a store or an object storage, which are copied, has seen in an engine.
 final class VersionLog: Sendable {
   private struct State {
     var hasSeenNewer = false
@@ -21,7 +21,7 @@ final class VersionLog: Sendable {
   /// How many entries have an older version.
   var oldCount: Int { state.withLock { $0.old.count } }
 
-  /// The value in an entry. A newer version is noted, so that no write replaces it from now on.
+  /// The value in an entry. A newer version is recorded, so that no write replaces it from now on.
   func decode<Value: StorableItem>(
     _ data: Data, of key: CacheKey, with codec: ItemCodec<Value>
   ) throws(StorageError) -> Value {
@@ -33,17 +33,17 @@ final class VersionLog: Sendable {
     }
   }
 
-  /// Notes that the entry has an older version, so that it can be rewritten.
+  /// Records that the entry has an older version, so that it can be rewritten.
   func noteOld(_ key: CacheKey) { state.withLock { _ = $0.old.insert(key) } }
 
   func noteOld(_ keys: some Sequence<CacheKey>) { state.withLock { $0.old.formUnion(keys) } }
 
-  /// Notes that the entries have no older version any more, or are absent.
+  /// Records that the entries no longer have an older version, or are absent.
   func forgetOld(_ keys: some Sequence<CacheKey>) {
     state.withLock { if !$0.old.isEmpty { $0.old.subtract(keys) } }
   }
 
-  /// Notes that no entry has an older version.
+  /// Records that no entry has an older version.
   func forgetOld() { state.withLock { $0.old = [] } }
 
   /// Removes some of the entries with older versions, and returns them.

@@ -1,6 +1,6 @@
-// Optionals and collections of versioned values, with the versions of these.
+// Optionals and collections of versioned values, which have the versions of their contents.
 
-/// A type that is no older version of any.
+/// A type that is not an older version of any other.
 protocol EndOfVersions {}
 
 extension Never: EndOfVersions {}
@@ -12,7 +12,7 @@ extension Optional: VersionedItem where Wrapped: VersionedItem {
   /// The version of the wrapped type.
   public static var version: Int { Wrapped.version }
 
-  /// Takes the value through the step, if there is one.
+  /// Migrates the value, if there is one.
   public init(migrating previous: Wrapped.Previous?) throws {
     self = try previous.map { try Wrapped(migrating: $0) }
   }
@@ -22,7 +22,7 @@ extension Array: VersionedItem where Element: VersionedItem {
   /// The version of the elements.
   public static var version: Int { Element.version }
 
-  /// Takes each element through the step.
+  /// Migrates each element.
   public init(migrating previous: [Element.Previous]) throws {
     self = try previous.map { try Element(migrating: $0) }
   }
@@ -32,7 +32,7 @@ extension Dictionary: VersionedItem where Key == String, Value: VersionedItem {
   /// The version of the values.
   public static var version: Int { Value.version }
 
-  /// Takes each value through the step.
+  /// Migrates each value.
   public init(migrating previous: [String: Value.Previous]) throws {
     self = try previous.mapValues { try Value(migrating: $0) }
   }

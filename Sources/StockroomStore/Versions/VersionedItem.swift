@@ -4,7 +4,7 @@
   import Foundation
 #endif
 
-/// A type of items or values that has replaced an older one, with the step from that to this.
+/// A type of items or values that has replaced an older one, with the migration step from that type.
 ///
 /// ```swift
 /// struct Note: VersionedItem, Identifiable {
@@ -18,33 +18,35 @@
 /// }
 /// ```
 ///
-/// The older type is kept in the program, under another name, and may have an older one itself: together they are a chain,
-/// which ends with a type that is not versioned, or has no ``Previous``. What is stored begins with its version, and is decoded as
-/// the type of that version and taken through the steps from there. What has none is of version 1, the oldest.
+/// The older type stays in the program, under another name, and may itself have an older one. Together they
+/// form a chain, which ends with a type that is not versioned, or has no ``Previous``. A stored value begins
+/// with its version, is decoded as the type of that version, and is passed through the steps from there. A
+/// value without a version is of version 1, the oldest.
 ///
-/// An optional, an array, and a dictionary with `String` keys of a versioned type have its versions: `[Note]` is read from
-/// what was stored as `[FirstNote]`. A versioned type within any other type is part of that, and has no version of its own.
+/// An optional, an array, or a dictionary with `String` keys of a versioned type has the versions of that
+/// type: `[Note]` is read from entries that were stored as `[FirstNote]`. Within any other type, a versioned
+/// type has no version of its own.
 ///
-/// Whatever has a newer version than this type is reported, with ``NewerVersionError``, and left as it is. <doc:ChangingTypes> says
-/// where, and how old versions are rewritten.
+/// A value of a newer version than this type is reported, with ``NewerVersionError``, and is not changed.
+/// <doc:ChangingTypes> describes where it is reported, and how old versions are rewritten.
 public protocol VersionedItem: Codable, Sendable {
   /// The type that this one has replaced; `Never` if there is none, or none that is still stored anywhere.
   associatedtype Previous: Codable & Sendable = Never
 
   /// The number of this version: 1 or more, and greater than that of ``Previous``.
   ///
-  /// Default: one more than that of ``Previous``, where a type that is not versioned counts as 1; 1 if there is none. Only a
-  /// chain whose oldest types have been left out needs to say it. While the number is out of order, everything that encodes or
-  /// decodes the type throws `StorageError` with code `unsupported`.
+  /// Default: one more than that of ``Previous``, where a type that is not versioned counts as 1; 1 if there
+  /// is none. Only a chain whose oldest types have been removed needs to declare it. While the numbers are
+  /// out of order, all encoding and decoding of the type throws `StorageError` with code `unsupported`.
   static var version: Int { get }
 
-  /// The step: makes an item of this type from one of the previous type.
+  /// The step: creates an item of this type from one of the previous type.
   ///
-  /// It may run more than once for the same item, on any thread, and has to give equal items then: a new identifier or the
-  /// present time do not belong here. The identifier of an item must stay the same.
+  /// It may run more than once for the same item, on any thread, and must return equal items each time: do
+  /// not use a new identifier or the current time. The identifier of an item must stay the same.
   ///
   /// - Throws: any error. The entry is then unreadable, and stays stored (rule S6): `StorageError` with code
-  ///   `StorageError.Code.decodingFailed` and this error as its `underlying` one.
+  ///   `StorageError.Code.decodingFailed`, whose `underlying` error is this error.
   init(migrating previous: Previous) throws
 }
 
@@ -57,7 +59,7 @@ extension VersionedItem {
 }
 
 extension VersionedItem where Previous == Never {
-  /// Is never called: there is no previous type.
+  /// Never called: there is no previous type.
   public init(migrating previous: Never) throws { switch previous {} }
 }
 
@@ -70,7 +72,7 @@ extension VersionedItem {
     return [version] + ((Previous.self as? any VersionedItem.Type)?.versions ?? [1])
   }
 
-  /// Decodes what a type of the chain has encoded, and takes it through the steps.
+  /// Decodes bytes that a type of the chain has encoded, and passes the result through the steps.
   ///
   /// - Parameter version: One of ``versions``.
   /// - Throws: what the codec and the steps throw.

@@ -1,13 +1,14 @@
 import StockroomCZlib
 import StockroomCore
 
-/// The parts of an archive as they are in the file. All numbers are little-endian. ArchiveFormat.md describes them.
+/// The parts of an archive in the file. All numbers are little-endian. ArchiveFormat.md describes them.
 enum ArchiveFormat {
-  /// The version that is written, and the greatest that is read.
+  /// The version that is written, and the greatest that can be read.
   static let version: UInt32 = 1
-  /// Most bytes of entries in a block, before they are compressed.
+  /// The maximum number of bytes of entries in a block, before compression.
   static let blockSize = 1 << 20
-  /// The first byte is no text, and the line ends are both kinds, so that a transfer which converts either is noticed.
+  /// The first byte is not valid text, and there are both kinds of line ends, so that a transfer that
+  /// converts either is detected.
   static let signature: [UInt8] = [0x89] + Array("STKR".utf8) + [0x0D, 0x0A, 0x1A]
 
   static let headerSize = 28
@@ -27,15 +28,15 @@ enum ArchiveFormat {
     static let isOneMoment: UInt32 = 1
   }
 
-  /// Which times an entry may have, in nanoseconds: more than the engines of this package store.
+  /// The timestamps that an entry may have, in nanoseconds: more than the engines of this package store.
   static let times = Int64.min...Int64.max
 
-  /// What an entry has in front of its key and its value.
+  /// The size of the header before the key and value of an entry.
   static let entryHeaderSize = 26
 }
 
-/// CRC-32 with the polynomial of zlib and PKZIP. It is another one than that of the blocks on purpose: with the same polynomial the checksum of
-/// something that ends with its own checksum is the same whatever it is.
+/// CRC-32 with the polynomial of zlib and PKZIP. It deliberately differs from that of the blocks: with the
+/// same polynomial, the checksum of data that end with their own checksum is always the same.
 enum CRC32 {
   static func checksum(_ bytes: UnsafeRawBufferPointer, after earlier: UInt32) -> UInt32 {
     guard let start = bytes.baseAddress?.assumingMemoryBound(to: Bytef.self) else { return earlier }
@@ -53,12 +54,12 @@ extension [UInt8] {
 }
 
 extension UnsafeRawBufferPointer {
-  /// The number at an offset, which is within the buffer.
+  /// The number at an offset, which must be within the buffer.
   func number<Number: FixedWidthInteger>(at offset: Int, as type: Number.Type = Number.self) -> Number {
     Number(littleEndian: loadUnaligned(fromByteOffset: offset, as: type))
   }
 
-  /// Whether the last four bytes are the CRC-32C of those before.
+  /// Whether the last four bytes are the CRC-32C of the bytes before.
   var hasRightChecksum: Bool {
     let end = count - ArchiveFormat.checksumSize
     guard end >= 0 else { return false }

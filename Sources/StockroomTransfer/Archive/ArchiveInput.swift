@@ -13,10 +13,10 @@ import StockroomCore
   import Musl
 #endif
 
-/// Where an archive is read from, from its beginning to its end, and then once more.
+/// The source of an archive, which is read from beginning to end, and then once more.
 ///
-/// A file stays open from the first time to the second, so that both read the same one. What is no file, such as a pipe, is written to a
-/// temporary file without a name as it is read for the first time.
+/// A file stays open from the first pass to the second, so that both read the same file. Any other source,
+/// such as a pipe, is written to an unnamed temporary file during the first pass.
 final class ArchiveInput: Sendable {
   private struct State {
     var offset: Int
@@ -24,14 +24,14 @@ final class ArchiveInput: Sendable {
   }
 
   private let file: FileDescriptor
-  /// Where the archive begins in the file.
+  /// The offset at which the archive begins in the file.
   private let start: Int
-  /// The file as it was when it was opened; nil if it is no file.
+  /// The status of the file when it was opened; nil if the source is not a file.
   private let status: FileStatus?
-  /// What has been read of something that is no file.
+  /// The copy of a source that is not a file.
   private let copy: FileDescriptor?
   private let state: MutexProtected<State>
-  /// Ends the wait for what is no file.
+  /// Ends waiting for a source that is not a file.
   private let flag: CancellationFlag
 
   var path: String { file.path }
@@ -49,7 +49,7 @@ final class ArchiveInput: Sendable {
     try self.init(file, start: 0, flag)
   }
 
-  /// What a descriptor has open, from where it stands on. The descriptor stays the caller's.
+  /// Reads what a descriptor has open, from its current position. The caller keeps the descriptor.
   convenience init(descriptor: Int32, _ flag: CancellationFlag) throws {
     let file = try FileDescriptor(duplicating: descriptor)
     try self.init(file, start: max(0, Int(lseek(file.number, 0, SEEK_CUR))), flag)
@@ -66,7 +66,7 @@ final class ArchiveInput: Sendable {
     state = MutexProtected(State(offset: self.start))
   }
 
-  /// Fills the buffer with what follows. Returns how much there was.
+  /// Fills the buffer with the next bytes. Returns their number.
   func read(into buffer: UnsafeMutableRawBufferPointer) throws -> Int {
     try state.withLock { state in
       let count: Int
@@ -81,13 +81,13 @@ final class ArchiveInput: Sendable {
     }
   }
 
-  /// Whether nothing follows.
+  /// Whether there are no more bytes.
   func isAtEnd() throws -> Bool {
     var byte: UInt8 = 0
     return try withUnsafeMutableBytes(of: &byte) { try read(into: $0) } == 0
   }
 
-  /// Begins for the second time.
+  /// Starts the second pass.
   func rewind() {
     state.withLock { $0 = State(offset: start, isReadAgain: true) }
   }

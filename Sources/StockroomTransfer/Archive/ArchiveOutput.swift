@@ -13,17 +13,17 @@ import StockroomCore
   import Musl
 #endif
 
-/// Where an archive is written to.
+/// The destination of an archive.
 protocol ArchiveOutput: Sendable {
   /// Appends bytes.
   func append(_ bytes: UnsafeRawBufferPointer) throws
   /// Called once everything has been appended.
   func finish() throws
-  /// Called instead if something has failed.
+  /// Called instead if an error has occurred.
   func discard()
 }
 
-/// A file that is written under another name, and gets its own once it is complete and on the disk.
+/// A file that is written under a temporary name, and renamed once it is complete and on the disk.
 final class ArchiveFile: ArchiveOutput {
   private let directory: FileDescriptor
   private let name: String
@@ -32,7 +32,7 @@ final class ArchiveFile: ArchiveOutput {
   private let file: FileDescriptor
   private let size = MutexProtected(0)
 
-  /// - Parameter isReplacing: Whether a file of that name may be there, which is replaced.
+  /// - Parameter isReplacing: Whether an existing file of that name is replaced.
   init(_ url: URL, replacing isReplacing: Bool) throws {
     try url.requireFileSystem()
     let url = url.absoluteURL
@@ -71,18 +71,18 @@ final class ArchiveFile: ArchiveOutput {
     do {
       try directory.synchronizeNames()
     } catch {
-      // Nobody is to find an archive of which it was said that it could not be written.
+      // No archive may remain for which an error was reported.
       _ = try? directory.removeFile(name)
       throw error
     }
   }
 
   func discard() {
-    // What cannot be removed is no archive all the same, and the error that matters is the first one.
+    // A file that cannot be removed is not an archive, and the first error is the one that matters.
     _ = try? directory.removeFile(unfinished)
   }
 
-  /// Gives the file its name, unless there is one of that name by now.
+  /// Renames the file, unless there is a file of that name by now.
   private func giveName() throws {
     let path = directory.path(of: name)
     if linkat(directory.number, unfinished, directory.number, name, 0) == 0 {
@@ -96,8 +96,8 @@ final class ArchiveFile: ArchiveOutput {
     guard [EEXIST, EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK].contains(error) else {
       throw StorageError.posix(error, "Giving the archive the name \(path) failed.")
     }
-    // Not every file system has hard links. An empty file then keeps others away until it is replaced; it stays if the process dies
-    // in between.
+    // Not every file system has hard links. In that case, an empty file reserves the name until it is
+    // replaced; it remains if the process dies in between.
     guard error != EEXIST, try directory.makeFile(name, .owner) != nil else {
       throw StorageError(.unsupported, "\(path) has been made by another program.")
     }
@@ -117,12 +117,12 @@ final class ArchiveFile: ArchiveOutput {
   }
 }
 
-/// A descriptor of the caller's, such as standard output.
+/// A descriptor of the caller, such as standard output.
 final class ArchiveStream: ArchiveOutput {
   private let file: FileDescriptor
-  /// Ends the wait for the reader.
+  /// Ends waiting for the reader.
   private let flag: CancellationFlag
-  /// How many bytes are written at a time.
+  /// The number of bytes that are written at a time.
   private let portion: Int
 
   init(descriptor: Int32, _ flag: CancellationFlag) throws {

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// An archive whose entries are read, once all of it has been verified.
+/// An archive whose entries are read once the whole archive has been verified.
 ///
 /// ```swift
 /// let reader = try await ArchiveReader(url)
@@ -14,16 +14,17 @@ import StockroomCore
 /// while let entries = try await reader.nextEntries() { … }
 /// ```
 ///
-/// Reads on a thread of its own. In memory there are as many entries as one call returns, and a megabyte or two.
+/// Reads on its own thread. It holds as many entries in memory as one call returns, and a megabyte or two.
 public final class ArchiveReader: Sendable {
-  /// The longest value that is accepted unless the caller says otherwise: 1 GiB, which is more than SQLite can hold.
+  /// The default limit for the size of a value: 1 GiB, which is more than SQLite can hold.
   public static let defaultMaximumValueSize = 1 << 30
-  /// How many bytes ``nextEntries()`` returns at least, unless the archive ends, and hardly more.
+  /// The minimum number of bytes that ``nextEntries()`` returns, unless the archive ends, and approximately
+  /// the maximum.
   static let batchSize = 8 << 20
-  /// What an entry costs beside its key and its value.
+  /// The cost of an entry in addition to its key and its value.
   private static let entryCost = 128
 
-  /// What is in the archive.
+  /// The contents of the archive.
   public let summary: ArchiveSummary
   private let input: ArchiveInput
   private let scanner: MutexProtected<ArchiveScanner>
@@ -32,12 +33,12 @@ public final class ArchiveReader: Sendable {
   /// Opens an archive and verifies all of it. O(size of the archive).
   ///
   /// - Parameters:
-  ///   - url: Where the archive is.
-  ///   - maximumValueSize: The longest value that is accepted. An archive of a few kilobytes can hold a value of gigabytes, which
-  ///     would be in memory as a whole when it is read.
-  /// - Throws: `StorageError` with code `corrupted` if anything in the archive is not as it was written, if it is truncated or
-  ///   something follows its end; `unsupported` if it is no archive, or one of another version of the format;
-  ///   `valueTooLarge`; `permissionDenied` or `io` if it cannot be read; `CancellationError`.
+  ///   - url: The location of the archive.
+  ///   - maximumValueSize: The maximum size of a value. An archive of a few kilobytes can contain a value of
+  ///     gigabytes, which would be in memory as a whole when it is read.
+  /// - Throws: `StorageError` with code `corrupted` if anything in the archive has been changed, if it is
+  ///   truncated or has data after its end; `unsupported` if it is not an archive, or has another version of
+  ///   the format; `valueTooLarge`; `permissionDenied` or `io` if it cannot be read; `CancellationError`.
   public convenience init(
     _ url: URL, maximumValueSize: Int = ArchiveReader.defaultMaximumValueSize
   ) async throws {
@@ -46,10 +47,10 @@ public final class ArchiveReader: Sendable {
 
   /// Reads an archive from a descriptor, such as standard input, and verifies all of it.
   ///
-  /// What is no file, such as a pipe, is copied to a temporary file without a name meanwhile, since it is read twice. The
-  /// descriptor stays the caller's.
+  /// A source that is not a file, such as a pipe, is copied to an unnamed temporary file in the process,
+  /// since it is read twice. The caller keeps the descriptor.
   ///
-  /// Throws as ``init(_:maximumValueSize:)``, and `diskFull` if there is no room for the copy.
+  /// Throws as ``init(_:maximumValueSize:)``, and `diskFull` if there is no space for the copy.
   public convenience init(
     descriptor: Int32, maximumValueSize: Int = ArchiveReader.defaultMaximumValueSize
   ) async throws {
@@ -76,11 +77,12 @@ public final class ArchiveReader: Sendable {
 
   deinit { thread.stop() }
 
-  /// The next entries, in the order in which their keys were first written: about 8 MiB of them, or one that is larger. Nil after the
-  /// last ones.
+  /// The next entries, in the order in which their keys were first written: about 8 MiB of them, or one that
+  /// is larger. Nil after the last entries.
   ///
   /// - Throws: `StorageError` with code `corrupted` if the file has been changed since it was verified; `io`;
-  ///   `CancellationError`. What could not be read is thrown by every later call too, as entries would be missing otherwise.
+  ///   `CancellationError`. After such an error every later call throws it too, since entries would otherwise
+  ///   be missing.
   public func nextEntries() async throws -> [StorageEntry]? {
     try Task.checkCancellation()
     return try await thread.run { [self] in
@@ -116,13 +118,13 @@ public final class ArchiveReader: Sendable {
   }
 }
 
-/// What concerns an archive as a whole.
+/// Operations on an archive as a whole.
 public enum Archive {
-  /// Reads all of an archive and throws unless everything in it is as it was written. Writes nothing.
+  /// Reads all of an archive and throws if anything in it has been changed. Writes nothing.
   ///
   /// O(size of the archive), with a megabyte or two in memory.
   ///
-  /// - Returns: What is in it.
+  /// - Returns: The contents of the archive.
   /// - Throws: as ``ArchiveReader/init(_:maximumValueSize:)``.
   @discardableResult
   public static func verify(

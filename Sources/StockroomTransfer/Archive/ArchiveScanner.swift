@@ -1,10 +1,10 @@
 import StockroomCZlib
 import StockroomCore
 
-/// Reads an archive from its beginning to its end, a block at a time, and finds out whether all of it is as it was written.
+/// Reads an archive from beginning to end, one block at a time, and verifies that all of it is unchanged.
 ///
-/// Whatever the archive says, no more is in memory than one block, and one entry if values are kept; each step
-/// takes bytes off the input, so that it ends with it.
+/// Regardless of the lengths in the archive, there is at most one block in memory, and one entry if values
+/// are kept. Each step consumes bytes of the input, so reading ends with the input.
 struct ArchiveScanner {
   private let input: ArchiveInput
   private var parser: EntryParser
@@ -15,9 +15,9 @@ struct ArchiveScanner {
   private var contentsChecksum: UInt32 = 0
   private var archiveSize = 0
   private var header: (version: UInt32, flags: UInt32, createdAt: Timestamp)?
-  /// What is in the archive, once its end has been reached and everything has turned out to be right.
+  /// The contents of the archive, once its end has been reached and everything has been verified.
   private(set) var summary: ArchiveSummary?
-  /// Why entries were read that nobody has got.
+  /// The error after which entries that were read have not been returned to the caller.
   var failure: (any Error)?
 
   init(_ input: ArchiveInput, keepsValues: Bool, maximumValueSize: Int) {
@@ -27,8 +27,8 @@ struct ArchiveScanner {
 
   /// The entries that end in the next block. Nil at the end of the archive.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if anything is not as it was written, `unsupported` if it is no archive or one of another
-  ///   version, `valueTooLarge`, `io`.
+  /// - Throws: `StorageError` with code `corrupted` if anything has been changed, `unsupported` if it is not
+  ///   an archive or has another version, `valueTooLarge`, `io`.
   mutating func nextEntries() throws -> [StorageEntry]? {
     do {
       return try next()
@@ -86,7 +86,7 @@ struct ArchiveScanner {
     count(block.count)
   }
 
-  /// Reads the rest of a block of which there is the header, and what was compressed in it. Returns its size.
+  /// Reads the rest of a block after its header, and decompresses its contents. Returns their size.
   private mutating func readBlock() throws -> Int {
     let (method, index, size, storedSize) = block.withUnsafeBytes {
       (
@@ -134,17 +134,17 @@ struct ArchiveScanner {
     try readMore(ArchiveFormat.endSize - ArchiveFormat.blockHeaderSize)
     let expected = block
     try expected.withUnsafeBytes { end in
-      guard end.hasRightChecksum else { throw ArchiveCorruption("its ending has the wrong checksum") }
+      guard end.hasRightChecksum else { throw ArchiveCorruption("its trailer has the wrong checksum") }
       let checked = UnsafeRawBufferPointer(rebasing: end[..<36])
       guard end.number(at: 4, as: UInt32.self) == 0, end.number(at: 8, as: UInt64.self) == blockCount,
         parser.isBetweenEntries, end.number(at: 16, as: UInt64.self) == UInt64(parser.entryCount),
         end.number(at: 24, as: UInt64.self) == UInt64(parser.contentSize),
         end.number(at: 32, as: UInt32.self) == contentsChecksum,
         end.number(at: 36, as: UInt32.self) == CRC32.checksum(checked, after: fileChecksum)
-      else { throw ArchiveCorruption("its ending belongs to other contents") }
+      else { throw ArchiveCorruption("its trailer belongs to other contents") }
     }
     count(block.count)
-    guard try input.isAtEnd() else { throw ArchiveCorruption("something follows its ending") }
+    guard try input.isAtEnd() else { throw ArchiveCorruption("data follow its trailer") }
     if let (key, size) = parser.tooLargeValue {
       throw StorageError(
         .valueTooLarge,
@@ -167,7 +167,7 @@ struct ArchiveScanner {
     return block.withUnsafeBytes(body)
   }
 
-  /// Reads more behind what is in ``block``.
+  /// Reads more bytes and appends them to ``block``.
   private mutating func readMore(_ count: Int) throws {
     let start = block.count
     block += [UInt8](repeating: 0, count: count)
@@ -177,7 +177,7 @@ struct ArchiveScanner {
     guard done == count else { throw ArchiveCorruption("it ends too early") }
   }
 
-  /// Takes note of a part of the file, which is in ``block``.
+  /// Adds a part of the file, which is in ``block``, to the size and the checksum.
   private mutating func count(_ size: Int) {
     fileChecksum = block.withUnsafeBytes { CRC32.checksum($0, after: fileChecksum) }
     archiveSize += size

@@ -4,22 +4,22 @@
   import Foundation
 #endif
 
-/// What is in an archive.
+/// The contents of an archive.
 public struct ArchiveSummary: Sendable, Hashable {
   /// The version of the format.
   public var formatVersion: Int
-  /// When the archive was begun.
+  /// When writing the archive began.
   public var createdAt: Date
-  /// Whether the entries are those of one snapshot. Otherwise others may have written while they were read.
+  /// Whether the entries are from one snapshot. If not, others may have written while they were read.
   public var isOneMoment: Bool
   /// The number of entries.
   public var entryCount: Int
-  /// The bytes of all keys and values.
+  /// The total number of bytes of all keys and values.
   public var contentSize: Int
-  /// The bytes of the archive.
+  /// The size of the archive in bytes.
   public var archiveSize: Int
 
-  /// A summary with these parts.
+  /// Creates a summary.
   public init(
     formatVersion: Int, createdAt: Date, isOneMoment: Bool, entryCount: Int, contentSize: Int,
     archiveSize: Int
@@ -33,16 +33,16 @@ public struct ArchiveSummary: Sendable, Hashable {
   }
 }
 
-/// How far a dump or a restore has got.
+/// The progress of a dump or a restore.
 public struct ArchiveProgress: Sendable, Hashable {
-  /// The entries that are done.
+  /// The number of entries that have been processed.
   public var entryCount: Int
   /// The bytes of their keys and values.
   public var contentSize: Int
-  /// How many entries there are in all; nil if that is not known, as while dumping.
+  /// The total number of entries; nil if it is not known, such as while dumping.
   public var totalEntryCount: Int?
 
-  /// A progress with these parts.
+  /// Creates a progress value.
   public init(entryCount: Int, contentSize: Int, totalEntryCount: Int? = nil) {
     self.entryCount = entryCount
     self.contentSize = contentSize

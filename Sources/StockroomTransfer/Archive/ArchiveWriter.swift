@@ -7,7 +7,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Makes the bytes of an archive, one block in memory at a time.
+/// Creates the bytes of an archive, one block in memory at a time.
 struct ArchiveWriter: Sendable {
   private let write: @Sendable (UnsafeRawBufferPointer) throws -> Void
   private let progress: (@Sendable (ArchiveProgress) -> Void)?
@@ -55,7 +55,7 @@ struct ArchiveWriter: Sendable {
     summary.contentSize += keySize + entry.data.count
   }
 
-  /// Writes what is left, and the ending. Nothing may follow.
+  /// Writes the remaining data and the trailer. Nothing may follow.
   mutating func finish() throws -> ArchiveSummary {
     if !block.isEmpty { try writeBlock() }
     var end: [UInt8] = []
@@ -83,7 +83,7 @@ struct ArchiveWriter: Sendable {
 
   private mutating func writeBlock() throws {
     contentsChecksum = block.withUnsafeBytes { CRC32C.checksum($0, after: contentsChecksum) }
-    // Shorter than before, or as it is.
+    // Compressed only if it becomes shorter.
     var count = uLongf(block.count - 1)
     let result = compress2(&compressed, &count, block, uLong(block.count), Z_DEFAULT_COMPRESSION)
     let isStored = result == Z_BUF_ERROR

@@ -6,21 +6,22 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Takes entries apart that come in pieces of any length.
+/// Parses entries that arrive in pieces of any length.
 struct EntryParser {
   private struct Entry {
     let key: CacheKey
     let createdAt: Timestamp
     let updatedAt: Timestamp
-    /// The bytes of the value that are still to come.
+    /// The number of bytes of the value that have not arrived yet.
     var missing: Int
     var data = Data()
   }
 
-  /// Whether values are kept. Otherwise entries have empty ones, and memory is bounded whatever the entries say.
+  /// Whether values are kept. If not, entries have empty values, and memory is bounded regardless of the
+  /// entries.
   private let keepsValues: Bool
   private let maximumValueSize: Int
-  /// The header and the key of the next entry, as far as they have come.
+  /// The header and the key of the next entry, as far as they have arrived.
   private var head: [UInt8] = []
   private var entry: Entry?
   /// The first value that is larger than allowed.
@@ -59,7 +60,7 @@ struct EntryParser {
             updatedAt: current.updatedAt.date))
       }
       if rest.isEmpty { return }
-      // Of an entry that begins in an earlier block there may be a part of the key already.
+      // A part of the key may already be here if the entry begins in an earlier block.
       head.append(contentsOf: take(ArchiveFormat.entryHeaderSize - head.count))
       guard head.count >= ArchiveFormat.entryHeaderSize else { return }
       let size = ArchiveFormat.entryHeaderSize + (try keySize())
@@ -80,7 +81,7 @@ struct EntryParser {
     try head.withUnsafeBytes { head in
       let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: head[ArchiveFormat.entryHeaderSize...]))
       guard let key else { throw ArchiveCorruption("a key is not UTF-8") }
-      // No dump writes it, and a place that has it would be taken for one with a part of its entries.
+      // No dump writes it, and a place that contains it would be treated as one with a part of its entries.
       if UnfinishedCopy.isMarker(key) {
         throw ArchiveCorruption("it has an entry \(key.value.debugDescription)")
       }
@@ -90,7 +91,7 @@ struct EntryParser {
       else { throw ArchiveCorruption("its entries have more bytes than can be counted") }
       if size > maximumValueSize {
         tooLargeValue = tooLargeValue ?? (key, size)
-        // Without values nothing is lost by going on: the archive may be corrupted, which is said first.
+        // Without values, parsing can continue: the archive may be corrupted, which is reported first.
         if keepsValues { throw ArchiveCorruption("a value is larger than it was before") }
       }
       contentSize = sum + key.value.utf8.count
@@ -102,7 +103,7 @@ struct EntryParser {
   }
 }
 
-/// What is wrong with an archive. ``ArchiveScanner`` makes a `StorageError` of it, which names the archive.
+/// The defect of an archive. ``ArchiveScanner`` converts it to a `StorageError` that names the archive.
 struct ArchiveCorruption: Error {
   let reason: String
 

@@ -6,18 +6,19 @@ import StockroomCore
   import Foundation
 #endif
 
-/// How the entries of an engine are read for an archive: as a snapshot, as cheaply as the engine allows.
+/// How the entries of an engine are read for an archive: as a snapshot, as efficiently as the engine allows.
 enum EntrySource {
   /// One after another.
   case stream(any SnapshotStreamingEngine)
-  /// All with one call, which shows a snapshot.
+  /// All with one call, which returns a snapshot.
   case snapshot(any StorageEngine)
-  /// All with one call, and what others have changed meanwhile in one transaction.
+  /// All with one call, and those that others have changed in the meantime in one transaction.
   case transaction(any StorageEngine)
-  /// All with one call, whatever others change meanwhile.
+  /// All with one call, without a snapshot.
   case anyMoment(any StorageEngine)
 
-  /// - Throws: `StorageError` with code `unsupported` if the engine cannot show a snapshot, and it has to.
+  /// - Throws: `StorageError` with code `unsupported` if a snapshot is required and the engine cannot provide
+  ///   one.
   init(_ engine: some StorageEngine, requiringOneMoment isRequired: Bool) throws {
     let capabilities = engine.capabilities
     if let engine = engine as? any SnapshotStreamingEngine {
@@ -38,7 +39,7 @@ enum EntrySource {
 
   var isOneMoment: Bool { if case .anyMoment = self { false } else { true } }
 
-  /// Calls `body` with each entry, in the order of creation, on a thread that may wait.
+  /// Calls `body` with each entry, in the order of creation, on a thread that may block.
   func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
     let entries: [StorageEntry]
     switch self {
@@ -54,8 +55,8 @@ enum EntrySource {
     }
   }
 
-  /// The entries as they are during a transaction, which has no times: those are read before, and of what has been changed in between once
-  /// more afterwards.
+  /// The entries as of a transaction. A transaction has no timestamps: they are read before it, and those of
+  /// entries that have changed in between are read again after it.
   private static func entriesInTransaction(of engine: some StorageEngine) async throws -> [StorageEntry] {
     let read = try await engine.readAllEntries()
     let snapshot = try await engine.withTransaction { try Snapshot($0, after: read) }
@@ -63,13 +64,13 @@ enum EntrySource {
     return snapshot.entries(of: read, laterEntries: try await engine.readEntries(keys: changed))
   }
 
-  /// How the entries were during a transaction.
+  /// The state of the entries during a transaction.
   private struct Snapshot: Sendable {
     /// When the transaction had read everything: whatever it has read took effect before, and what it has not, afterwards.
     private let date: Date
     /// The keys of those that were as they had been read before.
     private var same: Set<CacheKey> = []
-    /// The values of the others.
+    /// The values of the other entries.
     private(set) var changed: [CacheKey: Data] = [:]
 
     init(_ transaction: any StorageTransaction, after read: [StorageEntry]) throws {
@@ -86,8 +87,8 @@ enum EntrySource {
     /// The entries with times, in the order of creation.
     ///
     /// - Parameters:
-    ///   - read: What was there before the transaction.
-    ///   - laterEntries: What has been there afterwards of what was changed.
+    ///   - read: The entries before the transaction.
+    ///   - laterEntries: The changed entries after the transaction.
     func entries(of read: [StorageEntry], laterEntries: [StorageEntry]) -> [StorageEntry] {
       var changed = changed
       let later = Dictionary(laterEntries.map { ($0.key, $0) }) { $1 }
@@ -97,7 +98,7 @@ enum EntrySource {
         if same.contains(entry.key) {
           entries.append(entry)
         } else if let data = changed[entry.key] {
-          // Removed and written again before the transaction, so that it is behind the others.
+          // Removed and written again before the transaction, so that it comes after the others.
           let last = later[entry.key]
           if let last, last.createdAt != entry.createdAt, last.createdAt <= date { continue }
           entry.data = data
@@ -106,7 +107,7 @@ enum EntrySource {
           changed[entry.key] = nil
         }
       }
-      // What has been removed since comes last, in any order.
+      // Entries that have been removed since then come last, in any order.
       let removed = changed.keys.filter { later[$0] == nil }.sorted()
       for key in laterEntries.map(\.key) + removed {
         guard let data = changed[key] else { continue }

@@ -13,10 +13,10 @@ import StockroomCore
   import Musl
 #endif
 
-// Descriptors of the caller's, which may be pipes, terminals and sockets. They stay as they are: whether they wait is a property that
-// other programs may share.
+// Descriptors of the caller, which may be pipes, terminals and sockets. Their flags are not changed: other
+// programs may share the non-blocking mode.
 extension FileDescriptor {
-  /// What a pipe takes without waiting, once it takes anything (PIPE_BUF).
+  /// The number of bytes that a pipe accepts without blocking, if it accepts any (PIPE_BUF).
   static var portionWithoutWaiting: Int {
     #if canImport(Darwin)
       512
@@ -25,14 +25,14 @@ extension FileDescriptor {
     #endif
   }
 
-  /// What a descriptor has open, under a number of its own.
+  /// Duplicates a descriptor.
   convenience init(duplicating descriptor: Int32) throws {
     let number = fcntl(descriptor, F_DUPFD_CLOEXEC, 3)
     guard number >= 0 else { throw StorageError.posix(errno, "Using descriptor \(descriptor) failed.") }
     self.init(owning: number, path: "on descriptor \(descriptor)")
   }
 
-  /// Returns once reading or writing does not wait, or fails.
+  /// Returns once reading or writing does not block, or fails.
   ///
   /// - Parameter event: `POLLIN` or `POLLOUT`.
   /// - Throws: `CancellationError` soon after the flag has been set.

@@ -7,34 +7,35 @@ import StockroomCore
 #endif
 
 extension StorageEngine {
-  /// Writes every entry to an archive: one file, compressed and with checksums, that ``restore(from:merging:maximumValueSize:progress:)`` of any
-  /// engine reads.
+  /// Writes every entry to an archive: one compressed file with checksums, which
+  /// ``restore(from:merging:maximumValueSize:progress:)`` of any engine reads.
   ///
-  /// The entries are a snapshot, taken during the call, with their times and in the order in which their keys were first written,
-  /// while others read and write. What that costs depends on the engine:
+  /// The entries are a snapshot, taken during the call, with their times and in the order in which their keys
+  /// were first written. Others may read and write in the meantime. The costs depend on the engine:
   ///
-  /// | engine | memory | writes meanwhile |
+  /// | engine | memory | concurrent writes |
   /// |---|---|---|
-  /// | SQLite, LMDB, LevelDB | the keys, and one entry | go on, but for some that SQLite makes wait: see <doc:BackingUp> |
-  /// | files | the keys, and one entry; all values in a temporary file | wait for a look at each entry |
-  /// | others with `snapshotReads`, all layers in front of such included | all entries | go on |
+  /// | SQLite, LMDB, LevelDB | the keys, and one entry | continue, except some that SQLite delays: see <doc:BackingUp> |
+  /// | files | the keys, and one entry; all values in a temporary file | wait while each entry is checked |
+  /// | others with `snapshotReads`, including all layers in front of them | all entries | continue |
   /// | others with `transactions`, whose times may be later: see <doc:BackingUp> | all entries | wait while all values are compared |
   /// | all others | throws `unsupported`, unless `requiringOneMoment` is false | |
   ///
-  /// The file is written under a name that begins with a dot and has `.partial-` in it, and gets its own once all of it is on the
-  /// disk. It belongs to the owner alone (0600). O(N).
+  /// The file is written under a name that begins with a dot and contains `.partial-`, and is renamed once
+  /// all of it is on the disk. Only its owner can read or write it (0600). O(N).
   ///
   /// - Parameters:
-  ///   - url: Where the archive is to be. The directory must be there.
-  ///   - replacing: Whether a file that is there already is replaced.
-  ///   - requiringOneMoment: Whether an engine that cannot read a snapshot is refused. Otherwise its entries are each of their
-  ///     own moment, and ``ArchiveSummary/isOneMoment`` is false.
-  ///   - progress: Called after each block of a megabyte, on a thread of the engine's, which waits for it.
-  /// - Returns: What is in the archive.
-  /// - Throws: `StorageError` with code `unsupported` if there is something at the URL that is not to be replaced, the engine cannot show one
-  ///   moment, or a copy to it has not been finished (see <doc:MovingData>); `diskFull`, `permissionDenied`, `readOnly` or `io` if the
-  ///   file cannot be written; otherwise as `readAllEntries()`; `CancellationError`. Nothing is left then, except that with `replacing` the
-  ///   new archive may be in place if only syncing the directory failed.
+  ///   - url: The location of the archive. The directory must exist.
+  ///   - replacing: Whether an existing file is replaced.
+  ///   - requiringOneMoment: Whether the call throws if the engine cannot read a snapshot. If not, the
+  ///     entries may be from different moments, and ``ArchiveSummary/isOneMoment`` is false.
+  ///   - progress: Called after each block of a megabyte, on a thread of the engine, which waits for it.
+  /// - Returns: The contents of the archive.
+  /// - Throws: `StorageError` with code `unsupported` if there is a file at the URL that is not to be
+  ///   replaced, the engine cannot provide a snapshot, or a copy to it has not been finished (see
+  ///   <doc:MovingData>); `diskFull`, `permissionDenied`, `readOnly` or `io` if the file cannot be written;
+  ///   otherwise as `readAllEntries()`; `CancellationError`. No file remains then, with one exception: with
+  ///   `replacing`, the new archive may be in place if only syncing the directory failed.
   @discardableResult
   public func dump(
     to url: URL, replacing: Bool = false, requiringOneMoment: Bool = true,
@@ -45,12 +46,14 @@ extension StorageEngine {
 
   /// Writes every entry to a descriptor, such as standard output, as an archive.
   ///
-  /// As ``dump(to:replacing:requiringOneMoment:progress:)``, but that what has been written until something fails stays, and is no
-  /// archive, since it has no end. The descriptor stays the caller's, and is not synced.
+  /// Like ``dump(to:replacing:requiringOneMoment:progress:)``, except that the bytes that were written before
+  /// a failure remain. They are not an archive, since they have no end. The caller keeps the descriptor,
+  /// which is not synced.
   ///
-  /// In LevelDB and LMDB writes do not wait for the reader of a pipe, unless one fails meanwhile: after that they wait for those who read. In
-  /// SQLite, whose log cannot start over as long as the dump reads, the write that makes the log 16 MiB long waits for up to a quarter of a
-  /// second for each 16 MiB in it, and so does each one after which it is twice as long as then: a reader that stops does not stop the
+  /// In LevelDB and LMDB, writes do not wait for the reader of a pipe, unless one fails in the meantime:
+  /// after that, they wait for readers. In SQLite, the log cannot start over as long as the dump reads. The
+  /// write that makes the log 16 MiB long waits for up to a quarter of a second for each 16 MiB in it, and so
+  /// does each write after which the log is twice as long as then: a reader that stops does not block the
   /// writers, but lets the log grow.
   @discardableResult
   public func dump(
@@ -85,7 +88,7 @@ extension StorageEngine {
           try ArchiveWriter(isOneMoment: isOneMoment, progress: progress, write: { try output.append($0) }))
       }
       try await source.forEachEntry { entry in
-        // A copy to the engine may have begun since.
+        // A copy to the engine may have begun in the meantime.
         if UnfinishedCopy.isMarker(entry.key) {
           throw UnfinishedCopy.error(entry.key, in: "The engine")
         }
@@ -105,7 +108,7 @@ extension StorageEngine {
   }
 }
 
-/// A writer that threads hand over to one another.
+/// A writer that is passed between threads.
 private final class SharedWriter: Sendable {
   private let writer: MutexProtected<ArchiveWriter>
 

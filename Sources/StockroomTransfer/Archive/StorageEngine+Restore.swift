@@ -7,24 +7,29 @@ import StockroomCore
 #endif
 
 extension StorageEngine {
-  /// Writes the entries of an archive, with their times and in their order, as far as the engine can store times of others.
+  /// Writes the entries of an archive, with their timestamps and in their order, as far as the engine can
+  /// store timestamps from another engine.
   ///
-  /// The archive is read twice: all of it is verified before anything is written. Then entries are written with `writeEntries(_:)`, about 8 MiB
-  /// in each batch. What fits into one batch is there as a whole or not at all, in an engine with `atomicBatches`. If a later batch fails, or
-  /// the task is cancelled, the entries of the earlier ones are removed again: so nobody else may write to the engine meanwhile. After the death of the process they are there:
-  /// remove them all with `removeAllData()`, or go on with `merging`, which writes what is there already once more.
+  /// The archive is read twice: all of it is verified before anything is written. Then entries are written
+  /// with `writeEntries(_:)`, about 8 MiB in each batch. In an engine with `atomicBatches`, an archive that
+  /// fits into one batch is restored completely or not at all. If a later batch fails, or the task is
+  /// cancelled, the entries of the earlier batches are removed again; therefore nobody else may write to the
+  /// engine in the meantime. If the process dies, the entries remain: remove them all with `removeAllData()`,
+  /// or continue with `merging`, which writes the existing ones again.
   ///
   /// O(N), with the keys and about 8 MiB in memory, or twice the largest value.
   ///
   /// - Parameters:
-  ///   - url: Where the archive is.
-  ///   - merging: Whether the engine may have entries. Those whose keys are in the archive are replaced, times included, and
-  ///     the others stay. If a batch fails, those before it stay written: restore again to complete them.
-  ///   - maximumValueSize: The longest value that is accepted: see ``ArchiveReader/init(_:maximumValueSize:)``.
+  ///   - url: The location of the archive.
+  ///   - merging: Whether the engine may have entries. Entries whose keys are in the archive are replaced,
+  ///     including their timestamps, and the others stay. If a batch fails, the earlier ones stay written:
+  ///     restore again to complete them.
+  ///   - maximumValueSize: The maximum size of a value: see ``ArchiveReader/init(_:maximumValueSize:)``.
   ///   - progress: Called after each batch.
-  /// - Returns: What is in the archive.
-  /// - Throws: `StorageError` with code `unsupported` if the engine has entries and `merging` is false, or a copy to it has not been finished
-  ///   (see <doc:MovingData>); as ``ArchiveReader/init(_:maximumValueSize:)``, with nothing written; as `writeEntries(_:)`;
+  /// - Returns: The contents of the archive.
+  /// - Throws: `StorageError` with code `unsupported` if the engine has entries and `merging` is false, or a
+  ///   copy to it has not been finished (see <doc:MovingData>); as
+  ///   ``ArchiveReader/init(_:maximumValueSize:)``, with nothing written; as `writeEntries(_:)`;
   ///   `CancellationError`.
   @discardableResult
   public func restore(
@@ -39,8 +44,8 @@ extension StorageEngine {
 
   /// Writes the entries of an archive that is read from a descriptor, such as standard input.
   ///
-  /// As ``restore(from:merging:maximumValueSize:progress:)``. What is no file, such as a pipe, is copied to a temporary file first: see
-  /// ``ArchiveReader/init(descriptor:maximumValueSize:)``.
+  /// Like ``restore(from:merging:maximumValueSize:progress:)``. A source that is not a file, such as a pipe,
+  /// is first copied to a temporary file: see ``ArchiveReader/init(descriptor:maximumValueSize:)``.
   @discardableResult
   public func restore(
     fromDescriptor descriptor: Int32, merging: Bool = false,
@@ -52,16 +57,17 @@ extension StorageEngine {
     return try await restore(reader, merging: merging, progress)
   }
 
-  /// Writes the entries of an archive that has been opened, and so verified, and of which nothing has been read yet.
+  /// Writes the entries of an archive that has been opened, and therefore verified, and from which nothing
+  /// has been read yet.
   ///
-  /// As ``restore(from:merging:maximumValueSize:progress:)``.
+  /// Like ``restore(from:merging:maximumValueSize:progress:)``.
   package func restore(
     _ reader: ArchiveReader, merging: Bool, _ progress: (@Sendable (ArchiveProgress) -> Void)?
   ) async throws -> ArchiveSummary {
     // Verifying may have taken long.
     try await refuseUnfitTarget(merging: merging)
     var done = ArchiveProgress(entryCount: 0, contentSize: 0, totalEntryCount: reader.summary.entryCount)
-    // What is to be removed if something fails.
+    // The keys to remove if an error occurs.
     var keys: [CacheKey] = []
     do {
       while let entries = try await reader.nextEntries() {
@@ -87,7 +93,8 @@ extension StorageEngine {
     }
   }
 
-  /// Removes what a restore has written until it failed, whether or not the task has been cancelled.
+  /// Removes the entries that a restore has written before it failed, whether or not the task has been
+  /// cancelled.
   private func remove(_ keys: [CacheKey], after failure: any Error) async throws {
     if keys.isEmpty { return }
     do {

@@ -6,46 +6,48 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What makes one place like another: first the removals, then what is there already, then what is new.
+/// The steps that make a place equal to another: first the removals, then existing entries, then new ones.
 struct CopyPlan: Sendable {
   var removed: [CacheKey] = []
-  /// What is replaced in its place.
+  /// The entries that are replaced in their positions.
   var changed: [ListedEntry] = []
-  /// What is written behind everything else, in this order.
+  /// The entries that are appended, in this order.
   var missing: [ListedEntry] = []
 
   var isEmpty: Bool { removed.isEmpty && changed.isEmpty && missing.isEmpty }
 
   var writtenCount: Int { changed.count + missing.count }
 
-  /// Whether there is something to remove, and nothing to write.
+  /// Whether there are entries to remove, and none to write.
   var isOfRemovals: Bool { writtenCount == 0 && !removed.isEmpty }
 
   private init() {}
 }
 
-/// How much of two entries has to be the same for one to be a copy of the other.
+/// Determines when one entry counts as a copy of another.
 struct CopyComparison: Sendable {
-  /// Whether the target stores the times of others.
+  /// Whether the target stores timestamps from the source.
   let comparesTimes: Bool
 
-  /// What is as exact as an engine has to be. Engines that tell entries apart by sequences store whole nanoseconds.
+  /// The precision that an engine must have. Engines that distinguish entries by sequence numbers store whole
+  /// nanoseconds.
   private static let tolerance: Int64 = 2_000_000
 
-  /// Whether the two were created at the same time.
+  /// Whether the two entries were created at the same time.
   func isSameEntry(_ source: ListedEntry, _ target: ListedEntry) -> Bool {
     source.key == target.key
       && (!comparesTimes || isSame(source.times.createdAt, target.times.createdAt, target))
   }
 
-  /// Whether nothing has to be written.
+  /// Whether nothing must be written.
   func isCopy(_ source: ListedEntry, _ target: ListedEntry) -> Bool {
     isSameEntry(source, target) && source.hasSameValue(as: target)
       && (!comparesTimes || isSame(source.times.updatedAt, target.times.updatedAt, target))
   }
 
-  /// Whether what is in the target is the beginning of a copy of the source: half of it is, since the source may have changed meanwhile.
-  /// Where the times tell entries apart, what the source has no more says nothing: it may have expired.
+  /// Whether the target is the beginning of a copy of the source: half of it is, since the source may have
+  /// changed in the meantime. If timestamps distinguish the entries, those that the source no longer has do
+  /// not count: they may have expired.
   func isBegunCopy(_ target: EntryListing, of source: EntryListing) -> Bool {
     let sources = source.byKey
     var (same, compared) = (0, 0)
@@ -63,8 +65,8 @@ struct CopyComparison: Sendable {
     return abs(source.nanoseconds - target.nanoseconds) <= Self.tolerance
   }
 
-  /// Whether a file system may have made the one time of the other. What is smaller than their units they cut off, and many have no
-  /// times beyond the seconds that 32 bits can count.
+  /// Whether a file system may have stored one time as the other. File systems truncate times to their units,
+  /// and many do not support times beyond the seconds that 32 bits can count.
   private static func isStored(_ time: Timestamp, as stored: Timestamp) -> Bool {
     let difference = time.nanoseconds - stored.nanoseconds
     let isCutOff = units.contains { unit in
@@ -74,21 +76,23 @@ struct CopyComparison: Sendable {
     return isCutOff || stored.date == Timestamp(min(max(time.date, dates.lowerBound), dates.upperBound)).date
   }
 
-  /// As much as two moments differ, in nanoseconds, that are the same or next to one another as a `Date`.
+  /// The maximum difference, in nanoseconds, of two moments that are the same or adjacent as a `Date`.
   private static let slack: Int64 = 250
-  /// In nanoseconds: of NTFS, of those that store microseconds, of some network file systems, of exFAT, of old ones, of FAT.
+  /// In nanoseconds: the units of NTFS, of file systems that store microseconds, of some network file
+  /// systems, of exFAT, of old ones, of FAT.
   private static let units: [Int64] = [100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000]
   private static let dates =
     Date(timeIntervalSince1970: Double(Int32.min))...Date(timeIntervalSince1970: Double(Int32.max))
 }
 
 extension CopyPlan {
-  /// What leaves in the target what is in the source, in the same order, and nothing else.
+  /// The plan after which the target has the entries of the source, in the same order, and nothing else.
   ///
-  /// What the target has of the beginning of the source stays: all of it, if a copy was ended on the way. What is in another place
-  /// than in the source is removed and written again, since new entries come last.
+  /// Entries of the target that match the beginning of the source stay: all of them, if a copy was
+  /// interrupted. An entry in another position than in the source is removed and written again, since new
+  /// entries come last.
   init(from source: EntryListing, to target: EntryListing, _ comparison: CopyComparison) {
-    // A target whose times are not those of the source has no order that could be compared.
+    // A target whose timestamps are not those of the source has no order that could be compared.
     guard comparison.comparesTimes else {
       self.init(ofSome: source, to: target, comparison)
       return
@@ -106,8 +110,8 @@ extension CopyPlan {
     missing = Array(source.entries[next...])
   }
 
-  /// What leaves in the target what is in the source, of some keys. The order is not looked at, but what was removed and written
-  /// again in the source is so in the target.
+  /// The plan for some keys only. The order is not checked, but an entry that was removed and written again
+  /// in the source is so in the target, too.
   init(ofSome source: EntryListing, to target: EntryListing, _ comparison: CopyComparison) {
     self.init()
     var targets = target.byKey
@@ -126,11 +130,12 @@ extension CopyPlan {
     removed += target.entries.map(\.key).filter { targets[$0] != nil }
   }
 
-  /// What brings into the target what it has not, or not as late.
+  /// The plan that adds to the target the entries that it lacks, or that are older there.
   ///
   /// - Parameters:
-  ///   - merged: What this copy has written before. What the target did not have then and the source has no longer is removed.
-  ///   - interrupted: What was updated then was written by a merge, and not by others.
+  ///   - merged: The entries that this copy has written before. Of these, entries that the target did not
+  ///     have then and the source no longer has are removed.
+  ///   - interrupted: Entries that were updated then were written by a merge, and not by others.
   init(
     merging source: EntryListing, into target: EntryListing, _ merged: MergedEntries,
     _ interrupted: InterruptedMerges, _ comparison: CopyComparison

@@ -6,13 +6,14 @@ import StockroomCore
   import Foundation
 #endif
 
-/// One copy under way: it compares source and target and does what makes them alike, again and again until they are.
+/// A copy in progress: it compares source and target and makes them equal, repeatedly until they are.
 actor CopySession {
-  /// How many entries go into one batch.
+  /// The maximum number of entries in a batch.
   private static let mostInBatch = 1_000
-  /// How often source and target are compared at the end, and made alike in between.
+  /// How often source and target are compared at the end, and made equal in between.
   private static let maximumRounds = 3
-  /// How many entries are read at a time that an interrupted merge may have written: others may have made their values large.
+  /// The number of entries that an interrupted merge may have written that are read at a time: others may
+  /// have made their values large.
   private static let mostAnnouncedAtOnce = 16
 
   private let source: any StorageEngine
@@ -20,21 +21,21 @@ actor CopySession {
   private let options: CopyOptions
   private let comparison: CopyComparison
   private let progress: @Sendable (CopyProgress) -> Void
-  /// When merging, what has been written.
+  /// The entries that have been written by this merge.
   private var merged = MergedEntries()
   private var written = 0
-  /// Whether what is in the target has to be recognized as a copy of the source yet.
+  /// Whether it must still be verified that the target is a copy of the source.
   private var isResuming = false
-  /// When merging into a target whose times are its own.
+  /// Earlier merges, if the target does not store timestamps from the source.
   private var interrupted = InterruptedMerges()
-  /// Whether there is a marker of a merge, of whichever.
+  /// Whether there is a marker of a merge, this one or another.
   private var hasMergeMarker = false
-  /// When this one wrote the marker; nil before.
+  /// When this merge wrote the marker; nil before.
   private var mergeStart: Timestamp?
-  /// What interrupted merges have left of batches in a target where these may be left in part.
+  /// The entries of interrupted merges, if batches may be written in part in the target.
   private var announced = AnnouncedEntries()
   private let ending = SingleFlight<CopySummary>()
-  /// What has been copied, once that is done.
+  /// The result, once the copy is complete.
   private var summary: CopySummary?
 
   init(
@@ -48,7 +49,7 @@ actor CopySession {
     comparison = CopyComparison(comparesTimes: target.capabilities.contains(.preservesTimestamps))
   }
 
-  /// Throws unless the target is one to copy to, and marks it.
+  /// Throws unless the target may be copied to, and marks it.
   func begin() async throws {
     try await source.refuseUnfinishedCopy(in: "The source")
     let isUnfinished = try await target.keyExists(UnfinishedCopy.marker)
@@ -78,8 +79,9 @@ actor CopySession {
     return Data(("This copy has not been finished." + times + entries.lines).utf8)
   }
 
-  /// Finds out what merges have written that were interrupted, by the clock of the target: it is not what was updated last. What they have
-  /// left of a batch has no time in the marker, and is recognized by its values.
+  /// Determines what interrupted merges have written, by the clock of the target: for these entries the time
+  /// of the last update does not count. Entries of an incomplete batch have no time in the marker, and are
+  /// recognized by their values.
   private func beginMerge() async throws {
     guard !comparison.comparesTimes,
       let marker = try await target.readEntries(keys: [UnfinishedCopy.mergeMarker]).first
@@ -96,8 +98,9 @@ actor CopySession {
     }
   }
 
-  /// Marks the target of a merge before anything is written. The marker of an interrupted one is overwritten, so that there always is
-  /// one: it says that nothing of this merge is written yet, until the next batch renews it.
+  /// Marks the target of a merge before anything is written. The marker of an interrupted merge is
+  /// overwritten, so that there is always one: it says that nothing of this merge has been written yet, until
+  /// the next batch renews it.
   private func markMerge() async throws {
     guard options.target == .merge, !comparison.comparesTimes, mergeStart == nil else { return }
     try await target.write(markerValue, key: UnfinishedCopy.mergeMarker)
@@ -105,17 +108,17 @@ actor CopySession {
     mergeStart = try await target.updatedAt(key: UnfinishedCopy.mergeMarker).map { Timestamp($0) }
   }
 
-  /// What says in the target that it is not finished; nil if nothing needs to.
+  /// The key of the marker in the target; nil if none is needed.
   private var currentMarker: CacheKey? {
     options.target == .merge ? hasMergeMarker ? UnfinishedCopy.mergeMarker : nil : UnfinishedCopy.marker
   }
 
-  /// Makes the target like the source, as it is now.
+  /// Makes the target equal to the current state of the source.
   func copyEverything() async throws { try await perform(compare().plan) }
 
-  /// Does so with some entries.
+  /// Does so for some entries.
   func copy(_ keys: Set<CacheKey>) async throws {
-    // That of another copy, to the source, is no entry.
+    // The marker of another copy, to the source, is not an entry.
     let keys = Array(keys.filter { !UnfinishedCopy.isMarker($0) })
     let source = try await EntryListing(of: keys, in: source, batchSize: options.batchSize)
     let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
@@ -127,22 +130,23 @@ actor CopySession {
     }
   }
 
-  /// Makes the target like the source, of which nothing changes any more, and verifies it. Once that is done, the target belongs to
-  /// those who write to it, and nothing is done any more.
+  /// Makes the target equal to the source, which no longer changes, and verifies it. After that, the target
+  /// belongs to those who write to it, and later calls do nothing.
   func end() async throws -> CopySummary {
     if let summary { return summary }
     return try await ending.value { try await self.makeAlike() }
   }
 
   private func makeAlike() async throws -> CopySummary {
-    // The work may have ended between this call's look and its joining.
+    // The work may have ended between the check of this call and joining it.
     if let summary { return summary }
     var last: EntryListing?
     for _ in 0..<Self.maximumRounds {
       let (source, plan) = try await compare()
       if plan.isEmpty { return try await finish(with: source) }
       if plan.isOfRemovals {
-        // What the source has lost, by expiring say, is lost here too, and the rest is the same: another comparison would find as much again.
+        // Entries that the source has lost, for example by expiring, are removed here too. The rest is the
+        // same: another comparison would find just as many differences.
         try await perform(plan)
         try await verifyRemoval(of: plan.removed)
         return try await finish(with: source)
@@ -191,7 +195,8 @@ actor CopySession {
     return (source, plan)
   }
 
-  /// Throws unless the target holds a part of a copy of this source. What has been copied before tells which source that was.
+  /// Throws unless the target holds a part of a copy of this source. The entries that have been copied before
+  /// show which source that was.
   private func refuseAnotherSource(_ source: EntryListing, _ target: EntryListing) async throws {
     let comparison = comparison
     guard try await source.working(with: target, { comparison.isBegunCopy(target, of: source) }) else {
@@ -224,8 +229,8 @@ actor CopySession {
     try await write(plan.missing, areNew: true, &state)
   }
 
-  /// The marker goes with each batch, so that it does not expire before the entries where entries expire, and says when the last one
-  /// was written.
+  /// The marker is written with each batch, so that it does not expire before the entries in engines where
+  /// entries expire, and states when the last batch was written.
   private func renewedMarker(for batch: [StorageEntry]) -> [StorageEntry] {
     guard !batch.isEmpty, let currentMarker else { return [] }
     let now = Timestamp.now().date
@@ -243,7 +248,7 @@ actor CopySession {
         if end > start, size > options.batchSize { break }
         end += 1
       }
-      // What has been removed since is left out.
+      // Entries that have been removed in the meantime are skipped.
       let batch = try await source.readEntries(keys: entries[start..<end].map(\.key))
       if !batch.isEmpty { try await markMerge() }
       let listed = options.target == .merge ? batch.map(ListedEntry.init) : []
@@ -266,19 +271,19 @@ actor CopySession {
     for entry in batch { announcing.insert(entry) }
     try await target.write(markerValue(announcing: announcing), key: marker)
     try await target.writeEntries(batch)
-    // From now on the time of the marker tells that they were written by the merge.
+    // From now on, the time of the marker shows that the merge wrote them.
     for entry in batch { announced.remove(entry.key) }
     try await target.write(markerValue, key: marker)
   }
 
-  /// Whether a merge that is interrupted may leave entries that were written after the marker.
+  /// Whether an interrupted merge may leave entries that were written after the marker.
   private var leavesPartsOfBatches: Bool {
     options.target == .merge && !comparison.comparesTimes && !target.capabilities.contains(.atomicBatches)
   }
 }
 
 extension EntryListing {
-  /// Whether nothing has changed from one to the other.
+  /// Whether both listings have the same entries.
   fileprivate func isSame(as other: EntryListing) -> Bool {
     entries.elementsEqual(other.entries) {
       $0.key == $1.key && $0.times == $1.times && $0.sequence == $1.sequence && $0.hasSameValue(as: $1)

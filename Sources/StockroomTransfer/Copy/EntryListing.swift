@@ -6,14 +6,14 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What a copy compares of an entry instead of its value.
+/// The data of an entry that a copy compares instead of its value.
 struct ListedEntry: Sendable {
   let key: CacheKey
   let times: EntryTimes
-  /// Tells those apart that were created at the same time, if the engine says so.
+  /// Distinguishes entries that were created at the same time, if the engine provides it.
   let sequence: UInt64?
   let size: Int
-  /// Of the value, in this process.
+  /// The digest of the value, valid in this process.
   let digest: Int
 
   init(_ entry: StorageEntry) {
@@ -21,7 +21,7 @@ struct ListedEntry: Sendable {
     times = EntryTimes(entry)
     sequence = entry.sequence
     size = entry.data.count
-    // The hasher has another key in each process, so that nobody can prepare two values with one digest.
+    // The hasher has another key in each process, so that nobody can prepare two values with the same digest.
     var hasher = Hasher()
     entry.data.withUnsafeBytes { hasher.combine(bytes: $0) }
     digest = hasher.finalize()
@@ -30,7 +30,7 @@ struct ListedEntry: Sendable {
   func hasSameValue(as other: ListedEntry) -> Bool { size == other.size && digest == other.digest }
 }
 
-/// Entries of an engine without the values, in the order in which the keys were first written.
+/// Entries of an engine without their values, in the order in which the keys were first written.
 struct EntryListing: Sendable {
   private(set) var entries: [ListedEntry] = []
 
@@ -41,8 +41,9 @@ struct EntryListing: Sendable {
   /// Reads the entries of the keys, some at a time, so that the values are not in memory together. O(N log N).
   ///
   /// - Parameters:
-  ///   - batchSize: How many bytes of values are read at a time, about: how large they are is not known before.
-  ///   - progress: Gets the number of keys that are done, and the bytes of their values.
+  ///   - batchSize: The approximate number of bytes of values that are read at a time: their sizes are not
+  ///     known before.
+  ///   - progress: Receives the number of keys that have been read, and the bytes of their values.
   @concurrent init(
     of keys: [CacheKey], in engine: any StorageEngine, batchSize: Int,
     progress: (_ entries: Int, _ bytes: Int) -> Void = { _, _ in }
@@ -54,7 +55,7 @@ struct EntryListing: Sendable {
     while start < keys.count {
       try Task.checkCancellation()
       let end = min(start + batchCount, keys.count)
-      // What has been removed since is left out.
+      // Entries that have been removed in the meantime are omitted.
       let found = try await engine.readEntries(keys: Array(keys[start..<end])).map(ListedEntry.init)
       entries += found
       let bytes = found.reduce(0) { $0 + $1.size }
@@ -70,7 +71,8 @@ struct EntryListing: Sendable {
     try await sort(as: engine, batchSize: batchSize)
   }
 
-  /// Does work that takes O(N log N) with this listing and another one: apart if that is long, so that other tasks go on (rule C5).
+  /// Does work that takes O(N log N) with this listing and another one: in another task if that takes long,
+  /// so that other tasks continue (rule C5).
   func working<Result: Sendable>(
     with other: EntryListing = EntryListing(), _ work: @escaping @Sendable () -> Result
   ) async throws -> Result {
@@ -80,10 +82,11 @@ struct EntryListing: Sendable {
 
   private init() {}
 
-  /// Values are read so many at a time at most, since one of them may be very much larger than those before.
+  /// The maximum number of values that are read at a time, since one of them may be much larger than the
+  /// earlier ones.
   private static let mostAtOnce = 256
 
-  /// Puts the entries into the order of an engine's `readAllEntries()` (rule R6).
+  /// Sorts the entries in the order of an engine's `readAllEntries()` (rule R6).
   private mutating func sort(as engine: any StorageEngine, batchSize: Int) async throws {
     let listing = self
     if entries.allSatisfy({ $0.sequence != nil }) {
@@ -92,14 +95,14 @@ struct EntryListing: Sendable {
       }
       return
     }
-    // Another engine shows its order only in that of what it reads. In most cases it is this one.
+    // Another engine shows its order only in the results of its reads. In most cases, it is this order.
     entries = try await working {
       listing.entries.sorted { ($0.times.createdAt, $0.key) < ($1.times.createdAt, $1.key) }
     }
     if try await hasOrder(of: engine, batchSize: batchSize) { return }
     let places = try await engine.readEntries(keys: entries.map(\.key)).enumerated()
       .reduce(into: [CacheKey: Int]()) { $0[$1.element.key] = $1.offset }
-    // What has been removed since comes last.
+    // Entries that have been removed in the meantime come last.
     entries = try await working {
       listing.entries.sorted {
         (places[$0.key, default: .max], $0.key) < (places[$1.key, default: .max], $1.key)
@@ -107,7 +110,8 @@ struct EntryListing: Sendable {
     }
   }
 
-  /// Whether an engine reads the entries in this order. Reads them once more, some at a time, the last of them with the next ones again.
+  /// Whether an engine reads the entries in this order. Reads them once more, in portions that overlap by one
+  /// entry.
   private func hasOrder(of engine: any StorageEngine, batchSize: Int) async throws -> Bool {
     var start = 0
     while start + 1 < entries.count {
@@ -120,7 +124,7 @@ struct EntryListing: Sendable {
       }
       let keys = entries[start..<end].map(\.key)
       let found = try await engine.readEntries(keys: keys).map(\.key)
-      // What has been removed since has no place.
+      // Entries that have been removed in the meantime have no position.
       let present = Set(found)
       if found != keys.filter({ present.contains($0) }) { return false }
       start = end - 1

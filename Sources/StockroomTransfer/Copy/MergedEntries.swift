@@ -1,12 +1,13 @@
 import StockroomCore
 
-/// What a merge has written to the target, and what it may have written: a call that throws may have done its work.
+/// The entries that a merge has written to the target, or may have written: a call that throws may have taken
+/// effect.
 struct MergedEntries: Sendable {
-  /// What has been written last.
+  /// The entries that have been written last.
   private var written: [CacheKey: ListedEntry] = [:]
-  /// What has been tried since, in calls that have not returned without an error.
+  /// The entries of later calls that have not returned without an error.
   private var attempted: [CacheKey: [ListedEntry]] = [:]
-  /// The keys of those of both that the target did not have before.
+  /// The keys in both that the target did not have before.
   private(set) var added: Set<CacheKey> = []
 
   /// Whether an entry of the target may have been written by the merge.
@@ -15,7 +16,7 @@ struct MergedEntries: Sendable {
     return attempted[entry.key]?.contains { comparison.isCopy($0, entry) } ?? false
   }
 
-  /// Those with these keys.
+  /// The entries with these keys.
   func filtered(by keys: [CacheKey]) -> MergedEntries {
     var filtered = MergedEntries()
     for key in keys {
@@ -28,11 +29,11 @@ struct MergedEntries: Sendable {
 
   /// Call it before entries are written.
   ///
-  /// - Parameter areNew: Whether the target does not have them.
+  /// - Parameter areNew: Whether the target does not have these entries.
   mutating func beginWriting(_ entries: [ListedEntry], areNew: Bool) {
     for entry in entries {
       if areNew { added.insert(entry.key) }
-      // What fails again and again is noted once.
+      // An entry that fails repeatedly is recorded once.
       let isNoted = attempted[entry.key]?.contains { $0.times == entry.times && $0.hasSameValue(as: entry) }
       if isNoted != true { attempted[entry.key, default: []].append(entry) }
     }

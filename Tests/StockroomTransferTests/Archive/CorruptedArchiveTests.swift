@@ -31,7 +31,7 @@ import Testing
     return try Data(contentsOf: file)
   }
 
-  /// The ranges of the header, of each block and of the ending.
+  /// The ranges of the header, of each block and of the trailer.
   private func parts(of archive: Data) -> [Range<Int>] {
     var parts = [0..<28]
     while archive.count - (parts.last?.upperBound ?? 0) > 44 {
