@@ -181,8 +181,8 @@ extension ContractRule: CustomStringConvertible {
         + "valueTooLarge and leaves the entry as it was."
     case .v3: "Returned data starts at index 0 and stays unchanged after later writes, removals and close()."
     case .w1:
-      "A read after an acknowledged write returns exactly that value; a second write replaces the "
-        + "whole value."
+      "A read after an acknowledged write returns exactly that value; a second write replaces the whole "
+        + "value."
     case .w2:
       "createdAt is when the key went from absent to present, and updatedAt when it was last written, even "
         + "with the same value; both are within 2 ms of the call. createdAt is never later than updatedAt, "
@@ -293,8 +293,8 @@ extension ContractRule: CustomStringConvertible {
     case .n6:
       "One engine uses a bounded number of connections, regardless of the number of tasks."
     case .s1:
-      "Concurrent calls lose nothing: afterwards the items and the engine agree, as after some order "
-        + "of the calls."
+      "Concurrent calls lose nothing: afterwards the items and the engine agree, as after some order of the "
+        + "calls."
     case .s2: "A call that throws leaves the items and the engine as they were."
     case .s3:
       "A chain that ends with run() is one batch in the engine and one observable change of the items. "
@@ -303,11 +303,10 @@ extension ContractRule: CustomStringConvertible {
       "Items are in insertion order, inserting an existing identifier replaces the item in place, and a "
         + "restart changes neither."
     case .s5:
-      "Every subscriber receives each event once, in the order in which the changes took effect, and "
-        + "a slow subscriber blocks no one."
+      "Every subscriber receives each event once, in the order in which the changes took effect, and a slow "
+        + "subscriber blocks no one."
     case .s6:
-      "An entry that cannot be decoded hides no other item, is reported with its key, and is not "
-        + "deleted."
+      "An entry that cannot be decoded hides no other item, is reported with its key, and is not deleted."
     case .s7: "The cost of inserting or replacing one item does not grow with the number of items."
     case .s8: "Identifiers of any length and content work."
     case .s9:

@@ -91,10 +91,10 @@ private func checkWaiting(
     }
     guard unexplained == 3 else { continue }
     throw Violation(
-      "during \(waits.unexplained) of \(waits.calls) calls of \(name), one after the other, the thread of the caller stood "
-        + "still for more than a millisecond")
+      "\(waits.unexplained) of \(waits.calls) consecutive calls of \(name) blocked the caller's thread for "
+        + "more than a millisecond")
   }
-  context.noteShortfall("not all calls, since the machine was too busy during \(name)")
+  context.noteShortfall("the machine was too busy to check \(name)")
 }
 
 private func callerWaits(

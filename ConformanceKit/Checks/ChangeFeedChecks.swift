@@ -12,7 +12,7 @@ extension CheckDefinition {
     for kind in ChangeCall.Kind.allCases {
       Check(
         .x1, "changes.cover-\(kind.name)",
-        "a call of the kind \(kind.name) is covered by an element for each subscriber",
+        "a call of the kind \(kind.name) is covered by an element for every subscriber",
         needs: kind.needs.union(.changeFeed)
       ) { try await checkCall($0, kind) }
     }
@@ -20,35 +20,35 @@ extension CheckDefinition {
       .x1, "changes.of-any-key", "changes of keys of any bytes and any length are covered", needs: .changeFeed
     ) { try await checkKeys($0) }
     Check(
-      .x1, "changes.of-many-tasks", "what many tasks write and remove at the same time is covered",
+      .x1, "changes.of-many-tasks", "concurrent writes and removals of many tasks are covered",
       needs: .changeFeed
     ) { try await checkManyTasks($0) }
     Check(
       .x1, "changes.behind-a-body",
-      "what is changed while a body runs is covered, and so is what the body has changed",
+      "changes while a body runs are covered, and so are those of the body",
       needs: [.changeFeed, .transactions]
     ) { try await checkBehindBody($0) }
     Check(
       .x1, "changes.for-many-subscribers",
-      "each of 100 subscribers has every change covered, also when those that came first have left",
+      "every change is covered for each of 100 subscribers, even after the first ones have ended",
       needs: .changeFeed
     ) { try await checkManySubscribers($0) }
     Check(
       .x1, "changes.while-subscribing",
-      "a subscription in the middle of a stream of writes misses nothing that is acknowledged after changes() has returned",
+      "a subscription during a series of writes misses nothing acknowledged after changes() has returned",
       needs: .changeFeed
     ) { try await checkSubscribing($0) }
     Check(
-      .x1, "changes.of-a-large-batch", "a batch of very many entries is covered, and so is its removal",
+      .x1, "changes.of-a-large-batch", "a batch of very many entries is covered, and so is their removal",
       needs: .changeFeed
     ) { try await checkLargeBatch($0) }
     Check(
       .x1, "changes.after-failing-calls",
-      "what is changed after calls that threw or were cancelled is covered", needs: .changeFeed
+      "changes after calls that threw or were cancelled are covered", needs: .changeFeed
     ) { try await checkFailingCalls($0) }
     Check(
       .x1, "changes.for-a-slow-subscriber",
-      "a subscriber that reads nothing for long has everything covered when it does", needs: .changeFeed
+      "every change is covered for a subscriber that has not read for a long time", needs: .changeFeed
     ) { try await checkSlowSubscriber($0) }
   }
 }

@@ -10,12 +10,13 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var changeReadingChecks: [CheckDefinition] {
     Check(
-      .x2, "changes.can-be-read", "who has received the element for a change reads it, or a later state",
+      .x2, "changes.can-be-read",
+      "after receiving the element for a change, a subscriber reads the change or a later state",
       needs: .changeFeed
     ) { try await checkReadability($0) }
     Check(
       .x2, "changes.announce-the-latest",
-      "who reads a key after each element for it has read the last of many writes in the end",
+      "a subscriber that reads a key after each element for it reads the last of many writes in the end",
       needs: .changeFeed
     ) { try await checkLatest($0) }
   }

@@ -17,7 +17,7 @@ extension CheckDefinition {
     }
     Check(
       .x3, "changes.silence-while-nothing-is-called",
-      "as long as nobody calls anything no element comes, for 15 seconds",
+      "without calls, there is no element for 15 seconds",
       needs: .changeFeed, from: .standard
     ) { context in
       try await checkSilence(context, "15 s without a call", isLong: true) { _ in
@@ -56,12 +56,12 @@ extension CheckDefinition {
     }
     Check(
       .x5, "changes.end-with-close",
-      "close() ends the streams of those who wait for an element, and of those who have read nothing, who still receive what "
-        + "others have received; changes() then throws closed", needs: .changeFeed
+      "close() ends the streams of subscribers that wait for an element and of those that have not read yet, "
+        + "after the pending elements; then changes() throws closed", needs: .changeFeed
     ) { try await checkClosing($0) }
     Check(
       .x5, "changes.subscribed-at-close",
-      "of the tasks that subscribe while the engine is closed, each gets closed, or a stream that ends",
+      "a subscription during close() throws closed, or returns a stream that ends",
       needs: [.changeFeed, .persistent]
     ) { context in
       for round in context.rounds(quick: 6, standard: 40, exhaustive: 600, of: "rounds of 40 subscriptions") {
@@ -70,12 +70,12 @@ extension CheckDefinition {
     }
     Check(
       .x5, "changes.outlive-other-engines",
-      "the streams of an engine go on when another engine on the place is closed or released",
+      "the streams of an engine continue when another engine on the place is closed or released",
       needs: [.changeFeed, .persistent]
     ) { try await checkOtherEngines($0) }
     Check(
       .x5, "changes.outlive-other-subscribers",
-      "a loop over changes ends when its task is cancelled, and the streams of others go on",
+      "a loop over changes ends when its task is cancelled, and other streams continue",
       needs: .changeFeed
     ) { try await checkCancellation($0) }
   }

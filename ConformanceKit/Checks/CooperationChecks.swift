@@ -12,7 +12,7 @@ extension CheckDefinition {
   @CheckList static var cooperationChecks: [CheckDefinition] {
     Check(
       .c5, "cooperation.while-writing",
-      "a task that has nothing to do with the engine keeps running while up to a thousand tasks for each processor write"
+      "an unrelated task keeps running while up to a thousand tasks per processor write"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -20,7 +20,7 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.while-removing",
-      "a task that has nothing to do with the engine keeps running while many remove"
+      "an unrelated task keeps running while many tasks remove"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -35,7 +35,7 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.while-writing-batches",
-      "a task that has nothing to do with the engine keeps running while many write batches"
+      "an unrelated task keeps running while many tasks write batches"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -49,7 +49,7 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.while-reading",
-      "a task that has nothing to do with the engine keeps running while many read, also all there is"
+      "an unrelated task keeps running while many tasks read single entries and everything"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -65,7 +65,8 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.waits-elsewhere",
-      "no call waits on the thread of its caller, not even for a millisecond, and nor does close() while others are under way"
+      "no call blocks its caller's thread, not even for a millisecond, and neither does close() while others "
+        + "are in progress"
     ) { try await checkCallerWaits($0) }
     for method in [ReadMethod.readAllData, .readAllDataAndKeys, .readAllEntries, .scan] {
       Check(
@@ -104,8 +105,8 @@ private func checkHeartbeat(
   let (pause, allowed) = try await longestPause(context, during: callCount, call)
   try expect(
     pause <= allowed,
-    "a task that only wanted to run again and again could not for \(pause.inSeconds) s in which the process "
-      + "computed nothing, while \(allowed.inSeconds) s is the most that the load of the machine explains")
+    "an unrelated task could not run for \(pause.inSeconds) s while the process used no processor time; the "
+      + "load of the machine explains at most \(allowed.inSeconds) s")
 }
 
 /// How many calls are made at the same time: a thousand for each processor, or what takes as long as calls are made.
@@ -225,7 +226,8 @@ private func checkGivingWay(
 ) async throws {
   for _ in 0..<3 where try await isWriteDone(in: engine, within: turn, whileAllCall: read) { return }
   throw Violation(
-    "a write had not been done when each of \(CheckExecutor.usualCount) tasks had called \(name) in a loop for \(turn)"
+    "a write had not returned when each of \(CheckExecutor.usualCount) tasks had called \(name) in a loop "
+      + "for \(turn)"
   )
 }
 

@@ -11,7 +11,8 @@ extension CheckDefinition {
   @CheckList static var lateEffectChecks: [CheckDefinition] {
     Check(
       .c4, "late.after-cancelled-calls",
-      "a call that was cancelled, or refused, and threw changes nothing later either, whatever is called in the meantime"
+      "a call that threw because it was cancelled or invalid has no effect later either, whatever is called "
+        + "in the meantime"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -20,7 +21,7 @@ extension CheckDefinition {
     }
     Check(
       .c1, "late.after-acknowledged-calls",
-      "a call has its effect once, before it returns: no later write is undone, and nothing that was removed comes back"
+      "a call takes effect once, before it returns: no later write is undone, and no removed entry comes back"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 60, standard: 600, exhaustive: 20_000, of: "rounds of 20 changes")
@@ -28,7 +29,7 @@ extension CheckDefinition {
     }
     Check(
       .c1, "late.behind-long-bodies",
-      "a change that has waited for the body of a transaction has its effect once, before it returns",
+      "a change that has waited for the body of a transaction takes effect once, before it returns",
       needs: .transactions
     ) { context in
       let engine = try await context.open()

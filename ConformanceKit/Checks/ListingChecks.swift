@@ -12,7 +12,8 @@ extension CheckDefinition {
     for method in ReadMethod.ofEverything {
       Check(
         .r3, "reads.\(method.rawValue)-beside-writers",
-        "\(method.call) has each entry once that is there all the time, while others are written and removed all around it",
+        "\(method.call) returns each unchanged entry exactly once while others are written and removed "
+          + "around it",
         needs: method == .scan ? .orderedScans : []
       ) { try await checkSteadyEntries($0, method) }
     }

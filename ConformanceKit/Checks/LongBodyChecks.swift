@@ -11,27 +11,27 @@ extension CheckDefinition {
   @CheckList static var longBodyChecks: [CheckDefinition] {
     Check(
       .t1, "transactions.of-long-bodies",
-      "a body that takes a second or more loses nothing that another transaction has changed meanwhile",
+      "a body that takes a second or more does not undo what another transaction has changed meanwhile",
       needs: .transactions
     ) { try await checkLongBody($0) }
     Check(
       .w2, "transactions.after-others",
-      "what a transaction writes behind changes of others is later than these, by its times and in the order",
+      "writes of a transaction after changes by others have later times and come later in the order",
       needs: .transactions
     ) { try await checkTimesBehindOthers($0) }
     Check(
       .w2, "transactions.before-another-engine",
-      "what another engine on the place writes behind a body is no earlier than what the body has made",
+      "writes of another engine on the place after a body have no earlier times than the body's",
       needs: [.transactions, .persistent]
     ) { try await checkTimesBehindBody($0) }
     Check(
       .t1, "transactions.beside-openings",
-      "a transaction does all of its work although another engine is opened on the place while its body runs",
+      "a transaction completes although another engine is opened on the place while its body runs",
       needs: [.transactions, .persistent]
     ) { try await checkEnginesBesideBody($0, .opened) }
     Check(
       .t1, "transactions.beside-closings",
-      "a transaction does all of its work although another engine on the place is closed while its body runs",
+      "a transaction completes although another engine on the place is closed while its body runs",
       needs: [.transactions, .persistent]
     ) { try await checkEnginesBesideBody($0, .closed) }
   }

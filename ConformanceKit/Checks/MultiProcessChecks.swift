@@ -11,37 +11,39 @@ extension CheckDefinition {
   @CheckList static var multiProcessChecks: [CheckDefinition] {
     Check(
       .c3, "processes.second-opening",
-      "a place that another process has open is shared with multiProcess, and without it opening throws locked until "
-        + "that process has closed the engine", needs: .persistent, needsWorker: true
+      "a place that another process has open is shared with multiProcess; without it, opening throws locked "
+        + "until that process has closed its engine", needs: .persistent, needsWorker: true
     ) { try await checkSecondOpening($0) }
     Check(
       .c3, "processes.killed-holder",
-      "a place that was open in a process which was killed can be opened at once", needs: .persistent,
+      "after a process is killed, the place that it had open can be opened at once", needs: .persistent,
       needsWorker: true
     ) { try await checkKilledHolder($0) }
     Check(
       .c3, "processes.see-each-others-writes",
-      "what one process was acknowledged is what the other reads from then on",
+      "acknowledged writes of one process are visible to the other at once",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { context in try await asSharing { try await checkTurns(context) } }
     Check(
-      .c3, "processes.write-at-the-same-time", "nothing is lost when two processes write at the same time",
+      .c3, "processes.write-at-the-same-time", "concurrent writes of two processes are not lost",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { try await checkSharedWork($0) }
     Check(
       .c3, "processes.outlive-each-other",
-      "a process goes on reading and writing after another, which was writing to the same place, was killed",
+      "a process continues to read and write after another process that was writing to the same place is "
+        + "killed",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { context in try await asSharing { try await checkOutliving(context, .batches) } }
     Check(
       .c3, "processes.outlive-each-other-in-transactions",
-      "a process goes on with its transactions after another, which was running some on the same place, was killed",
+      "a process continues its transactions after another process that was running some on the same place is "
+        + "killed",
       needs: [.persistent, .multiProcess, .transactions], needsWorker: true
     ) { context in try await asSharing { try await checkOutliving(context, .transactions) } }
     Check(
       .t1, "processes.transfers",
-      "transactions of several processes that move amounts between accounts, and count, lose none, and the sum is right in "
-        + "all that another process reads meanwhile",
+      "concurrent transactions of several processes that transfer amounts and increment a counter lose "
+        + "nothing, and every read of another process has the right total",
       needs: [.persistent, .multiProcess, .transactions], needsWorker: true
     ) { try await checkTransfers($0) }
   }
@@ -105,7 +107,7 @@ private func checkKilledHolder(_ context: CheckContext) async throws {
 
 /// Fails unless opening throws `locked` and names the place.
 private func expectLocked(_ context: CheckContext, _ open: () async throws -> Void) async throws {
-  let what = "opening what another process has open"
+  let what = "opening a place that another process has open"
   let (code, description): (String?, String)
   do {
     try await open()

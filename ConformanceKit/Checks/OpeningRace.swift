@@ -63,7 +63,7 @@ struct OpeningRace: Sendable {
     for case .open(let engine?, _) in opened { try await context.close(engine) }
     let engine = try await context.open(place)
     try await expectStored(entries(written), in: engine)
-    try expect(try await engine.keyCount(), is: written.count, "keyCount() after \(count) openings at once")
+    try expect(try await engine.keyCount(), is: written.count, "keyCount() after \(count) concurrent opens")
     try await context.close(engine)
   }
 
@@ -92,7 +92,8 @@ struct OpeningRace: Sendable {
       try await expectStored(entries(keys), in: engine)
     } catch let violation as Violation {
       throw Violation(
-        "after \(count) had opened, written to and closed it 12 times at once, \(violation.description)")
+        "after \(count) engines had opened the place, written to it and closed it 12 times concurrently, "
+          + "\(violation.description)")
     }
     _ = try await ExpectedContents.agreedEntries(of: engine)
     try await context.close(engine)

@@ -11,7 +11,8 @@ extension CheckDefinition {
   @CheckList static var placeReturnChecks: [CheckDefinition] {
     Check(
       .c6, "place.replaced-and-put-back",
-      "an engine whose place is replaced for a while throws io or works with what is there, and keeps nothing of the other place",
+      "an engine whose place is replaced temporarily throws io or uses what is there, and keeps nothing of "
+        + "the other place",
       needs: .persistent
     ) { try await checkReturn($0) }
   }

@@ -10,22 +10,22 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var privacyChecks: [CheckDefinition] {
     Check(
-      .o5, "privacy.of-files", "the files that an engine makes can be read and written by their owner alone",
+      .o5, "privacy.of-files", "files that an engine creates can be read and written only by their owner",
       needs: .persistent
     ) { try await checkModes($0, ofDirectories: false) }
     Check(
-      .o5, "privacy.of-directories", "the directories that an engine makes can be used by their owner alone",
+      .o5, "privacy.of-directories", "directories that an engine creates can be used only by their owner",
       needs: .persistent
     ) { try await checkModes($0, ofDirectories: true) }
     Check(
       .o5, "privacy.at-every-moment",
-      "no file or directory is open to others for even a moment, whatever the umask of the process is",
+      "no file or directory is ever accessible to others, with any umask of the process",
       needs: .persistent, needsWorker: true
     ) { try await checkModesOfCreation($0) }
     Check(
       .o5, "locks.of-a-mere-reader",
-      "whatever locks a process has that may only read the files, every call returns or throws locked after a minute, and "
-        + "all is well when they are gone", needs: .persistent, needsWorker: true
+      "whatever locks a process with only read access holds, every call returns, or throws locked after a "
+        + "minute, and works once they are released", needs: .persistent, needsWorker: true
     ) { try await checkMereReader($0) }
   }
 }
@@ -94,7 +94,7 @@ private func checkModesOfCreation(_ context: CheckContext) async throws {
   let exposed = recordings.flatMap(\.exposed)
   try expect(
     exposed.isEmpty,
-    "these files and directories were made with permissions for others, whatever they were given later: "
+    "these files and directories were created with permissions for others: "
       + exposed.prefix(8).joined(separator: ", "))
   if let limitation = recordings.compactMap(\.limitation).first { throw Skip(reason: limitation) }
 }
@@ -149,14 +149,14 @@ private func checkMereReader(_ context: CheckContext) async throws {
     case .success(.failure(let error as WorkerError)):
       try expect(
         error.code == StorageError.Code.locked.name,
-        "\(what) beside a process that had locked files which it could only read did not throw locked: \(error)"
+        "\(what) did not throw locked, while a process with only read access held locks: \(error)"
       )
       return false
     case .success(.failure(let error)): throw error
     case .failure:
       worker.kill()
       throw Violation(
-        "\(what) did not return for minutes, while another process had locked files which it could only read")
+        "\(what) did not return for minutes, while a process with only read access held locks")
     }
   }
   func write(_ name: String) -> CallEngine.Call { .write([.init(key: name, data: data(name))]) }

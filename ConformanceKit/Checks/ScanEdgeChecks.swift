@@ -10,7 +10,7 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var scanEdgeChecks: [CheckDefinition] {
     Check(
-      .r5, "scan.prefix-is-no-pattern", "a prefix stands for its very bytes, not for a pattern, in any case"
+      .r5, "scan.prefix-is-no-pattern", "a prefix is compared as bytes, not as a pattern, and with case"
     ) {
       context in
       let engine = try await context.open()
@@ -26,7 +26,8 @@ extension CheckDefinition {
     }
     Check(
       .r5, "scan.edge-of-a-prefix",
-      "every key that starts with a prefix is inside it, whatever comes after, and none that is just behind it"
+      "scan with a prefix returns every key that starts with it, whatever follows, and no key just after "
+        + "that range"
     ) { context in
       let engine = try await context.open()
       let prefixes = [
@@ -50,8 +51,10 @@ extension CheckDefinition {
         in: engine
       )
     }
-    Check(.r5, "scan.long-bounds", "prefixes and bounds of hundreds of bytes are compared to their last byte")
-    {
+    Check(
+      .r5, "scan.long-bounds",
+      "prefixes and bounds of hundreds of bytes are compared up to their last byte"
+    ) {
       context in
       let engine = try await context.open()
       let long = String(repeating: "l", count: 400)
@@ -72,7 +75,8 @@ extension CheckDefinition {
     }
     Check(
       .r5, "scan.limits-in-ranges",
-      "a limit counts entries of the range: the first so many, none for zero and less, all if there are fewer"
+      "scan with a limit returns the first entries of the range: none for zero or less, all if there are "
+        + "fewer"
     ) { context in
       let engine = try await context.open()
       let names = (0..<24).map { "\(["a", "b", "c"][$0 % 3])/\($0 + 10)" }
@@ -91,7 +95,7 @@ extension CheckDefinition {
     }
     Check(
       .r5, "scan.among-thousands",
-      "a scan of a few among thousands of keys yields those few, wherever they are"
+      "a scan of a few among thousands of keys returns those few, at any position"
     ) {
       context in
       let engine = try await context.open()

@@ -11,7 +11,8 @@ extension CheckDefinition {
   @CheckList static var sharedReadChecks: [CheckDefinition] {
     Check(
       .c1, "crowd.reads-are-not-shared-with-writes",
-      "of many tasks that ask the same, by whatever method, none that begins after a change has the answer from before it"
+      "of many tasks that read the same keys, by any method, none that begins after a change returns the old "
+        + "state"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -25,7 +26,8 @@ extension CheckDefinition {
     }
     Check(
       .c1, "crowd.removals-are-not-shared-with-writes",
-      "of many tasks that remove the same, by whatever method, none that begins after a write leaves what was written"
+      "of many tasks that remove the same keys, by any method, none that begins after a write leaves the "
+        + "entry there"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -39,7 +41,7 @@ extension CheckDefinition {
     }
     Check(
       .c4, "crowd.cancelled-beside-others",
-      "a call that is not cancelled does not throw because another was, for the same keys or in the same moment"
+      "cancelling a call does not make a concurrent call throw, even for the same keys"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(

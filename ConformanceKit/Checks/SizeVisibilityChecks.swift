@@ -21,7 +21,7 @@ extension CheckDefinition {
     for method in ChangeMethod.allCases where !method.removes && !method.isOfOneKey {
       Check(
         .w4, "sizes.\(method.rawValue)-of-many-bytes-appears-at-once",
-        "a reader never sees a part of \(method.call) of several mebibytes",
+        "a reader never sees a part of \(method.call) of several MiB",
         needs: method == .transaction ? [.transactions, .snapshotReads] : .atomicBatches
       ) { context in
         try await checkAtomicityOfBytes(of: method, context)
@@ -30,7 +30,7 @@ extension CheckDefinition {
     for method in ReadMethod.ofManyValues + [.allKeys] {
       Check(
         .r3, "sizes.\(method.rawValue)-shows-one-moment",
-        "one call of \(method.call) of many pages shows one snapshot",
+        "one call of \(method.call) that reads many pages returns one snapshot",
         needs: method == .scan ? [.snapshotReads, .orderedScans] : method.needsForOneMoment
       ) { context in
         try await checkSnapshot(with: method, context)

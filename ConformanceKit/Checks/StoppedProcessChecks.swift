@@ -12,13 +12,13 @@ extension CheckDefinition {
   @CheckList static var stoppedProcessChecks: [CheckDefinition] {
     Check(
       .c3, "processes.stopped",
-      "while another process is stopped in the middle of its work on the place, calls wait or throw locked, those on "
-        + "other places go on, and nothing is lost when it goes on or is killed", needs: .persistent,
+      "while another process is suspended during a write, calls on the place wait or throw locked, other "
+        + "places are not affected, and nothing is lost when it continues or is killed", needs: .persistent,
       needsWorker: true
     ) { try await checkStopped($0) }
     Check(
       .o4, "dropping.beside-a-child-process",
-      "a process that the engine's process has started inherits none of its descriptors and locks",
+      "a child process inherits none of the engine's descriptors and locks",
       needs: .persistent
     ) { context in try await context.check(InheritedDescriptors(place: context.place)) }
   }
@@ -158,7 +158,7 @@ extension CheckContext {
     guard case .success(let result) = elsewhere else {
       worker.kill()
       throw Violation(
-        "while a process was stopped that had the place open, calls on another place did not return")
+        "while a process that had the place open was suspended, calls on another place did not return")
     }
     try result.get()
     let isShared = capabilities.contains(.multiProcess)
@@ -166,7 +166,7 @@ extension CheckContext {
     let early = await withStallTimeout(isShared ? .milliseconds(250) : limit) { await pending.value }
     noteProgress()
     if !isShared, case .success(.success) = early {
-      throw Violation("a place could be opened that a process had open which was stopped")
+      throw Violation("a place could be opened that a suspended process had open")
     }
     var hasWaited = false
     if isShared, let longWait, case .failure = early {
@@ -188,7 +188,7 @@ extension CheckContext {
     switch outcome {
     case .failure:
       throw Violation(
-        "a call had not come to an end after the process that was stopped \(isKilled ? "was killed" : "went on")"
+        "a call had not returned after the suspended process \(isKilled ? "was killed" : "continued")"
       )
     case .success(.success): return (true, hasWaited)
     case .success(.failure(let failure as CallFailure))

@@ -12,8 +12,8 @@ extension CheckDefinition {
   @CheckList static var storeCostChecks: [CheckDefinition] {
     Check(
       .s7, "store.cost-in-calls",
-      "inserting, replacing or removing one item is as many calls to the engine, and as many bytes, among many items as "
-        + "among few"
+      "inserting, replacing or removing one item makes the same number of calls to the engine, with as many "
+        + "bytes, among many items as among few"
     ) { try await checkCalls($0) }
     Check(
       .s7, "store.cost-in-time",

@@ -72,7 +72,7 @@ struct NumberedBatches: Sendable, Hashable, Codable {
   static func last(in engine: any StorageEngine) async throws -> Int {
     guard let data = try await engine.read(key: marker) else { return 0 }
     guard let number = Int(String(decoding: data, as: UTF8.self)), number > 0 else {
-      throw Violation("the value of \(marker) was \(describe(data)), which nobody has written", rule: .w6)
+      throw Violation("the value of \(marker) was \(describe(data)), which was never written", rule: .w6)
     }
     return number
   }

@@ -37,7 +37,7 @@ func checkPlaceAcrossJump(_ context: CheckContext) async throws {
     await worker.waitUntilEnd()
     FakeClock.removeTraces(ofProcess: worker.identifier)
   }
-  let skip = Skip(reason: "The process does not get along with the fake clock that the kit gives it.")
+  let skip = Skip(reason: "The process does not work with the fake clock of the kit.")
   guard case .success(let result) = outcome else { throw skip }
   do {
     try await translatingWorkerErrors { try result.get() }

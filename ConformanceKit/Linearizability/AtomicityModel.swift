@@ -3,7 +3,7 @@ struct AtomicityModel: Sendable {
   let keyCount: Int
   /// Whether a batch is one change, or as many as it has parts, in any order (rule W4).
   var batchesAreAtomic = true
-  /// Whether a read of many shows one snapshot, or one for each key (rule R3).
+  /// Whether a read of many returns one snapshot, or one for each key (rule R3).
   var readsAreAtomic = true
   /// Whether a transaction reads and writes at one moment, or at as many as it has keys, in any order (rule T1).
   var transactionsAreAtomic = true
@@ -86,9 +86,9 @@ struct AtomicityModel: Sendable {
     }
   }
 
-  /// Whether the call shows one snapshot. Some methods have defaults that cannot, however well the others are made:
-  /// `readAllEntries()` and `readEntries(keys:)`, which read the times after the values, and `keysExist(_:)`, which asks one by
-  /// one, as only an engine with atomic batches must not (rule W4).
+  /// Whether the call returns one snapshot. Some methods have defaults that cannot, however well the others
+  /// are made: `readAllEntries()` and `readEntries(keys:)`, which read the times after the values, and
+  /// `keysExist(_:)`, which asks one by one, as only an engine with atomic batches must not (rule W4).
   private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
     switch method {
     case .read, .exists: true

@@ -143,7 +143,7 @@ extension StoreFixture {
     return try await storedItems(likely: expected) == expected
   }
 
-  /// Fails unless its items are what the engine holds, and those of a fresh store. Returns that store.
+  /// Fails unless its items are what the engine holds, and those of a new store. Returns that store.
   @discardableResult
   func expectAgreement(_ when: String) async throws -> StoreFixture {
     try await expectItems(store.items, when)
@@ -151,7 +151,7 @@ extension StoreFixture {
     try expectSame(
       try await fresh.storedItems(likely: store.items), store.items,
       "what the engine held after reopening it \(when)")
-    try await fresh.expectItems(fresh.store.items, "of a fresh store \(when)")
+    try await fresh.expectItems(fresh.store.items, "of a new store \(when)")
     return fresh
   }
 

@@ -177,8 +177,7 @@ struct ResultsTests {
     #expect(results.text.contains("○ Alone, 2 checks left out: The suite has no worker process"))
     #expect(
       results.text.contains(
-        "Passed 1 of 3 checks, which does not show whether the contract is "
-          + "followed."))
+        "Passed 1 of 3 checks, which does not show whether the contract is followed."))
     #expect(!results.text.contains("killed.one"))
     #expect(results.markdown.contains("`2 checks left out`: The suite has no worker process"))
     #expect(
@@ -188,8 +187,7 @@ struct ResultsTests {
   }
 
   @Test(
-    "A run at quick says what its level leaves out, and not that the contract is followed, in every "
-      + "format")
+    "A run at quick says what its level leaves out, and not that the contract is followed, in every format")
   func quick() throws {
     let results = [
       result("keys.one", .k1, .passed),
@@ -231,8 +229,7 @@ struct ResultsTests {
     #expect(results.text.contains("! Full, keys.two: could not run: No room here."))
     #expect(
       results.text.contains(
-        "Passed 1 of 2 checks, which does not show whether the contract is "
-          + "followed."))
+        "Passed 1 of 2 checks, which does not show whether the contract is followed."))
     #expect(results.markdown.contains("- ! **Full**, `keys.two`: could not run: No room here."))
     #expect(results.junit.contains(#"<error message="No room here."/>"#))
     #expect(results.junit.contains(#"tests="2" failures="0" errors="1" skipped="0""#))
