@@ -132,7 +132,7 @@ extension ChangeSubscriber {
     }
     switch outcome {
     case .success(let result): return result
-    case .failure: return .failure(Violation("no element came within \(patience) after which \(what)"))
+    case .failure: return .failure(Violation("within \(patience), there was no element after which \(what)"))
     }
   }
 }

@@ -175,7 +175,7 @@ private func checkSilence(
       try await subscriber.expectCovered([last], "the write after \(what)") { change in
         guard case .keys(let keys) = change, !keys.isSubset(of: [mark, last]) else { return }
         throw Violation(
-          "the first element after \(what) was \(describe(change)), and only \(last) had been written",
+          "the first element after \(what) was \(describe(change)), although only \(last) had been written",
           rule: .x3)
       }
     } catch let violation as Violation {
@@ -197,7 +197,7 @@ private func settle(
   try await engine.write(data("v"), key: mark)
   do {
     try expect(
-      await collector.hasReceived(mark, within: patience), "for \(patience) no element had covered a write")
+      await collector.hasReceived(mark, within: patience), "no element covered a write for \(patience)")
     try await subscriber.expectCovered([mark], "a write")
   } catch let violation as Violation {
     throw Violation(violation.description, rule: .x1)
@@ -225,7 +225,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   let late = try await ChangeSubscriber(to: engine, context)
   // An element may be under way, which close() may overtake.
   for collector in waiting where await !collector.hasReceived(key("k"), within: patience) {
-    throw Violation("for \(patience) no element had covered a write", rule: .x1)
+    throw Violation("no element covered a write for \(patience)", rule: .x1)
   }
   for _ in 0..<20 { try await yieldToAllThreads() }
   try await engine.close()
@@ -239,7 +239,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   for collector in waiting {
     try expect(
       await collector.hasEnded(within: patience),
-      "\(patience) after close() the loop of a subscriber had not ended")
+      "the loop of a subscriber had not ended \(patience) after close()")
   }
   do {
     try await idle.expectCovered([key("k")], "a write before close()")
@@ -297,7 +297,7 @@ private func checkCancellation(_ context: CheckContext) async throws {
     if round.isMultiple(of: 2) { try await engine.write(data("v"), key: key) }
     try expect(
       await other.cancel(within: patience),
-      "\(patience) after its task had been cancelled the loop of a subscriber had not ended")
+      "the loop of a subscriber had not ended \(patience) after its task had been cancelled")
     // Given up without having read anything.
     _ = try await engine.changes()
     try await engine.write(data("v"), key: key)

@@ -172,7 +172,7 @@ private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnder
     return true
   } catch let failure as CallFailure {
     guard (failure.error as? StorageError)?.code == .diskFull else {
-      throw Violation("write(_:key:) on a full disk did not throw diskFull but \(failure.error)")
+      throw Violation("write(_:key:) on a full disk threw \(failure.error) instead of diskFull")
     }
     return false
   }

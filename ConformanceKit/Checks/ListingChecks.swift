@@ -64,7 +64,7 @@ private func checkSteadyEntries(_ context: CheckContext, _ method: ReadMethod) a
     let different = Set(found)
     try expect(
       found.count == count && different.count == count,
-      "while others came and went, \(method.call) had \(different.count) of \(count) entries that were there all the time, and "
-        + "\(found.count - different.count) of them more than once")
+      "while other entries were written and removed, \(method.call) returned \(different.count) of \(count) "
+        + "unchanged entries, and \(found.count - different.count) of them more than once")
   }
 }

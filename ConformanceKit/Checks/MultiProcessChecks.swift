@@ -111,7 +111,7 @@ private func expectLocked(_ context: CheckContext, _ open: () async throws -> Vo
   let (code, description): (String?, String)
   do {
     try await open()
-    throw Violation("\(what) threw nothing")
+    throw Violation("\(what) did not throw")
   } catch let error as WorkerError {
     (code, description) = (error.code, error.description)
   } catch let failure as CallFailure {

@@ -112,13 +112,14 @@ private func expectRefusal(
     _ = try await open()
   } catch let failure as CallFailure {
     guard let error = failure.error as? StorageError else {
-      throw Violation("\(what) threw no StorageError but \(shortened(String(describing: failure.error)))")
+      throw Violation(
+        "\(what) threw \(shortened(String(describing: failure.error))), which is not a StorageError")
     }
     let text = String(describing: error)
     return try expect(
       text.contains(name), "\(what) threw an error that does not name the path: \(shortened(text))")
   }
-  throw Violation("\(what) threw nothing")
+  throw Violation("\(what) did not throw")
 }
 
 /// Puts a text where the engine would keep each of its files, in an otherwise empty directory.

@@ -198,8 +198,8 @@ private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async 
     for index in order.prefix(max(0, step)) { expected[index] += 1 }
     try expect(
       versions == expected,
-      "while keys were overwritten one after the other, \(method.call) gave them the versions "
-        + "\(versions.map(String.init).joined(separator: " ")), which they never had at the same time")
+      "while keys were overwritten one after the other, \(method.call) returned the versions "
+        + "\(versions.map(String.init).joined(separator: " ")), which never existed at the same time")
   }
 }
 
@@ -219,8 +219,8 @@ private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
       (5...6).contains(numbers.count) && (numbers.last ?? 0) - (numbers.first ?? 0) == numbers.count - 1
     try expect(
       isOneMoment,
-      "while numbers were added at one end and removed at the other, allKeys() gave \(describe(numbers)), which "
-        + "were never there at the same time")
+      "while numbers were added at one end and removed at the other, allKeys() returned "
+        + "\(describe(numbers)), which never existed at the same time")
   }
 }
 
@@ -252,8 +252,9 @@ private func checkTimesOfValues(_ context: CheckContext, _ method: ReadMethod) a
         && abs(found.createdAt.timeIntervalSince(time(version) - 30)) < 1
       try expect(
         isRight,
-        "while entries were imported again and again, \(method.call) gave the value of version \(version) of \(found.key) "
-          + "with the times of another, \(describe(found.createdAt)) and \(describe(found.updatedAt))")
+        "while entries were imported repeatedly, \(method.call) returned the value of version \(version) of "
+          + "\(found.key) with the times of another version, \(describe(found.createdAt)) and "
+          + "\(describe(found.updatedAt))")
     }
   }
 }

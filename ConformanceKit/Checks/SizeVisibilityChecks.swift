@@ -188,8 +188,8 @@ private func checkSnapshot(with method: ReadMethod, _ context: CheckContext) asy
       let found = try await engine.allKeys().count { $0 == first || $0 == last }
       return try expect(
         found == 1 || (found == 2 && !isAtomic),
-        "while one entry beside \(count) others moved between the beginning and the end, \(method.call) listed it "
-          + "\(found) times")
+        "while one entry among \(count) others moved between the start and the end of the order of keys, "
+          + "\(method.call) returned it \(found) times")
     }
     let versions = try await method.found(of: [first] + between + [last], in: engine).compactMap { value in
       guard let value, value.count < 20 else { return nil as Int? }
@@ -199,7 +199,7 @@ private func checkSnapshot(with method: ReadMethod, _ context: CheckContext) asy
     let difference = (versions.last ?? 0) - (versions.first ?? 0)
     try expect(
       versions.count == 2 && (difference == 0 || (difference == 1 && !isAtomic)),
-      "while the first and the last of \(count + 2) entries were overwritten, \(method.call) gave them the versions "
-        + "\(describe(versions)), which they never had at the same time")
+      "while the first and the last of \(count + 2) entries were overwritten, \(method.call) returned the "
+        + "versions \(describe(versions)), which never existed at the same time")
   }
 }

@@ -152,7 +152,7 @@ extension CheckDefinition {
           let updated = try await engine.updatedAt(key: key("k"))
         else { throw Violation("a timestamp of a key that had been written was nil") }
         try expect(created <= updated, "createdAt was \(describe(created)), updatedAt \(describe(updated))")
-        try expect(last <= updated, "updatedAt went from \(describe(last)) back to \(describe(updated))")
+        try expect(last <= updated, "updatedAt went back from \(describe(last)) to \(describe(updated))")
         last = updated
       }
     }
@@ -188,7 +188,8 @@ extension CheckDefinition {
         ]
         for (name, listed, time) in times where !(time.map { isSame($0, listed) } ?? false) {
           throw Violation(
-            "\(name)(key:) of \(entry.key) was \(describe(time as Any)), and in readAllEntries() \(describe(listed))"
+            "\(name)(key:) of \(entry.key) was \(describe(time as Any)), but in readAllEntries() "
+              + "\(describe(listed))"
           )
         }
       }

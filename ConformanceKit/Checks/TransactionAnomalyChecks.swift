@@ -201,6 +201,6 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
     for latch in waiting { latch.signal() }
     try expect(
       !found.contains(dirty) && found.count == keys.count,
-      "\(method.call) found what a body had written and not committed")
+      "\(method.call) returned an uncommitted write of a body")
   }
 }

@@ -80,7 +80,8 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
   body.mayEnd.signal()
   let isDone = try await wasReleased
   try expect(
-    try result.get(), is: 3, "how many keys \(method.call) found of 3 beside the body of a transaction")
+    try result.get(), is: 3,
+    "the number of keys, of 3, that \(method.call) found during the body of a transaction")
   try expect(
     isDone,
     "\(method.call) had not returned after \(body.patience), while the body of a transaction was running")

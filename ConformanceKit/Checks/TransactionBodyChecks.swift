@@ -245,9 +245,9 @@ private func expectRefused(_ name: String, _ end: String, _ call: () throws -> V
   } catch is StorageError {
     return
   } catch {
-    throw Violation("\(name) threw \(error), which is no StorageError, after the body had \(end)")
+    throw Violation("\(name) threw \(error), which is not a StorageError, after the body had \(end)")
   }
-  throw Violation("\(name) threw nothing after the body had \(end)")
+  throw Violation("\(name) did not throw after the body had \(end)")
 }
 
 // MARK: - Invalid keys, and results

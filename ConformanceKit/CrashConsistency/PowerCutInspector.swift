@@ -46,7 +46,7 @@ final class PowerCutInspector {
       worker.kill()
       self.worker = nil
       try Task.checkCancellation()
-      return Violation(Violation("the engine got no further for \(patience) when it was opened and read"))
+      return Violation(Violation("opening and reading the engine made no progress for \(patience)"))
     }
   }
 }

@@ -12,13 +12,14 @@ extension PowerCutSearch {
     let losses =
       differing.isEmpty
       ? "everything had reached the disk"
-      : "of what had not been synced this was missing: "
+      : "these unsynced changes were lost: "
         + listed(differing.map { operation(changes[$0.number]) + state.outcome($0.number).remark })
     let recent = events.indices[max(0, point.index - 11)...point.index].map(operation)
     return Violation(
-      "after a power cut behind operation \(point.index + 1) of \(events.count), with "
+      "after a power cut following operation \(point.index + 1) of \(events.count), with "
         + (point.acknowledged.map { "step \($0) acknowledged" } ?? "nothing acknowledged")
-        + ", when \(losses), \(violation.description). The last operations were \(recent.joined(separator: "; "))",
+        + ", where \(losses), \(violation.description). The last operations were "
+        + "\(recent.joined(separator: "; "))",
       rule: violation.rule)
   }
 
@@ -50,9 +51,9 @@ extension PersistenceOutcome {
   fileprivate var remark: String {
     switch self {
     case .missing, .whole: ""
-    case .lengthOnly: " (but for the length of the file)"
+    case .lengthOnly: " (except the length of the file)"
     case .sectors(let sectors):
-      " (but for \(sectors.count == 1 ? "sector" : "sectors") \(sectors.lowerBound)"
+      " (except \(sectors.count == 1 ? "sector" : "sectors") \(sectors.lowerBound)"
         + (sectors.count == 1 ? ")" : " to \(sectors.upperBound - 1))")
     }
   }

@@ -159,7 +159,8 @@ extension PowerCutSearch {
     let difference = recording.final.firstDifference(
       from: try DiskTree(contentsOf: directory), without: recording.mappedFiles)
     if let difference {
-      throw Skip(reason: "The recorded operations do not lead to what is in the engine's file \(difference).")
+      throw Skip(
+        reason: "Replaying the recorded operations does not reproduce the engine's file \(difference).")
     }
   }
 
@@ -175,7 +176,7 @@ extension PowerCutSearch {
     let mapped = recording.final.paths.filter { recording.mappedFiles.contains($0.number) }.map(\.path)
     guard mapped.isEmpty else {
       throw Skip(
-        reason: "The engine writes to files through memory, which cannot be recorded: "
+        reason: "The engine writes to files through mapped memory, which cannot be recorded: "
           + "\(mapped.joined(separator: ", ")).")
     }
     throw Violation("when it was opened on what it had left, \(violation.description)", rule: violation.rule)

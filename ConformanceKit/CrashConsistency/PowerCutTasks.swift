@@ -118,9 +118,9 @@ struct InspectTask: WorkerTask {
       doing = "closing afterwards"
       try await engine.close()
       engine.release()
-      doing = "opening the engine once more"
+      doing = "reopening the engine"
       engine = EngineUnderTest(try await makeEngine(directory))
-      doing = "once it had been written to and opened again"
+      doing = "after writing and reopening"
       try await expected.verify(engine, noting: note)
       try await engine.close()
       engine.release()
@@ -158,7 +158,8 @@ private func firstMatch(
   guard let reason else { throw Violation("nothing was expected") }
   if capabilities.contains(.durableWrites) { throw reason }
   throw Violation(
-    "it held what it had held after none of the batches: beside the last one, \(reason)", rule: reason.rule)
+    "its contents were those after none of the batches; compared with the last one, \(reason)",
+    rule: reason.rule)
 }
 
 /// Remembers what is expected after each history, since there are many states for each.

@@ -100,7 +100,8 @@ struct NumberedSteps: Codable, Sendable {
     try await engine.withTransaction { transaction in
       let last = try transaction.number(NumberedBatches.marker)
       guard last < number else {
-        throw Violation("before step \(number) a transaction read that step \(last) had been done", rule: .t1)
+        throw Violation(
+          "before step \(number), a transaction read that step \(last) had been done", rule: .t1)
       }
       for operation in operations {
         // Of a key that is there, an entry of another engine would renew createdAt.

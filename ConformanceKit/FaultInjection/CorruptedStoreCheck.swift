@@ -66,7 +66,7 @@ struct CorruptedStoreCheck: CheckTask {
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     var task = self
-    task.what += ", when the store was opened again after it \(when)"
+    task.what += ", when the store was reopened after it \(when)"
     // It may have been told to write something in between.
     (task.mustBeRight, task.mustBeWhole) = (false, false)
     try note("opening \(task.what)")
@@ -96,13 +96,13 @@ struct CorruptedStoreCheck: CheckTask {
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     guard System.mode(of: directory) != nil else {
-      throw Violation("\(what), where opening was refused, the whole directory was gone afterwards")
+      throw Violation("\(what), opening threw, and afterwards the whole directory was gone")
     }
     try? FileManager.default.removeItem(at: remedy.corrupted)
     try FileManager.default.copyItem(at: remedy.original, to: remedy.corrupted)
     let healed = CorruptedStoreCheck(
       directory: directory, history: history,
-      what: "\(what), where opening was refused, and then that file put back as it was", codes: [],
+      what: "\(what), after opening had thrown and the file had been restored", codes: [],
       mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false,
       remedy: nil)
     try await healed.check(makeEngine: makeEngine, note: note)
@@ -141,7 +141,7 @@ private final class Look {
     let isFound = isReported
     try await read()
     if isReported && !isFound {
-      throw Violation("\(task.what), verify() threw nothing, and a read threw corrupted later")
+      throw Violation("\(task.what), verify() did not throw, but a later read threw corrupted")
     }
   }
 
@@ -190,7 +190,7 @@ private final class Look {
 
   private func expectSomething() throws {
     if found > 0 || isReported || task.mayBeEmpty { return }
-    throw Violation("\(task.what), the store was empty, and no call threw")
+    throw Violation("\(task.what), the store was empty and no call threw")
   }
 
   private func readMany(_ keys: [CacheKey]) async throws {
@@ -289,14 +289,14 @@ private final class Look {
       throw wrong("\(call), of \(entry.key),", entry.data)
     }
     if !task.mayTurnBack && given.count != expected.count {
-      throw Violation("\(task.what), \(call) gave \(given.count) entries instead of \(expected.count)")
+      throw Violation("\(task.what), \(call) returned \(given.count) entries instead of \(expected.count)")
     }
   }
 
   private func noteLoss(of key: CacheKey, _ value: Data?, _ call: String) {
     guard loss == nil, value != whole[key] else { return }
     loss = Violation(
-      "\(task.what), \(call) gave \(describe(value as Any)) for \(key) instead of "
+      "\(task.what), \(call) returned \(describe(value as Any)) for \(key) instead of "
         + "\(describe(whole[key] as Any)), and no call threw")
   }
 
@@ -305,6 +305,6 @@ private final class Look {
   }
 
   private func wrong(_ call: String, _ value: Data?) -> Violation {
-    Violation("\(task.what), \(call) gave \(describe(value as Any)), which is not what was written")
+    Violation("\(task.what), \(call) returned \(describe(value as Any)), which was never written")
   }
 }

@@ -95,7 +95,7 @@ struct CorruptionRun {
       violations.append(Violation("\(corruption), \(failure)"))
     } catch let hang as WorkerStalled {
       worker = nil
-      violations.append(Violation("\(hang.step) had not come to an end after \(limit)"))
+      violations.append(Violation("\(hang.step) had not finished after \(limit)"))
     }
   }
 

@@ -134,10 +134,11 @@ struct DescriptorExhaustion: CheckTask {
       _ = try await refusal(of: engine, when) {
         let keys = method.isOfOneKey ? Array(some) : all
         let found = try await method.found(of: keys, in: $0)
-        try expect(found.count, is: keys.count, "\(when), how many entries \(method.call) found")
+        try expect(found.count, is: keys.count, "\(when), the number of entries that \(method.call) found")
         if !method.givesValues { return }
         try expect(
-          Set(found) == Set(expected.values.map(Optional.init)), "\(when), \(method.call) gave other values")
+          Set(found) == Set(expected.values.map(Optional.init)),
+          "\(when), \(method.call) returned wrong values")
       }
     }
     _ = try await refusal(of: engine, when) { try await $0.verify() }
@@ -158,11 +159,12 @@ struct DescriptorExhaustion: CheckTask {
   /// Nothing is corrupted, and nothing has been closed.
   private func classify(_ error: any Error, of call: String, _ when: String) throws {
     guard let error = error as? StorageError else {
-      throw Violation("\(when), \(call) threw no StorageError but \(shortened(String(describing: error)))")
+      throw Violation(
+        "\(when), \(call) threw \(shortened(String(describing: error))), which is not a StorageError")
     }
     try expect(
       ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code),
-      "\(when), \(call) threw \(error), which is not what had happened")
+      "\(when), \(call) threw \(error), whose code does not fit the cause")
   }
 
   private func expectAll(_ expected: [CacheKey: Data], in engine: EngineUnderTest, _ when: String)
@@ -218,7 +220,7 @@ struct FailedOpenings: CheckTask {
       do {
         let engine = EngineUnderTest(try await makeEngine(place))
         try? await engine.close()
-        throw Skip(reason: "The engine does not refuse what was thought to be corrupted.")
+        throw Skip(reason: "The engine opens the corrupted place on which opening was expected to throw.")
       } catch let skip as Skip {
         throw skip
       } catch {}
@@ -227,6 +229,6 @@ struct FailedOpenings: CheckTask {
     var limit = RunningTimeLimit(.seconds(5))
     while System.descriptorCount > before + 3, !limit.isOver() { await Task.yield() }
     let growth = System.descriptorCount - before
-    try expect(growth <= 3, "\(count) openings that threw left \(growth) file descriptors open")
+    try expect(growth <= 3, "\(count) opens that threw left \(growth) file descriptors open")
   }
 }

@@ -23,7 +23,7 @@ struct FailingFeeds: WorkerTask {
     // A feed that looks again and again makes the same calls every time.
     let counts = try await follow("unharmed", nil, interceptor, makeEngine, send).mapValues { min($0, 12) }
     let trials = faults(in: [((), counts)], seed: seed, limit: limit)
-    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to follow others.") }
+    if trials.isEmpty { throw Skip(reason: "The engine makes no system calls to follow others.") }
     for (number, trial) in trials.enumerated() {
       _ = try await follow("\(number)", trial.fault, interceptor, makeEngine, send)
     }

@@ -28,7 +28,7 @@ struct FailingReads: CheckTask {
       fault.call.isRead && fault.failure == .inputOutput
         ? [(method, fault), (method, fault.persisting)] : [(method, fault)]
     }
-    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to read.") }
+    if trials.isEmpty { throw Skip(reason: "The engine makes no system calls to read.") }
     for (method, fault) in trials {
       try note("\(name(of: method)) while \(fault)")
       try await ask(method, fault, answers, interceptor, makeEngine)

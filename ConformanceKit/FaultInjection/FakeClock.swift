@@ -21,13 +21,13 @@ enum FakeClock {
       // The sanitizer asks for the time while it allocates memory, and faketime allocates memory to answer.
       if hasThreadSanitizer {
         throw Skip(
-          reason: "The program faketime cannot set the clock of a process that has the thread sanitizer.")
+          reason: "faketime cannot set the clock of a process with the thread sanitizer.")
       }
       let program = ["/usr/bin/faketime", "/usr/local/bin/faketime"].first {
         FileManager.default.isExecutableFile(atPath: $0)
       }
       guard let program else {
-        throw Skip(reason: "Setting the clock of a process needs the program faketime.")
+        throw Skip(reason: "Setting the clock of a process requires the program faketime.")
       }
       // What waits for a time to pass must not wait for the false one, and the times of files are what they are.
       return [

@@ -60,7 +60,8 @@ struct FaultedStore {
       }
     }
     throw Violation(
-      "\(stage), the engine could not be opened twice, although one call had failed: \(reasons.joined(separator: "; "))"
+      "\(stage), opening the engine failed twice, although only one system call had failed: "
+        + "\(reasons.joined(separator: "; "))"
     )
   }
 
@@ -116,7 +117,8 @@ struct FaultedStore {
     let underlying = (cause as? CallFailure)?.error ?? cause
     guard hasFailed else { throw Violation("with nothing failing, \(call) threw \(underlying)") }
     guard !mustWork else {
-      throw Violation("\(call) threw \(underlying), and nothing had failed since the engine was opened")
+      throw Violation(
+        "\(call) threw \(underlying), although no system call had failed since the engine was opened")
     }
     // It has been said that something is wrong.
     interceptor.endFault()

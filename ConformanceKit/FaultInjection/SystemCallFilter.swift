@@ -56,7 +56,8 @@ import StockroomCore
         }
       }
       guard result >= 0 else {
-        throw Skip(reason: "The kernel does not let a process look at its own calls: \(SystemError(errno)).")
+        throw Skip(
+          reason: "The kernel does not let a process intercept its own system calls: \(SystemError(errno)).")
       }
       listener = Int32(truncatingIfNeeded: result)
     }
@@ -192,7 +193,7 @@ import StockroomCore
     /// - Throws: ``Skip`` if there is none.
     static func required() throws -> RawSystemCall {
       guard let shared else {
-        throw Skip(reason: "The system's calls cannot be made without the C library here.")
+        throw Skip(reason: "System calls cannot be made without the C library here.")
       }
       return shared
     }

@@ -179,7 +179,7 @@ final class SystemCallInterceptor: Sendable {
     }
   #else
     static func shared() throws -> SystemCallInterceptor {
-      throw Skip(reason: "The calls of an engine can be made to fail on Linux only.")
+      throw Skip(reason: "System calls can be made to fail on Linux only.")
     }
   #endif
 }

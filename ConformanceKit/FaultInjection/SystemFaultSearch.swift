@@ -32,7 +32,10 @@ struct SystemFaultSearch {
     defer { worker.end() }
     let outcome = try await perform(nil, worker)
     let faults = selection(outcome.counts, outcome.whenReopened)
-    if faults.isEmpty { throw Skip(reason: "The engine makes none of the calls that the check lets fail.") }
+    if faults.isEmpty {
+      throw Skip(
+        reason: "The engine makes none of the system calls that the check makes fail.")
+    }
     for fault in faults {
       guard let violation = try await violation(of: fault, worker) else { continue }
       // Of several tasks the calls have other numbers with every run.
@@ -208,7 +211,7 @@ private final class FaultWorker {
       try Task.checkCancellation()
       self.process = nil
       process.kill()
-      outcome.violation = Violation("during \(step), the engine got no further for \(limit)")
+      outcome.violation = Violation("during \(step), the engine made no progress for \(limit)")
     }
     return outcome
   }

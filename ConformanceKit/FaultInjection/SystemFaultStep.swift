@@ -158,7 +158,7 @@ struct SystemFaultContents: Sendable {
     let isLate = refused.joined().contains {
       if case .write(let data, key) = $0 { data == found[key] } else { false }
     }
-    if isLate { return Violation("\(what): a change that had thrown was done later", rule: .f4) }
+    if isLate { return Violation("\(what): a change that had thrown took effect later", rule: .f4) }
     return Violation("\(what), which had been acknowledged", rule: isReopened ? .w6 : nil)
   }
 }

@@ -119,7 +119,7 @@ extension HistoryCall: CustomStringConvertible {
       text += isOne ? " → \(!keys.isEmpty)" : " → [\(keys.sorted().map(Self.name).joined(separator: ", "))]"
     case .count(let count): text += " → \(count)"
     case .rolledBack: text += " threw"
-    case .nonsense: text += " → what nobody wrote"
+    case .nonsense: text += " → a value that was never written"
     case .threw(.cancelled), .threw(.cancelledByNobody): text += " threw CancellationError"
     case .threw(.refused), .threw(.outcomeUnknown), .threw(.unclear): text += " threw"
     }

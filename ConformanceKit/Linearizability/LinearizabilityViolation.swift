@@ -30,10 +30,10 @@ struct LinearizabilityViolation {
   /// A clause that says what happened, and the timeline.
   var violation: Violation {
     let last = calls.filter(\.hasObservations).max { $0.end < $1.end }
-    let those = calls.count == 1 ? "this call" : "these \(calls.count) calls in any order"
+    let those = calls.count == 1 ? "this call" : "these \(calls.count) calls"
     let blamed = last.map { "; so \($0) of task \($0.task) is wrong" } ?? ""
     return Violation(
-      "nothing explains \(those), each at one moment between its beginning and its end\(blamed)",
+      "no sequential order explains the results of \(those)\(blamed)",
       rule: rule, evidence: "\(HistoryTimeline(calls: calls, initial: initial))")
   }
 

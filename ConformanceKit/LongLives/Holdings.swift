@@ -96,12 +96,12 @@ struct Holdings {
       ("file descriptors", descriptors, first.descriptors, true),
       ("threads", threads, first.threads, true),
     ] where isCounted && now > then + Self.slack {
-      return "there were \(now) \(what), and \(then)"
+      return "there were \(now) \(what), compared with \(then)"
     }
     for (what, now, then, isCounted) in [
       ("files", bytes, first.bytes, isFileSizeCounted), ("memory", memory, first.memory, isMemoryCounted),
     ] where isCounted && now > then + Self.room {
-      return "there were \(now >> 20) MiB of \(what), and \(then >> 20) MiB"
+      return "there were \(now >> 20) MiB of \(what), compared with \(then >> 20) MiB"
     }
     return nil
   }
@@ -113,7 +113,7 @@ private struct UnlistablePlace: Error, CustomStringConvertible {
   let reason: (any Error)?
 
   var description: String {
-    "what the files in \(path) take could not be measured, as they could not be listed"
+    "the size of the files in \(path) could not be measured, because they could not be listed"
       + (reason.map { ": \($0)" } ?? "")
   }
 }

@@ -96,7 +96,7 @@ struct LongLife {
         return named(violation, "after \(number) calls, and not before")
       }
     }
-    return named(found, "after \(end) calls at the latest, where all was well after \(lastGood)")
+    return named(found, "after at most \(end) calls (there was no failure after \(lastGood) calls)")
   }
 
   /// Whether everything is compared after so many calls. The longer the life, the less often.

@@ -149,7 +149,7 @@ struct ResourceBounds: CheckTask {
     let (bad, good) = (ConformanceKit.key(""), Self.keys[0])
     func fails(_ call: () async throws -> Void) async throws {
       do { try await call() } catch { return }
-      throw Violation("a call with an empty key, or a body that throws, returned", rule: .k1)
+      throw Violation("a call with an empty key, or with a body that throws, returned", rule: .k1)
     }
     switch number % 6 {
     case 0: try await fails { try await engine.write(data("v"), key: bad) }

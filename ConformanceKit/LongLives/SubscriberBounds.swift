@@ -131,7 +131,7 @@ struct SubscriberBounds: CheckTask {
     if number % 8 == 0 { try await engine.write(data("\(number)"), key: keys(16)[number / 8 % 16]) }
     guard await collector.cancel(within: patience) else {
       throw Violation(
-        "\(patience) after its task had been cancelled the loop of a subscriber had not ended", rule: .x5)
+        "the loop of a subscriber had not ended \(patience) after its task had been cancelled", rule: .x5)
     }
   }
 }

@@ -99,7 +99,7 @@ extension ReferenceModel {
     if let name = answer.slice {
       return ModelMismatch(
         kind: .body(at: index), rule: .v3,
-        text: "in a transaction \(question.phrase) gave \(name), whose first index is not 0")
+        text: "in a transaction, \(question.phrase) returned \(name) whose first index is not 0")
     }
     return difference(answer.normalized(for: question), by: question).map {
       ModelMismatch(kind: .body(at: index), rule: rule, text: "in a transaction, \($0.text)")

@@ -71,8 +71,8 @@ struct ModelBasedSearch: Sendable {
   /// What depends on more than the calls is no less wrong.
   private func unsteady(_ failure: FailedSequence, seed: UInt64) -> Violation {
     Violation(
-      "\(failure.finding.text), in call \(failure.operations.count) of the sequence of seed \(seed); it did not happen "
-        + "each time that the same calls were made, so that it depends on something else as well",
+      "\(failure.finding.text), in call \(failure.operations.count) of the sequence of seed \(seed); it did "
+        + "not happen each time the same calls were made, so it also depends on something else",
       rule: failure.finding.rule, seed: seed)
   }
 }

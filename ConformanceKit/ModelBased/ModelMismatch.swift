@@ -64,7 +64,7 @@ extension ReferenceModel {
     guard case .ask(let question) = operation else { return nil }
     if let name = answer.slice {
       return ModelMismatch(
-        kind: .slice, rule: .v3, text: "\(question.phrase) gave \(name), whose first index is not 0")
+        kind: .slice, rule: .v3, text: "\(question.phrase) returned \(name) whose first index is not 0")
     }
     switch (question, answer) {
     case (.createdAt(let key), .date(let date)):
@@ -100,7 +100,7 @@ extension ReferenceModel {
     func finding(_ what: String, _ found: Any, _ expected: Any) -> ModelMismatch {
       ModelMismatch(
         kind: .contents, rule: question.rule,
-        text: "\(what)\(question.phrase) gave \(describe(found)) instead of \(describe(expected))")
+        text: "\(what)\(question.phrase) returned \(describe(found)) instead of \(describe(expected))")
     }
     let expected = self.answer(to: question)
     switch (
@@ -140,7 +140,8 @@ extension ReferenceModel {
       if (self[key] == nil) == (date == nil) { return nil }
       return ModelMismatch(
         kind: .contents, rule: question.rule,
-        text: "\(what) was \(describe(date as Any)), although the key was \(date == nil ? "there" : "absent")"
+        text: "\(what) was \(describe(date as Any)), although the key was "
+          + "\(date == nil ? "present" : "absent")"
       )
     }
     func finding(_ fault: TimestampMismatch, from other: Date, _ actual: (String) -> String)
@@ -187,8 +188,9 @@ extension ReferenceModel {
       return ModelMismatch(
         kind: .order, rule: .r6,
         text:
-          "\(question.name) gave \(earlier.key.value.literal) before \(later.key.value.literal), which was written first: the keys were "
-          + "\(list(found.map(\.key))) instead of \(list(keysInOrder.filter(Set(found.map(\.key)).contains)))"
+          "\(question.name) returned \(earlier.key.value.literal) before \(later.key.value.literal), which "
+          + "was written first: the keys were \(list(found.map(\.key))) instead of "
+          + "\(list(keysInOrder.filter(Set(found.map(\.key)).contains)))"
       )
     }
     for entry in found {
@@ -198,7 +200,7 @@ extension ReferenceModel {
       if entry.createdAt > entry.updatedAt {
         return ModelMismatch(
           kind: .updatedFirst(entry.key), rule: .w2,
-          text: "\(question.name) gave \(entry.key.value.literal) a createdAt after its updatedAt")
+          text: "\(question.name) returned a createdAt after updatedAt for \(entry.key.value.literal)")
       }
     }
     return nil

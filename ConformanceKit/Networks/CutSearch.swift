@@ -90,7 +90,7 @@ struct CutSearch: Sendable {
     let expected = possible.description
     try expect(
       possible.observe(contents),
-      "\(place), the entries were \(PossibleContents.describe(contents)) afterwards instead of \(expected)")
+      "\(place), the entries afterwards were \(PossibleContents.describe(contents)) instead of \(expected)")
     try await direct.removeAllData()
   }
 
@@ -111,7 +111,7 @@ struct CutSearch: Sendable {
         let expected = possible.description
         try expect(
           possible.observe(read),
-          "\(place), \(step.phrase) gave \(PossibleContents.describe(read)) instead of \(expected)")
+          "\(place), \(step.phrase) returned \(PossibleContents.describe(read)) instead of \(expected)")
       }
     } catch let failure as CallFailure {
       let change = try await intruder.takeChange()
@@ -130,7 +130,7 @@ struct CutSearch: Sendable {
           outcomes.note(step, isKnown: false)
         }
         try expect(
-          change == nil, "\(place), \(step.phrase) threw unavailable although it had happened")
+          change == nil, "\(place), \(step.phrase) threw unavailable although it had taken effect")
       default: throw Violation("\(place), \(failure)")
       }
       if let change { possible.set(change.data, for: change.key) }
@@ -166,7 +166,7 @@ private struct CutOutcomes {
       try expect(
         count.unknown < 3 || count.known > count.unknown,
         "\(count.unknown) of \(count.unknown + count.known) \(what) whose connection was cut threw \(code), "
-          + "although the server could be reached, and could have been asked")
+          + "although the server was reachable and the outcome could have been determined")
     }
   }
 }
@@ -244,7 +244,7 @@ private final class Intruder: Sendable {
     do {
       return try await state.withLock { $0.task.take() }?.value
     } catch let failure as CallFailure {
-      throw CheckFailure(description: "beside the connection that was cut, \(failure)")
+      throw CheckFailure(description: "on connections that were not cut, \(failure)")
     }
   }
 }

@@ -87,8 +87,8 @@ private struct NetworkCounter: Sendable {
       let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
       try expect(
         possible.contains(found),
-        "the number under \(key) was \(found), and could only be one from \(possible.lowerBound) to "
-          + "\(possible.upperBound) (0 stands for none)")
+        "the number under \(key) was \(found), but only \(possible.lowerBound) to \(possible.upperBound) are "
+          + "possible (0 means absent)")
     }
   }
 }

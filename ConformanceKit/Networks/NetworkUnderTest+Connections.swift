@@ -65,8 +65,8 @@ extension NetworkUnderTest {
       let most = proxy.mostConnections
       try expect(
         most <= limit,
-        "there were \(most) connections at a time after calls had been cancelled one by one, of "
-          + "\(server.maximumConnections) and as many that ask the server to give up")
+        "there were \(most) connections at the same time after calls had been cancelled one by one; the "
+          + "maximum is \(server.maximumConnections), plus as many that ask the server to cancel")
     }
   }
 
@@ -92,7 +92,8 @@ extension NetworkUnderTest {
     }
     guard failures.count > rounds / 2, let first = failures.first else { return }
     throw Violation(
-      "after the server had ended all connections and could be reached, \(first), in \(failures.count) of \(rounds) rounds"
+      "after the server had ended all connections and was reachable, \(first), in \(failures.count) of "
+        + "\(rounds) rounds"
     )
   }
 
@@ -124,7 +125,7 @@ extension NetworkUnderTest {
       try await untilAvailable { _ = try await $0.read(key: key("old")) }
       try await untilAvailable { try await $0.write(data("\(round)"), key: key("new")) }
     }
-    try await expectFewConnections("after the server had ended all of them again and again")
+    try await expectFewConnections("after the server had ended all of them repeatedly")
   }
 
   /// Lets calls run out of time again and again.
@@ -141,7 +142,7 @@ extension NetworkUnderTest {
       proxy.set(.open)
       try await untilAvailable { _ = try await $0.read(key: key("old")) }
     }
-    try await expectFewConnections("after calls had run out of time again and again")
+    try await expectFewConnections("after calls had repeatedly timed out")
   }
 
   /// Waits until the engine has closed what it does not use, which it may do on its way.
@@ -151,7 +152,7 @@ extension NetworkUnderTest {
     let count = proxy.connectionCount
     try expect(
       count <= server.maximumConnections,
-      "\(when) the engine had not closed \(count) connections, of \(server.maximumConnections) that it may have"
+      "\(when), the engine had not closed \(count) connections; the maximum is \(server.maximumConnections)"
     )
   }
 }

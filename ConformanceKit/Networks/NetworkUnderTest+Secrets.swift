@@ -30,7 +30,7 @@ extension NetworkUnderTest {
   func checkSecretsWhileAway() async throws {
     let openings = openings
     if openings.isEmpty {
-      throw Skip(reason: "The suite was not told what is secret (see ConformanceServer).")
+      throw Skip(reason: "The suite has no secret of the server (see ConformanceServer).")
     }
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     proxy.set(.away)
@@ -54,7 +54,8 @@ extension NetworkUnderTest {
     }
     for (call, error) in zip(calls, errors) {
       try expectNone(
-        of: texts(of: error), contains: secret, "while the server was away, the error of \(call.phrase)")
+        of: texts(of: error), contains: secret,
+        "while the server was unreachable, the error of \(call.phrase)")
     }
   }
 
@@ -96,6 +97,6 @@ extension NetworkUnderTest {
 
   private func expectNone(of texts: [String], contains secret: String, _ what: String) throws {
     // What is secret is not repeated here either.
-    if texts.contains(where: { $0.contains(secret) }) { throw Violation("\(what) contained what is secret") }
+    if texts.contains(where: { $0.contains(secret) }) { throw Violation("\(what) contained the secret") }
   }
 }

@@ -104,9 +104,11 @@ struct NetworkUnderTest: Sendable {
     // Twice, as the server may take its time over what it has received.
     for _ in 0..<2 {
       let contents = try await contents()
-      try expect(contents[key("old")] == data("old"), "an earlier entry was lost")
+      try expect(contents[key("old")] == data("old"), "an existing entry was lost")
       if !mayHaveHappened {
-        try expect(contents[key("new")] == nil, "\(call.phrase) had happened, although it threw unavailable")
+        try expect(
+          contents[key("new")] == nil,
+          "\(call.phrase) had taken effect, although it threw unavailable")
       }
       try await untilAvailable { try await $0.write(data("later"), key: key("later")) }
     }
@@ -187,7 +189,7 @@ struct NetworkUnderTest: Sendable {
       let contents = try await contents()
       try expect(
         isUnknown || contents[key(name)] == nil,
-        "\(call.phrase) had happened, although each was cancelled before")
+        "\(call.phrase) had taken effect, although each was cancelled before")
       try await untilAvailable { try await $0.write(data("later"), key: key("later")) }
     }
     return isInTime ? elapsed : nil
@@ -228,7 +230,7 @@ struct NetworkUnderTest: Sendable {
       for other in engines { try await other.close() }
       mayBeGone = mayBeGone || ends.contains { $0.2 }
       try expect(
-        found == [present: data("old")] || mayBeGone && found.isEmpty, "an earlier entry was lost, or changed"
+        found == [present: data("old")] || mayBeGone && found.isEmpty, "an existing entry was lost or changed"
       )
       for (name, duration, _) in ends {
         if duration >= server.timeLimit * Self.timesOfTheLimit {
@@ -316,14 +318,14 @@ struct NetworkUnderTest: Sendable {
     do {
       let engine = try await refusal.makeEngine(context.place, proxy.port)
       _ = try await engine.read(key: key("k"))
-      throw Violation("with \(refusal.reason), the engine was opened and read from")
+      throw Violation("with \(refusal.reason), the engine could be opened and read")
     } catch let error as StorageError {
       try expect(error.code == refusal.code, "with \(refusal.reason), opening threw \(error)")
       if let secret = refusal.secret {
-        try expect(!"\(error)".contains(secret), "with \(refusal.reason), the error contained what is secret")
+        try expect(!"\(error)".contains(secret), "with \(refusal.reason), the error contained the secret")
         try expect(
           !String(reflecting: error).contains(secret),
-          "with \(refusal.reason), the error contained what is secret")
+          "with \(refusal.reason), the error contained the secret")
       }
     } catch {
       if error is Violation { throw error }

@@ -95,7 +95,7 @@ private func expectAgreement(
     for listing in listings where !listing.agrees(on: key, with: value) {
       let said = listing.entries[key].map { $0.map { describe($0) } ?? "that it exists" } ?? "nothing"
       throw Violation(
-        "of \(key) \(listing.method) said \(said), and read(key:) \(describe(value as Any))",
+        "for \(key), \(listing.method) returned \(said), but read(key:) \(describe(value as Any))",
         rule: listing.rule)
     }
   }
@@ -103,7 +103,7 @@ private func expectAgreement(
 
 private func expectCount(_ count: Int, is expected: Int) throws {
   if count == expected { return }
-  throw Violation("keyCount() was \(count), and there were \(expected) keys", rule: .l2)
+  throw Violation("keyCount() was \(count), but there were \(expected) keys", rule: .l2)
 }
 
 /// Compares the order and the times that the two ways give which have them.
@@ -112,15 +112,16 @@ private func expectSameEntries(_ some: [StorageEntry], _ all: [StorageEntry], ke
   let isByTime = zip(some, some.dropFirst()).allSatisfy { $0.createdAt <= $1.createdAt }
   if keepsTimes || !isByTime, let (one, other) = zip(some, all).first(where: { $0.key != $1.key }) {
     throw Violation(
-      "readEntries(keys:) of all keys returned \(one.key) where readAllEntries() had \(other.key)", rule: .r6)
+      "readEntries(keys:) of all keys returned \(one.key) where readAllEntries() returned \(other.key)",
+      rule: .r6)
   }
   let times = Dictionary(all.map { ($0.key, $0) }) { first, _ in first }
   for one in some {
     guard let other = times[one.key] else { continue }
     if isSame(one.createdAt, other.createdAt), isSame(one.updatedAt, other.updatedAt) { continue }
     throw Violation(
-      "readEntries(keys:) gave \(one.key) the times \(describe([one.createdAt, one.updatedAt])), and readAllEntries() "
-        + "\(describe([other.createdAt, other.updatedAt]))", rule: .w2)
+      "for \(one.key), readEntries(keys:) returned the times \(describe([one.createdAt, one.updatedAt])), "
+        + "but readAllEntries() \(describe([other.createdAt, other.updatedAt]))", rule: .w2)
   }
 }
 
@@ -132,7 +133,7 @@ private func expectSameValues(
   let values = try await asking(.r2, noting: progress) { try await engine.read(keys: present) }
   if values != pairs.map(\.data) {
     throw Violation(
-      "read(keys:) of \(present.count) keys returned other values than readDataAndKeys(keys:)", rule: .r2)
+      "read(keys:) and readDataAndKeys(keys:) of \(present.count) keys returned different values", rule: .r2)
   }
   var surplus: [Data: Int] = [:]
   for value in try await asking(.r3, noting: progress, { try await engine.readAllData() }) {
@@ -157,7 +158,8 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
     let value = try await asking(.r1) { try await engine.read(key: key) }
     if value != entry.data {
       throw Violation(
-        "read(key:) of \(what) returned \(describe(value as Any)), and every other method \(describe(entry.data))",
+        "read(key:) of \(what) returned \(describe(value as Any)), but every other method "
+          + "\(describe(entry.data))",
         rule: .r1)
     }
     if try await asking(.r1, { try await engine.keyExists(key) }) == false {
@@ -169,7 +171,7 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
     ]
     for (name, time, listed) in times where !(time.map { isSame($0, listed) } ?? false) {
       throw Violation(
-        "\(name)(key:) of \(what) was \(describe(time as Any)), and in readAllEntries() \(describe(listed))",
+        "\(name)(key:) of \(what) was \(describe(time as Any)), but in readAllEntries() \(describe(listed))",
         rule: .w2)
     }
   }
@@ -220,7 +222,7 @@ extension CheckContext {
       } catch is EngineClosed {
         continue
       } catch let violation as Violation {
-        throw Violation("in the end \(violation)", rule: violation.rule)
+        throw Violation("at the end, \(violation)", rule: violation.rule)
       }
     }
   }

@@ -64,7 +64,8 @@ struct ChangeSubscriber: Sendable {
     case .failure:
       let left = missing.withLock { Array($0).inByteOrder() }
       throw Violation(
-        "for \(patience) no element had covered any more of \(what), and \(left.count) keys were left: \(describe(left))"
+        "for \(patience), no element covered more of \(what), and \(left.count) keys were not covered: "
+          + "\(describe(left))"
       )
     }
   }
@@ -75,7 +76,7 @@ struct ChangeSubscriber: Sendable {
       var iterator = changes.makeAsyncIterator()
       while await iterator.next() != nil {}
     }
-    if case .failure = outcome { throw Violation("\(patience) \(when) a stream had not ended") }
+    if case .failure = outcome { throw Violation("a stream had not ended \(patience) \(when)") }
   }
 }
 

@@ -153,7 +153,7 @@ final class CheckContext: Sendable {
   /// Calls `body` with the server that the engine reaches, when it runs.
   func withServer(_ body: (ConformanceServer) async throws -> Void) async throws {
     guard let server else {
-      throw Skip(reason: "The suite was given no server to reach (see ConformanceServer).")
+      throw Skip(reason: "The suite has no server (see ConformanceServer).")
     }
     try await server.start()
     try await body(server)

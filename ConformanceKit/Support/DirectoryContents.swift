@@ -47,5 +47,5 @@ func expectUnchanged(
   let differences = try DirectoryContents(of: directory, without: without).differences(from: before)
   try expect(
     differences.isEmpty,
-    "after \(what) these files had been made, changed or removed: \(differences.joined(separator: ", "))")
+    "after \(what), these files had been created, changed or removed: \(differences.joined(separator: ", "))")
 }

@@ -27,7 +27,7 @@ struct Violation: Error, Codable, CustomStringConvertible {
 struct Skip: Error {
   let reason: String
 
-  static let noFiles = Skip(reason: "The engine has no files in the directory that it was opened on.")
+  static let noFiles = Skip(reason: "The engine has no files in the directory on which it was opened.")
 }
 
 /// Fails unless the condition holds.
@@ -98,7 +98,7 @@ func expectError<Result>(
         : "\(call()) returned \(describe(result)) instead of throwing \(wanted)")
   } catch let failure as CallFailure {
     if let error = failure.error as? StorageError, codes.contains(error.code) { return error }
-    throw Violation("\(call()) did not throw \(wanted) but \(shortened(String(describing: failure.error)))")
+    throw Violation("\(call()) threw \(shortened(String(describing: failure.error))) instead of \(wanted)")
   }
 }
 
@@ -185,17 +185,20 @@ func expectUntouched(_ entries: [StorageEntry], since before: [StorageEntry], _ 
   var places: [CacheKey: Int] = [:]
   for (place, entry) in before.enumerated() { places[entry.key] = place }
   for entry in entries {
-    guard let place = places[entry.key] else { throw Violation("\(when), \(entry.key) was there") }
+    guard let place = places[entry.key] else {
+      throw Violation(
+        "\(when), \(entry.key) was there although it had been absent before")
+    }
     let old = before[place]
     guard entry.createdAt.isAbout(old.createdAt), entry.updatedAt.isAbout(old.updatedAt) else {
       throw Violation(
-        "\(when), the times of \(entry.key) were \(describe([entry.createdAt, entry.updatedAt])), and before "
-          + "\(describe([old.createdAt, old.updatedAt]))")
+        "\(when), the times of \(entry.key) were \(describe([entry.createdAt, entry.updatedAt])) instead of "
+          + "\(describe([old.createdAt, old.updatedAt])) as before")
     }
   }
   for (one, other) in zip(entries, entries.dropFirst()) where one.createdAt != other.createdAt {
     if places[one.key, default: 0] < places[other.key, default: 0] { continue }
-    throw Violation("\(when), \(one.key) was in front of \(other.key), and before behind it")
+    throw Violation("\(when), \(one.key) was before \(other.key), and previously after it")
   }
 }
 

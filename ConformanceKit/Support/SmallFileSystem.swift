@@ -23,13 +23,13 @@ struct SmallFileSystem: Sendable {
     self.directory = directory
     #if !canImport(Darwin)
       guard System.isSuperuser else {
-        throw Skip(reason: "Mounting a small file system needs the superuser.")
+        throw Skip(reason: "Only the superuser can mount a small file system.")
       }
       guard mount("tmpfs", directory.systemPath, "tmpfs", 0, "size=\(mebibytes)m") == 0 else {
         throw Skip(reason: "Mounting a small file system failed: \(SystemError(errno)).")
       }
     #else
-      throw Skip(reason: "The kit can make a small file system on Linux only.")
+      throw Skip(reason: "The kit can create a small file system on Linux only.")
     #endif
   }
 

@@ -47,19 +47,19 @@ final class CheckProgress: Sendable {
     let calls = underWay.withLock { $0 }.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
     if calls.isEmpty { return "" }
     let named = calls.prefix(4).map { $0.value == 1 ? $0.key : "\($0.value) times \($0.key)" }
-    return "; under way: " + named.joined(separator: ", ") + (calls.count > 4 ? " and others" : "")
+    return "; in progress: " + named.joined(separator: ", ") + (calls.count > 4 ? " and others" : "")
   }
 
   /// What happened if the check got nowhere within the limit, as a clause.
   fileprivate func standstill(of limit: Duration) -> String {
     let standstill =
       switch state.withLock({ $0.count }) {
-      case 0: "the check had not come to an end after \(limit)"
-      case 1: "the check got no further for \(limit) after it had taken 1 step"
-      case let count: "the check got no further for \(limit) after it had taken \(count) steps"
+      case 0: "the check had not finished after \(limit)"
+      case 1: "the check made no progress for \(limit) after 1 step"
+      case let count: "the check made no progress for \(limit) after \(count) steps"
       }
     return standstill + calls
-      + "; an engine that is slow, and does not hang, needs a suite with a longer stallTimeout"
+      + "; if the engine is slow and does not hang, give the suite a longer stallTimeout"
   }
 }
 

@@ -123,7 +123,7 @@ extension StoreFixture {
   /// Fails unless its items are these, and the engine holds them in this order.
   func expectItems(_ expected: [CheckedItem], _ when: String) async throws {
     try await expectShown(expected, "the items \(when)")
-    try expectSame(try await storedItems(likely: expected), expected, "what the engine held \(when)")
+    try expectSame(try await storedItems(likely: expected), expected, "the entries in the engine \(when)")
   }
 
   /// Fails unless its items are these: see ``shows(_:)``.
@@ -150,7 +150,7 @@ extension StoreFixture {
     let fresh = try await restarted()
     try expectSame(
       try await fresh.storedItems(likely: store.items), store.items,
-      "what the engine held after reopening it \(when)")
+      "the entries in the engine after reopening it \(when)")
     try await fresh.expectItems(fresh.store.items, "of a new store \(when)")
     return fresh
   }
@@ -184,5 +184,5 @@ func expectSame(_ items: [CheckedItem], _ expected: [CheckedItem], _ what: @auto
   let place =
     zip(items, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(items.count, expected.count)
   func name(_ items: [CheckedItem]) -> String { place < items.count ? "\(items[place])" : "none" }
-  throw Violation("\(what())\(count) had at place \(place) \(name(items)) instead of \(name(expected))")
+  throw Violation("\(what())\(count) had \(name(items)) instead of \(name(expected)) at index \(place)")
 }

@@ -87,7 +87,7 @@ extension System {
 
   static func makeLink(at url: URL, to target: URL) throws {
     guard symlink(target.systemPath, url.systemPath) == 0 else {
-      throw StorageError.posix(errno, "Making the link \(url.systemPath) failed")
+      throw StorageError.posix(errno, "Creating the link \(url.systemPath) failed")
     }
   }
 
@@ -96,7 +96,7 @@ extension System {
 
   static func makeFIFO(_ url: URL) throws {
     guard mkfifo(url.systemPath, 0o600) == 0 else {
-      throw StorageError.posix(errno, "Making the FIFO \(url.systemPath) failed")
+      throw StorageError.posix(errno, "Creating the FIFO \(url.systemPath) failed")
     }
   }
 

@@ -19,7 +19,7 @@ extension System {
   /// Gives up the superuser's permissions, for good.
   static func becomeNobody() throws {
     guard setgroups(0, nil) == 0, setgid(nobody) == 0, setuid(nobody) == 0, geteuid() == nobody else {
-      throw Skip(reason: "The superuser's permissions could not be given up: \(SystemError(errno)).")
+      throw Skip(reason: "The superuser's permissions could not be dropped: \(SystemError(errno)).")
     }
   }
 
@@ -77,7 +77,7 @@ extension System {
   static func canWriteImmutableFiles(in directory: URL) throws -> Bool {
     let url = directory.appending(path: "immutable-\(UUID().uuidString)")
     let file = open(url.systemPath, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-    guard file >= 0 else { throw StorageError.posix(errno, "Making \(url.systemPath) failed") }
+    guard file >= 0 else { throw StorageError.posix(errno, "Creating \(url.systemPath) failed") }
     defer {
       close(file)
       unlink(url.systemPath)

@@ -150,7 +150,8 @@ struct SharedWork: Codable, Sendable {
     let last = Set(Self.common.map { values[$0] })
     if isAtomic, last.count != 1 {
       throw Violation(
-        "of two batches in two processes each had won some keys: \(describe(Array(last)))", rule: .w4)
+        "of two batches in two processes, each was the last one for some keys: \(describe(Array(last)))",
+        rule: .w4)
     }
   }
 }

@@ -63,7 +63,7 @@ struct WorkerRequest {
   init(line: String) throws {
     let parts = line.split(separator: " ", maxSplits: 1)
     guard parts.count == 2, let kind = Self.kinds.first(where: { "\($0)" == parts[0] }) else {
-      throw StorageError(.unsupported, "There is no task for a worker process called \(line.prefix(80)).")
+      throw StorageError(.unsupported, "Unknown task of a worker process: \(line.prefix(80)).")
     }
     task = try JSONDecoder().decode(kind, from: Data(parts[1].utf8))
   }

@@ -207,9 +207,9 @@ struct FaultyEngineTests {
         let check = try #require(suite.checks.first { $0.id == "cooperation.waits-elsewhere" })
         guard let failure = await check.outcome().failure else { continue }
         named.append(failure.actual)
-        if failure.actual.contains("calls of \(name), one after") { break }
+        if failure.actual.contains("calls of \(name) blocked") { break }
       }
-      #expect(named.last?.contains("calls of \(name), one after") == true, "\(named)")
+      #expect(named.last?.contains("calls of \(name) blocked") == true, "\(named)")
     }
   }
 

@@ -98,7 +98,7 @@ struct PowerCutTests {
     let failure = try #require(
       try await engineCase.outcome(of: "power.cut-while-writing-batches").failure, "It has passed.")
     #expect(engineCase.rules.contains(failure.rule), "\(failure.actual)")
-    #expect(failure.actual.contains("after a power cut behind operation"))
+    #expect(failure.actual.contains("after a power cut following operation"))
   }
 
   @Test("An engine that syncs what it must passes", arguments: PowerLossFaultCase.careful)

@@ -53,7 +53,7 @@ struct LifeFaultTests {
     }
     let check = try #require(suite.checks.first { $0.id == "life.many-entries" })
     let failure = try #require(await check.outcome().failure)
-    #expect(failure.actual.hasPrefix("the 3000 entries written first were complete, and 3001 were not; "))
+    #expect(failure.actual.hasPrefix("the first 3000 entries were complete, and the first 3001 were not; "))
   }
 
   @Test(

@@ -34,7 +34,7 @@ struct ProgressTests {
     let failure = try #require(outcome.failure)
     #expect(
       failure.actual.hasPrefix(
-        "the check got no further for 2.0 seconds after it had taken 1 step; an engine")
+        "the check made no progress for 2.0 seconds after 1 step; if the engine")
     )
   }
 
@@ -61,7 +61,7 @@ struct ProgressTests {
       try await Task.sleep(for: .seconds(100))
     }
     #expect(
-      outcome.failure?.actual.hasPrefix("the check had not come to an end after 0.3 seconds; an engine")
+      outcome.failure?.actual.hasPrefix("the check had not finished after 0.3 seconds; if the engine")
         == true)
   }
 
@@ -75,7 +75,7 @@ struct ProgressTests {
       }
       let check = try #require(suite.checks.first { $0.id == "late.after-acknowledged-calls" })
       actual = try #require(await check.outcome().failure).actual
-      if actual.contains("; under way: 4 times write(_:key:); an engine") { return }
+      if actual.contains("; in progress: 4 times write(_:key:); if the engine") { return }
     }
     Issue.record("\(actual)")
   }
@@ -90,7 +90,7 @@ struct ProgressTests {
     }
     #expect(await hasEnded.waitElsewhere(for: .seconds(100)))
     let exceeded = #expect(throws: StallTimeoutExceeded.self) { try result.get() }
-    #expect(exceeded?.standstill.contains("; under way: write(_:key:); an engine") == true)
+    #expect(exceeded?.standstill.contains("; in progress: write(_:key:); if the engine") == true)
   }
 
   @Test("An engine that blocks every thread of its callers for ever fails, and so does the next one")
@@ -108,7 +108,7 @@ struct ProgressTests {
       #expect(report.failures.map(\.rule) == [.c1, .c1, .c1, .c5])
       #expect(
         report.failures.allSatisfy {
-          $0.actual.hasPrefix("the check had not come to an end after 1.0 seconds")
+          $0.actual.hasPrefix("the check had not finished after 1.0 seconds")
         })
     }
   }

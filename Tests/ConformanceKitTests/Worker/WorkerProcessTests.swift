@@ -26,9 +26,10 @@ struct WorkerProcessTests {
   @Test(
     "A program that is no worker is distinguished from an engine that fails",
     arguments: [
-      ("echo Hello; sleep 60", #"wrote "Hello""#), ("true", "exited with status 0, before it took requests"),
-      ("echo Trouble >&2; exit 3", "exited with status 3 after saying: Trouble, before it took requests"),
-      ("kill -9 $$", "was ended by signal 9, before it took requests"),
+      ("echo Hello; sleep 60", #"wrote "Hello""#),
+      ("true", "exited with status 0, before it accepted requests"),
+      ("echo Trouble >&2; exit 3", "exited with status 3 after saying: Trouble, before it accepted requests"),
+      ("kill -9 $$", "was ended by signal 9, before it accepted requests"),
       ("exec 0<&-; echo conformance worker 2; echo Nonsense; sleep 60", #"wrote "Nonsense""#),
     ])
   func noWorker(script: String, what: String) async throws {
