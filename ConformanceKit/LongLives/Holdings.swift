@@ -124,7 +124,7 @@ extension System {
     let paths = try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)
     return paths.compactMap { path -> Int? in
       var status = stat()
-      // What was removed since it was listed is not there any more.
+      // Files may have been removed since they were listed.
       guard lstat(directory.appending(path: path).systemPath, &status) == 0,
         status.st_mode & S_IFMT == S_IFREG
       else { return nil }

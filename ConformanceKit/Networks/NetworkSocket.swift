@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// Sockets of the system, which no engine's own code is asked for.
+/// Sockets of the system, independent of any engine's code.
 enum NetworkSocket {
   #if canImport(Darwin) || canImport(Musl)
     private static let stream = SOCK_STREAM
@@ -36,7 +36,7 @@ enum NetworkSocket {
     return address
   }
 
-  /// How many connections may wait until they are taken.
+  /// How many connections may wait to be accepted.
   static let backlog: Int32 = 128
 
   /// Says so of a socket that listens already.

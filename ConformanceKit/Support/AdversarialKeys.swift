@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Keys that engines are known to confuse, grouped by what confuses them.
+/// Keys that engines are known to confuse, grouped by cause.
 enum AdversarialKeys {
   struct Family: Sendable {
     let name: String

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What one way of reading everything says is there.
+/// The entries according to one method that reads everything.
 private struct Listing {
   /// The rule that the way breaks if it is wrong. Nil stands for the rule of the check.
   let rule: ContractRule?
@@ -36,9 +36,9 @@ private struct Listing {
   }
 }
 
-/// Fails unless every way of reading returns the same: values, presence, times, order and count.
+/// Fails unless all methods that read agree on values, presence, times, order and count.
 ///
-/// Where two ways differ, `read(key:)` decides which of them is wrong, and so which rule is broken.
+/// If two methods differ, `read(key:)` decides which of them is wrong, and so which rule is broken.
 ///
 /// - Parameters:
 ///   - contents: What was written, if the caller knows it.
@@ -146,10 +146,10 @@ private func expectSameValues(
   }
 }
 
-/// How long the questions about one key after the other may take: to a slow engine fewer are put.
+/// The time limit for reads of single keys: a slow engine gets fewer of them.
 private let patience = Duration.milliseconds(100)
 
-/// Compares the entries with what the questions about single keys say.
+/// Compares the entries with the results of reads of single keys.
 private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineUnderTest) async throws {
   let start = ContinuousClock.now
   for (index, entry) in entries.enumerated().reversed() {
@@ -201,8 +201,9 @@ private func asking<Result>(
 struct EngineClosed: Error {}
 
 extension CheckDefinition {
-  /// Whether the entries that the check leaves behind are compared over all ways of reading them: not where the check has
-  /// withdrawn what the engine needs, nor where it is about calls at the same time, which may have spoilt more than they show.
+  /// Whether the entries that the check leaves behind are compared across all methods that read. Not if the
+  /// check has taken away something that the engine needs, nor if it makes concurrent calls, which may have
+  /// broken more than they show.
   var comparesAllWays: Bool {
     switch rule {
     case .k1, .k2, .k3, .k4, .v1, .v2, .v3, .w1, .w2, .w3, .w4, .w5, .w6: true

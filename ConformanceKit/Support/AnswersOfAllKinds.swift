@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What every method that reads must answer about a few entries, which are all that there are.
+/// The expected results of all methods that read, for a few entries, which are the only ones.
 struct AnswersOfAllKinds: Codable, Sendable {
   /// By key.
   var present: [String: Data] = [:]

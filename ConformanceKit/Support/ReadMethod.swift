@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-/// The methods of an engine that read. What is checked of all of them, or of all of a kind, is checked of these, so that none is
-/// forgotten.
+/// The methods of an engine that read. Checks of all such methods, or of all of a kind, use this list, so
+/// that none is forgotten.
 enum ReadMethod: String, CaseIterable, Sendable {
   case read, readMany, readDataAndKeys, readEntries
   case readAllData, readAllDataAndKeys, readAllEntries, scan

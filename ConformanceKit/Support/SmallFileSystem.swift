@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// A small file system of the check's own, to be filled up or made read-only.
+/// A small file system for one check, which can be filled or made read-only.
 struct SmallFileSystem: Sendable {
   /// The size in MiB of one that is filled up again and again.
   static let usualSize = 8
@@ -33,7 +33,7 @@ struct SmallFileSystem: Sendable {
     #endif
   }
 
-  /// Lets nobody write any more. Nobody may have a file open for writing.
+  /// Makes the file system read-only. No file may be open for writing.
   func makeReadOnly() throws {
     #if !canImport(Darwin)
       guard
@@ -43,7 +43,7 @@ struct SmallFileSystem: Sendable {
     #endif
   }
 
-  /// Takes the file system away, at once if nobody uses it and else as soon as nobody does any more.
+  /// Unmounts the file system, at once if it is unused, and otherwise as soon as it is.
   func unmount() {
     #if !canImport(Darwin)
       umount2(directory.systemPath, Int32(MNT_DETACH))

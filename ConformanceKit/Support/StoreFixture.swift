@@ -2,7 +2,7 @@ import StockroomCore
 import StockroomTestSupport
 import StockroomStore
 
-/// A store, the engine behind it, and between the two one that counts and fails on command.
+/// A store, its engine, and between them an engine that counts calls and fails on command.
 @MainActor
 struct StoreFixture {
   let context: CheckContext
@@ -162,7 +162,7 @@ extension StoreFixture {
   func storedItems(likely: [CheckedItem]) async throws -> [CheckedItem] {
     let codec = JSONCodec()
     let stored = try await engineUnderTest.readAllEntries().compactMap { entry in
-      // What cannot be decoded is no item.
+      // Entries that cannot be decoded are no items.
       (try? codec.decode(CheckedItem.self, from: entry.data)).map { (item: $0, time: entry.createdAt) }
     }
     context.noteProgress()

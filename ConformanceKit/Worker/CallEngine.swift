@@ -9,7 +9,7 @@ import StockroomCore
 struct CallEngine: WorkerTask {
   enum Call: Codable, Sendable {
     case open
-    /// Closes the engine and lets go of it.
+    /// Closes the engine and releases it.
     case close
     case write([SharedWork.Entry])
     /// Does the operations by the method, or by the one that fits them best.

@@ -15,7 +15,7 @@ final class WorkerProcess: Sendable {
     }
   }
 
-  /// A process that is not what a suite should be given. It says nothing about the engine.
+  /// The process is not a valid worker. This says nothing about the engine.
   struct ProtocolError: Error, CustomStringConvertible {
     let command: String
     let what: String
