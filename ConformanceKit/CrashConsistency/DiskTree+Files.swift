@@ -10,9 +10,9 @@ import StockroomCore
 #endif
 
 extension DiskTree {
-  /// Puts everything into a directory, in place of what is there.
+  /// Replaces the contents of a directory with the tree.
   ///
-  /// - Throws: ``Skip`` if that is not possible, which is not for the engine to answer for.
+  /// - Throws: ``Skip`` if that is not possible, which is not the engine's fault.
   func layOut(in directory: URL) throws {
     do {
       if FileManager.default.fileExists(atPath: directory.systemPath) {
@@ -103,7 +103,7 @@ extension DiskTree.File {
   }
 }
 
-/// A call that Linux's C library has and Swift's import of it has not.
+/// A function of Linux's C library that Swift's import of it lacks.
 private enum ExtendedAttributes {
   private typealias Set = @convention(c) (Int32, UnsafePointer<CChar>, UnsafeRawPointer?, Int, Int32) -> Int32
 

@@ -5,9 +5,10 @@
 #endif
 import StockroomCore
 
-/// What an engine must hold after the operations that it has acknowledged, and after some that it may have done or not.
+/// The expected contents of an engine after acknowledged operations, and after some that may have been done
+/// or not.
 ///
-/// Values tell which write they come from, so no two writes may be of the same value.
+/// A value identifies the write it comes from, so no two writes may have the same value.
 ///
 /// ```swift
 /// var expected = ExpectedContents(in: capabilities)
@@ -22,7 +23,7 @@ struct ExpectedContents: Sendable {
     let updated: Int
   }
 
-  /// A version with the timestamps that it was found with.
+  /// A version with the timestamps that were read.
   private struct Observation {
     let version: Version
     let createdAt: Date
@@ -46,7 +47,7 @@ struct ExpectedContents: Sendable {
     self.beginning = beginning
   }
 
-  /// What is expected after the first so many batches.
+  /// The contents that are expected after the given number of batches.
   init(
     after number: Int, of batches: NumberedBatches, in capabilities: EngineCapabilities,
     since beginning: Date = Date()
@@ -61,7 +62,7 @@ struct ExpectedContents: Sendable {
   /// How many entries are expected.
   var count: Int { versions.count }
 
-  /// Takes note of what has been acknowledged.
+  /// Records an acknowledged operation.
   mutating func apply(_ operations: [StorageOperation]) {
     for operation in operations {
       operationCount += 1
@@ -75,8 +76,9 @@ struct ExpectedContents: Sendable {
     }
   }
 
-  /// Fails unless it holds what was acknowledged, and nothing else but what was under way: all of that or
-  /// none or, without `atomicBatches`, some of it. What was found is what is expected from now on.
+  /// Fails unless the engine holds all acknowledged operations, and nothing else except the one in progress:
+  /// all of it or none or, without `atomicBatches`, some of it. The contents that were found are expected
+  /// from now on.
   ///
   /// Costs reading everything some ten times, and verifying it.
   ///
@@ -94,10 +96,11 @@ struct ExpectedContents: Sendable {
     try note()
   }
 
-  /// Waits until a server has done what a client had asked for that is gone. Without a server there is nothing to
-  /// wait for.
+  /// Waits until a server has finished the requests of a client that is gone. Without a server there is
+  /// nothing to wait for.
   ///
-  /// Nothing says when that is, so it waits until nothing has changed for a while: longer where the server is slow, or the machine busy.
+  /// There is no signal for that, so it waits until nothing has changed for a while: longer if the server is
+  /// slow or the machine is busy.
   static func settle(_ engine: any StorageEngine) async throws {
     guard engine.capabilities.contains(.networked) else { return }
     let clock = ContinuousClock()
@@ -115,7 +118,7 @@ struct ExpectedContents: Sendable {
     }
   }
 
-  /// All entries of an engine, if its other ways of telling what it holds agree with them.
+  /// All entries of an engine. Fails unless its other methods that read agree with them.
   ///
   /// - Parameter note: Is called after each answer about all entries, for which an engine may need long.
   /// - Throws: ``Violation``.
@@ -202,7 +205,7 @@ extension ExpectedContents {
     _ values: [CacheKey: Data], _ underWay: [StorageOperation]
   ) throws -> [CacheKey: Version] {
     let before = versions
-    // What else there may be under each key that an operation under way is about, in order.
+    // The other possible values of each key that an operation in progress changes, in order.
     var later: [CacheKey: [Version?]] = [:]
     for operation in underWay {
       let touched =
@@ -270,7 +273,8 @@ extension ExpectedContents {
     for (one, other) in zip(found, found.dropFirst()) {
       guard let first = versions[one.key], let second = versions[other.key], first.created > second.created
       else { continue }
-      // Who makes a batch of single writes cannot distinguish two of them that happened between two ticks of the clock.
+      // An engine that makes a batch of single writes cannot distinguish two of them between two ticks of the
+      // clock.
       if !isAtomic, one.createdAt == other.createdAt { continue }
       throw Violation(
         "readAllEntries() returned \(one.key) before \(other.key), which had been written first", rule: .r6)
@@ -307,7 +311,7 @@ extension ExpectedContents {
     return seen
   }
 
-  /// Fails if what was acknowledged has the time of a recovery.
+  /// Fails if acknowledged entries have the time of a recovery.
   private func expectNoRecoveredTimes(
     _ found: [StorageEntry], _ underWay: [StorageOperation], _ end: Date
   ) throws {

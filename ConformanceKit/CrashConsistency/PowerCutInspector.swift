@@ -10,7 +10,7 @@ final class PowerCutInspector {
 
   deinit { worker?.kill() }
 
-  /// What is wrong with what the engine makes of the state. Nil if nothing is.
+  /// The violation when the engine opens the state. Nil if there is none.
   func inspect(_ tree: DiskTree, _ histories: [PowerCutHistory]) async throws -> Violation? {
     try tree.layOut(in: search.directory)
     let task = InspectTask(

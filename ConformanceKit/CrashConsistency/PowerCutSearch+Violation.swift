@@ -1,5 +1,5 @@
 extension PowerCutSearch {
-  /// Says what was found, where, and what had been lost, with as little as is enough for the engine to fail.
+  /// Describes the violation, the moment, and the lost changes, as few as are enough for the engine to fail.
   func report(
     _ violation: Violation, of state: PowerCutState, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> Violation {
@@ -23,7 +23,7 @@ extension PowerCutSearch {
       rule: violation.rule)
   }
 
-  /// The same with less missing, as long as the engine fails for it.
+  /// The same with fewer lost changes, as long as the engine still fails.
   private func simplified(
     _ state: PowerCutState, _ violation: Violation, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> (PowerCutState, Violation) {

@@ -5,7 +5,7 @@
 #endif
 
 extension TraceReader {
-  /// Does to the books what a call did to the files. Calls that failed have done nothing.
+  /// Applies the effect of a call to the recorded state. Failed calls have no effect.
   mutating func read(_ call: TraceCall) throws {
     let arguments = call.arguments + Array(repeating: .number(0, path: nil), count: 6)
     if let message = call.message, self[arguments[0]] == nil { acknowledge(message) }

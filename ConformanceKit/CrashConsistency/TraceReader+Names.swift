@@ -1,5 +1,5 @@
 extension TraceReader {
-  /// Does to the names what a call did, if it is one of names.
+  /// Applies the effect of a call on names to the recorded state.
   mutating func readName(_ call: TraceCall, _ arguments: [TraceValue]) throws {
     switch call.name {
     case "mkdir": try makeDirectory(call, try place(arguments[0]), arguments[1])

@@ -20,7 +20,7 @@ struct ClockJumps: CheckTask {
     case order
   }
 
-  /// What happens to the clock before a round.
+  /// How the clock is set before a round.
   private struct Jump {
     /// How far the clock is from the right time, in seconds.
     let offset: Int

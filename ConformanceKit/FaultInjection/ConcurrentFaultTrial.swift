@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-/// Runs transactions and batches in several tasks at a time while one system call fails. A failed change must not affect those
-/// of other tasks, even if they are committed together with it.
+/// Runs transactions and batches in several concurrent tasks while one system call fails. A failed change
+/// must not affect those of other tasks, even if they are committed together with it.
 ///
 /// Each transaction increments two counters and writes a receipt of its own, so a change that was made twice or in part does
 /// not agree with its receipt.

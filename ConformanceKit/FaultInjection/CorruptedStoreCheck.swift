@@ -3,9 +3,9 @@ import StockroomCore
 
 /// Opens a corrupted store, reads it in every way, writes once and closes, by rule F2.
 ///
-/// What rule F2 asks of every engine, wherever the corruption is: no trap and no hang, which the parent sees; nothing is
-/// thrown but that the store is corrupted; and a store that was full is not given out as empty. An engine without
-/// `detectsCorruption` may not notice that a value, or a key, is not what it was. One that claims it gives what was
+/// What rule F2 requires of every engine, wherever the corruption is: no trap and no hang, which the parent
+/// detects; no error except that the store is corrupted; and a store with entries never appears empty. An
+/// engine without `detectsCorruption` may return a changed value or key. One that claims it returns what was
 /// written or throws.
 struct CorruptedStoreCheck: CheckTask {
   let directory: URL
@@ -20,7 +20,7 @@ struct CorruptedStoreCheck: CheckTask {
   /// Whether what was there after one of its batches counts as everything: all that is not on the disk when the machine dies may be
   /// gone (rule W6), and nobody can tell that from a file that was cut off later.
   var mayLackLastBatches = false
-  /// Whether the engine is asked to look at everything first. What that does not find, no later read may report.
+  /// Whether verify() is called first. No later read may report corruption that it did not find.
   let isVerified: Bool
   /// Whether it may be what it once was.
   let mayTurnBack: Bool
@@ -60,7 +60,7 @@ struct CorruptedStoreCheck: CheckTask {
     try await openAgain("had been closed", makeEngine: makeEngine, note: note)
   }
 
-  /// Opens the store another time. To have thrown once is no reason to be empty from then on.
+  /// Opens the store a second time. It must not be empty after having thrown once.
   private func openAgain(
     _ when: String, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
@@ -109,7 +109,7 @@ struct CorruptedStoreCheck: CheckTask {
   }
 }
 
-/// One look at a corrupted store.
+/// One run of checks of a corrupted store.
 private final class Look {
   let task: CorruptedStoreCheck
   let engine: EngineUnderTest
@@ -135,7 +135,7 @@ private final class Look {
       task.mayTurnBack ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
   }
 
-  /// Has the engine look at everything, and then reads everything.
+  /// Calls verify(), and then reads everything.
   func verify() async throws {
     try await attempt("verify()") { try await engine.verify() }
     let isFound = isReported

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A process that has no file descriptors left, or few. Only in a process of its own.
+/// Checks an engine in a process with few or no free file descriptors. Requires a separate process.
 struct DescriptorExhaustion: CheckTask {
   enum Phase: String, Codable, Sendable {
     /// When the engine is opened.
@@ -112,7 +112,7 @@ struct DescriptorExhaustion: CheckTask {
     }
   }
 
-  /// What cannot be watched is for `changes()` to say.
+  /// If changes cannot be observed, `changes()` must throw.
   private func expectHeard(_ key: CacheKey, by subscriber: ChangeSubscriber, _ when: String) async throws {
     do {
       try await subscriber.expectCovered([key], "a write by another engine")
@@ -121,14 +121,14 @@ struct DescriptorExhaustion: CheckTask {
     }
   }
 
-  /// Fails if a read returns something else than what is there, instead of throwing.
+  /// Fails if a read returns a wrong result instead of throwing.
   private func look(for expected: [CacheKey: Data], in engine: EngineUnderTest, _ when: String) async throws {
     for (key, value) in expected.sorted(by: { $0.key < $1.key }) {
       _ = try await refusal(of: engine, when) {
         try expect(try await $0.read(key: key), is: value, "\(when), read(key:) of \(key)")
       }
     }
-    // A process without descriptors does not live long: see checkWithoutDescriptors(_:).
+    // A process without descriptors soon ends: see checkWithoutDescriptors(_:).
     let (all, some) = (expected.keys.sorted(), expected.keys.sorted().prefix(3))
     for method in ReadMethod.allCases where method != .read {
       _ = try await refusal(of: engine, when) {
@@ -178,7 +178,7 @@ struct DescriptorExhaustion: CheckTask {
 }
 
 extension CheckContext {
-  /// Takes the descriptors away from a process of its own, at the given phase.
+  /// Takes up the descriptors of a separate process, in the given phase.
   ///
   /// On Linux the library that runs Swift's tasks opens a file once a second to look after its threads, and ends the
   /// process if it cannot. A process that was ended like that gets another chance, which is of no use to an engine that

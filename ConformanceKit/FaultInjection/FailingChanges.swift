@@ -2,8 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Has one call of the system fail while one method changes something, or while the engine is opened or closed: for every method and
-/// every call that it makes.
+/// Makes one system call fail while one method changes something, or while the engine is opened or closed:
+/// for every method and every call that it makes.
 struct FailingChanges: CheckTask {
   let place: URL
   let methods: [ChangeMethod]

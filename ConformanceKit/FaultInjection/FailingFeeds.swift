@@ -2,7 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Has one call of the system fail while a subscriber follows what another process writes, for every call that it makes.
+/// Makes one system call fail while a subscriber follows what another process writes, for every call that it
+/// makes.
 struct FailingFeeds: WorkerTask {
   /// It has subscribed, and waits until another process has written this key.
   typealias Message = String

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Has one call of the system fail while one method reads, for every method and every call that it makes.
+/// Makes one system call fail while one method reads, for every method and every call that it makes.
 struct FailingReads: CheckTask {
   let place: URL
   let hasTransactions: Bool

@@ -9,9 +9,9 @@ struct ReadClock: WorkerTask {
   ) async throws { try send(Date()) }
 }
 
-/// A clock that a process has for itself, by `faketime` (https://github.com/wolfcw/libfaketime).
+/// A separate clock for a process, with `faketime` (https://github.com/wolfcw/libfaketime).
 enum FakeClock {
-  /// What starts a program with such a clock.
+  /// The command that starts a program with such a clock.
   ///
   /// Not the library alone: it changes the environment, beside which Swift looks for a program's arguments.
   ///
@@ -40,7 +40,7 @@ enum FakeClock {
     #endif
   }
 
-  /// What starts a program for which a minute is over in a fifth of a second, whatever it waits with.
+  /// The command that starts a program for which a minute passes in a fifth of a second.
   ///
   /// - Throws: ``Skip`` where there is none.
   static func fastTool() throws -> [String] {

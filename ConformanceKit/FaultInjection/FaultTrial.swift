@@ -12,7 +12,7 @@ protocol FaultTrial {
   mutating func run() async throws
 }
 
-/// What is wrong with an error that a call has thrown because one of the system failed. Nil if it may be thrown.
+/// The violation if a call may not throw this error after a failed system call. Nil if it may.
 func mistake(in error: any Error, of call: String) -> Violation? {
   if let failure = error as? CallFailure { return mistake(in: failure.error, of: call) }
   if let violation = error as? Violation { return violation }

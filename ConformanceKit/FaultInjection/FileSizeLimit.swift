@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A limit on the size of files, which is another way for a disk to be full. Only in a process of its own.
+/// A limit on the size of files, which has a similar effect as a full disk. Requires a separate process.
 struct FileSizeLimit: CheckTask {
   let place: URL
 

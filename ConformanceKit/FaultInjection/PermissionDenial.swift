@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// Opens places as a user who may not. The process that does this must not be needed for anything else if it gives up
+/// Opens places as a user without permission. The process must not be needed for anything else if it drops
 /// the superuser's permissions.
 struct PermissionDenial: CheckTask {
   /// Directories that can be neither read nor written, or stores whose files cannot.

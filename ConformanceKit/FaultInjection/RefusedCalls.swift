@@ -4,7 +4,7 @@ import StockroomCore
 /// Changes a store while the system refuses to change one of its files, or the names in its directories.
 struct RefusedCalls: CheckTask {
   enum Refusal: Codable, Sendable {
-    /// A file that nobody can change, rename or remove, as with `chattr +i`.
+    /// An immutable file, which cannot be changed, renamed or removed, as with `chattr +i`.
     case immutable(String)
     /// Only for somebody who is not the superuser, which the process that does this must not be needed for.
     case readOnlyDirectories

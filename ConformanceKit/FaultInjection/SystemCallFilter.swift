@@ -10,8 +10,8 @@ import StockroomCore
   /// Has the kernel ask this process before it makes one of the ``SystemCall``s: a filter with notifications, described in
   /// `seccomp_unotify(2)`. It stays until the process ends.
   ///
-  /// Strace could do that from the outside, but counts the calls of each thread on their own, so that the n-th call is
-  /// another one each time that Swift's pool distributes its work otherwise.
+  /// Strace could do that from the outside, but counts the calls of each thread separately, so that the n-th
+  /// call is a different one whenever Swift's pool distributes its work differently.
   struct SystemCallFilter {
     /// A call that waits for an answer.
     struct Request {

@@ -2,7 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Makes one call of the system after the other fail, each in a new place, in the life of a small store.
+/// Makes one system call after the other fail, each in a new place, during a series of steps on a small
+/// store.
 struct SystemFaultSearch {
   let context: CheckContext
   let scenario: SystemFaultRun.Scenario
@@ -26,7 +27,8 @@ struct SystemFaultSearch {
   /// How long a step in the life of a store with a few dozen entries may take.
   private static let patience = Duration.seconds(60)
 
-  /// Fails if the engine does not stand one of the faults. The failure is about an early call of its kind, if it is one of some.
+  /// Fails if the engine does not handle one of the faults. Of several failures of one kind, it reports that
+  /// of an early call.
   func run() async throws {
     let worker = FaultWorker(context)
     defer { worker.end() }

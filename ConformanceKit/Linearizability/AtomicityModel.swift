@@ -1,4 +1,4 @@
-/// What an engine promises about concurrent calls: which of them take effect at one moment.
+/// The engine's promises about concurrent calls: which of them take effect at one moment.
 struct AtomicityModel: Sendable {
   let keyCount: Int
   /// Whether a batch is one change, or as many as it has parts, in any order (rule W4).
@@ -22,7 +22,7 @@ struct AtomicityModel: Sendable {
       guard let delayOfCancelled else { return [] }
       let (sum, isEndless) = call.end.addingReportingOverflow(delayOfCancelled)
       end = isEndless ? .max : sum
-    // Nobody knows whether it happens, nor until when.
+    // It is unknown whether it takes effect, and until when.
     case .threw: end = .max
     default: end = call.end
     }
@@ -73,7 +73,7 @@ struct AtomicityModel: Sendable {
         )
       ]
     case .count(let count):
-      // The number of keys at no moment in particular says nothing that could be wrong.
+      // A key count at an unspecified moment cannot be wrong.
       if !readsAreAtomic { return [] }
       return [Effect(call: number, begin: call.begin, end: call.end, count: count)]
     case .found(let values), .rolledBack(let values):
@@ -104,7 +104,7 @@ struct AtomicityModel: Sendable {
 struct Cell: Sendable, Hashable {
   /// There is no entry.
   static let absent = 0
-  /// There is an entry, with a value that nobody looks at.
+  /// There is an entry, with a value that is not read.
   static let present = -1
   /// A value that no entry ever has.
   static let nonsense = -2
@@ -113,12 +113,13 @@ struct Cell: Sendable, Hashable {
   var value: Int
 }
 
-/// What takes effect at one moment: a change of some keys, a read of some, or both, of which the read comes first.
+/// An operation that takes effect at one moment: a change of some keys, a read of some, or a read followed by
+/// a change.
 struct Effect: Sendable {
   /// The call that it is a part of.
   let call: Int
   let begin: Int
-  /// When it takes effect at the latest; the greatest number if nobody knows.
+  /// When it takes effect at the latest; the greatest number if that is unknown.
   let end: Int
   /// Whether it takes effect at all.
   var isOutcomeKnown = true

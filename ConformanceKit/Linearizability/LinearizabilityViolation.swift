@@ -37,8 +37,8 @@ struct LinearizabilityViolation {
       rule: rule, evidence: "\(HistoryTimeline(calls: calls, initial: initial))")
   }
 
-  /// The calls together with as few cancelled ones as explain them by having happened all the same, even in part. Nil
-  /// if none do.
+  /// The calls together with as few cancelled ones as explain them by having taken effect after all, even in
+  /// part. Nil if none do.
   ///
   /// As a rule a cancelled call has happened before it threw. A value that only a cancelled call has written proves by
   /// itself that this has happened, at whatever time.
@@ -118,7 +118,7 @@ struct LinearizabilityViolation {
 }
 
 extension Cell {
-  /// Whether somebody has seen that the key has this value, or that it has any.
+  /// Whether a call has observed that the key has this value, or that it has any.
   fileprivate func isObserved(in observations: Set<Cell>) -> Bool {
     observations.contains(self)
       || (value != Cell.absent && observations.contains(Cell(key: key, value: Cell.present)))

@@ -9,7 +9,8 @@ import StockroomCore
   import Musl
 #endif
 
-/// What a process and a directory hold, together with the process's own directory for temporary files.
+/// The resources that a process and a directory hold, including the process's own directory for temporary
+/// files.
 struct Holdings {
   /// How many more files, descriptors and threads are not counted as a growth.
   static let slack = 50
@@ -17,11 +18,11 @@ struct Holdings {
   static let room = 64 << 20
 
   private let files: Int
-  /// What the files take.
+  /// The size of the files.
   let bytes: Int
   private let descriptors: Int
   private let threads: Int
-  /// What the process has of memory for itself alone.
+  /// The private memory of the process.
   let memory: Int
 
   /// - Parameter place: The directory of the engine.
@@ -68,7 +69,7 @@ struct Holdings {
     if let growth { throw Violation("\(when) \(growth) \(since)") }
   }
 
-  /// What is held beyond the bound; nil if nothing is, or if nothing is a while later.
+  /// The resources held beyond the bound; nil if there are none, or none a while later.
   static func excess(
     over first: Holdings, in place: URL, areFilesCounted: Bool = true, isRoomCounted: Bool = false,
     isMemoryCounted: Bool = false, isAwaited: Bool = true
@@ -107,7 +108,7 @@ struct Holdings {
   }
 }
 
-/// What the files of an engine take could not be measured. It says nothing about the engine.
+/// The size of an engine's files could not be measured. This says nothing about the engine.
 private struct UnlistablePlace: Error, CustomStringConvertible {
   let path: String
   let reason: (any Error)?

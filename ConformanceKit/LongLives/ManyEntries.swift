@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// Entries that become more and more, of which none may be evicted.
+/// A growing number of entries, none of which may be evicted.
 struct ManyEntries {
   let context: CheckContext
   /// How many entries a batch has, and of which size their values are.

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What a process holds on to after many calls, in a process that does nothing else.
+/// Resources that a process keeps after many calls, in a process that does nothing else.
 struct ResourceBounds: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
     case calls, errors, cancellations, openings, overwrites

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What slow and departed subscribers cost, in a process that does nothing else.
+/// The cost of slow and ended subscribers, in a process that does nothing else.
 struct SubscriberBounds: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
     case slow, gone, goneUnread

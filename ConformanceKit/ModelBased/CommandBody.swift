@@ -68,7 +68,7 @@ extension CommandQuery {
 }
 
 extension ReferenceModel {
-  /// Holds what the body of a transaction has read against what the contract says, and takes note of what it has changed.
+  /// Compares the reads of the body of a transaction with the contract, and records its changes.
   mutating func check(
     _ steps: [BodyStep], throwing isThrowing: Bool, _ answer: CommandAnswer, at moment: TimeWindow
   ) -> ModelMismatch? {

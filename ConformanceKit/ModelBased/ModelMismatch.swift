@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What is wrong with the last call of a sequence.
+/// The mismatch between the last call of a sequence and the contract.
 struct ModelMismatch: Sendable {
   enum Kind: Sendable {
     /// The answer says that other entries are there, or gives other values.
@@ -45,7 +45,7 @@ enum TimestampMismatch: Sendable {
 }
 
 extension ReferenceModel {
-  /// Holds what came of a call against what the contract says, and takes note of what the call has changed.
+  /// Compares the result of a call with the contract, and records the changes of the call.
   ///
   /// - Parameter ordersBatches: Whether the engine has to know the order of what it wrote between two ticks of the
   ///   clock: not if it makes a batch of single writes.
