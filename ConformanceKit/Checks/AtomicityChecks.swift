@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What readers see of a batch: rule W4.
+// What concurrent readers see of a batch: rule W4.
 
 extension CheckDefinition {
   @CheckList static var atomicityChecks: [CheckDefinition] {
@@ -61,7 +61,8 @@ extension CheckDefinition {
   }
 }
 
-/// Every batch gives all keys the same version. Readers look at them while the batches are written, all at once or one by one.
+/// Every batch writes the same version to all keys. Readers read them while the batches are written, all at
+/// once or one by one.
 private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)

@@ -260,7 +260,7 @@ private struct CancelledBatches {
 
   let keys: [CacheKey]
   let engine: EngineUnderTest
-  /// Says that it goes on.
+  /// Reports progress.
   let note: @Sendable () -> Void
 
   func check() async throws {
@@ -298,7 +298,7 @@ private struct CancelledBatches {
     }
   }
 
-  /// Starts the call, cancels it and looks whether all of its work has been done, or nothing.
+  /// Starts the call, cancels it and checks that all of its work has been done, or nothing.
   private func cancel(_ call: Call, after turns: Int, from before: Int, to after: Int) async throws {
     note()
     try await engine.removeAllData()

@@ -87,8 +87,8 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  /// Asks at each size of the ladder. After a failure, looks for the smallest size that shows it, in the same engine, whose
-  /// entries are overwritten.
+  /// Runs the check at each size of the ladder. After a failure, it searches for the smallest size that
+  /// fails, in the same engine, whose entries are overwritten.
   fileprivate func climbBytes(
     in engine: EngineUnderTest, _ ask: (EngineUnderTest, Int) async throws -> Void
   ) async throws {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What becomes of calls that are under way at close(): rule O3.
+// Calls in progress at close(): rule O3.
 
 extension CheckDefinition {
   @CheckList static var callsAtCloseChecks: [CheckDefinition] {
@@ -62,7 +62,8 @@ private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async th
   try await context.close(reopened)
 }
 
-/// Closes an engine when some quarters of a call may be over, and looks whether all of its work has been done, or nothing.
+/// Closes an engine after some quarters of the duration of a call, and checks that all of its work has been
+/// done, or nothing.
 private func closeDuring(
   _ method: ChangeMethod, of entries: [(key: CacheKey, data: Data)], _ quarters: Int, _ context: CheckContext
 ) async throws {

@@ -73,7 +73,7 @@ extension CheckDefinition {
           try await engine.close()
         }
         guard context.capabilities.contains(.persistent) else { continue }
-        // Whether it can be closed twice is for rule O3 to say.
+        // Rule O3 covers closing it twice.
         engine.release()
         let reopened = try await context.open(place)
         try await expectStored([(key("k"), data("v"))], in: reopened)
@@ -221,8 +221,8 @@ func expectCancellation(_ error: any Error, _ call: String) throws {
   throw Violation("a cancelled \(call) threw \(shortened(String(describing: error))), not CancellationError")
 }
 
-/// What a call returns or throws in a task that is cancelled: before the call if `yields` is nil, else once this task has let
-/// others run that many times.
+/// The result of a call in a task that is cancelled: before the call if `yields` is nil, otherwise after this
+/// task has yielded that many times.
 private func cancelled<Value: Sendable>(
   after yields: Int?, _ call: @escaping @Sendable () async throws -> Value
 ) async -> Result<Value, any Error> {

@@ -1,6 +1,7 @@
 import StockroomCore
 
-// The engine reports the capabilities that the suite was given, and no others, whose rules nobody would check.
+// The engine reports the capabilities that the suite was given, and no others, whose rules would not be
+// checked.
 
 extension CheckDefinition {
   @CheckList static var capabilityChecks: [CheckDefinition] {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What one engine tells its subscribers: rule X1. What others change is in ChangeSharingChecks.
+// Changes by the engine itself: rule X1. Changes by others are in ChangeSharingChecks.
 
 extension CheckDefinition {
   @CheckList static var changeFeedChecks: [CheckDefinition] {
@@ -111,7 +111,7 @@ private func checkManyTasks(_ context: CheckContext) async throws {
   for subscriber in subscribers { try await subscriber.expectCovered(all, "the changes of 8 tasks") }
 }
 
-/// Changes something else, in several ways, while the body of a transaction takes its time.
+/// Makes other changes, in several ways, during a long transaction body.
 private func checkBehindBody(_ context: CheckContext) async throws {
   let engine = try await context.open()
   for method in ChangeMethod.writing(context.capabilities) {
@@ -263,7 +263,7 @@ private func checkFailingCalls(_ context: CheckContext) async throws {
         withUnsafeCurrentTask { $0?.cancel() }
         try await engine.write(data("v"), key: key("cancelled \(round)"))
       }
-      // What a cancelled call may throw is for rule C4 to say.
+      // Rule C4 covers what a cancelled call may throw.
       _ = await task.result
     }
     let next = key("after \(round)")

@@ -114,7 +114,7 @@ extension ChangeSubscriber {
     }
   }
 
-  /// Looks after each element that may be about the key, until what is to be seen is seen.
+  /// Reads after each element that may be about the key, until the expected state is there.
   fileprivate func receive(
     until what: String, patience: Duration, about key: CacheKey,
     look isSeen: @escaping @Sendable () async throws -> Bool

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What others change on a place, in this process and in others: rules X1, X2 and X5.
+// Changes by others on a place, in this process and in others: rules X1, X2 and X5.
 
 extension CheckDefinition {
   @CheckList static var changeSharingChecks: [CheckDefinition] {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What a feed does not tell of, and how it ends: rules X3 and X5.
+// Silence of a feed, and its end: rules X3 and X5.
 
 extension CheckDefinition {
   @CheckList static var changeSilenceChecks: [CheckDefinition] {
@@ -223,7 +223,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   ]
   try await engine.write(data("v"), key: key("k"))
   let late = try await ChangeSubscriber(to: engine, context)
-  // An element may be under way, which close() may overtake.
+  // An element may be in delivery, and close() may overtake it.
   for collector in waiting where await !collector.hasReceived(key("k"), within: patience) {
     throw Violation("no element covered a write for \(patience)", rule: .x1)
   }

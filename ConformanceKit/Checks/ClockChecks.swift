@@ -116,8 +116,8 @@ private func skippingStalls(_ body: () async throws -> Void) async throws {
   }
 }
 
-/// Makes the check again if the tool could not start the process: one that was killed earlier, of somebody else's, may
-/// have left something behind that keeps a later one of the same number from starting. It belongs to nobody then.
+/// Runs the check again if the tool could not start the process: an unrelated process that was killed earlier
+/// may have left an object behind that keeps a later process with the same number from starting.
 private func checkClock(_ context: CheckContext, _ task: some CheckTask) async throws {
   for _ in 0..<2 {
     do {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Closing and letting go: rules O3 and O4.
+// Closing and releasing: rules O3 and O4.
 
 extension CheckDefinition {
   @CheckList static var closingChecks: [CheckDefinition] {
@@ -159,7 +159,7 @@ private func useMuch(_ engine: EngineUnderTest) async throws {
   }
 }
 
-/// Does something while somebody has a stream of changes and reads nothing, where there are such.
+/// Does something while there is an unread stream of changes, if the engine has feeds.
 private func withSubscriber(of engine: EngineUnderTest, _ body: () async throws -> Void) async throws {
   guard engine.capabilities.contains(.changeFeed) else { return try await body() }
   let changes = try await engine.changes()
@@ -199,7 +199,8 @@ private func dropWithSubscribers(_ context: CheckContext) async throws {
     after: "the last reference was released after two subscribers had ended in the middle of their streams")
 }
 
-/// Fails if files remain open. An engine may close them on a thread of its own, soon but not at once, and as slowly as its disk is.
+/// Fails if files remain open. An engine may close them on its own thread, soon but not at once, depending on
+/// its disk.
 func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
   var files = System.openFiles(in: context.root)
   for attempt in 0..<60 where !files.isEmpty {
@@ -217,7 +218,7 @@ func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws
   try expect(files.isEmpty, "after \(what), these files were still open: \(describe(files))")
 }
 
-/// How long it takes to close an engine that somebody waits for.
+/// The time that closing an engine takes when a caller waits for it.
 private func timeOfClosing(_ context: CheckContext) async throws -> Duration {
   context.noteProgress()
   let engine = try await context.open(
@@ -230,8 +231,8 @@ private func timeOfClosing(_ context: CheckContext) async throws -> Duration {
 
 /// Calls every method of an engine that has been closed.
 ///
-/// An engine that keeps nothing beyond its own life may leave close() as it is by default, doing nothing, and goes on
-/// working. Which of the two it is shows at once: some calls refused and others not is neither.
+/// An engine whose data ends with it may use the default close(), which does nothing, and continues to work.
+/// It must be one or the other: throwing from some calls and not from others is neither.
 private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws {
   var calls: [ClosedCall] = []
   for method in ReadMethod.allCases {

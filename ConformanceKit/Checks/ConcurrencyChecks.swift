@@ -5,7 +5,8 @@
 #endif
 import StockroomCore
 
-// Many tasks, and one place opened twice: rules C1 and C2. The others of this section have files of their own.
+// Many tasks, and one place opened twice: rules C1 and C2. The other rules of this section are in separate
+// files.
 
 extension CheckDefinition {
   @CheckList static var concurrencyChecks: [CheckDefinition] {

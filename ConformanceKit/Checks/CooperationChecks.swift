@@ -164,8 +164,8 @@ private func longestPause(
   return observed
 }
 
-/// Beats on the threads that the calls are made on, and for what the engine does in tasks of its own also on the
-/// cooperative pool.
+/// Beats on the threads on which the calls are made, and also on the cooperative pool, for the engine's own
+/// tasks.
 @concurrent private func keepBeating(_ monitor: HeartbeatMonitor) async {
   while !monitor.isDone {
     monitor.beat()
@@ -175,7 +175,7 @@ private func longestPause(
   }
 }
 
-/// A task's sign of life, and who watches it.
+/// A heartbeat of a task, and its monitor.
 private final class HeartbeatMonitor: Sendable {
   private let clock = ContinuousClock()
   private let done = Flag()
@@ -205,7 +205,7 @@ private final class HeartbeatMonitor: Sendable {
       if count != lastCount {
         (lastCount, standstill) = (count, .zero)
       } else if standstill < patience / 20 || !System.hasAnotherReadyThread {
-        // It is asked only where something stands still, since it takes its time.
+        // Only asked when the heartbeat has stopped, since it is slow.
         standstill += now - last - (processorTime - lastProcessorTime)
         pause = max(pause, standstill)
       }
@@ -218,8 +218,8 @@ private final class HeartbeatMonitor: Sendable {
 
 // MARK: - Giving way
 
-/// Has a task for each thread read everything, again and again, without giving way itself, and writes meanwhile. Fails
-/// if the write has not got its turn, three times in a row, before some reader has computed for so long.
+/// Has a task for each thread read everything in a loop, without yielding, and writes meanwhile. Fails if,
+/// three times in a row, the write has not returned before some reader has used this much processor time.
 private func checkGivingWay(
   in engine: EngineUnderTest, during name: String, within turn: Duration,
   _ read: @escaping @Sendable (EngineUnderTest) async throws -> Void
@@ -231,7 +231,7 @@ private func checkGivingWay(
   )
 }
 
-/// How long a reader goes on that hardly computes, as one whose engine reads on a thread of its own.
+/// The time limit for a reader that hardly computes, such as one whose engine reads on its own thread.
 private let longestReading = Duration.seconds(20)
 
 private func isWriteDone(

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What becomes of one call among many others: rule C1.
+// One call among many others: rule C1.
 
 /// Each task changes a key of its own and reads it, and once more after others had a turn.
 func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async throws {

@@ -5,7 +5,8 @@
 #endif
 import StockroomCore
 
-// More tasks than any pool has places: rules C1 and O3. Those that are cancelled, and those that ask the same, have files of their own.
+// More tasks than any pool has connections: rules C1 and O3. Cancelled tasks, and tasks that read the same,
+// are in separate files.
 
 extension CheckDefinition {
   @CheckList static var crowdChecks: [CheckDefinition] {

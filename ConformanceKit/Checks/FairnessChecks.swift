@@ -6,7 +6,7 @@
 import StockroomCore
 import Synchronization
 
-// Nobody waits for ever while others come and go: rule C1, by which a call comes to its end.
+// No call waits forever while others come and go: rule C1, by which every call returns.
 
 extension CheckDefinition {
   @CheckList static var fairnessChecks: [CheckDefinition] {

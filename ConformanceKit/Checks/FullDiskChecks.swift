@@ -54,7 +54,7 @@ extension CheckDefinition {
 private let blockSize = 64 << 10
 private let diskSize = 16
 
-/// Writes until the disk is full, looks, makes room, and goes on.
+/// Writes until the disk is full, checks the contents, makes space, and continues.
 private func checkFullDisk(_ context: CheckContext) async throws {
   let disk = try context.smallDisk(mebibytes: diskSize)
   let ballast = BallastFile(on: disk.directory)

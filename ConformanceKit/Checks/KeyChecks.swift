@@ -106,7 +106,8 @@ extension CheckDefinition {
 
 typealias CallOfKey = (name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)
 
-/// Every way to hand a key to an engine with these capabilities: alone, and behind one that is allowed.
+/// Every method that takes a key, for an engine with these capabilities: with the key alone, and after a
+/// valid one.
 func callsThatTakeAKey(_ capabilities: EngineCapabilities) -> [CallOfKey] {
   var calls: [CallOfKey] = []
   for method in ChangeMethod.all(capabilities) where method != .removeAll {

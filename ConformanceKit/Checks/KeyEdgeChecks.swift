@@ -15,7 +15,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let keys = (1...511).map { key(String(repeating: "k", count: $0)) } + AdversarialKeys.atTheEdge
       try await engine.write(entries(keys))
-      // Whether it is distinguished from others is for rule K2 to say.
+      // Rule K2 covers whether it is distinguished from others.
       for key in keys {
         try expect(
           try await engine.read(key: key) != nil, "read(key:) of \(key.value.utf8.count) bytes gave nil")
@@ -128,7 +128,7 @@ private func expectRefusal(of request: [CacheKey], at place: Int, in engine: Eng
   try await expectError(.invalidKey, from: "keysExist(_:) \(what)") { try await engine.keysExist(request) }
 }
 
-/// Asks about, writes and removes keys that look like the paths of files around the engine's directory.
+/// Reads, writes and removes keys that look like the paths of files around the engine's directory.
 private func checkConfinementOfBatches(_ context: CheckContext) async throws {
   let outer = context.root.appending(path: "outer", directoryHint: .isDirectory)
   let place = outer.appending(path: "a/place", directoryHint: .isDirectory)

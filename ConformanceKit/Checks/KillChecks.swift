@@ -98,7 +98,7 @@ private func checkOpening(_ context: CheckContext) async throws {
   }
 }
 
-/// Kills processes that work on what has lived for long, in the middle of what an engine tidies up then.
+/// Kills processes that work on a store after many changes, in the middle of an engine's compaction.
 func checkKillsLate(_ context: CheckContext, after rounds: RoundLimit) async throws {
   var experiment = StepExperiment(context, .life)
   try await experiment.live(rounds, in: context)
@@ -119,7 +119,8 @@ private struct StepExperiment {
   private let steps: NumberedSteps
   private var processKiller: ProcessKiller
   private var expected: ExpectedContents
-  /// The step that was under way when the last process was killed. It is never begun again: values tell steps apart.
+  /// The step that was in progress when the last process was killed. It is never repeated, because values
+  /// identify steps.
   private var underWay: Int?
   private var next = 1
   private var killCount = 0
@@ -158,7 +159,8 @@ private struct StepExperiment {
     try await context.close(engine)
   }
 
-  /// Kills a process that takes steps, after no more than so many. There must have been a look since the last time.
+  /// Kills a process that performs steps, after at most this many. The contents must have been checked since
+  /// the last time.
   mutating func kill(_ worker: WorkerProcess, after limit: Int) async throws {
     let work = WriteSteps(place: place, steps: steps, first: next)
     let acknowledged = try await processKiller.kill(

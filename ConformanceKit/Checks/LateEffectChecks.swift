@@ -41,7 +41,8 @@ extension CheckDefinition {
   }
 }
 
-/// Cancels changes of keys of their own, in every way, writes what those that threw had wanted to change, and looks whether it stays.
+/// Cancels changes of separate keys, in every way, writes the keys of those that threw, and checks that these
+/// writes stay.
 private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
   let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
   let keys = keys(changes.count, prefix: "late-")
@@ -118,7 +119,7 @@ private func refuseSome(
   return kept
 }
 
-/// Writes a key twice while a body takes its time, and looks whether the second value stays.
+/// Writes a key twice during a long body, and checks that the second value stays.
 private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest) async throws {
   let (own, milliseconds) = (key("\(method.call) behind a body"), 350)
   let body = PausedBody(in: engine, milliseconds: milliseconds) { _, pause in pause() }
@@ -134,7 +135,7 @@ private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest)
   }
 }
 
-/// Changes keys in several tasks, each its own and one time after the other, and looks at all of them some calls later.
+/// Changes keys in several tasks, each its own repeatedly, and reads all of them some calls later.
 private func changeAndLookAgain(_ engine: EngineUnderTest, _ round: Int) async throws {
   try await gather(0..<4) { task in
     let own = key("again-\(task)")

@@ -16,7 +16,7 @@ extension CheckDefinition {
       "reads, writes and removals by many tasks are linearizable when many values are equal"
     ) { context in
       let methods: [(HistoryCall.Method, Int)] = [(.read, 12), (.exists, 2), (.write, 9), (.remove, 2)]
-      // More keys, as equal values leave more orders to look at.
+      // More keys, because equal values leave more orders to check.
       try await checkHistories(
         of: HistoryWorkload(methods: methods, keyCount: 10, usesFewValues: true), in: context)
     }
@@ -195,7 +195,7 @@ private func checkHistories(
   }
 }
 
-/// Fails for an engine that throws again and again though nothing is wrong, and whose other answers so say little; or that
+/// Fails for an engine that throws repeatedly for no reason, so that its other results say little, or that
 /// cancels calls by itself.
 private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: EngineCapabilities) throws {
   if let call = history.first(where: { $0.answer == .threw(.cancelledByNobody) }) {

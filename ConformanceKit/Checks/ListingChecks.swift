@@ -5,7 +5,8 @@
 #endif
 import StockroomCore
 
-// What is there all the time, while other entries come and go: rule R3, which an engine keeps that reads page by page, too.
+// Unchanged entries in lists, while others come and go: rule R3, which engines that read page by page must
+// follow too.
 
 extension CheckDefinition {
   @CheckList static var listingChecks: [CheckDefinition] {

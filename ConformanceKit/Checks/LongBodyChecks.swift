@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Bodies that take their time, and what others do meanwhile: rules T1 and W2.
+// Long bodies, and concurrent calls: rules T1 and W2.
 
 extension CheckDefinition {
   @CheckList static var longBodyChecks: [CheckDefinition] {
@@ -37,7 +37,7 @@ extension CheckDefinition {
   }
 }
 
-/// Changes the same entry, and makes a new one, while a body that does so too takes its time.
+/// Changes the same entry, and creates a new one, during a long body that does so too.
 private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let (both, first, second) = (key("both"), key("new, z"), key("new, a"))

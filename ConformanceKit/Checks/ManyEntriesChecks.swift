@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What shows only after many writes: rules W1 and O4.
+// Faults that only show after many writes: rules W1 and O4.
 
 extension CheckDefinition {
   @CheckList static var manyEntriesChecks: [CheckDefinition] {

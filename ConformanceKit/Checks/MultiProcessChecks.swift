@@ -59,7 +59,7 @@ private func checkSecondOpening(_ context: CheckContext) async throws {
     try await engine.write(data("1"), key: key("by the parent"))
     if !isShared {
       try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
-      // A lock may be on a file that another one replaces, or go with the descriptor of somebody who reads it.
+      // A lock may be on a file that is replaced, or may be released when a reader closes its descriptor.
       for method in ReadMethod.allCases { _ = try await method.found(of: [key("by the parent")], in: engine) }
       try await engine.verify()
       try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
@@ -210,8 +210,9 @@ private func checkOutliving(_ context: CheckContext, _ kind: NumberedSteps.Kind)
     }
     for number in acknowledged { expected.apply(steps.operations(of: number)) }
     let last = acknowledged.last ?? next - 1
-    // What was under way when its process died may take effect at any time after that: some engines finish it when
-    // somebody writes the next time. After these writes, which leave nothing, it has taken effect or never will.
+    // A change that was in progress when its process died may take effect at any time after that: some
+    // engines complete it at the next write. After these writes, which leave nothing, it has taken effect or
+    // never will.
     try await engine.write(data("v"), key: key("settling"))
     try await engine.remove(key: key("settling"))
     try await expected.verify(engine, underWay: steps.operations(of: last + 1))

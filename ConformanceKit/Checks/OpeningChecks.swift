@@ -124,7 +124,7 @@ private func expectRefusal(
 
 /// Puts a text where the engine would keep each of its files, in an otherwise empty directory.
 ///
-/// The engine may refuse it, or work beside it. A file that the engine can do without, such as a lock or a log,
+/// The engine may throw, or work with the file next to its own. A file without data, such as a lock or a log,
 /// may be overwritten: nothing depends on it.
 private func checkForeignNames(_ context: CheckContext) async throws {
   let store = try await ClosedStore(in: context)

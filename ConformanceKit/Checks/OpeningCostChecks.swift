@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What opening costs: rule O6.
+// The cost of opening: rule O6.
 
 extension CheckDefinition {
   @CheckList static var openingCostChecks: [CheckDefinition] {
@@ -91,7 +91,7 @@ extension CheckContext {
   }
 }
 
-/// What an opening has cost, the least of several.
+/// The cost of opening, the least of several.
 struct OpeningCost: Codable, Sendable {
   var processorTime = Duration.seconds(1_000)
   var bytesRead = Int.max

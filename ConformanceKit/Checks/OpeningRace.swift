@@ -7,8 +7,8 @@ import StockroomCore
 
 /// Several that open a place at one moment: one in each of some processes, the others here.
 struct OpeningRace: Sendable {
-  /// Makes races on new places, in which nobody closes until all have opened, and others on places that a process has left
-  /// which was killed, in which each closes and opens again at once.
+  /// Races on new places, in which no engine closes until all have opened, and on places of a killed process,
+  /// in which each closes and opens again at once.
   static func check(_ context: CheckContext, beside workers: [WorkerProcess]) async throws {
     let rounds = context.byLevel(quick: 2, standard: 8, exhaustive: 300)
     let count = workers.isEmpty ? 6 : 2 + workers.count
@@ -27,7 +27,8 @@ struct OpeningRace: Sendable {
 
   private enum Outcome: Sendable {
     case locked
-    /// Here, or in a process of its own, with the key that it has written; nil if that was refused since others had the place.
+    /// Here, or in a separate process, with the key that it has written; nil if it threw because others had
+    /// the place.
     case open(EngineUnderTest?, CacheKey?)
   }
 
@@ -115,7 +116,7 @@ struct OpeningRace: Sendable {
     return true
   }
 
-  /// Opens, writes and closes, again and again. Returns the keys that were acknowledged.
+  /// Opens, writes and closes repeatedly. Returns the acknowledged keys.
   private func visits(of number: Int) async throws -> [CacheKey] {
     var written: [CacheKey] = []
     for visit in 0..<12 {

@@ -192,7 +192,7 @@ private func checkGrowingOrder(_ context: CheckContext) async throws {
         for number in rounds.share(of: task, among: writerCount) {
           let method = methods[(number / writerCount + task) % methods.count]
           try await method.performAmongMany([(key("\(number)"), data("v"))], in: engine)
-          // An engine that never suspends would be through before a reader has looked twice.
+          // An engine that never suspends would be done before a reader has read twice.
           await Task.yield()
         }
       }

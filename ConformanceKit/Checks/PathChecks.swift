@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What a place may be called: rules O1, C2 and X1.
+// Names of places: rules O1, C2 and X1.
 
 extension CheckDefinition {
   @CheckList static var pathChecks: [CheckDefinition] {

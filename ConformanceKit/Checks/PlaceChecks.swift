@@ -27,7 +27,7 @@ extension CheckDefinition {
   }
 }
 
-/// What happens to the place.
+/// How the place changes.
 private enum PlaceChange: String, CaseIterable, Sendable {
   case deleted, moved, replaced
   // The directory stays, and its files do not.

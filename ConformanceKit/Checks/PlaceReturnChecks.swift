@@ -48,7 +48,8 @@ private func checkReturn(_ context: CheckContext) async throws {
   }
 }
 
-/// What a place holds to begin with: some keys that the other has too, with other values as long as these, and some of its own.
+/// The initial contents of a place: some keys that the other place has too, with other values of the same
+/// length, and some of its own.
 private func contents(of place: String) -> [CacheKey: Data] {
   let all = ReplacedEngine.shared + keys(4, prefix: "\(place)-")
   return Dictionary(uniqueKeysWithValues: all.map { ($0, data("\(place) \($0.value)")) })

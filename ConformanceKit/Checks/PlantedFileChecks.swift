@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What others have put where an engine makes its files: rule O5.
+// Files planted by other users: rule O5.
 
 extension CheckDefinition {
   @CheckList static var plantedFileChecks: [CheckDefinition] {
@@ -25,7 +25,7 @@ extension CheckDefinition {
   }
 }
 
-/// Something that somebody else has put where the engine would make a file.
+/// An object that another user has planted in place of a file of the engine.
 struct PlantedFile {
   enum Kind: String, CaseIterable, Sendable {
     case link, danglingLink = "dangling-link", fifo, directory
@@ -91,7 +91,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
       kind: kind, path: place.appending(path: file.path), target: outside.appending(path: "\(number)"))
     try planted.plant()
     let what = "with \(kind.what) called \(file.path)"
-    // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
+    // The task runs forever if the engine hangs, and with it a thread of the check.
     let patience = context.patienceWithLocks
     let result = await withStallTimeout(patience, on: CheckExecutor()) {
       await Result { try await use(context, place, isLong: file.isTemporary) }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Who may use the files, and hold them up: rule O5.
+// Permissions of files, and locks of readers: rule O5.
 
 extension CheckDefinition {
   @CheckList static var privacyChecks: [CheckDefinition] {
@@ -57,7 +57,7 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   try look("after reopening")
 }
 
-/// Skips the check where the file system has no permissions of its own for each file.
+/// Skips the check if the file system has no permissions for each file.
 private func requirePermissions(below root: URL) throws {
   let directory = root.appending(path: "permissions", directoryHint: .isDirectory)
   let file = directory.appending(path: "file")
@@ -99,7 +99,7 @@ private func checkModesOfCreation(_ context: CheckContext) async throws {
   if let limitation = recordings.compactMap(\.limitation).first { throw Skip(reason: limitation) }
 }
 
-/// Has an engine make whatever files it makes, in a process without a umask.
+/// Has an engine create all its kinds of files, in a process without a umask.
 struct MakeFiles: WorkerTask {
   let place: URL
 
@@ -132,7 +132,7 @@ struct MakeFiles: WorkerTask {
 
 // MARK: - A process that may only read
 
-/// A hundred minutes of the fast clock: who waits for longer waits for ever.
+/// A hundred minutes of the fast clock: a call that waits for longer hangs.
 private let patienceWithReader = Duration.seconds(20)
 
 private func checkMereReader(_ context: CheckContext) async throws {
@@ -186,7 +186,7 @@ private func checkMereReader(_ context: CheckContext) async throws {
   await worker.waitUntilEnd()
 }
 
-/// Every lock that somebody can have who may only read the files of a directory.
+/// All locks that a user with only read access can take on the files of a directory.
 private struct ReaderLocks {
   private var files: [Int32] = []
 

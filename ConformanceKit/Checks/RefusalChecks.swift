@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What the system refuses in the middle of a call: rule F4.
+// System calls that fail in the middle of a call: rule F4.
 
 extension CheckDefinition {
   @CheckList static var refusalChecks: [CheckDefinition] {

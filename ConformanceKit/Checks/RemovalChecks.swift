@@ -173,8 +173,8 @@ private func checkForeignFiles(_ context: CheckContext) async throws {
   }
 }
 
-/// Puts files beside the engine's that are named as if they were some of them, or remains of them. An engine may take them for
-/// corrupted files or for entries, and need not open then, but it may not change them.
+/// Puts files next to the engine's that are named like the engine's files, or leftovers of them. An engine
+/// may take them for corrupted files or for entries, and need not open then, but must not change them.
 private func checkLookalikeFiles(_ context: CheckContext) async throws {
   let sample = context.root.appending(path: "sample", directoryHint: .isDirectory)
   try FileManager.default.createDirectory(at: sample, withIntermediateDirectories: true)
@@ -183,7 +183,7 @@ private func checkLookalikeFiles(_ context: CheckContext) async throws {
   try await own.write(noise(100_000), key: key("large"))
   var paths = try FileManager.default.subpathsOfDirectory(atPath: sample.systemPath)
   try await context.close(own)
-  // Some have other files while nobody has them open.
+  // Some engines have other files while no process has them open.
   paths += try FileManager.default.subpathsOfDirectory(atPath: sample.systemPath)
   var names = Set(paths.compactMap(endingOfName).map { "notes." + $0 })
   names.formUnion(["notes.tmp", "notes~", "notes.lock", "notes.bak", "notes-journal"])

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What shows only when one thing has been done very often, or nothing for long: rules C1, D2, K1, T1 and W1.
+// Faults that only show after very many calls, or after a pause: rules C1, D2, K1, T1 and W1.
 
 extension CheckDefinition {
   @CheckList static var repetitionChecks: [CheckDefinition] {
@@ -16,7 +16,7 @@ extension CheckDefinition {
       let (key, kept) = (key("k"), entries(keys(4)))
       let past = Date(timeIntervalSince1970: 1_000_000_000)
       try await engine.write(Array(kept.prefix(2)))
-      // One may be evicted since nobody asks for it, and another since it is old.
+      // One entry may be evicted because it is never read, and another because it is old.
       try await engine.writeEntries(
         kept.suffix(2).map { StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past) })
       for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "overwrites") {

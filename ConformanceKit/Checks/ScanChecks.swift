@@ -119,7 +119,7 @@ private func checkRanges(in engine: EngineUnderTest, _ ranges: ([CacheKey]) -> [
     "🗄", "🗄🗄", "\u{FFFF}", "\u{10FFFF}", " ", "p/a", "p/b", "p0", "~",
   ].map(CacheKey.init(verbatim:))
   try await engine.write(entries(keys))
-  // Whether all of these are there is for rules K2 and K3 to say.
+  // Rules K2 and K3 cover whether all of these are there.
   let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
   for range in ranges(sorted.map(\.key)) {
     for limit in [nil, 2] {
@@ -142,9 +142,9 @@ func describe(_ range: KeyRange, _ limit: Int?) -> String {
   return "scan(\(parts.compactMap { $0 }.joined(separator: ", ")))"
 }
 
-/// Compares the best of several scans of one entry with the best of several scans of all: the best, because the
-/// machine may be busy with something else at any time. Values are large, since the rule is about what is loaded: an
-/// engine may look at all the names that there are. What any call takes, as to a remote place, counts on neither side.
+/// Compares the best of several scans of one entry with the best of several scans of all: the best, because
+/// the machine may be busy at any time. Values are large, since the rule is about loading: an engine may go
+/// through all names. The fixed cost of a call, as to a remote place, is subtracted on both sides.
 private func checkCost(in engine: EngineUnderTest) async throws {
   let keys = keys(200)
   func best(of times: Int, _ call: () async throws -> Void) async throws -> Duration {

@@ -33,7 +33,7 @@ extension CheckDefinition {
       let prefixes = [
         "p", "p\u{7F}", "p\u{7FF}", "p\u{D7FF}", "p\u{FFFF}", "p\u{10FFFF}", "\u{10FFFF}",
         "\u{10FFFF}\u{10FFFF}",
-        // Alike, or a part of one another, only for who looks at characters.
+        // Equal, or prefixes of one another, only when compared as characters.
         "e", "\u{E9}", "a\u{308}", "\u{1F469}",
       ]
       let endings = [
@@ -157,7 +157,7 @@ private func expectScans(
   of keys: [CacheKey], _ ranges: [Bounds], limits: [Int?], in engine: EngineUnderTest
 ) async throws {
   try await engine.write(entries(keys))
-  // Whether all of these are there is for rules K2 and K3 to say.
+  // Rules K2 and K3 cover whether all of these are there.
   let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
   let scans = ranges.flatMap { bounds in limits.map { (range: bounds.range, limit: $0) } }
   for (range, limit) in scans {
@@ -177,7 +177,8 @@ private func inside(
   Array(sorted.lazy.filter { range.contains($0.key) }.prefix(max(0, limit ?? .max)))
 }
 
-/// Scans in a body, of the entries as they are and then of its own writes and removals among them, which it takes back.
+/// Scans in a body, first of the unchanged entries and then with its own writes and removals among them,
+/// which it rolls back.
 private func expectScansInBody(
   _ scans: [(range: KeyRange, limit: Int?)], of stored: [(key: CacheKey, data: Data)],
   in engine: EngineUnderTest

@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-// What an engine remembers of a place that it is not alone on, and who may open that at the same time: rules C2 and C3.
+// Stale caches of a shared place, and concurrent opening: rules C2 and C3.
 
 extension CheckDefinition {
   @CheckList static var sharedPlaceChecks: [CheckDefinition] {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Tasks that ask the same at the same time, of which an engine may make one question: rules C1 and C4.
+// Tasks that read the same concurrently, which an engine may combine into one read: rules C1 and C4.
 
 extension CheckDefinition {
   @CheckList static var sharedReadChecks: [CheckDefinition] {
@@ -51,7 +51,7 @@ extension CheckDefinition {
   }
 }
 
-/// Changes a key and asks for it, again and again, at first alone and then while others ask the same.
+/// Changes a key and reads it repeatedly, at first alone and then while others read the same.
 private func askBetweenChanges(
   _ method: ReadMethod, _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int
 ) async throws {
@@ -89,7 +89,7 @@ private func askBetweenChanges(
   }
 }
 
-/// Writes a key and removes it, again and again, while others remove it too.
+/// Writes a key and removes it repeatedly, while others remove it too.
 private func removeBesideOthers(_ method: ChangeMethod, _ engine: EngineUnderTest, _ round: Int) async throws
 {
   let hot = key("hot")

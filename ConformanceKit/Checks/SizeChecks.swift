@@ -148,8 +148,7 @@ extension CheckDefinition {
   }
 }
 
-/// A request for so many keys of a place, in an order that is none in either direction: some are absent, some are asked for again
-/// and again.
+/// A request for this many keys of a place, in mixed order: some are absent, some are repeated.
 private func mixedRequest(_ count: Int, in place: GrowingPlace) -> [CacheKey] {
   let step = [7, 5, 11, 13].first { !count.isMultiple(of: $0) } ?? 1
   return (0..<count).map { position in

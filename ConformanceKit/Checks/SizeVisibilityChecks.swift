@@ -74,13 +74,13 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .replacement: try await engine.apply([.removeAll] + batch.map { .write($0.data, key: $0.key) })
     case .removal where version.isMultiple(of: 2): try await engine.remove(keys: keys)
     case .removalOfEverything where version.isMultiple(of: 2): try await engine.removeAllData()
-    // What has been removed is written again, in a way that has a check of its own.
+    // Removed entries are written again, by a method that has its own check.
     case .removal, .removalOfEverything: try await engine.write(batch)
     }
   }
 }
 
-/// Makes the change some times, while readers look at keys from all over it.
+/// Makes the change several times, while readers read a sample of its keys.
 private func checkAtomicity(of change: LargeChange, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = context.byLevel(quick: 1_025, standard: 12_000, exhaustive: 70_000)
@@ -100,7 +100,7 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
       await Task.yield()
     }
   } readers: { reader in
-    // Who asks for many keys may be answered in parts, of which each is right by itself.
+    // A read of many keys may be answered in parts, each of which is right by itself.
     if reader == 3, change.removes, context.capabilities.contains(.snapshotReads) {
       let found = try await engine.keysExist(keys).count
       return try expect(
@@ -117,7 +117,7 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
   }
 }
 
-/// Writes large values some times, while readers look at the first, one in the middle and the last.
+/// Writes large values several times, while readers read the first, one in the middle and the last.
 private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(32)

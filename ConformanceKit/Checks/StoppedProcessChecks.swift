@@ -6,7 +6,8 @@
 import StockroomCore
 import StockroomKitSupport
 
-// A process that is stopped while it has a place open, and one that has inherited what is open: rules C3 and O4.
+// A process that is suspended while it has a place open, and one that has inherited descriptors: rules C3 and
+// O4.
 
 extension CheckDefinition {
   @CheckList static var stoppedProcessChecks: [CheckDefinition] {
@@ -90,8 +91,8 @@ private func checkStopped(_ context: CheckContext) async throws {
     context.root.appending(path: "another place", directoryHint: .isDirectory))
   let engine = isShared ? try await context.open() : nil
   var written: [CacheKey] = []
-  // Once it is waited for longer, until an engine has thrown that waits for a lock for seconds. Not beside a server, which may give up
-  // a client that says nothing.
+  // One time it waits longer, until an engine that waits for a lock for seconds has thrown. Not with a
+  // server, which may drop a client that sends nothing.
   var longWait: Duration? = context.byLevel(
     quick: nil, standard: .seconds(4), exhaustive: context.patienceWithLocks)
   if context.capabilities.contains(.networked) { longWait = nil }

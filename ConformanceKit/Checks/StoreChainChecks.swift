@@ -56,7 +56,7 @@ private let chains: [[CheckedChange]] = [
   try await fixture.perform(.insert(initialItems))
   let run = try await fixture.store.chain([.removeAll, .insert([CheckedItem(10)])])
   await letOthersRun()
-  // By the time that another call has been made, what was under way has been done.
+  // When another call has returned, the earlier one has been done.
   try await fixture.insert(CheckedItem(11))
   try await fixture.expectItems(initialItems + [CheckedItem(11)], "with a chain that was not run")
 

@@ -40,7 +40,7 @@ private struct ReceivedEvent: Equatable, CustomStringConvertible {
   var description: String { "\(operation) of \(describe(items))" }
 }
 
-/// A subscriber who notes everything.
+/// A subscriber that records everything.
 @MainActor private final class Subscriber {
   private(set) var received: [ReceivedEvent] = []
   private var task: Task<Void, Never>?

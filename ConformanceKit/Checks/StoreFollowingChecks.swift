@@ -94,7 +94,7 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
     .removeAll, .insert([CheckedItem("z"), CheckedItem("y")]),
   ]
   for (index, change) in changes.enumerated() {
-    // In turns, so that each has items of its own and of the other.
+    // In turns, so that each has its own items and the other's.
     try await (index.isMultiple(of: 2) ? one : other).perform(change)
     expected.apply(change)
     try await waitForItems(expected, in: one)
@@ -158,7 +158,7 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
     "what the engine held after 80 updates that add 1")
 }
 
-/// What an update throws.
+/// The error that an update throws.
 private struct Refusal: Error {}
 
 @MainActor private func checkFailingUpdate(_ context: CheckContext) async throws {

@@ -30,7 +30,7 @@ extension CheckContext {
   }
 }
 
-/// Grows a store, and looks at what a fresh one loads.
+/// Grows a store, and checks what a new one loads.
 @MainActor private func checkSizes(_ context: CheckContext) async throws {
   var fixture = try await context.openStore()
   var reached = 0

@@ -202,7 +202,7 @@ extension ChangeMethod {
   static let thatDate = allCases.filter { !$0.removes && $0 != .writeEntries }
 }
 
-/// Writes a key very often in a row: a clock that goes on with each write is ahead then.
+/// Writes a key very often in a row: a clock that advances with each write is ahead then.
 private func checkDateOfMany(
   _ method: ChangeMethod, _ context: CheckContext, _ engine: EngineUnderTest
 ) async throws {
@@ -259,7 +259,7 @@ private func checkTimesOfConcurrentWrites(_ context: CheckContext) async throws 
       for number in rounds.share(of: task, among: writerCount) {
         let method = methods[(number / writerCount + task) % methods.count]
         try await method.performAmongMany([(shared, data("\(number)"))], in: engine)
-        // An engine that never suspends would be through before a reader has looked twice.
+        // An engine that never suspends would be done before a reader has read twice.
         await Task.yield()
       }
     }

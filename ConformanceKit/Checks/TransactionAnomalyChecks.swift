@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What a transaction must not see of others, and others of it: rule T1.
+// Isolation of transactions: rule T1.
 
 extension CheckDefinition {
   @CheckList static var transactionAnomalyChecks: [CheckDefinition] {
@@ -180,7 +180,7 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
           for key in keys + [passing] { try transaction.write(dirty, key: key) }
           let latch = Latch()
           looks.withLock { $0.append(latch) }
-          // As long as it takes somebody to look, unless readers have to wait for the body.
+          // Until another task has read, unless readers have to wait for the body.
           _ = latch.wait(for: .milliseconds(20))
           if !round.isMultiple(of: 2) { throw ThrownByBody() }
           for key in keys { try transaction.write(data("clean"), key: key) }

@@ -45,7 +45,7 @@ extension CheckDefinition {
 /// How long a body waits for those that it must not hold up. As a rule it is not a thousandth of that.
 private func patience(_ context: CheckContext) -> Duration { context.patience(atMost: .seconds(30)) }
 
-/// A body that waits until it is let go, and says whether it was.
+/// A body that waits until it is released, and says whether it was.
 private struct LongBody: Sendable {
   let hasBegun = Latch()
   let mayEnd = Latch()
@@ -70,7 +70,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
   guard await body.hasBegun.waitElsewhere(for: body.patience) else {
     throw Violation("the body of a transaction had not begun after \(body.patience)")
   }
-  // Whatever becomes of the read, the body must not wait for its end.
+  // The body must not wait for the end of the read, whatever its outcome.
   let result: Result<Int, any Error>
   do {
     result = .success(try await method.found(of: keys, in: engine).count)
@@ -123,7 +123,7 @@ private func checkThreads(_ context: CheckContext) async throws {
   await other.value
 }
 
-/// Calls that may wait for a body which is under way.
+/// Calls that may wait for a running body.
 private let callsBehindBody: [(String, @Sendable (EngineUnderTest, Int) async throws -> Void)] = [
   ("writes", { engine, number in try await engine.write(data("v"), key: key("behind \(number)")) }),
   ("batches", { engine, number in try await engine.apply([.remove(key: key("behind \(number)"))]) }),

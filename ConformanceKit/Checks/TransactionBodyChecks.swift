@@ -117,7 +117,7 @@ private func expectThrown(
   throw Violation("a body threw an error of its own \(when), and withTransaction(_:) returned")
 }
 
-/// Errors that engines throw, too, some of them after they have tried again or looked what has happened.
+/// Includes errors that engines throw themselves, some of them after retrying or checking the outcome.
 private let errorsOfBodies: [(name: String, error: any Error)] = {
   let codes: [StorageError.Code] = [
     .io, .closed, .locked, .unsupported, .corrupted, .diskFull, .unavailable, .outcomeUnknown, .conflict,
@@ -290,7 +290,7 @@ private func checkResults(_ context: CheckContext) async throws {
   let numbers = key("numbers")
   let rounds = context.rounds(
     quick: 80, standard: 400, exhaustive: 8_000, of: "transactions that return something")
-  // What each body returns is what it has stored, and nobody else has.
+  // Each body returns what it has stored, which no other body has.
   let results = try await gather(0..<tasks) { task in
     var results: [Int] = []
     for _ in rounds.share(of: task, among: tasks) {

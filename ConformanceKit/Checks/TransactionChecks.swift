@@ -47,8 +47,8 @@ extension StorageTransaction {
 }
 
 extension EngineUnderTest {
-  /// Runs a transaction whose body reads, waits until others have done what they do, and goes on: they meet whether or not chance
-  /// wills it.
+  /// Runs a transaction whose body reads, waits until others have finished, and continues, so that they
+  /// always overlap.
   ///
   /// The body waits no longer than a call takes, since the others may have to wait for it.
   func withTransaction<Read, Result>(
@@ -118,7 +118,7 @@ private func checkIncrements(_ context: CheckContext, _ engines: [EngineUnderTes
 private func checkOtherWrites(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let counter = key("counter")
-  // Nobody increments that often between two writes.
+  // More often than any task increments between two writes.
   let step = 1_000_000
   @Sendable func write(_ round: Int) async throws -> Int {
     let number = (round + 1) * step

@@ -242,7 +242,7 @@ private func checkScansAmongOwnWrites(_ context: CheckContext) async throws {
   }
 }
 
-/// Removes more at the beginning than a scan with a small limit would look at, if it looked at a few entries more.
+/// Removes more at the beginning than a scan with a small limit would read if it read a few extra entries.
 private func checkScansBehindRemovals(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(try await context.affordableCount(1_500, of: "keys", by: wayOfTransactions))

@@ -157,8 +157,8 @@ private func expectStartAtZero(_ values: [Data], _ what: String) throws {
   }
 }
 
-/// Looks at values that the engine has returned once their entries are others, or gone, and the engine is closed. Where they are in memory
-/// that the engine has given back, the process ends.
+/// Reads values that the engine has returned after their entries have changed or been removed, and the engine
+/// is closed. If they are in memory that the engine has released, the process crashes.
 struct ReturnedValues: CheckTask {
   let place: URL
 

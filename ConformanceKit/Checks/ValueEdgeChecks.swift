@@ -238,7 +238,7 @@ private func checkTooLargeValueInBody(_ engine: EngineUnderTest, _ value: Data) 
     guard (failure.error as? StorageError)?.code == .valueTooLarge else {
       throw Violation("with a value of 64 MiB plus one byte, \(failure), not valueTooLarge")
     }
-    // An engine may look at sizes when it commits: then nothing has happened.
+    // An engine may check sizes when it commits: then nothing has happened.
     for key in [beside, large] {
       try expect(
         try await engine.read(key: key), is: data("earlier"),

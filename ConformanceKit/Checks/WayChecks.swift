@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Whatever one way of writing accepts, every other accepts, with the same result: rules W1, W2, K1 and S8.
+// All methods that write accept the same, with the same result: rules W1, W2, K1 and S8.
 
 extension CheckDefinition {
   @CheckList static var wayChecks: [CheckDefinition] {
@@ -151,7 +151,7 @@ private func checkQuestions(_ context: CheckContext) async throws {
   }
 }
 
-/// An engine in a directory of its own for each name.
+/// An engine in a separate directory for each name.
 private func openBeside(_ context: CheckContext, _ name: String) async throws -> EngineUnderTest {
   let directory = "place of \(name.filter { $0.isLetter })-\(name.count)"
   return try await context.open(context.root.appending(path: directory, directoryHint: .isDirectory))
