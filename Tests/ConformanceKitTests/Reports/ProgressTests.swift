@@ -38,7 +38,7 @@ struct ProgressTests {
     )
   }
 
-  @Test("A check that notes progress may take longer than the limit")
+  @Test("A check that reports progress may take longer than the limit")
   func longSearch() async {
     var outcome = ConformanceOutcome.passed
     // On a busy machine nothing may go on for as long as a short limit.
@@ -65,7 +65,7 @@ struct ProgressTests {
         == true)
   }
 
-  @Test("A check that hangs names the calls that are under way")
+  @Test("A check that hangs names the calls in progress")
   func callsUnderWay() async throws {
     var actual = ""
     // On a busy machine the writes may not have begun when a short time is over.
@@ -80,7 +80,7 @@ struct ProgressTests {
     Issue.record("\(actual)")
   }
 
-  @Test("The calls under way are those before the work was cancelled")
+  @Test("The calls in progress are those before the work was cancelled")
   func callsBeforeCancellation() async throws {
     let (progress, hasEnded) = (CheckProgress(), Latch())
     progress.begin("write(_:key:)")
@@ -93,7 +93,7 @@ struct ProgressTests {
     #expect(exceeded?.standstill.contains("; in progress: write(_:key:); if the engine") == true)
   }
 
-  @Test("An engine that blocks every thread of its callers for ever fails, and so does the next one")
+  @Test("An engine that blocks every thread of its callers forever fails, and so does the next one")
   func deadlock() async {
     // In a process of its own, where threads that nobody can stop do no harm.
     await #expect(processExitsWith: .success) {
@@ -113,7 +113,7 @@ struct ProgressTests {
     }
   }
 
-  @Test("A violation may carry another rule, evidence and a seed; without them they are the check's")
+  @Test("A violation may have its own rule, evidence and seed; otherwise they are the check's")
   func violation() async throws {
     let found = await outcome(stallTimeout: limit) { _ in
       throw Violation("it broke", rule: .w2, evidence: "one\ntwo", seed: 99)
@@ -128,7 +128,7 @@ struct ProgressTests {
     #expect(plain.failure?.seed == ConformanceBudget().seed)
   }
 
-  @Test("Some checks of a suite can be made alone, and a cancelled run makes none")
+  @Test("Some checks of a suite can be run alone, and a cancelled run runs none")
   func selection() async {
     let suite = ConformanceSuite("Any", capabilities: []) { _ in try ReferenceEngine() }
     let ids: Set = ["values.empty-is-not-absent", "counting.after-changes", "no.such-check"]

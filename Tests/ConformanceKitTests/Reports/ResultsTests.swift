@@ -50,7 +50,7 @@ struct ResultsTests {
     ConformanceResults([good, bad]) { "again \($0.name) \($1.seed)" }
   }
 
-  @Test("The text has the matrix, each failure whole, each reason for skipping once, and a conclusion")
+  @Test("The text has the matrix, each failure in full, each reason for skipping once, and a conclusion")
   func text() {
     let expected = """
       Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   ! could not run   – does not apply
@@ -101,7 +101,7 @@ struct ResultsTests {
     #expect(lines.contains("- ○ Good, Bad, `disk`: No disk."))
   }
 
-  @Test("The JSON says everything, and characters come back as they were")
+  @Test("The JSON is complete, and characters are preserved")
   func json() throws {
     let object = try JSONSerialization.jsonObject(with: try both.json()) as? [String: Any]
     #expect(object?["conforms"] as? Bool == false)
@@ -124,7 +124,7 @@ struct ResultsTests {
     #expect(failure["actual"] as? String == Self.nasty)
   }
 
-  @Test("Without a command, a failure says what to set to see it again")
+  @Test("Without a command, a failure says which settings reproduce it")
   func reproduction() {
     #expect(
       ConformanceResults([bad]).text.contains(
@@ -132,7 +132,7 @@ struct ResultsTests {
       ))
   }
 
-  @Test("A conclusion is no better than what was looked at")
+  @Test("The conclusion depends on the checks that ran")
   func conclusions() {
     let nothing = report("Nothing", [result("disk", .f1, .skipped("No disk."))])
     #expect(ConformanceResults([nothing]).conclusion.hasPrefix("No check could run. "))
