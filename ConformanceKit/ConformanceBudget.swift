@@ -1,10 +1,10 @@
-/// How much the checks do, in a word or by figures.
+/// How thorough the checks are: a level, with numbers that can be changed.
 ///
 /// ```swift
 /// ConformanceSuite("MyEngine", budget: .quick) { try MyEngine(directory: $0) }
 /// ```
 ///
-/// The words are the ``Level``s. For a night of searching, take a word and raise its figures:
+/// To search for a whole night, take a level and raise its numbers:
 ///
 /// ```swift
 /// var budget = ConformanceBudget.exhaustive
@@ -12,16 +12,16 @@
 /// budget.kills = 500
 /// ```
 public struct ConformanceBudget: Sendable, Hashable {
-  /// Which checks are made, and up to which sizes, counts and lengths of time they go.
+  /// Determines which checks run, and up to which sizes, counts and durations.
   public enum Level: String, Sendable, Hashable, Codable, CodingKeyRepresentable, CaseIterable, Comparable {
-    /// Some 15 seconds on a fast engine: for every run of a test suite.
+    /// About 15 seconds on a fast engine: for every run of a test suite.
     case quick
-    /// Some two minutes on a fast engine: before a change is merged.
+    /// About two minutes on a fast engine: before a change is merged.
     case standard
     /// Hours: before a release.
     case exhaustive
 
-    /// Whether the first does less than the second.
+    /// Whether the first level is less thorough than the second.
     public static func < (first: Level, second: Level) -> Bool {
       allCases.firstIndex(of: first) ?? 0 < allCases.firstIndex(of: second) ?? 0
     }
@@ -34,19 +34,20 @@ public struct ConformanceBudget: Sendable, Hashable {
   /// The budget of ``Level/exhaustive``.
   public static let exhaustive = ConformanceBudget(.exhaustive)
 
-  /// Which checks are made, and how far they go.
+  /// Determines which checks run, and how thorough they are.
   public let level: Level
-  /// What every random choice is made from. The same seed makes the same choices.
+  /// The seed of all random choices. The same seed makes the same choices.
   public var seed: UInt64 = 1
-  /// The calls of all generated sequences together, at least, and those of each check that records what many tasks do.
+  /// The minimum number of calls in all generated sequences together, and in each check that records the
+  /// calls of many tasks.
   public var operations = 2_000
-  /// If it is set, each of these checks goes on for as long as this, with new seeds, however many calls that takes.
+  /// If set, each of these checks runs for this long, with new seeds, regardless of the number of calls.
   public var duration: Duration?
-  /// How often a process is killed while it writes.
+  /// The number of times a process is killed while it writes.
   public var kills = 10
-  /// How many of the states that a power cut could have left are looked at, at most. Nil sets no limit.
+  /// The maximum number of states after a power cut that are checked, or nil for no limit.
   public var powerCuts: Int? = 200
-  /// How many random corruptions of the files of a closed engine are tried.
+  /// The number of random corruptions of the files of a closed engine.
   public var corruptions = 60
 
   /// The budget of a level.
@@ -65,7 +66,7 @@ extension ConformanceBudget: Codable {
     case level, seed, operations, seconds, kills, powerCuts, corruptions
   }
 
-  /// Decodes what ``encode(to:)`` wrote.
+  /// Decodes what ``encode(to:)`` encodes.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     level = try container.decode(Level.self, forKey: .level)

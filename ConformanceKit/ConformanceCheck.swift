@@ -1,38 +1,41 @@
-/// One question about an engine, which belongs to one rule of the contract.
+/// A check of one rule of the contract.
 ///
-/// A check works in a directory of its own, which it removes. Any number of checks may run at the same time.
+/// A check creates its own directory and removes it. Any number of checks may run at the same time.
 public struct ConformanceCheck: Sendable, Identifiable {
-  /// The name of the check, such as `write.overwrite-keeps-created-at`. It is the same for every engine.
+  /// The identifier of the check, such as `write.overwrite-keeps-created-at`. It is the same for every
+  /// engine.
   public var id: String { definition.id }
   /// The rule that the check is about.
   public var rule: ContractRule { definition.rule }
   /// What the check expects of the engine, as a clause: "an overwrite keeps createdAt".
   public var expectation: String { definition.expectation }
 
-  /// Whether the check acts on the server, or the network on the way there, and not only through an engine.
+  /// Whether the check acts directly on the server, or on the network between engine and server.
   package var actsOnServer: Bool { definition.actsOnNetwork }
 
   let definition: CheckDefinition
   let suite: ConformanceSuite
 
-  /// Whether the suite lacks the worker process that the check needs.
+  /// Whether the check needs a worker process and the suite has none.
   var lacksWorker: Bool { definition.needsWorker && suite.worker == nil }
 
   /// Whether the level of the suite's budget is too low for the check.
   var isBeyondLevel: Bool { definition.level > suite.budget.level }
 
-  /// Why the suite does not make the check, if it does not.
+  /// Why the suite does not run the check, or nil if it does.
   var reasonLeftOut: String? {
-    if isBeyondLevel { return "The check is made from the level \(definition.level) on." }
+    if isBeyondLevel { return "The check only runs at the level \(definition.level) or above." }
     return lacksWorker ? ConformanceSuite.hasNoWorker : nil
   }
 
-  /// Makes the check. Returns if the engine passes it, and also if it cannot be made here.
+  /// Runs the check. Returns if the engine passes it, or if it cannot run here.
   ///
-  /// The first check of a suite that has no ``ConformanceWorker`` says on standard error how many checks are left out.
+  /// The first check of a suite without a ``ConformanceWorker`` prints to standard error how many checks are
+  /// left out.
   ///
-  /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or gets nowhere within the suite's stall timeout;
-  ///   ``ConformanceCheckError`` if the check itself failed; `CancellationError` if the task is cancelled.
+  /// - Throws: ``ConformanceFailure`` if the engine breaks the rule or makes no progress within the suite's
+  ///   stall timeout; ``ConformanceCheckError`` if the check itself failed; `CancellationError` if the task
+  ///   is cancelled.
   public func run() async throws {
     suite.noteChecksLeftOut()
     switch await outcome() {
@@ -43,12 +46,13 @@ public struct ConformanceCheck: Sendable, Identifiable {
     }
   }
 
-  /// Makes the check and returns how it ended. A check that cannot be made here says why.
+  /// Runs the check and returns its outcome. If it cannot run here, the outcome is
+  /// ``ConformanceOutcome/skipped(_:)`` with the reason.
   ///
-  /// Of all the checks that are started in a process, a few run at a time.
+  /// A process runs only a few checks at a time; the others wait.
   public func outcome() async -> ConformanceOutcome { await result().outcome }
 
-  /// Makes the check and returns how it ended, as it is reported.
+  /// Runs the check and returns the result for the report.
   package func result() async -> ConformanceReport.Result {
     let clock = ContinuousClock()
     let start = clock.now
@@ -59,17 +63,17 @@ public struct ConformanceCheck: Sendable, Identifiable {
   }
 
   private func ending() async -> (outcome: ConformanceOutcome, shortfall: String?) {
-    // Some would otherwise be made in this process, which they may leave without permissions.
+    // Some of them would otherwise run in this process, and could leave it without permissions.
     if let reasonLeftOut { return (.skipped(reasonLeftOut), nil) }
-    // A check that ends before anybody looks would otherwise pass or not, as fast as the machine is.
+    // Otherwise the speed of the machine would decide whether a short check passes or is skipped.
     if Task.isCancelled { return (.skipped(Self.cancelled), nil) }
-    // Before it takes a place, so that those that wait for the server do not hold up the others.
+    // Before entering the semaphore, so that checks that wait for the server do not hold up the others.
     await suite.server?.enter(definition)
     let ending = await AsyncSemaphore.shared.pass { () -> (ConformanceOutcome, String?) in
       for _ in 0..<2 {
         let (start, context) = (ClockReading(), CheckContext(suite: suite))
         let outcome = await make(in: context)
-        // Somebody may set the clock at any time, and no timestamp is of one before and after.
+        // If the clock was set meanwhile, timestamps from before and after cannot be compared: try once more.
         if case .failed = outcome, !definition.killsServer, start.isOff(from: ClockReading()) { continue }
         return (outcome, context.shortfall)
       }
@@ -87,8 +91,8 @@ public struct ConformanceCheck: Sendable, Identifiable {
       suite.stallTimeout, since: context.progress, on: CheckExecutor(),
       onUndelivered: { [id, suite] exceeded in
         System.note(
-          "\(suite.name), \(id): \(exceeded.standstill). Nothing goes on here, since every "
-            + "thread of Swift's cooperative pool is held.")
+          "\(suite.name), \(id): \(exceeded.standstill). The run cannot continue, because every thread of "
+            + "Swift's cooperative pool is blocked.")
       }
     ) {
       await context.perform { [definition] context in
@@ -106,8 +110,8 @@ public struct ConformanceCheck: Sendable, Identifiable {
     }
   }
 
-  /// What the engine does wrong comes as one of a few errors. Any other is a failure of the check itself, which had no
-  /// room for its directory, for instance; but a store may throw what it likes.
+  /// An engine's faults arrive as one of a few errors. Any other error is a failure of the check itself, for
+  /// instance because there is no space for its directory. But a store may throw any error.
   private func outcome(of error: any Error) -> ConformanceOutcome {
     switch error {
     case let violation as Violation: .failed(failure(violation))
@@ -127,6 +131,6 @@ public struct ConformanceCheck: Sendable, Identifiable {
 }
 
 extension ConformanceCheck: CustomStringConvertible {
-  /// The rule and the name of the check.
+  /// The rule and the identifier of the check.
   public var description: String { "\(rule) \(id)" }
 }

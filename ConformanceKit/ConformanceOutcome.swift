@@ -1,12 +1,13 @@
-/// How a check ended.
+/// The outcome of a check.
 public enum ConformanceOutcome: Sendable, Hashable {
-  /// The engine did what the check expects.
+  /// The engine meets the expectation of the check.
   case passed
   /// The engine breaks the rule.
   case failed(ConformanceFailure)
-  /// The check could not be made here, for this reason. It says nothing about the engine.
+  /// The check could not run here, for this reason. This says nothing about the engine.
   case skipped(String)
-  /// The check itself failed, for this reason. It says nothing about the engine either, but somebody should look.
+  /// The check itself failed, for this reason. This says nothing about the engine, but the cause should be
+  /// investigated.
   case couldNotRun(String)
 
   /// The failure, if this is one.
@@ -20,7 +21,7 @@ extension ConformanceOutcome: Codable {
     case status, failure, reason
   }
 
-  /// Decodes what ``encode(to:)`` wrote.
+  /// Decodes what ``encode(to:)`` encodes.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     let status = try container.decode(String.self, forKey: .status)
@@ -31,7 +32,7 @@ extension ConformanceOutcome: Codable {
     case "could not run": self = .couldNotRun(try container.decode(String.self, forKey: .reason))
     default:
       throw DecodingError.dataCorruptedError(
-        forKey: .status, in: container, debugDescription: "There is no outcome called \(status).")
+        forKey: .status, in: container, debugDescription: "Unknown outcome: \(status).")
     }
   }
 

@@ -1,9 +1,9 @@
-/// What a run of a suite has found.
+/// The results of a run of a suite.
 ///
-/// ``ConformanceResults`` shows one report, or those of several engines side by side, as text, Markdown, JSON or JUnit
-/// XML.
+/// ``ConformanceResults`` formats one report, or those of several engines side by side, as text, Markdown,
+/// JSON or JUnit XML.
 public struct ConformanceReport: Sendable, Hashable {
-  /// One check and how it ended.
+  /// A check and its outcome.
   public struct Result: Sendable, Hashable {
     /// The identifier of the check.
     public let check: String
@@ -11,11 +11,12 @@ public struct ConformanceReport: Sendable, Hashable {
     public let rule: ContractRule
     /// What the check expects, as a clause.
     public let expectation: String
-    /// How it ended.
+    /// The outcome.
     public let outcome: ConformanceOutcome
     /// How long it took, in seconds.
     public let seconds: Double
-    /// How far the check went if that is less far than the level has it go, since calls take long. Nil if it went as far.
+    /// How far the check got, if slow calls kept it from going as far as its level requires. Nil if it went
+    /// all the way.
     public let shortfall: String?
 
     package init(
@@ -27,20 +28,22 @@ public struct ConformanceReport: Sendable, Hashable {
     }
   }
 
-  /// The name of the suite: the engine.
+  /// The name of the suite, which is that of the engine.
   public let name: String
-  /// The names of the capabilities that the engine was said to have.
+  /// The names of the capabilities that the suite was given.
   public let capabilities: [String]
-  /// How hard the checks tried.
+  /// The budget of the checks.
   public let budget: ConformanceBudget
-  /// Every check of the level that was asked for, in the order of the contract. Those that were left out for lack of a
-  /// ``ConformanceWorker`` count as skipped, and so does a check of a higher level that was asked for by its identifier.
+  /// All requested checks of the level, in the order of the contract. Checks that were left out for lack of a
+  /// ``ConformanceWorker`` count as skipped, and so do checks of a higher level that were requested by
+  /// identifier.
   public let results: [Result]
-  /// How many checks of the level apply to the engine, whether they were asked for or not.
+  /// The number of checks of the level that apply to the engine, whether they were requested or not.
   public let applicableCount: Int
-  /// How many of the results are checks that were left out because the suite has no ``ConformanceWorker``.
+  /// The number of results that are checks left out because the suite has no ``ConformanceWorker``.
   public let leftOutCount: Int
-  /// How many checks that apply to the engine are made from each higher level on. They are not among the results.
+  /// The number of checks that apply to the engine but only run from a higher level on, by level. They are
+  /// not among the results.
   public let laterChecks: [ConformanceBudget.Level: Int]
   /// How long the run took, in seconds.
   public let seconds: Double
@@ -59,14 +62,14 @@ public struct ConformanceReport: Sendable, Hashable {
   /// The failures, in the order of the contract.
   public var failures: [ConformanceFailure] { results.compactMap(\.outcome.failure) }
 
-  /// The checks that could not be made, with the reasons.
+  /// The checks that were skipped, with the reasons.
   public var skipped: [(check: String, rule: ContractRule, reason: String)] {
     results.compactMap { result in
       if case .skipped(let reason) = result.outcome { (result.check, result.rule, reason) } else { nil }
     }
   }
 
-  /// The checks that failed themselves, with the reasons.
+  /// The checks that could not run because of an error of their own, with the reasons.
   public var checkErrors: [ConformanceCheckError] {
     results.compactMap { result in
       if case .couldNotRun(let reason) = result.outcome {
@@ -77,21 +80,21 @@ public struct ConformanceReport: Sendable, Hashable {
     }
   }
 
-  /// How many checks the engine passed.
+  /// The number of checks that the engine passed.
   public var passedCount: Int { results.count { $0.outcome == .passed } }
 
-  /// Whether the engine failed no check, and no check failed itself.
+  /// Whether the engine failed no check, and every check could run.
   public var isConforming: Bool { failures.isEmpty && checkErrors.isEmpty }
 
-  /// Whether no check of the level was left out that applies to the engine, by request, for lack of a worker process or because the
-  /// task was cancelled.
+  /// Whether all checks of the level that apply to the engine were run: none was left out by request, for
+  /// lack of a worker process or because the task was cancelled.
   public var isCompleteForLevel: Bool {
     results.count == applicableCount && leftOutCount == 0
       && !results.contains { $0.outcome == .skipped(ConformanceCheck.cancelled) }
   }
 
-  /// Whether no check of the level was left out that applies to the engine, and the level is at least
-  /// ``ConformanceBudget/Level/standard``. Only then does ``isConforming`` say that the engine keeps the contract.
+  /// Whether ``isCompleteForLevel`` is true and the level is at least ``ConformanceBudget/Level/standard``.
+  /// Only then does ``isConforming`` mean that the engine follows the contract.
   public var isComplete: Bool { isCompleteForLevel && budget.level >= .standard }
 
   /// The rules that the engine breaks, in the order of the contract.
@@ -102,8 +105,8 @@ public struct ConformanceReport: Sendable, Hashable {
 }
 
 extension ConformanceReport: CustomStringConvertible {
-  /// One line of figures, then one paragraph for each failure, with its evidence, and one line for each check that could not
-  /// run or was skipped.
+  /// One line with the totals, then a paragraph for each failure, with its evidence, and a line for each
+  /// check that could not run or was skipped.
   public var description: String {
     let figures =
       "\(name): passed \(passedCount) of \(applicableCount) checks, \(failures.count) failed, \(skipped.count) skipped, "
@@ -124,7 +127,7 @@ extension ConformanceReport: Codable {
     case passed, failed, skipped, couldNotRun
   }
 
-  /// Decodes what ``encode(to:)`` wrote.
+  /// Decodes what ``encode(to:)`` encodes.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     self.init(
@@ -138,9 +141,10 @@ extension ConformanceReport: Codable {
       seconds: try container.decode(Double.self, forKey: .seconds))
   }
 
-  /// Encodes the name, the capabilities, the budget, the `checks` with their results, and figures. Of these, `applicable`
-  /// counts the checks of the level that apply to the engine, `leftOut` those that were skipped for lack of a worker
-  /// process, and `laterChecks` those that are made from a higher level on, by level.
+  /// Encodes the name, the capabilities, the budget, the `checks` with their results, and totals. Of these,
+  /// `applicable` is the number of checks of the level that apply to the engine, `leftOut` that of the checks
+  /// skipped for lack of a worker process, and `laterChecks` that of the checks that only run from a higher
+  /// level on, by level.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     let tally = Tally(results)
@@ -164,7 +168,7 @@ extension ConformanceReport.Result: Codable {
     case check, rule, expectation, seconds, shortfall
   }
 
-  /// Decodes what ``encode(to:)`` wrote.
+  /// Decodes what ``encode(to:)`` encodes.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     check = try container.decode(String.self, forKey: .check)
@@ -175,7 +179,7 @@ extension ConformanceReport.Result: Codable {
     outcome = try ConformanceOutcome(from: decoder)
   }
 
-  /// Encodes the outcome beside the other properties: its `status`, and the `failure` or the `reason`.
+  /// Encodes the outcome next to the other properties: its `status`, and the `failure` or the `reason`.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     try container.encode(check, forKey: .check)

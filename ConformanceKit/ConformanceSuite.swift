@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// Every check that applies to an engine.
+/// The checks that apply to an engine.
 ///
 /// In a test target, with any test framework; here with Swift Testing:
 ///
@@ -14,57 +14,62 @@ import StockroomCore
 /// func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 /// ```
 ///
-/// Elsewhere, ``run(only:progress:)`` makes the checks and reports, and ``ConformanceResults`` shows the report.
+/// Without a test framework, ``run(only:progress:)`` runs the checks and returns a report, which
+/// ``ConformanceResults`` formats.
 public struct ConformanceSuite: Sendable {
   /// The name of the engine, for reports.
   public let name: String
-  /// What the engine claims, which decides which checks apply.
+  /// The capabilities that the engine claims. They determine which checks apply.
   public let capabilities: EngineCapabilities
-  /// Where the checks make their directories.
+  /// The directory in which the checks create their directories.
   public let workingDirectory: URL
-  /// How long a check may go without getting any further before the engine is said to hang. Checks that search take
-  /// longer as a whole, as the budget has it. Beyond five minutes single calls are waited for longer, too.
+  /// How long a check may make no progress before it fails because the engine hangs. The total time of a
+  /// check that searches is set by the budget. With a value of more than five minutes, the checks also wait
+  /// longer for single calls.
   public let stallTimeout: Duration
-  /// How much the checks do, above all those that search for faults.
+  /// How thorough the checks are, above all those that search for faults.
   public let budget: ConformanceBudget
-  /// What opens the engine in a process of its own. Without it, checks that need one are left out.
+  /// The executable that opens the engine in a separate process. Without it, the checks that need one are
+  /// left out.
   public let worker: ConformanceWorker?
 
-  /// How much the clock that the engine's timestamps come from may differ from the clock of this process.
+  /// How much the clock that sets the engine's timestamps may differ from the clock of this process.
   public let clockTolerance: Duration
 
-  /// The server that the engine reaches, for the checks of rules N1 to N6. Without it, they are skipped.
+  /// The server that the engine connects to, for the checks of rules N1 to N6. Without it, they are skipped.
   public let server: ConformanceServer?
 
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
-  /// What the checks of rules S1 to S10 put in front of the engine: `Store`, unless another is to be checked.
+  /// The store that the checks of rules S1 to S10 put in front of the engine. `Store` by default.
   package var makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore = { StoreUnderTest($0) }
 
-  /// How long readers compute in the checks of rule C5 before a write must have had its turn: a second, says the rule.
+  /// How much processor time each reader uses in the checks of rule C5 before a write must have returned.
+  /// Rule C5 says a second.
   package var longestTurn = Duration.seconds(1)
 
-  /// How many calls each of several tasks may make during one call of another task, for every call that a task alone makes during
-  /// such a call. More, and the checks of fairness fail (rule C1).
+  /// The limit of the fairness checks (rule C1): how many calls each of several tasks may make during one
+  /// call of another task, for each call that a single task makes during such a call.
   package var longestWait = 400
 
   /// The checks for an engine.
   ///
   /// - Parameters:
   ///   - name: The name of the engine, for reports.
-  ///   - capabilities: What the engine claims. A capability that is claimed is checked; that the engine claims just these
-  ///     is a check as well.
-  ///   - workingDirectory: Where each check makes, and removes, a directory of its own.
-  ///   - stallTimeout: How long a check may go without getting any further before the engine is said to hang: 120
+  ///   - capabilities: What the engine claims. Each claimed capability is checked, and so is that the engine
+  ///     reports exactly these.
+  ///   - workingDirectory: Where each check creates and removes its own directory.
+  ///   - stallTimeout: How long a check may make no progress before it fails because the engine hangs. 120
   ///     seconds by default.
-  ///   - budget: How much the checks do, above all those that search for faults.
-  ///   - worker: What opens the engine in a process of its own, to be killed there. Without it, the checks that need one
-  ///     are left out: see ``checksLeftOut``.
-  ///   - server: The server that the engine reaches, for the checks of rules N1 to N6. Without it, they are skipped.
-  ///   - clockTolerance: How much the clock that the engine's timestamps come from may differ from the clock of this
-  ///     process, for an engine whose server sets them. Rule W2 allows 2 ms in any case.
-  ///   - makeEngine: Opens an engine that keeps everything it keeps inside the directory, which need not exist.
-  ///     Called several times for one directory in some checks. An engine that uses no files ignores it.
+  ///   - budget: How thorough the checks are, above all those that search for faults.
+  ///   - worker: The executable that opens the engine in a separate process, which checks can kill. Without
+  ///     it, the checks that need one are left out: see ``checksLeftOut``.
+  ///   - server: The server that the engine connects to, for the checks of rules N1 to N6. Without it, they
+  ///     are skipped.
+  ///   - clockTolerance: How much the clock that sets the engine's timestamps may differ from the clock of
+  ///     this process, for an engine whose server sets them. Rule W2 always allows 2 ms.
+  ///   - makeEngine: Opens an engine that stores everything inside the directory, which need not exist. Some
+  ///     checks call it several times for one directory. An engine that uses no files ignores the directory.
   public init(
     _ name: String, capabilities: EngineCapabilities,
     workingDirectory: URL = FileManager.default.temporaryDirectory, stallTimeout: Duration = .seconds(120),
@@ -83,7 +88,8 @@ public struct ConformanceSuite: Sendable {
     self.makeEngine = makeEngine
   }
 
-  /// The checks for an engine, whose capabilities it is asked for itself: it is opened once in a directory of its own.
+  /// The checks for an engine that reports its capabilities itself. It is opened once, in its own directory,
+  /// to read them.
   ///
   /// ```swift
   /// @Test(arguments: try await ConformanceSuite("MyEngine") { try MyEngine(directory: $0) }.checks)
@@ -93,7 +99,7 @@ public struct ConformanceSuite: Sendable {
   /// The parameters are those of
   /// ``init(_:capabilities:workingDirectory:stallTimeout:budget:worker:server:clockTolerance:makeEngine:)``.
   ///
-  /// - Throws: What opening the engine throws, or closing it.
+  /// - Throws: The error of opening or closing the engine.
   public init(
     _ name: String, workingDirectory: URL = FileManager.default.temporaryDirectory,
     stallTimeout: Duration = .seconds(120), budget: ConformanceBudget = ConformanceBudget(),
@@ -112,15 +118,15 @@ public struct ConformanceSuite: Sendable {
       budget: budget, worker: worker, server: server, clockTolerance: clockTolerance, makeEngine: makeEngine)
   }
 
-  /// The checks that apply to what the engine claims and can be made with what the suite was given, in the order of the
+  /// The checks that apply to the engine's capabilities and that the suite can run, in the order of the
   /// contract.
   public var checks: [ConformanceCheck] { applicableChecks.filter { $0.reasonLeftOut == nil } }
 
-  /// The checks that apply to what the engine claims and are not made, since the suite has no ``worker`` or the level of its
-  /// ``budget`` is too low.
+  /// The checks that apply to the engine's capabilities but do not run, because the suite has no ``worker``
+  /// or the level of its ``budget`` is too low.
   public var checksLeftOut: [ConformanceCheck] { applicableChecks.filter { $0.reasonLeftOut != nil } }
 
-  static let hasNoWorker = "The suite was given no worker process to do this in (see ConformanceWorker)."
+  static let hasNoWorker = "The suite has no worker process, which this needs (see ConformanceWorker)."
 
   private var applicableChecks: [ConformanceCheck] {
     CheckDefinition.all
@@ -128,7 +134,7 @@ public struct ConformanceSuite: Sendable {
       .map { ConformanceCheck(definition: $0, suite: self) }
   }
 
-  /// Says once for each suite of the process that checks are left out, where no report does.
+  /// Prints, once per suite and process, that checks are left out, for runs without a report.
   func noteChecksLeftOut() {
     guard worker == nil, suitesNoted.withLock({ $0.insert(name).inserted }) else { return }
     let (made, leftOut) = (checks.count, checksLeftOut.count { !$0.isBeyondLevel })
@@ -138,14 +144,14 @@ public struct ConformanceSuite: Sendable {
     )
   }
 
-  /// Makes every check of the level, or some, one after the other.
+  /// Runs all checks of the level, or some, one after the other.
   ///
-  /// Once the task is cancelled, the checks that are left are reported as skipped, and so are those of ``checksLeftOut`` that
-  /// lack a worker.
+  /// After the task is cancelled, the remaining checks are reported as skipped. Checks of ``checksLeftOut``
+  /// that need a worker are always reported as skipped.
   ///
   /// - Parameters:
-  ///   - identifiers: The identifiers of the checks to make. Those that no check has are ignored. Nil stands for all.
-  ///   - progress: Called before each check and once after the last.
+  ///   - identifiers: The identifiers of the checks to run, or nil for all. Unknown identifiers are ignored.
+  ///   - progress: Called before each check and after the last one.
   public func run(
     only identifiers: Set<String>? = nil,
     progress: @escaping @Sendable (ConformanceProgress) -> Void = { _ in }
@@ -153,7 +159,7 @@ public struct ConformanceSuite: Sendable {
     await run(only: identifiers, width: 1, progress: progress) { await $0.result() }
   }
 
-  /// The same, with so many checks at a time, each of which is made by `result`.
+  /// The same with `width` checks at a time, each of which `result` runs.
   package func run(
     only identifiers: Set<String>?, width: Int,
     progress: @escaping @Sendable (ConformanceProgress) -> Void,
@@ -191,13 +197,13 @@ public struct ConformanceSuite: Sendable {
 /// The names of the suites whose missing worker processes have been noted.
 private let suitesNoted = MutexProtected<Set<String>>([])
 
-/// How far a run of a suite has come.
+/// The progress of a run of a suite.
 public struct ConformanceProgress: Sendable {
-  /// How many checks have ended.
+  /// The number of checks that have ended.
   public let completed: Int
-  /// How many checks there are.
+  /// The number of all checks.
   public let total: Int
-  /// The check that begins now; nil when all have ended.
+  /// The check that starts now, or nil when all have ended.
   public let current: ConformanceCheck?
 }
 

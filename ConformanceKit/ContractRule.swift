@@ -1,47 +1,47 @@
-/// A rule of the contract that every storage engine keeps.
+/// A rule of the contract that every storage engine follows.
 ///
-/// The raw value is the rule's identifier, such as `W2`; ``summary`` says what it promises.
+/// The raw value is the identifier of the rule, such as `W2`. ``summary`` states the rule.
 public enum ContractRule: String, CaseIterable, Sendable, Codable {
   // Keys
-  /// What a key may be.
+  /// Valid keys.
   case k1 = "K1"
-  /// How keys are compared.
+  /// Comparison of keys.
   case k2 = "K2"
-  /// How keys are listed.
+  /// Listing keys.
   case k3 = "K3"
-  /// No key reaches out of the engine's place.
+  /// Keys never lead outside the engine's place.
   case k4 = "K4"
 
   // Values
-  /// The empty value.
+  /// Empty values.
   case v1 = "V1"
-  /// Any bytes, up to 64 MiB and beyond.
+  /// Arbitrary bytes, and the maximum size of a value.
   case v2 = "V2"
-  /// What is returned belongs to the caller.
+  /// Returned data belongs to the caller.
   case v3 = "V3"
 
   // Writing
-  /// A read gives what was written.
+  /// Reads return what was written.
   case w1 = "W1"
   /// Timestamps.
   case w2 = "W2"
   /// Repeated keys and empty batches.
   case w3 = "W3"
-  /// A batch is all or nothing.
+  /// Atomicity of batches.
   case w4 = "W4"
-  /// A batch is done in order.
+  /// The order within a batch.
   case w5 = "W5"
-  /// Writes last.
+  /// Durability of writes.
   case w6 = "W6"
 
   // Reading
-  /// Absent is nil.
+  /// Reads of absent keys.
   case r1 = "R1"
-  /// Requests for many keys.
+  /// Reads of many keys.
   case r2 = "R2"
   /// Reads of everything.
   case r3 = "R3"
-  /// Failure is never silent.
+  /// Failures are never silent.
   case r4 = "R4"
   /// Scans.
   case r5 = "R5"
@@ -49,39 +49,39 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   case r6 = "R6"
 
   // Removing and counting
-  /// Removing what is absent.
+  /// Removing absent keys.
   case d1 = "D1"
   /// Removing everything.
   case d2 = "D2"
   /// Which of many keys exist.
   case l1 = "L1"
-  /// How many keys there are.
+  /// The number of keys.
   case l2 = "L2"
 
   // Concurrency
-  /// Many tasks.
+  /// Linearizability.
   case c1 = "C1"
-  /// Opened twice in one process.
+  /// Two engines on one place in one process.
   case c2 = "C2"
-  /// Opened in two processes.
+  /// Two processes on one place.
   case c3 = "C3"
   /// Cancelled calls.
   case c4 = "C4"
-  /// Neither waiting nor a long call holds up other tasks.
+  /// Neither waits nor long calls hold up other tasks.
   case c5 = "C5"
-  /// A place that is deleted, moved or replaced under an open engine.
+  /// A place that is deleted, moved or replaced while an engine has it open.
   case c6 = "C6"
 
   // Opening and closing
-  /// Opening makes directories.
+  /// Opening creates directories.
   case o1 = "O1"
-  /// Opening on something unusable.
+  /// Opening an unusable place.
   case o2 = "O2"
   /// Closing.
   case o3 = "O3"
   /// Dropping the last reference.
   case o4 = "O4"
-  /// Who may read and write the files, and planted files.
+  /// File permissions, and planted files.
   case o5 = "O5"
   /// The cost of opening.
   case o6 = "O6"
@@ -93,53 +93,53 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   case f2 = "F2"
   /// Read-only media.
   case f3 = "F3"
-  /// What the system refuses in the middle of a call.
+  /// System calls that fail in the middle of a call.
   case f4 = "F4"
 
   // Transactions
-  /// Transactions take effect one after the other.
+  /// Serializability of transactions.
   case t1 = "T1"
-  /// A transaction reads what it has written.
+  /// Transactions read their own writes.
   case t2 = "T2"
-  /// A transaction whose body throws.
+  /// Transactions whose body throws.
   case t3 = "T3"
-  /// When, and how often, a body runs.
+  /// How often a body runs, and use of a transaction after its end.
   case t4 = "T4"
-  /// Whom a long body holds up.
+  /// Long transaction bodies.
   case t5 = "T5"
 
   // Changes
-  /// What a feed covers.
+  /// Which changes a feed covers.
   case x1 = "X1"
-  /// When a change can be read that a feed reports.
+  /// When a reported change can be read.
   case x2 = "X2"
-  /// What a feed does not report.
+  /// Merged elements, and silence while nothing changes.
   case x3 = "X3"
-  /// Slow and departed subscribers.
+  /// Slow subscribers, and those that have ended.
   case x4 = "X4"
-  /// How a feed ends.
+  /// How a feed ends, and gaps in it.
   case x5 = "X5"
 
   // Networks
-  /// A server that is away, slow or silent.
+  /// A server that is unreachable, slow or silent.
   case n1 = "N1"
-  /// A connection that is lost in the middle of a call.
+  /// Connections that are lost in the middle of a call.
   case n2 = "N2"
-  /// A server that comes back.
+  /// Servers that come back.
   case n3 = "N3"
-  /// A failover of a server that replicates.
+  /// Failover of a replicated server.
   case n4 = "N4"
-  /// Users, rights and certificates.
+  /// Credentials, permissions and certificates.
   case n5 = "N5"
-  /// How many connections there are.
+  /// The number of connections.
   case n6 = "N6"
 
   // The Store in front of an engine
-  /// Concurrent calls to a store.
+  /// Concurrent calls of a store.
   case s1 = "S1"
-  /// Calls to a store that fail.
+  /// Failed calls of a store.
   case s2 = "S2"
-  /// Chained calls to a store.
+  /// Chained calls of a store.
   case s3 = "S3"
   /// The order of a store's items.
   case s4 = "S4"
@@ -151,9 +151,9 @@ public enum ContractRule: String, CaseIterable, Sendable, Codable {
   case s7 = "S7"
   /// Identifiers of items.
   case s8 = "S8"
-  /// Stores that others change too.
+  /// Several stores on one place.
   case s9 = "S9"
-  /// Updates of one item.
+  /// Updating one item.
   case s10 = "S10"
 }
 
@@ -161,143 +161,159 @@ extension ContractRule: CustomStringConvertible {
   /// The identifier of the rule.
   public var description: String { rawValue }
 
-  /// Whether the rule is about what is in front of an engine.
+  /// Whether the rule is about a store in front of an engine.
   package var isForStores: Bool { rawValue.hasPrefix("S") }
 
-  /// What the rule promises, in one or two sentences.
+  /// The rule, in one or two sentences.
   public var summary: String {
     switch self {
     case .k1:
-      "A key has 1 to 511 bytes of UTF-8; any other makes every method that takes it throw invalidKey, and "
-        + "nothing is written."
+      "A key has 1 to 511 bytes of UTF-8. With any other key, every method throws invalidKey and writes "
+        + "nothing."
     case .k2:
-      "Keys are compared byte for byte: case, blanks, accents and how they are composed, NUL, slashes and dots "
-        + "all count and are all allowed."
-    case .k3: "allKeys() gives back the keys that were written, byte for byte, each once."
-    case .k4: "No key makes an engine read, write or remove anything outside the place it was opened on."
-    case .v1: "Zero bytes are a value, which is not the same as absent."
+      "Keys are compared byte for byte: case, spaces, composed and decomposed accents, NUL, slashes and dots "
+        + "are all allowed and all significant."
+    case .k3: "allKeys() returns the keys that were written, byte for byte, each once."
+    case .k4: "No key makes an engine read, write or remove anything outside its place."
+    case .v1: "An empty value is a value, and differs from absent."
     case .v2:
-      "Any bytes come back as they were written, and 64 MiB always fit; what is too large for the engine throws "
+      "Any bytes are returned as written, up to at least 64 MiB. A value too large for the engine throws "
         + "valueTooLarge and leaves the entry as it was."
-    case .v3: "Returned data starts at index 0 and never changes, whatever happens to the engine afterwards."
-    case .w1: "A read after an acknowledged write gives just that value; a second write replaces all of it."
+    case .v3: "Returned data starts at index 0 and stays unchanged after later writes, removals and close()."
+    case .w1:
+      "A read after an acknowledged write returns exactly that value; a second write replaces the whole "
+        + "value."
     case .w2:
-      "createdAt is when the key went from absent to present and updatedAt when it was last written, if only with the "
-        + "same value, both within 2 ms of the call; createdAt is never later, and updatedAt never moves backwards."
-    case .w3: "In a batch a later entry for the same key wins; an empty batch does nothing."
+      "createdAt is when the key went from absent to present, and updatedAt when it was last written, even "
+        + "with the same value; both are within 2 ms of the call. createdAt is never later than updatedAt, "
+        + "and updatedAt never moves backwards."
+    case .w3: "In a batch, the last entry for a key wins. An empty batch does nothing."
     case .w4:
-      "A batch of any size is all or nothing, after errors, after crashes and for every reader; one invalid key "
-        + "anywhere rejects the whole batch."
-    case .w5: "apply(_:) does writes, removals and removeAll in the order given, as one batch."
+      "A batch of any size is all or nothing: after errors, after crashes and for every concurrent reader. "
+        + "One invalid key rejects the whole batch."
+    case .w5: "apply(_:) performs writes, removals and removeAll in the given order, as one batch."
     case .w6:
-      "An acknowledged write survives the death of the process and, with durableWrites, of the machine; without, that "
-        + "may cost the last batches, each as a whole."
+      "An acknowledged write survives a crash of the process and, with durableWrites, of the machine. "
+        + "Without durableWrites, a crash of the machine may lose the last batches, each as a whole."
     case .r1: "Absent is nil, not an error."
     case .r2:
-      "A read of many keys answers in the order of the request, leaves absent keys out and answers a repeated key "
-        + "each time, however many keys there are."
+      "A read of any number of keys returns them in the order of the request, omits absent keys and returns "
+        + "a repeated key each time."
     case .r3:
-      "A read of everything has each entry once; with snapshotReads one call shows one snapshot."
-    case .r4: "What cannot be read throws; neither nil nor an empty array ever means that something failed."
+      "A read of everything contains each entry once. With snapshotReads, one call returns one snapshot."
+    case .r4: "A read that fails throws; it never returns nil or an empty array instead."
     case .r5:
-      "scan gives entries in ascending byte order of keys, within a range and up to a limit; with orderedScans it "
-        + "loads no more than it returns."
-    case .r6: "readAllEntries() is in the order in which the keys were first written."
+      "scan returns entries in ascending byte order of their keys, within a prefix or range and up to a "
+        + "limit. With orderedScans it loads no more than it returns."
+    case .r6: "readAllEntries() returns entries in the order in which their keys were first written."
     case .d1: "Removing an absent key does nothing and does not throw."
     case .d2:
       "removeAllData() leaves an empty, usable engine and removes nothing that the engine did not put there."
-    case .l1: "keysExist(_:) gives those keys of the request that exist, in the order of the request."
-    case .l2: "keyCount() is the number of keys in allKeys()."
+    case .l1: "keysExist(_:) returns the keys of the request that exist, in the order of the request."
+    case .l2: "keyCount() equals the number of keys in allKeys()."
     case .c1:
-      "Any number of tasks may call anything, and every call takes effect at one moment between its beginning and "
-        + "its end."
+      "Any number of tasks may call any method, and every call takes effect at one moment between its start "
+        + "and its end."
     case .c2:
-      "Opening one place twice in a process gives two engines that see each other's writes, or throws locked."
+      "Two engines on one place in one process see each other's acknowledged writes, or the second open "
+        + "throws locked."
     case .c3:
-      "Opening one place in two processes does the same with multiProcess; without it the second open throws "
-        + "locked."
+      "With multiProcess, two processes on one place see each other's acknowledged writes, or the second "
+        + "open throws locked; without it, the second open throws locked."
     case .c4:
-      "A cancelled call has done all of its work or none, and throws CancellationError only if none."
+      "A cancelled call has done all of its work or none. It throws CancellationError only if none."
     case .c5:
-      "Waiting for a disk or a network never holds a thread of Swift's cooperative pool, and a write gets its turn "
-        + "within a second while every processor reads everything in a loop."
+      "Waiting for a disk or a network never blocks a thread of Swift's cooperative pool. While every "
+        + "processor reads everything in a loop, a write still gets its turn within a second."
     case .c6:
-      "An engine whose place is deleted, moved or replaced acknowledges nothing that a new opening would not see, "
-        + "returns nothing that is not there, and harms nobody who has opened the place since."
-    case .o1: "Opening makes the directories that are missing."
+      "An engine whose place is deleted, moved or replaced acknowledges nothing that a newly opened engine "
+        + "would not see, returns nothing that is no longer there, and does no harm to engines that have "
+        + "opened the place since."
+    case .o1: "Opening creates missing directories."
     case .o2:
-      "Opening on something unusable throws a StorageError that names the path and the cause, and touches nothing."
+      "Opening an unusable place throws a StorageError that names the path and the cause, and leaves the "
+        + "place untouched."
     case .o3:
-      "close() waits for what is under way, may be called twice, and makes every later call throw closed; an engine "
-        + "that keeps nothing beyond its own life may leave it to the default, which does nothing."
-    case .o4: "Dropping the last reference releases every lock and file descriptor, closed or not."
+      "close() waits for calls in progress, may be called twice, and makes every later call throw closed. An "
+        + "engine whose data ends with it may use the default close(), which does nothing."
+    case .o4: "Releasing the last reference releases every lock and file descriptor, with or without close()."
     case .o5:
-      "Files and directories belong to their owner alone (0600, 0700) unless the engine is configured otherwise; nothing "
-        + "planted in the place makes it write elsewhere or hang, and who may only read holds it up for a minute at most."
-    case .o6: "Opening costs no more with a million entries than with a thousand."
+      "Only the owner may access files and directories (0600, 0700), unless the engine is configured "
+        + "otherwise. Nothing planted in the place makes the engine write elsewhere or hang, and a user with "
+        + "only read access can hold it up for at most a minute."
+    case .o6: "Opening a place with a million entries costs no more than opening one with a thousand."
     case .f1:
-      "On a full disk a write throws diskFull and leaves no trace; what was there stays readable, and writing "
-        + "works again once there is room."
+      "On a full disk, a write throws diskFull and leaves no trace, existing entries stay readable, and "
+        + "writing works again once there is space."
     case .f2:
-      "Corrupted files make opening or the first use throw corrupted, and never empty the store; verify() finds what "
-        + "opening does not look for, and with detectsCorruption a corrupted file never yields wrong bytes."
-    case .f3: "On read-only media opening or writing throws readOnly or permissionDenied."
+      "With corrupted files, opening or the first use throws corrupted, and never traps or empties the "
+        + "store. verify() also finds corruption that opening does not check for. With detectsCorruption, "
+        + "corruption anywhere never yields wrong bytes."
+    case .f3: "On read-only media, opening or writing throws readOnly or permissionDenied."
     case .f4:
-      "What the system refuses in the middle of a call leaves the call undone, all entries readable and the engine "
-        + "usable."
+      "If the system refuses something in the middle of a call, the call has no effect, all entries stay "
+        + "readable and the engine stays usable."
     case .t1:
-      "A transaction takes effect at one moment between its beginning and its end, as if nothing else ran then, against other "
-        + "transactions, single calls and batches of every engine and process that shares the place."
+      "A transaction takes effect at one moment between its start and its end, as if nothing else ran: "
+        + "isolated from other transactions, single calls and batches of every engine and process that "
+        + "shares the place."
     case .t2: "The body of a transaction reads its own writes, in every kind of read."
-    case .t3: "A body that throws changes nothing, and its error reaches the caller as it is."
+    case .t3: "A body that throws changes nothing, and its error reaches the caller unchanged."
     case .t4:
-      "A body may run more than once, of which the last run counts; a transaction refuses to be used once its body has "
-        + "returned, and a write that it refuses does not end it."
+      "A body may run more than once, and only its last run counts. A transaction throws when used after its "
+        + "body has returned, and a write that it rejects does not end it."
     case .t5:
-      "A long body holds up no thread of the cooperative pool and, with snapshotReads, no reader; writers get their turn "
-        + "after it."
+      "A long body blocks no thread of the cooperative pool and, with snapshotReads, no reader. Writers "
+        + "proceed after it."
     case .x1:
-      "Every change that is acknowledged after changes() has returned is covered by an element, which names its keys or says "
-        + "everything, whether this engine, another on the same place or another process has made it."
+      "Every change acknowledged after changes() has returned is covered by an element that names its keys "
+        + "or says everything, whether this engine, another one on the same place or another process made it."
     case .x2: "After receiving an element, a subscriber reads the change it covers, or a later state."
     case .x3:
-      "Elements may be merged, and are never missed; while nothing changes in a place, there are none."
+      "Elements may be merged but are never lost. While nothing changes in a place, there are none."
     case .x4:
-      "A subscriber that does not read costs a bounded amount of memory and holds nobody up, and one that has gone costs "
-        + "nothing."
+      "A subscriber that does not read takes a bounded amount of memory and blocks no one. One that has "
+        + "ended costs nothing."
     case .x5:
-      "close() ends the streams of the engine and no others; what could not be watched for a while is covered by one element "
-        + "for everything."
+      "close() ends the streams of its engine and no others. Changes that could not be observed for a while "
+        + "are covered by one element for everything."
     case .n1:
-      "A server that is away, slow or silent blocks no call for longer than its time limit: it throws unavailable, and nothing "
-        + "has happened; cancelling a waiting call ends it at once."
+      "A server that is unreachable, slow or silent blocks no call for longer than its time limit: the call "
+        + "throws unavailable, and nothing has happened. Cancelling a waiting call ends it at once."
     case .n2:
-      "A connection lost in the middle of a call: a read is done again; a write has happened exactly once if the call returns, not "
-        + "at all if it throws, and outcomeUnknown is thrown only where nobody can find out."
+      "After a connection is lost in the middle of a call, a read is retried, and a write has happened "
+        + "exactly once if the call returns and not at all if it throws. outcomeUnknown is thrown only if "
+        + "the outcome cannot be determined."
     case .n3:
-      "Once the server is back, or another has taken its place, the same engine works again by itself."
-    case .n4: "Nothing acknowledged is lost in a failover of a server that replicates synchronously."
+      "Once the server is back, or another has replaced it, the same engine works again by itself."
+    case .n4: "A failover of a server that replicates synchronously loses nothing acknowledged."
     case .n5:
-      "Wrong credentials, a missing right or a certificate that does not fit throw permissionDenied with the cause, and a "
-        + "password is in no error."
+      "Wrong credentials, a missing permission or an invalid certificate throw permissionDenied with the "
+        + "cause. No error text, log or description contains a password."
     case .n6:
-      "One engine has a bounded number of connections, whatever the number of tasks."
-    case .s1: "Concurrent calls lose nothing: afterwards the items and the engine agree."
+      "One engine uses a bounded number of connections, regardless of the number of tasks."
+    case .s1:
+      "Concurrent calls lose nothing: afterwards the items and the engine agree, as after some order of the "
+        + "calls."
     case .s2: "A call that throws leaves the items and the engine as they were."
     case .s3:
-      "A chain ended by run() is one batch in the engine and one change of the items; without run() nothing "
-        + "happens, and a second run() does nothing."
+      "A chain that ends with run() is one batch in the engine and one observable change of the items. "
+        + "Without run() nothing happens, and a second run() does nothing."
     case .s4:
-      "Items are in the order of insertion, an item that comes again stays in its place, and a restart changes "
-        + "neither."
-    case .s5: "Every subscriber learns what happened, once, in the order in which it took effect."
-    case .s6: "An entry that cannot be decoded hides no other, is reported with its key, and is not deleted."
+      "Items are in insertion order, inserting an existing identifier replaces the item in place, and a "
+        + "restart changes neither."
+    case .s5:
+      "Every subscriber receives each event once, in the order in which the changes took effect, and a slow "
+        + "subscriber blocks no one."
+    case .s6:
+      "An entry that cannot be decoded hides no other item, is reported with its key, and is not deleted."
     case .s7: "The cost of inserting or replacing one item does not grow with the number of items."
     case .s8: "Identifiers of any length and content work."
     case .s9:
-      "Stores in front of one place show the same items in the same order once nothing is under way, also those that others changed."
+      "Stores on one place converge: once no call is in progress, all have the same items in the same order, "
+        + "including changes by others."
     case .s10:
-      "update reads, changes and writes an item as one step, so that no concurrent change is lost."
+      "update reads, changes and writes an item as one step, so no concurrent change is lost."
     }
   }
 }

@@ -11,7 +11,7 @@ extension CheckDefinition {
   @CheckList static var agreementChecks: [CheckDefinition] {
     Check(
       .r1, "reads.of-removed-keys",
-      "a key that was removed in any way is absent for every method that is asked about it"
+      "a removed key is absent for every method, however it was removed"
     ) { context in
       let engine = try await context.open()
       for (name, removal) in waysOfRemoving(context.capabilities) {
@@ -38,7 +38,7 @@ extension CheckDefinition {
 
     Check(
       .r3, "reads.of-everything-agree",
-      "every method that reads everything returns the same entries, whatever has been written and removed"
+      "after any writes and removals, every method that reads everything returns the same entries"
     ) { context in
       let engine = try await context.open()
       var expected: [CacheKey: Data] = [:]
@@ -64,7 +64,7 @@ extension CheckDefinition {
 
     Check(
       .w2, "timestamps.of-a-batch",
-      "a batch sets the timestamps of each of its entries, those that it repeats too"
+      "a batch sets the timestamps of all its entries, including repeated ones"
     ) { context in
       let engine = try await context.open()
       let keys = keys(30)
@@ -90,7 +90,7 @@ extension CheckDefinition {
     }
     Check(
       .w2, "timestamps.of-what-is-read",
-      "neither a read nor a refused batch changes the timestamps of an entry"
+      "neither reads nor rejected batches change timestamps"
     ) { context in
       let engine = try await context.open()
       let keys = keys(6)
@@ -119,7 +119,8 @@ extension CheckDefinition {
       let after = try await times()
       for (key, (before, after)) in zip(keys, zip(before, after)) {
         try expect(
-          after, is: before, "after reads and a refused batch createdAt(key:) and updatedAt(key:) of \(key)")
+          after, is: before, "after reads and a rejected batch, createdAt(key:) and updatedAt(key:) of \(key)"
+        )
       }
     }
   }
@@ -141,6 +142,6 @@ private func expectEverything(_ expected: [CacheKey: Data], in engine: EngineUnd
   for entry in sorted { missing[entry.data, default: 0] += 1 }
   for value in values { missing[value, default: 0] -= 1 }
   try expect(
-    missing.values.allSatisfy { $0 == 0 }, "readAllData() gave other values than those that are there")
+    missing.values.allSatisfy { $0 == 0 }, "readAllData() returned other values than the stored ones")
   try expect(try await engine.allKeys(), areInAnyOrder: sorted.map(\.key), "allKeys()")
 }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What readers see of a batch: rule W4.
+// What concurrent readers see of a batch: rule W4.
 
 extension CheckDefinition {
   @CheckList static var atomicityChecks: [CheckDefinition] {
@@ -17,27 +17,27 @@ extension CheckDefinition {
     }
     Check(
       .w4, "batches.appear-in-order",
-      "who has seen one key of a batch sees the whole batch in every later read of a key",
+      "a task that has read one key of a batch sees the whole batch in all later reads of single keys",
       needs: .atomicBatches
     ) { context in
       try await checkAtomicity(context, with: .read)
     }
     Check(
       .w4, "batches.replace-at-once",
-      "a reader never sees the state between the removals and the writes of one apply(_:)",
+      "a reader never sees a state between the removals and the writes of one apply(_:)",
       needs: .atomicBatches
     ) { context in
       try await checkReplacement(context)
     }
     Check(
-      .w4, "batches.disappear-at-once", "a reader of many keys never sees a part of what one batch removes",
+      .w4, "batches.disappear-at-once", "a reader of many keys never sees a batch of removals half done",
       needs: .atomicBatches
     ) { context in
       try await checkRemovals(context)
     }
     Check(
       .w4, "batches.of-any-size",
-      "a reader never sees a part of a batch of 100,000 entries, or of as many as the engine writes in a moment",
+      "a reader never sees a part of a batch of 100,000 entries (fewer on a slow engine)",
       needs: .atomicBatches
     ) { context in
       let engine = try await context.open()
@@ -61,7 +61,8 @@ extension CheckDefinition {
   }
 }
 
-/// Every batch gives all keys the same version. Readers look at them while the batches are written, all at once or one by one.
+/// Every batch writes the same version to all keys. Readers read them while the batches are written, all at
+/// once or one by one.
 private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)
@@ -86,7 +87,8 @@ private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) as
       let versions = try await engine.read(keys: keys).map(version)
       try expect(versions.count, is: keys.count, "the number of values of a read(keys:) during a batch")
       try expect(
-        Set(versions).count == 1, "one read(keys:) during a batch gave the versions \(describe(versions))")
+        Set(versions).count == 1,
+        "one read(keys:) during a batch returned the mixed versions \(describe(versions))")
     } else {
       // Forwards and backwards, as an engine may work through a batch in either order.
       var last = 0
@@ -94,7 +96,8 @@ private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) as
         let version = try await engine.read(key: key).map(version) ?? -1
         try expect(
           version >= last,
-          "after version \(last) of one key had been read, \(key) of the same batch was still at \(version)")
+          "after version \(last) of one key had been read, read(key:) of \(key) in the same batch still "
+            + "returned version \(version)")
         last = version
       }
     }
@@ -130,7 +133,7 @@ private func checkReplacement(_ context: CheckContext) async throws {
     let found = try await engine.readDataAndKeys(keys: keys)
     try expect(
       found.count, is: 1,
-      "the number of keys that readDataAndKeys(keys:) found while one was exchanged for another")
+      "the number of keys that readDataAndKeys(keys:) found while batches replaced one key by another")
   }
 }
 

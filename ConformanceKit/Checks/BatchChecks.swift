@@ -10,7 +10,7 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var batchChecks: [CheckDefinition] {
     Check(
-      .w3, "batches.later-entry-wins", "the last of several entries for a key in a batch is what is stored"
+      .w3, "batches.later-entry-wins", "a batch stores the last of several entries for one key"
     ) {
       context in
       let engine = try await context.open()
@@ -28,13 +28,13 @@ extension CheckDefinition {
         try await engine.remove(keys: [])
         try await engine.apply([])
         let after = Set(try await engine.readAllEntries())
-        try expect(after == before, "readAllEntries() gave other entries after empty batches than before")
+        try expect(after == before, "empty batches changed the entries of readAllEntries()")
         try await engine.write(entries(keys(3)))
       }
     }
     Check(
       .w3, "batches.later-entry-wins-far-apart",
-      "the last of several entries for a key is what is stored, also with thousands of others between them"
+      "a batch stores the last of several entries for one key, even with thousands of others between them"
     ) { context in
       let engine = try await context.open()
       let keys = keys(try await context.affordableCount(2_700, of: "entries of a batch") / 3)
@@ -47,7 +47,7 @@ extension CheckDefinition {
       for (name, bad) in [("empty", key("")), ("long", key(String(repeating: "k", count: 512)))] {
         Check(
           .w4, "batches.\(name)-key-at-\(position)-rejects-all",
-          "one invalid key, \(position) places from the start, rejects the whole batch before anything happens"
+          "an invalid key at position \(position) rejects the whole batch, and nothing is written"
         ) { context in
           try await checkRejection(of: bad, at: position, in: try await context.open())
         }
@@ -83,7 +83,7 @@ extension CheckDefinition {
     }
     Check(
       .w5, "apply.removes-all-at-any-place",
-      "removeAll takes effect in its place, wherever in apply(_:) it is"
+      "removeAll takes effect in order, at any position in apply(_:)"
     ) { context in
       let engine = try await context.open()
       let (a, b, c) = (key("a"), key("b"), key("c"))
@@ -106,7 +106,8 @@ extension CheckDefinition {
         try await expectStored(expected.map { ($0.key, $0.value) }, absent: absent, in: engine)
       }
     }
-    Check(.w5, "apply.mixes-operations", "a long apply(_:) leaves what its operations leave one by one") {
+    Check(.w5, "apply.mixes-operations", "a long apply(_:) has the same result as its operations one by one")
+    {
       context in
       let engine = try await context.open()
       let keys = keys(20)

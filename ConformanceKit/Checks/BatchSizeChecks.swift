@@ -9,7 +9,7 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var batchSizeChecks: [CheckDefinition] {
-    Check(.w1, "sizes.batches", "a batch of any size stores each of its entries, new ones and overwrites") {
+    Check(.w1, "sizes.batches", "a batch of any size stores all its entries, new ones and overwrites") {
       context in
       try await context.climb({ $0.batches }, .fills) { place, count in
         for way in [wayOfBatches, wayOfImporting] {
@@ -20,7 +20,7 @@ extension CheckDefinition {
     }
     Check(
       .t1, "sizes.transactions",
-      "a transaction with any number of writes does each of them, and its body reads however much there is",
+      "a transaction performs any number of writes, and its body can read any number of entries",
       needs: .transactions
     ) { context in
       try await context.climb({ $0.ends.filter { $0 < 5_000 } }, .fills, by: wayOfTransactions) {
@@ -39,7 +39,7 @@ extension CheckDefinition {
         try await expectStored(place.entries, in: place.engine)
       }
     }
-    Check(.w5, "sizes.apply", "apply(_:) of any number of operations does each of them, in the order given") {
+    Check(.w5, "sizes.apply", "apply(_:) performs any number of operations in the given order") {
       context in
       try await context.climb({ $0.batches }, .fills) { place, count in
         try await place.overwrite(to: count) { engine, entries in
@@ -59,7 +59,7 @@ extension CheckDefinition {
     }
     Check(
       .w3, "sizes.repeats-in-batches",
-      "in a batch of any size the last entry for a key wins, however far it is from the others"
+      "in a batch of any size, the last entry for a key wins, however far it is from the others"
     ) { context in
       try await context.climb({ $0.batches.filter { $0 > 1 } }, .fills) { place, count in
         let keys = keys((count + 1) / 2)
@@ -71,7 +71,7 @@ extension CheckDefinition {
     }
     Check(
       .w4, "sizes.rejected-batches",
-      "an invalid key at the end of a batch of any size rejects all of it, before anything happens"
+      "an invalid key at the end of a batch of any size rejects the whole batch, and nothing is written"
     ) { context in
       try await context.climb({ $0.counts }, .changes) { place, count in
         let kept = Array(place.keys.prefix(20) + place.keys.dropFirst(20).suffix(20))
@@ -96,7 +96,8 @@ extension CheckDefinition {
     }
     Check(
       .w2, "sizes.timestamps",
-      "every entry of a batch of any size has the time of the batch, and keeps its createdAt and its place in the order"
+      "a batch of any size sets updatedAt of all its entries, and overwrites keep createdAt and their "
+        + "position"
     ) { context in
       let isExact = context.capabilities.contains(.atomicBatches)
       try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
@@ -113,7 +114,8 @@ extension CheckDefinition {
           for entry in found {
             try expect(
               created.contains(entry.createdAt) && updated.contains(entry.updatedAt),
-              "after \(way.name) readAllEntries() gave \(entry.key) other times than those of the batches that wrote it"
+              "after \(way.name), readAllEntries() returned times for \(entry.key) other than those of the "
+                + "batches that wrote it"
             )
           }
           for index in Set([0, count / 3, count / 2, count - 1]) {
@@ -122,7 +124,7 @@ extension CheckDefinition {
           do {
             try expectOrder(of: found, place.keys, isExact: isExact)
           } catch let violation as Violation {
-            throw Violation("after an overwrite by \(way.name) \(violation)", rule: .r6)
+            throw Violation("after an overwrite by \(way.name), \(violation)", rule: .r6)
           }
         }
         try await expectTimesOfImport(place.keys, in: engine)
@@ -130,7 +132,7 @@ extension CheckDefinition {
     }
     Check(
       .c4, "sizes.cancelled-batches",
-      "a cancelled batch of any size has done all of its work, or none and throws CancellationError"
+      "a cancelled batch of any size does all of its work, or none and throws CancellationError"
     ) { context in
       try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
         try await CancelledBatches(
@@ -140,7 +142,7 @@ extension CheckDefinition {
     }
     Check(
       .c4, "sizes.cancelled-transactions",
-      "a cancelled transaction of any size has done all of its work, or none and throws CancellationError",
+      "a cancelled transaction of any size does all of its work, or none and throws CancellationError",
       needs: .transactions
     ) { context in
       try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills, by: wayOfTransactions) {
@@ -152,7 +154,7 @@ extension CheckDefinition {
     }
     Check(
       .d1, "sizes.removals",
-      "remove(keys:) of any size removes each of its keys and no other, absent ones among them"
+      "remove(keys:) of any size, with absent keys among them, removes its keys and no others"
     ) { context in
       try await context.climb({ $0.ends }, .fills) { place, count in
         for way in 0..<2 {
@@ -170,7 +172,10 @@ extension CheckDefinition {
         }
       }
     }
-    Check(.d2, "sizes.removal-of-everything", "everything is removed however much there is, by any method") {
+    Check(
+      .d2, "sizes.removal-of-everything",
+      "every method that removes everything does so for any number of entries"
+    ) {
       context in
       try await context.climb({ $0.ends }, .fills) { place, count in
         for method in [ChangeMethod.removeAll, .apply, .transaction]
@@ -188,7 +193,7 @@ extension CheckDefinition {
             try await expectEmpty(place.engine)
             try await expectStored([], absent: place.keys, in: place.engine)
           } catch let violation as Violation {
-            throw Violation("after \(method.call) \(violation)", rule: violation.rule)
+            throw Violation("after \(method.call), \(violation)", rule: violation.rule)
           }
           context.noteProgress()
         }
@@ -213,7 +218,8 @@ private func expectTimesOfImport(_ keys: [CacheKey], in engine: EngineUnderTest)
       other.updatedAt.isAbout(entry.updatedAt)
     else {
       throw Violation(
-        "after writeEntries(_:) of \(keys.count) readAllEntries() gave \(entry.key) other times than those of its entry"
+        "after writeEntries(_:) of \(keys.count) entries, readAllEntries() returned times for \(entry.key) "
+          + "other than the given ones"
       )
     }
   }
@@ -254,7 +260,7 @@ private struct CancelledBatches {
 
   let keys: [CacheKey]
   let engine: EngineUnderTest
-  /// Says that it goes on.
+  /// Reports progress.
   let note: @Sendable () -> Void
 
   func check() async throws {
@@ -292,7 +298,7 @@ private struct CancelledBatches {
     }
   }
 
-  /// Starts the call, cancels it and looks whether all of its work has been done, or nothing.
+  /// Starts the call, cancels it and checks that all of its work has been done, or nothing.
   private func cancel(_ call: Call, after turns: Int, from before: Int, to after: Int) async throws {
     note()
     try await engine.removeAllData()

@@ -11,7 +11,8 @@ extension CheckDefinition {
   @CheckList static var byteSizeChecks: [CheckDefinition] {
     Check(
       .v2, "sizes.bytes-of-a-value",
-      "a value of any size up to 64 MiB is accepted by every way of writing and returned by every way of reading"
+      "every method that writes accepts values of any size up to 64 MiB, and every method that reads returns "
+        + "them"
     ) { context in
       let engine = try await context.open()
       var ways = ChangeMethod.writing(context.capabilities).map(\.way)
@@ -26,7 +27,7 @@ extension CheckDefinition {
     }
     Check(
       .w1, "sizes.bytes-of-a-batch",
-      "a batch of any number of bytes stores all of it, and every way of reading returns as many"
+      "a batch of any number of bytes stores all of them, and every method that reads returns them"
     ) { context in
       let engine = try await context.open()
       try await context.climbBytes(in: engine) { engine, size in
@@ -46,7 +47,8 @@ extension CheckDefinition {
     }
     Check(
       .v2, "sizes.bytes-of-an-entry",
-      "a value comes back as written, however well key and value together fit a page, a block or a cell"
+      "a value is returned as written, whether key and value just fit into a page, a block or a cell or are "
+        + "slightly too large"
     ) { context in
       let engine = try await context.open()
       let affordable = min(50, max(4, try await context.affordableEntries().writes / 20))
@@ -73,8 +75,8 @@ extension CheckDefinition {
     }
     Check(
       .v2, "sizes.too-large-by-every-way",
-      "a value beyond 64 MiB that one way of writing accepts is accepted by every other, and refused with valueTooLarge by "
-        + "all if by one", from: .standard
+      "all methods that write agree on a value of more than 64 MiB: they accept it, or throw valueTooLarge",
+      from: .standard
     ) { context in
       let engine = try await context.open()
       let sizes =
@@ -85,8 +87,8 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  /// Asks at each size of the ladder. After a failure, looks for the smallest size that shows it, in the same engine, whose
-  /// entries are overwritten.
+  /// Runs the check at each size of the ladder. After a failure, it searches for the smallest size that
+  /// fails, in the same engine, whose entries are overwritten.
   fileprivate func climbBytes(
     in engine: EngineUnderTest, _ ask: (EngineUnderTest, Int) async throws -> Void
   ) async throws {
@@ -143,10 +145,10 @@ private func expectValue(
   }
   try expect(
     try await engine.read(key: key) == value,
-    "read(key:) did not return the value as \(way.name) had stored it")
+    "read(key:) did not return the value that \(way.name) had stored")
   guard readByAll else { return }
   for (method, values) in try await everyRead(of: [key], in: engine) {
-    try expect(values == [value], "\(method) did not return the value as \(way.name) had stored it")
+    try expect(values == [value], "\(method) did not return the value that \(way.name) had stored")
   }
 }
 
@@ -160,10 +162,11 @@ private func expectSameVerdict(on size: Int, in engine: EngineUnderTest) async t
       try await way.write(engine, [(key("k"), value)])
       verdicts.append((way.name, true))
       try expect(
-        try await engine.read(key: key("k")) == value, "\(size) bytes came back different after \(way.name)")
+        try await engine.read(key: key("k")) == value,
+        "\(way.name) stored a value of \(size) bytes that was different when read")
     } catch let failure as CallFailure {
       guard (failure.error as? StorageError)?.code == .valueTooLarge else {
-        throw Violation("with a value of \(size) bytes \(failure), not valueTooLarge")
+        throw Violation("with a value of \(size) bytes, \(failure), not valueTooLarge")
       }
       verdicts.append((way.name, false))
       try await expectAllWaysAgree(in: engine, on: [(key("k"), data("earlier"))])

@@ -60,7 +60,7 @@ private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
   return calls
 }
 
-/// A call, and what ends what has been begun beside it.
+/// A call, and the end of what runs during it.
 private struct WatchedCall: Sendable {
   let perform: @Sendable () async throws -> Void
   let end: @Sendable () async -> Void
@@ -91,10 +91,10 @@ private func checkWaiting(
     }
     guard unexplained == 3 else { continue }
     throw Violation(
-      "during \(waits.unexplained) of \(waits.calls) calls of \(name), one after the other, the thread of the caller stood "
-        + "still for more than a millisecond")
+      "\(waits.unexplained) of \(waits.calls) consecutive calls of \(name) blocked the caller's thread for "
+        + "more than a millisecond")
   }
-  context.noteShortfall("not all calls, since the machine was too busy during \(name)")
+  context.noteShortfall("the machine was too busy to check \(name)")
 }
 
 private func callerWaits(
@@ -171,7 +171,7 @@ private func closingDuringTransaction(_ context: CheckContext) async throws -> W
   return WatchedCall {
     try await engine.close()
   } end: {
-    // What becomes of the transaction is for rule O3 to say.
+    // Rule O3 covers the outcome of the transaction.
     _ = try? await body.end()
   }
 }
@@ -187,7 +187,7 @@ private func closingDuringReads(_ context: CheckContext) async throws -> Watched
   let readers = (0..<8).map { _ in
     Task.detached {
       defer { ended.increment() }
-      // An engine with nothing to close goes on.
+      // An engine with nothing to close continues to work.
       while !isOver.isSet {
         _ = try await engine.readAllDataAndKeys()
         reads.increment()
@@ -199,7 +199,7 @@ private func closingDuringReads(_ context: CheckContext) async throws -> Watched
     try await engine.close()
   } end: {
     isOver.set()
-    // What becomes of the reads is for rule O3 to say.
+    // Rule O3 covers the results of the reads.
     for reader in readers { _ = await reader.result }
   }
 }

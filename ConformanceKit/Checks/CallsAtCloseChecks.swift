@@ -5,20 +5,21 @@
 #endif
 import StockroomCore
 
-// What becomes of calls that are under way at close(): rule O3.
+// Calls in progress at close(): rule O3.
 
 extension CheckDefinition {
   @CheckList static var callsAtCloseChecks: [CheckDefinition] {
     Check(
       .o3, "closing.waits",
-      "a write that is acknowledged although close() was called is there after reopening, and one that threw closed is not",
+      "after reopening, a write that was acknowledged during close() is there, and one that threw closed is "
+        + "not",
       needs: .persistent
     ) { context in
       for round in 0..<5 { try await checkClosingUnderLoad(context, round: round) }
     }
     Check(
       .o3, "closing.cuts-no-batch",
-      "a batch that is under way at close() has done all of its work, or none and throws closed",
+      "a batch in progress at close() does all of its work, or none and throws closed",
       needs: [.persistent, .atomicBatches]
     ) { context in
       let wanted = context.byLevel(quick: 400, standard: 4_000, exhaustive: 10_000)
@@ -47,7 +48,7 @@ private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async th
           break
         }
         throw Violation(
-          "while the engine was being closed \(failure), which is not StorageError with code closed")
+          "during close(), \(failure), which is not StorageError with code closed")
       }
     }
     return (acknowledged, refused)
@@ -61,7 +62,8 @@ private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async th
   try await context.close(reopened)
 }
 
-/// Closes an engine when some quarters of a call may be over, and looks whether all of its work has been done, or nothing.
+/// Closes an engine after some quarters of the duration of a call, and checks that all of its work has been
+/// done, or nothing.
 private func closeDuring(
   _ method: ChangeMethod, of entries: [(key: CacheKey, data: Data)], _ quarters: Int, _ context: CheckContext
 ) async throws {
@@ -88,7 +90,7 @@ private func closeDuring(
   engine.release()
   let reopened = try await context.open(place)
   let found = try await reopened.read(keys: entries.map(\.key)).count
-  let what = "how many of \(entries.count) entries were there after \(method.call) at close()"
+  let what = "the number of entries, of \(entries.count), after \(method.call) during close()"
   let (before, after) = method.removes ? (entries.count, 0) : (0, entries.count)
   if found != before, found != after {
     throw Violation("\(what) was \(found)", rule: method == .removeAll ? nil : .w4)

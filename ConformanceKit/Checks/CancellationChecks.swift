@@ -12,7 +12,7 @@ extension CheckDefinition {
     for change in ChangeMethod.allCases {
       Check(
         .c4, "cancellation.of-\(change.rawValue)",
-        "a cancelled \(change.call) has done all of its work, or none and throws CancellationError",
+        "a cancelled \(change.call) does all of its work, or none and throws CancellationError",
         needs: change.needs
       ) { context in
         let engine = try await context.open()
@@ -20,7 +20,7 @@ extension CheckDefinition {
       }
     }
     Check(
-      .c4, "cancellation.of-reads", "a cancelled read returns the whole answer or throws CancellationError"
+      .c4, "cancellation.of-reads", "a cancelled read returns its complete result or throws CancellationError"
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
@@ -30,7 +30,7 @@ extension CheckDefinition {
             after: delay, { try await method.finds(data("v"), under: key("k"), in: engine) })
           {
           case .success(let found):
-            try expect(found, "a cancelled \(method.call) returned, and had not found the entry")
+            try expect(found, "a cancelled \(method.call) returned without the entry")
           case .failure(let error): try expectCancellation(error, method.call)
           }
         }
@@ -39,7 +39,7 @@ extension CheckDefinition {
     }
     Check(
       .c4, "cancellation.of-changes",
-      "a cancelled changes() returns a stream that receives what is changed, or throws CancellationError",
+      "a cancelled changes() returns a working stream, or throws CancellationError",
       needs: .changeFeed
     ) { context in
       let engine = try await context.open()
@@ -60,7 +60,7 @@ extension CheckDefinition {
     }
     Check(
       .c4, "cancellation.of-close",
-      "a cancelled close() has closed the engine, or throws CancellationError and can be called again"
+      "a cancelled close() closes the engine, or throws CancellationError and can be called again"
     ) { context in
       let other = try await context.open(context.root.appending(path: "other", directoryHint: .isDirectory))
       let end = try await turns { try await other.close() }
@@ -73,7 +73,7 @@ extension CheckDefinition {
           try await engine.close()
         }
         guard context.capabilities.contains(.persistent) else { continue }
-        // Whether it can be closed twice is for rule O3 to say.
+        // Rule O3 covers closing it twice.
         engine.release()
         let reopened = try await context.open(place)
         try await expectStored([(key("k"), data("v"))], in: reopened)
@@ -81,11 +81,11 @@ extension CheckDefinition {
     }
     Check(
       .c4, "cancellation.of-opening",
-      "a cancelled opening gives an engine, or throws CancellationError and leaves nothing open that keeps others out",
+      "a cancelled opening returns an engine, or throws CancellationError and holds no lock",
       needs: .persistent
     ) { try await checkCancellationOfOpening($0) }
     Check(
-      .c4, "cancellation.leaves-a-working-engine", "after many cancelled calls the engine works as before"
+      .c4, "cancellation.leaves-a-working-engine", "the engine works after many cancelled calls"
     ) {
       context in
       let engine = try await context.open()
@@ -207,10 +207,10 @@ private func expectAllOrNothing(
     let isUnchanged = found.elementsEqual(old) { $0.key == $1.key && $0.data == $1.data }
     try expect(
       found, are: isUnchanged ? old : new + rest,
-      "the entries after a cancelled \(change.call) threw outcomeUnknown")
+      "after a cancelled \(change.call) had thrown outcomeUnknown, the entries")
   case .failure(let error):
     try expectCancellation(error, change.call)
-    try expect(found, are: old, "the entries after \(change.call) threw CancellationError")
+    try expect(found, are: old, "after \(change.call) had thrown CancellationError, the entries")
   }
 }
 
@@ -221,8 +221,8 @@ func expectCancellation(_ error: any Error, _ call: String) throws {
   throw Violation("a cancelled \(call) threw \(shortened(String(describing: error))), not CancellationError")
 }
 
-/// What a call returns or throws in a task that is cancelled: before the call if `yields` is nil, else once this task has let
-/// others run that many times.
+/// The result of a call in a task that is cancelled: before the call if `yields` is nil, otherwise after this
+/// task has yielded that many times.
 private func cancelled<Value: Sendable>(
   after yields: Int?, _ call: @escaping @Sendable () async throws -> Value
 ) async -> Result<Value, any Error> {

@@ -11,8 +11,8 @@ extension CheckDefinition {
   @CheckList static var cancelledCrowdChecks: [CheckDefinition] {
     Check(
       .c4, "crowd.a-thousand-cancelled-calls",
-      "calls that are cancelled while many wait throw CancellationError or return, those beside them return, and after a "
-        + "thousand of them 300 tasks can use the engine as before"
+      "of many waiting calls, cancelled ones return or throw CancellationError and the others return; after "
+        + "a thousand cancelled calls, 300 tasks can still use the engine"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -54,7 +54,8 @@ private func cancelSome(_ context: CheckContext, _ engine: EngineUnderTest, _ ro
     if engine.leavesOutcomeUnknown(error) || (cause as? StorageError)?.code == .conflict { continue }
     guard round.isMultiple(of: 3) || number % 4 < 2 else {
       throw Violation(
-        "a call beside others that were cancelled did not return: \(shortened(String(describing: error)))")
+        "a call that was not cancelled threw while others were cancelled: "
+          + "\(shortened(String(describing: error)))")
     }
     try expectCancellation(error, "call among many others")
   }

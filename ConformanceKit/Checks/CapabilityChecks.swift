@@ -1,6 +1,7 @@
 import StockroomCore
 
-// The engine reports the capabilities that the suite was given, and no others, whose rules nobody would check.
+// The engine reports the capabilities that the suite was given, and no others, whose rules would not be
+// checked.
 
 extension CheckDefinition {
   @CheckList static var capabilityChecks: [CheckDefinition] {
@@ -21,7 +22,7 @@ extension CheckDefinition {
       for (_, capability) in EngineCapabilities.named
       where reported.contains(capability) && !given.contains(capability) {
         throw Violation(
-          "its capabilities were \(reported), and the suite was given \(given), so that what it promises beyond these is not "
+          "its capabilities were \(reported), but the suite was given only \(given), so the others are not "
             + "checked", rule: rule(for: capability))
       }
     }

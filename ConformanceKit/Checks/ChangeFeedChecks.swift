@@ -5,14 +5,14 @@
 #endif
 import StockroomCore
 
-// What one engine tells its subscribers: rule X1. What others change is in ChangeSharingChecks.
+// Changes by the engine itself: rule X1. Changes by others are in ChangeSharingChecks.
 
 extension CheckDefinition {
   @CheckList static var changeFeedChecks: [CheckDefinition] {
     for kind in ChangeCall.Kind.allCases {
       Check(
         .x1, "changes.cover-\(kind.name)",
-        "a call of the kind \(kind.name) is covered by an element for each subscriber",
+        "a call of the kind \(kind.name) is covered by an element for every subscriber",
         needs: kind.needs.union(.changeFeed)
       ) { try await checkCall($0, kind) }
     }
@@ -20,35 +20,35 @@ extension CheckDefinition {
       .x1, "changes.of-any-key", "changes of keys of any bytes and any length are covered", needs: .changeFeed
     ) { try await checkKeys($0) }
     Check(
-      .x1, "changes.of-many-tasks", "what many tasks write and remove at the same time is covered",
+      .x1, "changes.of-many-tasks", "concurrent writes and removals of many tasks are covered",
       needs: .changeFeed
     ) { try await checkManyTasks($0) }
     Check(
       .x1, "changes.behind-a-body",
-      "what is changed while a body runs is covered, and so is what the body has changed",
+      "changes while a body runs are covered, and so are those of the body",
       needs: [.changeFeed, .transactions]
     ) { try await checkBehindBody($0) }
     Check(
       .x1, "changes.for-many-subscribers",
-      "each of 100 subscribers has every change covered, also when those that came first have left",
+      "every change is covered for each of 100 subscribers, even after the first ones have ended",
       needs: .changeFeed
     ) { try await checkManySubscribers($0) }
     Check(
       .x1, "changes.while-subscribing",
-      "a subscription in the middle of a stream of writes misses nothing that is acknowledged after changes() has returned",
+      "a subscription during a series of writes misses nothing acknowledged after changes() has returned",
       needs: .changeFeed
     ) { try await checkSubscribing($0) }
     Check(
-      .x1, "changes.of-a-large-batch", "a batch of very many entries is covered, and so is its removal",
+      .x1, "changes.of-a-large-batch", "a batch of very many entries is covered, and so is their removal",
       needs: .changeFeed
     ) { try await checkLargeBatch($0) }
     Check(
       .x1, "changes.after-failing-calls",
-      "what is changed after calls that threw or were cancelled is covered", needs: .changeFeed
+      "changes after calls that threw or were cancelled are covered", needs: .changeFeed
     ) { try await checkFailingCalls($0) }
     Check(
       .x1, "changes.for-a-slow-subscriber",
-      "a subscriber that reads nothing for long has everything covered when it does", needs: .changeFeed
+      "every change is covered for a subscriber that has not read for a long time", needs: .changeFeed
     ) { try await checkSlowSubscriber($0) }
   }
 }
@@ -111,7 +111,7 @@ private func checkManyTasks(_ context: CheckContext) async throws {
   for subscriber in subscribers { try await subscriber.expectCovered(all, "the changes of 8 tasks") }
 }
 
-/// Changes something else, in several ways, while the body of a transaction takes its time.
+/// Makes other changes, in several ways, during a long transaction body.
 private func checkBehindBody(_ context: CheckContext) async throws {
   let engine = try await context.open()
   for method in ChangeMethod.writing(context.capabilities) {
@@ -263,7 +263,7 @@ private func checkFailingCalls(_ context: CheckContext) async throws {
         withUnsafeCurrentTask { $0?.cancel() }
         try await engine.write(data("v"), key: key("cancelled \(round)"))
       }
-      // What a cancelled call may throw is for rule C4 to say.
+      // Rule C4 covers what a cancelled call may throw.
       _ = await task.result
     }
     let next = key("after \(round)")

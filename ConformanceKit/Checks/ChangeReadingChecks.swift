@@ -10,12 +10,13 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var changeReadingChecks: [CheckDefinition] {
     Check(
-      .x2, "changes.can-be-read", "who has received the element for a change reads it, or a later state",
+      .x2, "changes.can-be-read",
+      "after receiving the element for a change, a subscriber reads the change or a later state",
       needs: .changeFeed
     ) { try await checkReadability($0) }
     Check(
       .x2, "changes.announce-the-latest",
-      "who reads a key after each element for it has read the last of many writes in the end",
+      "a subscriber that reads a key after each element for it reads the last of many writes in the end",
       needs: .changeFeed
     ) { try await checkLatest($0) }
   }
@@ -113,7 +114,7 @@ extension ChangeSubscriber {
     }
   }
 
-  /// Looks after each element that may be about the key, until what is to be seen is seen.
+  /// Reads after each element that may be about the key, until the expected state is there.
   fileprivate func receive(
     until what: String, patience: Duration, about key: CacheKey,
     look isSeen: @escaping @Sendable () async throws -> Bool
@@ -131,7 +132,7 @@ extension ChangeSubscriber {
     }
     switch outcome {
     case .success(let result): return result
-    case .failure: return .failure(Violation("no element came within \(patience) after which \(what)"))
+    case .failure: return .failure(Violation("within \(patience), there was no element after which \(what)"))
     }
   }
 }

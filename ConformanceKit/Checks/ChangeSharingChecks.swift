@@ -5,52 +5,53 @@
 #endif
 import StockroomCore
 
-// What others change on a place, in this process and in others: rules X1, X2 and X5.
+// Changes by others on a place, in this process and in others: rules X1, X2 and X5.
 
 extension CheckDefinition {
   @CheckList static var changeSharingChecks: [CheckDefinition] {
     Check(
       .x1, "changes.of-another-engine",
-      "what another engine on the place changes, by a call of any kind, is covered",
+      "changes by another engine on the place, by calls of any kind, are covered",
       needs: [.changeFeed, .persistent]
     ) { try await checkOtherEngine($0) }
     Check(
       .x1, "changes.of-two-engines",
-      "what two engines on the place write at the same time is covered in both",
+      "concurrent writes of two engines on the place are covered in both",
       needs: [.changeFeed, .persistent]
     ) { try await checkTwoEngines($0) }
     Check(
       .x1, "changes.of-many-engines",
-      "what one of twelve engines on a place writes is covered in all others",
+      "writes of one of twelve engines on a place are covered in all others",
       needs: [.changeFeed, .persistent]
     ) { try await checkManyEngines($0) }
     Check(
-      .x1, "processes.changes", "what another process changes, by a call of any kind, is covered",
+      .x1, "processes.changes", "changes by another process, by calls of any kind, are covered",
       needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
     ) { try await checkOtherProcess($0) }
     Check(
       .x1, "processes.changes-of-any-key",
-      "changes that another process makes are covered, for keys of any bytes and any length, and in large batches",
+      "changes by another process are covered for keys of any bytes and any length, and in large batches",
       needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
     ) { try await checkKeysOfOtherProcess($0) }
     Check(
       .x1, "processes.changes-at-the-same-time",
-      "what two processes write at the same time is covered in both",
+      "concurrent writes of two processes are covered in both",
       needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
     ) { try await checkTwoProcesses($0) }
     Check(
       .x1, "processes.changes-while-subscribing",
-      "a subscription misses nothing that another process is acknowledged after changes() has returned",
+      "a subscription misses nothing that is acknowledged in another process after changes() has returned",
       needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
     ) { try await checkSubscribing($0) }
     Check(
       .x2, "processes.changes-can-be-read",
-      "who has received the element for a change by another process reads it, or a later state",
+      "after receiving the element for a change by another process, a subscriber reads the change or a later "
+        + "state",
       needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
     ) { try await checkReadability($0) }
     Check(
       .x5, "killed.while-others-subscribe",
-      "of a process that is killed while it writes, what it was acknowledged is covered, and what others change after that",
+      "the acknowledged writes of a process that is killed are covered, and so are later changes by others",
       needs: [.changeFeed, .persistent, .multiProcess], needsWorker: true
     ) { try await checkKills($0) }
   }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What a feed does not tell of, and how it ends: rules X3 and X5.
+// Silence of a feed, and its end: rules X3 and X5.
 
 extension CheckDefinition {
   @CheckList static var changeSilenceChecks: [CheckDefinition] {
@@ -17,7 +17,7 @@ extension CheckDefinition {
     }
     Check(
       .x3, "changes.silence-while-nothing-is-called",
-      "as long as nobody calls anything no element comes, for 15 seconds",
+      "without calls, there is no element for 15 seconds",
       needs: .changeFeed, from: .standard
     ) { context in
       try await checkSilence(context, "15 s without a call", isLong: true) { _ in
@@ -56,12 +56,12 @@ extension CheckDefinition {
     }
     Check(
       .x5, "changes.end-with-close",
-      "close() ends the streams of those who wait for an element, and of those who have read nothing, who still receive what "
-        + "others have received; changes() then throws closed", needs: .changeFeed
+      "close() ends the streams of subscribers that wait for an element and of those that have not read yet, "
+        + "after the pending elements; then changes() throws closed", needs: .changeFeed
     ) { try await checkClosing($0) }
     Check(
       .x5, "changes.subscribed-at-close",
-      "of the tasks that subscribe while the engine is closed, each gets closed, or a stream that ends",
+      "a subscription during close() throws closed, or returns a stream that ends",
       needs: [.changeFeed, .persistent]
     ) { context in
       for round in context.rounds(quick: 6, standard: 40, exhaustive: 600, of: "rounds of 40 subscriptions") {
@@ -70,12 +70,12 @@ extension CheckDefinition {
     }
     Check(
       .x5, "changes.outlive-other-engines",
-      "the streams of an engine go on when another engine on the place is closed or released",
+      "the streams of an engine continue when another engine on the place is closed or released",
       needs: [.changeFeed, .persistent]
     ) { try await checkOtherEngines($0) }
     Check(
       .x5, "changes.outlive-other-subscribers",
-      "a loop over changes ends when its task is cancelled, and the streams of others go on",
+      "a loop over changes ends when its task is cancelled, and other streams continue",
       needs: .changeFeed
     ) { try await checkCancellation($0) }
   }
@@ -175,7 +175,7 @@ private func checkSilence(
       try await subscriber.expectCovered([last], "the write after \(what)") { change in
         guard case .keys(let keys) = change, !keys.isSubset(of: [mark, last]) else { return }
         throw Violation(
-          "the first element after \(what) was \(describe(change)), and only \(last) had been written",
+          "the first element after \(what) was \(describe(change)), although only \(last) had been written",
           rule: .x3)
       }
     } catch let violation as Violation {
@@ -197,7 +197,7 @@ private func settle(
   try await engine.write(data("v"), key: mark)
   do {
     try expect(
-      await collector.hasReceived(mark, within: patience), "for \(patience) no element had covered a write")
+      await collector.hasReceived(mark, within: patience), "no element covered a write for \(patience)")
     try await subscriber.expectCovered([mark], "a write")
   } catch let violation as Violation {
     throw Violation(violation.description, rule: .x1)
@@ -223,9 +223,9 @@ private func checkClosing(_ context: CheckContext) async throws {
   ]
   try await engine.write(data("v"), key: key("k"))
   let late = try await ChangeSubscriber(to: engine, context)
-  // An element may be under way, which close() may overtake.
+  // An element may be in delivery, and close() may overtake it.
   for collector in waiting where await !collector.hasReceived(key("k"), within: patience) {
-    throw Violation("for \(patience) no element had covered a write", rule: .x1)
+    throw Violation("no element covered a write for \(patience)", rule: .x1)
   }
   for _ in 0..<20 { try await yieldToAllThreads() }
   try await engine.close()
@@ -239,7 +239,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   for collector in waiting {
     try expect(
       await collector.hasEnded(within: patience),
-      "\(patience) after close() the loop of a subscriber had not ended")
+      "the loop of a subscriber had not ended \(patience) after close()")
   }
   do {
     try await idle.expectCovered([key("k")], "a write before close()")
@@ -297,7 +297,7 @@ private func checkCancellation(_ context: CheckContext) async throws {
     if round.isMultiple(of: 2) { try await engine.write(data("v"), key: key) }
     try expect(
       await other.cancel(within: patience),
-      "\(patience) after its task had been cancelled the loop of a subscriber had not ended")
+      "the loop of a subscriber had not ended \(patience) after its task had been cancelled")
     // Given up without having read anything.
     _ = try await engine.changes()
     try await engine.write(data("v"), key: key)

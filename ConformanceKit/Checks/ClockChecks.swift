@@ -11,8 +11,8 @@ extension CheckDefinition {
   @CheckList static var clockChecks: [CheckDefinition] {
     Check(
       .w2, "clock.set-back",
-      "when the clock is set back, updatedAt does not go back, createdAt is not the later one, and both are the same "
-        + "after reopening", needsWorker: true
+      "when the clock is set back, updatedAt does not move backwards, createdAt is not later than it, and "
+        + "both are the same after reopening", needsWorker: true
     ) { try await checkClock($0, .timestamps) }
     // With single writes alone an engine may have readAllEntries() by default, which knows the times only.
     Check(
@@ -22,28 +22,30 @@ extension CheckDefinition {
     ) { try await checkClock($0, .order) }
     Check(
       .w1, "clock.jumps",
-      "however the clock jumps, by minutes, days and years, past 2038 and back, and whatever the time zone, no entry expires, "
-        + "none is refused, and removals and writes have their effect", needsWorker: true
+      "when the clock jumps by minutes, days or years, past 2038 and back, in any time zone, no entry "
+        + "expires or is rejected, and writes and removals work", needsWorker: true
     ) { try await checkJumps($0, .contents) }
     Check(
       .w2, "clock.jumps-and-timestamps",
-      "however the clock jumps, and whatever the time zone, timestamps are those of the clock when they were written, and stay",
+      "when the clock jumps, in any time zone, timestamps are those of the clock at the write, and do not "
+        + "change",
       needsWorker: true
     ) { try await checkJumps($0, .timestamps) }
     // As above.
     Check(
       .r6, "clock.jumps-and-order",
-      "however the clock jumps, readAllEntries() keeps the order in which the keys were first written",
+      "when the clock jumps, readAllEntries() keeps the order in which the keys were first written",
       needs: .atomicBatches, needsWorker: true
     ) { try await checkJumps($0, .order) }
     Check(
       .c3, "processes.clock-jumps",
-      "a place that a process has open is shared with another, or kept from it, as before when the clock jumps by a day",
+      "when the clock jumps by a day, a place that a process has open stays shared with another process, or "
+        + "locked against it",
       needs: .persistent, needsWorker: true
     ) { try await checkPlaceAcrossJump($0) }
     Check(
       .w1, "clock.waiting",
-      "an entry that is left alone for 65 seconds is there afterwards, and so is a new one",
+      "an entry still exists after 65 seconds without calls, and new ones can be written",
       from: .exhaustive
     ) { context in
       let engine = try await context.open()
@@ -88,13 +90,14 @@ private func expectNoStall(
     control.offsets = control.offsets.map { _ in 0 }
     try await checkClock(context, control)
     throw Violation(
-      "each of two processes came to no end of \(step), and one with the right clock did", rule: .w1)
+      "each of two processes with a changed clock hung during \(step), and one with the right clock did not",
+      rule: .w1)
   }
 }
 
 private func checkJumps(_ context: CheckContext, _ question: ClockJumps.Question) async throws {
   if context.clockTolerance > .zero {
-    throw Skip(reason: "The clock of the engine's timestamps is not that of a process of the kit.")
+    throw Skip(reason: "The engine's timestamps are not set by the clock of its process.")
   }
   try await skippingStalls {
     try await checkClock(
@@ -109,12 +112,12 @@ private func skippingStalls(_ body: () async throws -> Void) async throws {
   do {
     try await body()
   } catch is WorkerStalled {
-    throw Skip(reason: "The process does not get along with the fake clock that the kit gives it.")
+    throw Skip(reason: "The process does not work with the fake clock of the kit.")
   }
 }
 
-/// Makes the check again if the tool could not start the process: one that was killed earlier, of somebody else's, may
-/// have left something behind that keeps a later one of the same number from starting. It belongs to nobody then.
+/// Runs the check again if the tool could not start the process: an unrelated process that was killed earlier
+/// may have left an object behind that keeps a later process with the same number from starting.
 private func checkClock(_ context: CheckContext, _ task: some CheckTask) async throws {
   for _ in 0..<2 {
     do {

@@ -5,14 +5,14 @@
 #endif
 import StockroomCore
 
-// Closing and letting go: rules O3 and O4.
+// Closing and releasing: rules O3 and O4.
 
 extension CheckDefinition {
   @CheckList static var closingChecks: [CheckDefinition] {
     Check(
       .o3, "closing.twice",
-      "close() may be called twice, and by many tasks at the same time, of which the first to return finds the place free and "
-        + "complete"
+      "close() may be called twice, and by many tasks at the same time; when the first call returns, the "
+        + "place is released and complete"
     ) { context in
       for round in 0..<5 { try await closeTogether(context, round: round) }
       let unused = try await context.open(context.root.appending(path: "unused", directoryHint: .isDirectory))
@@ -21,8 +21,8 @@ extension CheckDefinition {
     }
     Check(
       .o3, "closing.refuses-later-calls",
-      "after close() every method throws closed (or, if the engine keeps nothing beyond its own life, every one works as "
-        + "before)"
+      "after close(), every method throws closed (or, if the engine's data ends with it, every method works "
+        + "as before)"
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
@@ -31,7 +31,8 @@ extension CheckDefinition {
     }
     Check(
       .o3, "closing.releases-files",
-      "after close() the engine has no file open any more, even while references to it and streams of its changes remain",
+      "after close(), the engine has no file open, even while references to it and streams of its changes "
+        + "remain",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
@@ -43,8 +44,8 @@ extension CheckDefinition {
     }
     Check(
       .o3, "closing.releases-locks",
-      "after close() the place can be opened at once, even while references to the closed engine and streams of its changes "
-        + "remain",
+      "after close(), the place can be opened at once, even while references to the closed engine and "
+        + "streams of its changes remain",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
@@ -60,17 +61,17 @@ extension CheckDefinition {
     }
     Check(
       .o4, "dropping.releases-files",
-      "when the last reference is dropped without close() the engine has no file open any more, also if it has, or had, "
-        + "subscribers",
+      "after its last reference is released without close(), the engine has no file open, even if it has or "
+        + "had subscribers",
       needs: .persistent
     ) { context in
       for _ in 0..<3 { try await context.openAndDrop { try await useMuch($0) } }
-      try await expectNoOpenFiles(context, after: "the last reference was dropped")
+      try await expectNoOpenFiles(context, after: "the last reference was released")
       if context.capabilities.contains(.changeFeed) { try await dropWithSubscribers(context) }
     }
     Check(
       .o4, "dropping.releases-locks",
-      "when the last reference is dropped, with or without close(), the place can be opened at once",
+      "after the last reference is released, with or without close(), the place can be opened at once",
       needs: .persistent
     ) { context in
       for round in 0..<25 {
@@ -82,8 +83,8 @@ extension CheckDefinition {
     }
     Check(
       .o4, "dropping.after-transactions",
-      "when the last reference is dropped after a transaction whose body held one, the place can be opened at once and no "
-        + "file is open",
+      "after the last reference is released, even if the body of a transaction held one, the place can be "
+        + "opened at once and no file is open",
       needs: [.persistent, .transactions]
     ) { context in
       for round in 0..<25 {
@@ -95,10 +96,10 @@ extension CheckDefinition {
           }
         }
       }
-      try await expectNoOpenFiles(context, after: "the last reference was dropped")
+      try await expectNoOpenFiles(context, after: "the last reference was released")
     }
     Check(
-      .o4, "dropping.after-failed-opening", "an opening that throws leaves no file open", needs: .persistent
+      .o4, "dropping.after-failed-opening", "an open that throws leaves no file open", needs: .persistent
     ) { context in
       let store = try await ClosedStore(in: context)
       for file in store.files {
@@ -111,7 +112,7 @@ extension CheckDefinition {
     }
     Check(
       .o4, "dropping.after-many-failed-openings",
-      "two hundred openings that throw leave no file descriptor open",
+      "two hundred opens that throw leave no file descriptor open",
       needs: .persistent, needsWorker: true
     ) { context in
       let worker = try context.startWorker()
@@ -122,7 +123,7 @@ extension CheckDefinition {
         if (try? await context.openAndDrop(copy) { _ in }) != nil { continue }
         return try await context.check(FailedOpenings(place: copy, count: 200), in: worker)
       }
-      throw Skip(reason: "The engine refuses no place whose files are corrupted.")
+      throw Skip(reason: "The engine opens all places with corrupted files.")
     }
   }
 }
@@ -140,7 +141,7 @@ private func closeTogether(_ context: CheckContext, round: Int) async throws {
     do {
       try await expectStored(written, in: try await context.open(place))
     } catch let failure as CallFailure {
-      throw Violation("when the first of 8 calls of close() at the same time had returned, \(failure)")
+      throw Violation("when the first of 8 concurrent calls of close() had returned, \(failure)")
     }
   }
   try await engine.close()
@@ -158,7 +159,7 @@ private func useMuch(_ engine: EngineUnderTest) async throws {
   }
 }
 
-/// Does something while somebody has a stream of changes and reads nothing, where there are such.
+/// Does something while there is an unread stream of changes, if the engine has feeds.
 private func withSubscriber(of engine: EngineUnderTest, _ body: () async throws -> Void) async throws {
   guard engine.capabilities.contains(.changeFeed) else { return try await body() }
   let changes = try await engine.changes()
@@ -175,7 +176,7 @@ private func dropWithSubscribers(_ context: CheckContext) async throws {
     return waiting
   }
   try await expectNoOpenFiles(
-    context, after: "the last reference was dropped while a subscriber waited for a change")
+    context, after: "the last reference was released while a subscriber waited for a change")
   withExtendedLifetime(waiting) {}
   let unread = try await context.openAndDrop { engine in
     let unread = try await engine.changes()
@@ -183,7 +184,7 @@ private func dropWithSubscribers(_ context: CheckContext) async throws {
     return unread
   }
   try await expectNoOpenFiles(
-    context, after: "the last reference was dropped while there was a stream of changes that nobody had read")
+    context, after: "the last reference was released while there was an unread stream of changes")
   withExtendedLifetime(unread) {}
   try await context.openAndDrop { engine in
     let unread = try await engine.changes()
@@ -195,10 +196,11 @@ private func dropWithSubscribers(_ context: CheckContext) async throws {
   }
   try await expectNoOpenFiles(
     context,
-    after: "the last reference was dropped after two subscribers had left in the middle of their streams")
+    after: "the last reference was released after two subscribers had ended in the middle of their streams")
 }
 
-/// Fails if files remain open. An engine may close them on a thread of its own, soon but not at once, and as slowly as its disk is.
+/// Fails if files remain open. An engine may close them on its own thread, soon but not at once, depending on
+/// its disk.
 func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws {
   var files = System.openFiles(in: context.root)
   for attempt in 0..<60 where !files.isEmpty {
@@ -213,10 +215,10 @@ func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws
     try await Task.sleep(for: .milliseconds(50))
     files = System.openFiles(in: context.root)
   }
-  try expect(files.isEmpty, "after \(what) these files were still open: \(describe(files))")
+  try expect(files.isEmpty, "after \(what), these files were still open: \(describe(files))")
 }
 
-/// How long it takes to close an engine that somebody waits for.
+/// The time that closing an engine takes when a caller waits for it.
 private func timeOfClosing(_ context: CheckContext) async throws -> Duration {
   context.noteProgress()
   let engine = try await context.open(
@@ -229,8 +231,8 @@ private func timeOfClosing(_ context: CheckContext) async throws -> Duration {
 
 /// Calls every method of an engine that has been closed.
 ///
-/// An engine that keeps nothing beyond its own life may leave close() as it is by default, doing nothing, and goes on
-/// working. Which of the two it is shows at once: some calls refused and others not is neither.
+/// An engine whose data ends with it may use the default close(), which does nothing, and continues to work.
+/// It must be one or the other: throwing from some calls and not from others is neither.
 private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws {
   var calls: [ClosedCall] = []
   for method in ReadMethod.allCases {
@@ -248,16 +250,16 @@ private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws 
       working.append(method)
     } catch let failure as CallFailure {
       guard (failure.error as? StorageError)?.code == .closed else {
-        throw Violation("after close() \(failure), which is not StorageError with code closed")
+        throw Violation("after close(), \(failure), which is not StorageError with code closed")
       }
       refusing.append(method)
     }
   }
   try expect(
     refusing.isEmpty || working.isEmpty,
-    "after close() some methods threw closed, but not \(working.joined(separator: ", "))")
+    "after close(), some methods threw closed, but not \(working.joined(separator: ", "))")
   try expect(
-    working.isEmpty || mayWork, "close() did nothing, although the engine keeps entries beyond its own life")
+    working.isEmpty || mayWork, "close() did nothing, although the engine has persistent entries")
 }
 
 private typealias ClosedCall = (method: String, call: @Sendable (EngineUnderTest) async throws -> Void)

@@ -5,11 +5,12 @@
 #endif
 import StockroomCore
 
-// Many tasks, and one place opened twice: rules C1 and C2. The others of this section have files of their own.
+// Many tasks, and one place opened twice: rules C1 and C2. The other rules of this section are in separate
+// files.
 
 extension CheckDefinition {
   @CheckList static var concurrencyChecks: [CheckDefinition] {
-    Check(.c1, "concurrency.loses-no-write", "of many tasks that write different keys, none loses a write") {
+    Check(.c1, "concurrency.loses-no-write", "no write of many tasks to different keys is lost") {
       context in
       let engine = try await context.open()
       let written = try await gather(0..<32) { task in
@@ -21,7 +22,7 @@ extension CheckDefinition {
       try await expectStored(entries(written.flatMap { $0 }), in: engine)
     }
     Check(
-      .c1, "concurrency.reads-own-writes", "a task that has written reads what it wrote, whatever others do"
+      .c1, "concurrency.reads-own-writes", "a task reads its own writes, whatever other tasks do"
     ) {
       context in
       let engine = try await context.open()
@@ -31,18 +32,19 @@ extension CheckDefinition {
           try await engine.write(value(for: mine, version: version), key: mine)
           let found = try await engine.read(key: mine)
           try expect(
-            found, is: value(for: mine, version: version), "read(key:) of what the same task had written")
+            found, is: value(for: mine, version: version),
+            "read(key:) of a key that the same task had written")
           if version.isMultiple(of: 5) {
             try await engine.remove(key: mine)
             try expect(
-              try await engine.read(key: mine), is: nil, "read(key:) of what the same task had removed")
+              try await engine.read(key: mine), is: nil, "read(key:) of a key that the same task had removed")
           }
         }
       }
     }
     Check(
       .c1, "concurrency.reads-never-go-back",
-      "once a version has been read or acknowledged, no later read gives an earlier one"
+      "once a version has been read or acknowledged, no later read returns an earlier one"
     ) { context in
       try await checkMonotonicReads(in: try await context.open())
     }
@@ -61,7 +63,7 @@ extension CheckDefinition {
           try await engine.write(valueOfTask(task), key: shared)
         }
         guard let value = try await engine.read(key: shared) else {
-          throw Violation("read(key:) after 24 concurrent writes of one key gave nil")
+          throw Violation("read(key:) after 24 concurrent writes of one key returned nil")
         }
         let isOneOfThem = (0..<24).contains { valueOfTask($0) == value }
         try expect(isOneOfThem, "after 24 concurrent writes of one key its value was none of the 24")
@@ -109,7 +111,7 @@ extension CheckDefinition {
 
     Check(
       .c1, "concurrency.of-hundreds-of-tasks",
-      "up to two hundred tasks that call every method at the same time all get their answers"
+      "up to two hundred tasks that call every method at the same time all get correct results"
     ) { context in
       let engine = try await context.open()
       let shared = keys(24)
@@ -126,21 +128,23 @@ extension CheckDefinition {
         }
         let found = try await engine.read(key: mine)
         try expect(
-          found, is: value(for: mine), "beside many other tasks read(key:) of what the same task had written")
+          found, is: value(for: mine),
+          "beside many other tasks read(key:) of a key that the same task had written")
         return mine
       }
       try await expectStored(entries(own), in: engine)
     }
 
     Check(
-      .c2, "opening.twice", "one place opened twice is shared, or the second opening throws locked",
+      .c2, "opening.twice", "two engines on one place share it, or the second open throws locked",
       needs: .persistent
     ) { context in
       try await checkSecondOpening(context, at: context.place)
     }
     Check(
       .c2, "opening.twice-by-another-path",
-      "one place opened under two paths is shared, or the second opening throws locked", needs: .persistent,
+      "two engines on one place, opened through different paths, share it, or the second open throws locked",
+      needs: .persistent,
       isOfFiles: true
     ) { context in
       let link = context.root.appending(path: "link")
@@ -152,7 +156,7 @@ extension CheckDefinition {
     }
     Check(
       .c2, "opening.twice-under-load",
-      "two engines on one place lose nothing that both write at the same time",
+      "concurrent writes of two engines on one place are not lost",
       needs: .persistent
     ) { context in
       let first = try await context.open()
@@ -205,11 +209,11 @@ private func checkMonotonicReads(in engine: EngineUnderTest) async throws {
       let earliest = acknowledged.withLock { $0[index] }
       let value = try await engine.read(key: keys[index]).map { String(decoding: $0, as: UTF8.self) }
       guard let version = value.flatMap({ Int($0) }) else {
-        throw Violation("read(key:) of a key that was only ever overwritten gave \(value ?? "nil")")
+        throw Violation("read(key:) of a key that was never removed returned \(value ?? "nil")")
       }
       try expect(
         version >= earliest,
-        "read(key:) gave version \(version) after version \(earliest) had been acknowledged or read")
+        "read(key:) returned version \(version) after version \(earliest) had been acknowledged or read")
       acknowledged.withLock { $0[index] = max($0[index], version) }
     }
   }
@@ -246,7 +250,7 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
       try await writer.write(data("third \(number)"), key: key("a"))
       try expect(
         try await reader.read(key: key("a")), is: data("third \(number)"),
-        "read(key:) of one of two engines, of which the other was opened when a third had been closed,")
+        "read(key:) of one of two engines, the other of which was opened after a third had been closed,")
     }
     try await context.close(third)
   }
@@ -270,7 +274,7 @@ extension CheckContext {
       return try await open(directory)
     } catch let failure as CallFailure {
       if let error = failure.error as? StorageError, error.code == .locked { return nil }
-      throw Violation("the second opening threw \(failure.error)")
+      throw Violation("the second open threw \(failure.error), not locked")
     }
   }
 }

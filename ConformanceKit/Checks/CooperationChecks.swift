@@ -12,7 +12,7 @@ extension CheckDefinition {
   @CheckList static var cooperationChecks: [CheckDefinition] {
     Check(
       .c5, "cooperation.while-writing",
-      "a task that has nothing to do with the engine keeps running while up to a thousand tasks for each processor write"
+      "an unrelated task keeps running while up to a thousand tasks per processor write"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -20,7 +20,7 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.while-removing",
-      "a task that has nothing to do with the engine keeps running while many remove"
+      "an unrelated task keeps running while many tasks remove"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -35,7 +35,7 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.while-writing-batches",
-      "a task that has nothing to do with the engine keeps running while many write batches"
+      "an unrelated task keeps running while many tasks write batches"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -49,7 +49,7 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.while-reading",
-      "a task that has nothing to do with the engine keeps running while many read, also all there is"
+      "an unrelated task keeps running while many tasks read single entries and everything"
     ) { context in
       let engine = try await context.open()
       let keys = keys(16)
@@ -65,7 +65,8 @@ extension CheckDefinition {
     }
     Check(
       .c5, "cooperation.waits-elsewhere",
-      "no call waits on the thread of its caller, not even for a millisecond, and nor does close() while others are under way"
+      "no call blocks its caller's thread, not even for a millisecond, and neither does close() while others "
+        + "are in progress"
     ) { try await checkCallerWaits($0) }
     for method in [ReadMethod.readAllData, .readAllDataAndKeys, .readAllEntries, .scan] {
       Check(
@@ -104,8 +105,8 @@ private func checkHeartbeat(
   let (pause, allowed) = try await longestPause(context, during: callCount, call)
   try expect(
     pause <= allowed,
-    "a task that only wanted to run again and again could not for \(pause.inSeconds) s in which the process "
-      + "computed nothing, while \(allowed.inSeconds) s is the most that the load of the machine explains")
+    "an unrelated task could not run for \(pause.inSeconds) s while the process used no processor time; the "
+      + "load of the machine explains at most \(allowed.inSeconds) s")
 }
 
 /// How many calls are made at the same time: a thousand for each processor, or what takes as long as calls are made.
@@ -163,8 +164,8 @@ private func longestPause(
   return observed
 }
 
-/// Beats on the threads that the calls are made on, and for what the engine does in tasks of its own also on the
-/// cooperative pool.
+/// Beats on the threads on which the calls are made, and also on the cooperative pool, for the engine's own
+/// tasks.
 @concurrent private func keepBeating(_ monitor: HeartbeatMonitor) async {
   while !monitor.isDone {
     monitor.beat()
@@ -174,7 +175,7 @@ private func longestPause(
   }
 }
 
-/// A task's sign of life, and who watches it.
+/// A heartbeat of a task, and its monitor.
 private final class HeartbeatMonitor: Sendable {
   private let clock = ContinuousClock()
   private let done = Flag()
@@ -204,7 +205,7 @@ private final class HeartbeatMonitor: Sendable {
       if count != lastCount {
         (lastCount, standstill) = (count, .zero)
       } else if standstill < patience / 20 || !System.hasAnotherReadyThread {
-        // It is asked only where something stands still, since it takes its time.
+        // Only asked when the heartbeat has stopped, since it is slow.
         standstill += now - last - (processorTime - lastProcessorTime)
         pause = max(pause, standstill)
       }
@@ -217,19 +218,20 @@ private final class HeartbeatMonitor: Sendable {
 
 // MARK: - Giving way
 
-/// Has a task for each thread read everything, again and again, without giving way itself, and writes meanwhile. Fails
-/// if the write has not got its turn, three times in a row, before some reader has computed for so long.
+/// Has a task for each thread read everything in a loop, without yielding, and writes meanwhile. Fails if,
+/// three times in a row, the write has not returned before some reader has used this much processor time.
 private func checkGivingWay(
   in engine: EngineUnderTest, during name: String, within turn: Duration,
   _ read: @escaping @Sendable (EngineUnderTest) async throws -> Void
 ) async throws {
   for _ in 0..<3 where try await isWriteDone(in: engine, within: turn, whileAllCall: read) { return }
   throw Violation(
-    "a write had not been done when each of \(CheckExecutor.usualCount) tasks had called \(name) in a loop for \(turn)"
+    "a write had not returned when each of \(CheckExecutor.usualCount) tasks had called \(name) in a loop "
+      + "for \(turn)"
   )
 }
 
-/// How long a reader goes on that hardly computes, as one whose engine reads on a thread of its own.
+/// The time limit for a reader that hardly computes, such as one whose engine reads on its own thread.
 private let longestReading = Duration.seconds(20)
 
 private func isWriteDone(

@@ -9,9 +9,10 @@ extension CheckDefinition {
       Check(
         .f2, "corruption.\(corruption.rawValue)",
         corruption.isCut
-          ? "a store that was closed, with a file \(corruption.what), throws corrupted when it is opened or read, or everything "
-            + "is there (without durableWrites: up to some batch, and not nothing)"
-          : "a store with a file \(corruption.what) throws corrupted when it is opened or read, or gives what is still there",
+          ? "a closed store with a file \(corruption.what) throws corrupted when it is opened or read, or "
+            + "all entries are there (without durableWrites: those up to some batch, at least one)"
+          : "a store with a file \(corruption.what) throws corrupted when it is opened or read, or returns "
+            + "what is still there",
         needs: .persistent
       ) { context in
         var run = try await CorruptionRun(in: context, history: .short)
@@ -40,8 +41,8 @@ extension CheckDefinition {
     }
     Check(
       .f2, "corruption.found-by-verify",
-      "wherever a file is corrupted, verify() throws corrupted, if opening has not done so, or no read does so later; of a "
-        + "store that is as it was, it does not", needs: .persistent
+      "wherever a file is corrupted, either opening or verify() throws corrupted, or no later read does; "
+        + "without corruption, verify() does not throw", needs: .persistent
     ) { context in
       var run = try await CorruptionRun(in: context, history: .short)
       try await run.checkVerifyingUncorrupted()
@@ -58,13 +59,13 @@ extension CheckDefinition {
     }
     Check(
       .f2, "corruption.of-many-found-by-verify",
-      "wherever a file of a store of 1,100 entries is corrupted, verify() throws corrupted, if opening has not done so, or no read "
-        + "does so later", needs: .persistent
+      "wherever a file of a store of 1,100 entries is corrupted, either opening or verify() throws "
+        + "corrupted, or no later read does", needs: .persistent
     ) { context in
-      // An engine that hangs could not be distinguished from one that takes its time for each entry.
+      // An engine that hangs could not be distinguished from one that is slow for each entry.
       let affordable = try await context.affordableEntries(within: 5)
       if affordable.reads < 1_100 || affordable.writes < 100 {
-        throw Skip(reason: "The engine takes too long to write and read 1,100 entries.")
+        throw Skip(reason: "The engine is too slow: writing and reading 1,100 entries takes too long.")
       }
       var run = try await CorruptionRun(in: context, history: .many)
       let count = context.byLevel(quick: 4, standard: 8, exhaustive: 32)
@@ -80,9 +81,9 @@ extension CheckDefinition {
     }
     Check(
       .f2, "corruption.at-random",
-      "whatever happens to a file of a closed store, opening, reading and writing it neither trap nor hang, they throw "
-        + "corrupted or give what is left, which is not nothing, and an engine that detects corruption gives no wrong "
-        + "value", needs: .persistent, needsWorker: true
+      "whatever corrupts a file of a closed store, opening, reading and writing neither trap nor hang, and "
+        + "throw corrupted or return the remaining entries, at least one; with detectsCorruption, no value "
+        + "is wrong", needs: .persistent, needsWorker: true
     ) { context in
       var run = try await CorruptionRun(in: context, history: .long, mustHaveWorker: true)
       let seed = context.budget.seed

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What becomes of one call among many others: rule C1.
+// One call among many others: rule C1.
 
 /// Each task changes a key of its own and reads it, and once more after others had a turn.
 func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async throws {
@@ -31,7 +31,7 @@ func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async thr
         let found = try await engine.read(key: own)
         try expect(
           found, is: wanted,
-          "read(key:) number \(look) by the task of what it had changed as number \(number), by \(name),"
+          "read(key:) number \(look), after change number \(number) of the same task, by \(name),"
         )
         await Task.yield()
       }
@@ -60,10 +60,10 @@ func oneBadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
       if error == nil { throw Violation("the write of an empty key returned", rule: .k1) }
       continue
     }
-    if let error { throw Violation("a write beside one of an empty key did not return: \(error)") }
+    if let error { throw Violation("a write threw while another call used an empty key: \(error)") }
     try expect(
       try await engine.read(key: oneOfMany(number)), is: data("round \(round)"),
-      "read(key:) of what was written, and acknowledged, beside a write of an empty key")
+      "read(key:) of an entry acknowledged while another call used an empty key")
   }
 }
 
@@ -81,11 +81,11 @@ func oneBadReadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
     do {
       found = try await method.found(of: [oneOfMany(number)], in: engine)
     } catch let failure as CallFailure {
-      throw Violation("\(method.call) beside one of an empty key did not return: \(failure)")
+      throw Violation("\(method.call) failed while another call used an empty key: \(failure)")
     }
     try expect(
       found, is: [method.givesValues ? data("round \(round)") : nil],
-      "\(method.call) beside one of an empty key")
+      "\(method.call), while another call used an empty key,")
   }
 }
 
@@ -101,11 +101,11 @@ func oneBadRemovalAmongMany(_ engine: EngineUnderTest, _ round: Int) async throw
     do {
       try await method.perform([(oneOfMany(number), Data())], in: engine)
     } catch let failure as CallFailure {
-      throw Violation("\(method.call) beside one of an empty key did not return: \(failure)")
+      throw Violation("\(method.call) failed while another call used an empty key: \(failure)")
     }
   }
   let left = try await engine.keysExist((0..<100).map(oneOfMany))
-  try expect(left, is: [], "what was left after removals beside one of an empty key")
+  try expect(left, is: [], "the entries left after removals while another call used an empty key")
 }
 
 /// The task that hands in what must be refused, in each round another one.

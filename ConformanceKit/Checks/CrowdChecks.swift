@@ -5,19 +5,20 @@
 #endif
 import StockroomCore
 
-// More tasks than any pool has places: rules C1 and O3. Those that are cancelled, and those that ask the same, have files of their own.
+// More tasks than any pool has connections: rules C1 and O3. Cancelled tasks, and tasks that read the same,
+// are in separate files.
 
 extension CheckDefinition {
   @CheckList static var crowdChecks: [CheckDefinition] {
     Check(
       .c1, "crowd.of-300-tasks",
-      "300 tasks that write and read at the same time, keys of their own and one that all share, all come to their end, and "
-        + "each reads what it wrote"
+      "300 concurrent tasks that write and read their own keys and a shared one all finish, and each reads "
+        + "its own writes"
     ) { context in
       try await useByMany(context, try await context.open())
     }
     Check(
-      .c1, "crowd.of-one-method", "150 tasks that call the same method at the same time all come to their end"
+      .c1, "crowd.of-one-method", "150 concurrent tasks that call the same method all finish"
     ) { context in
       let engine = try await context.open()
       for method in ChangeMethod.all(context.capabilities) { try await changeByMany(method, context, engine) }
@@ -26,13 +27,13 @@ extension CheckDefinition {
       for method in ReadMethod.allCases {
         try await gather(0..<150) { _ in
           let isFound = try await method.finds(data("hot"), under: hot, in: engine)
-          try expect(isFound, "\(method.call) in one of 150 tasks did not find the one entry that there was")
+          try expect(isFound, "\(method.call) in one of 150 tasks did not return the only entry")
           context.noteProgress()
         }
       }
     }
     Check(
-      .c1, "crowd.of-large-values", "24 tasks that each write a mebibyte at the same time all store it"
+      .c1, "crowd.of-large-values", "24 concurrent tasks that each write 1 MiB all store it"
     ) { context in
       let engine = try await context.open()
       let keys = keys(24)
@@ -43,13 +44,13 @@ extension CheckDefinition {
         context.noteProgress()
         try expect(
           try await engine.read(key: key) == Data(repeating: UInt8(task), count: 1 << 20),
-          "read(key:) did not return the mebibyte that one of 24 tasks had written")
+          "read(key:) did not return the value of 1 MiB that one of 24 tasks had written")
       }
     }
     Check(
       .c1, "crowd.of-one-key",
-      "after 120 tasks have written and removed one key, and everything, every method says the same, and createdAt is no "
-        + "earlier than the removals"
+      "after 120 tasks have written and removed one key and removed everything, all methods agree, and "
+        + "createdAt is not earlier than the removals"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 3, standard: 20, exhaustive: 500, of: "rounds of 120 calls")
@@ -57,8 +58,8 @@ extension CheckDefinition {
     }
     Check(
       .c1, "crowd.reads-own-writes",
-      "a task reads what it wrote, and misses what it removed, one time after the other, by every kind of change, while others "
-        + "do the same with keys of theirs"
+      "a task always sees its own writes and removals, by every kind of change, while others do the same "
+        + "with other keys"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 1_500, standard: 15_000, exhaustive: 300_000, of: "writes")
@@ -66,7 +67,7 @@ extension CheckDefinition {
     }
     Check(
       .c1, "crowd.one-bad-among-many",
-      "of a hundred calls in the same moment one that must throw does, and the others do their work and return"
+      "of a hundred simultaneous calls, the invalid one throws, and the others do their work and return"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
@@ -79,8 +80,8 @@ extension CheckDefinition {
     }
     Check(
       .o3, "crowd.when-it-is-closed",
-      "of a hundred calls that are under way at close() each returns what it should or throws closed and has done nothing, and "
-        + "none waits for ever"
+      "each of a hundred calls in progress at close() returns the right result, or throws closed and has "
+        + "done nothing; none hangs"
     ) { context in
       let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
       for round in rounds { try await closeAmongMany(context, round) }
@@ -164,7 +165,7 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
     // It was removed, and each removal was acknowledged.
     if created < earliest {
       throw Violation(
-        "createdAt of the key was \(describe(created)), though it was removed after \(describe(start))",
+        "createdAt of the key was \(describe(created)), although it was removed after \(describe(start))",
         rule: .w2)
     }
   }
@@ -207,7 +208,7 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
           case _ where read.givesValues: Set(found).isSuperset(of: old.map(\.data))
           default: found.count >= old.count
           }
-        try expect(isWhole, "\(read.call) under way at close() did not find all of what was there")
+        try expect(isWhole, "\(read.call) in progress at close() returned an incomplete result")
         return true
       } catch let failure as CallFailure {
         let code = (failure.error as? StorageError)?.code
@@ -215,7 +216,7 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
         guard
           code == .closed || code == .conflict && change.method == .transaction && !number.isMultiple(of: 2)
         else {
-          throw Violation("a call under way at close() failed: \(failure)")
+          throw Violation("a call in progress at close() failed: \(failure)")
         }
         return false
       }

@@ -26,7 +26,8 @@ extension CheckDefinition {
     }
     Check(
       .r6, "entries.keep-their-order",
-      "new entries of writeEntries(_:) are in the order given, behind those that are there, which keep their places"
+      "new entries of writeEntries(_:) are in the given order after the existing ones, which keep their "
+        + "positions"
     ) { context in
       let engine = try await context.open()
       let sorted = keys(20)
@@ -41,7 +42,7 @@ extension CheckDefinition {
     }
     Check(
       .w2, "entries.keep-their-times",
-      "writeEntries(_:) stores the times that it is given, also of keys that are there",
+      "writeEntries(_:) stores the given times, even for existing keys",
       needs: .preservesTimestamps
     ) { context in
       let engine = try await context.open()
@@ -73,7 +74,7 @@ extension CheckDefinition {
     }
     Check(
       .w1, "entries.of-the-same-again",
-      "writeEntries(_:) of the same entries as before replaces what has been written or removed since"
+      "writeEntries(_:) of the same entries a second time replaces what has been written or removed since"
     ) { context in
       let engine = try await context.open()
       let given = (0..<5).map { entry(key("entry \($0)"), "given", day($0)) }
@@ -90,7 +91,7 @@ extension CheckDefinition {
     }
     Check(
       .w2, "entries.of-impossible-times",
-      "writeEntries(_:) of times that cannot be stored leaves the entry with times in order, or throws"
+      "writeEntries(_:) of times that cannot be stored throws, or stores times with createdAt <= updatedAt"
     ) { context in
       let engine = try await context.open()
       let beyond = [

@@ -6,15 +6,15 @@
 import StockroomCore
 import Synchronization
 
-// Nobody waits for ever while others come and go: rule C1, by which a call comes to its end.
+// No call waits forever while others come and go: rule C1, by which every call returns.
 
 extension CheckDefinition {
   @CheckList static var fairnessChecks: [CheckDefinition] {
     for (name, victim, others) in fairnessTrials {
       Check(
         .c1, "fairness.\(name)",
-        "\(victim.name) comes to its end while eight tasks call \(others.name) without a pause, before they have made "
-          + "hundreds of times as many calls as one task alone makes meanwhile", needs: victim.needs
+        "\(victim.name) returns while eight tasks call \(others.name) in a loop, before they have made "
+          + "hundreds of times as many calls as a single task makes meanwhile", needs: victim.needs
       ) { context in
         try await FairnessTrial(engine: try await context.open(), victim: victim, others: others).run(context)
       }
@@ -22,8 +22,8 @@ extension CheckDefinition {
     for (name, call) in [("among-readers", FairnessCall.read), ("among-writers", .change(.write))] {
       Check(
         .c1, "fairness.\(name)",
-        "of eight tasks that call \(call.name) without a pause each has made three calls before all together have made tens of "
-          + "thousands"
+        "of eight tasks that call \(call.name) in a loop, each has made three calls before all together have "
+          + "made tens of thousands"
       ) { context in
         try await FairnessTrial(engine: try await context.open(), victim: call, others: call).runEqually(
           context)
@@ -81,8 +81,8 @@ private struct FairnessTrial: Sendable {
       if try await callsMeanwhile(number, taskCount: Self.taskCount, limit: limit) != nil { return }
     }
     throw Violation(
-      "\(victim.name) had not come to its end three times when eight tasks had made \(limit) calls of \(others.name) since; "
-        + "beside one task it took \(alone)")
+      "\(victim.name) had not returned three times when eight tasks had made \(limit) calls of "
+        + "\(others.name); beside a single task it took \(alone)")
   }
 
   /// How many calls the others make during a call of the victim. Nil if they reach the limit first; then they stop.
@@ -130,7 +130,8 @@ private struct FairnessTrial: Sendable {
       if !counts.contains(where: { $0 < 3 }) { return }
     }
     throw Violation(
-      "of eight tasks that called \(others.name) \(limit) times the third time these were the calls of each: \(counts)"
+      "when eight tasks had made \(limit) calls of \(others.name), in three attempts, the calls of each task "
+        + "were: \(counts)"
     )
   }
 

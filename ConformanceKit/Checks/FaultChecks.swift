@@ -11,13 +11,14 @@ extension CheckDefinition {
   @CheckList static var faultChecks: [CheckDefinition] {
     Check(
       .r4, "faults.no-descriptors-while-open",
-      "when no file descriptors are left, every read gives what is there or throws why it cannot, so does changes(), nothing is "
-        + "lost, and everything works again later", needs: .persistent, needsWorker: true
+      "without free file descriptors, every read returns the right result or throws the cause, so does "
+        + "changes(), nothing is lost, and everything works again later", needs: .persistent,
+      needsWorker: true
     ) { try await $0.checkWithoutDescriptors(.using) }
     Check(
       .f3, "faults.read-only-store",
-      "a store on read-only media can be read, or throws readOnly or permissionDenied when it is opened; so does every "
-        + "write", needs: .persistent
+      "on read-only media, a store can be read or throws readOnly or permissionDenied when it is opened, and "
+        + "every write throws one of them", needs: .persistent
     ) { context in
       let disk = try context.smallDisk()
       let store = try await ClosedStore(in: context, at: disk.directory.appending(path: "store"))
@@ -26,7 +27,7 @@ extension CheckDefinition {
     }
     Check(
       .f3, "faults.read-only-directory",
-      "making a store on read-only media throws readOnly or permissionDenied",
+      "creating a store on read-only media throws readOnly or permissionDenied",
       needs: .persistent
     ) { context in
       let disk = try context.smallDisk()

@@ -11,7 +11,8 @@ extension CheckDefinition {
   @CheckList static var fewValueChecks: [CheckDefinition] {
     Check(
       .w1, "sizes.bytes-of-few-values",
-      "a batch of two, three or four values that come together to 4, 16 or 64 MiB, or just less, stores all of them",
+      "a batch of two, three or four values with a total of 4, 16 or 64 MiB, or slightly less, stores all of "
+        + "them",
       from: .standard
     ) { context in
       let engine = try await context.open()

@@ -11,8 +11,8 @@ extension CheckDefinition {
   @CheckList static var fullDiskChecks: [CheckDefinition] {
     Check(
       .f1, "faults.full-disk",
-      "on a full disk a write throws diskFull and leaves no trace, what was there can be read, and writing works again "
-        + "once there is room", needs: .persistent
+      "on a full disk, a write throws diskFull and leaves no trace, existing entries can be read, and "
+        + "writing works again once there is space", needs: .persistent
     ) { context in
       try await checkFullDisk(context)
     }
@@ -24,8 +24,8 @@ extension CheckDefinition {
     }
     Check(
       .f1, "faults.full-disk-at-every-step",
-      "whichever step meets a full disk, it is done or throws diskFull and leaves no trace; what was there can be read, "
-        + "and the step can be taken once there is room", needs: .persistent
+      "on a full disk, any operation succeeds, or throws diskFull and leaves no trace; existing entries can "
+        + "be read, and the operation succeeds once there is space", needs: .persistent
     ) { context in
       let disk = try context.smallDisk()
       try await context.check(
@@ -35,15 +35,15 @@ extension CheckDefinition {
     }
     Check(
       .f1, "life.on-a-full-disk",
-      "while a few entries are overwritten again and again on a disk that never has more than a few blocks left, what is "
-        + "acknowledged is there, and what throws diskFull leaves no trace", needs: .persistent
+      "while a few entries are overwritten repeatedly on a disk with only a few free blocks, acknowledged "
+        + "writes are there, and those that throw diskFull leave no trace", needs: .persistent
     ) { context in
       try await checkLifeOnFullDisk(context)
     }
     Check(
       .f1, "faults.file-size-limit",
-      "a write that meets a limit on the size of files throws diskFull, valueTooLarge or io and leaves no trace, what "
-        + "was there can be read, and writing works again without the limit", needs: .persistent,
+      "a write that exceeds the file size limit throws diskFull, valueTooLarge or io and leaves no trace, "
+        + "existing entries can be read, and writing works again without the limit", needs: .persistent,
       needsWorker: true
     ) { context in
       try await context.check(FileSizeLimit(place: context.place), in: context.startWorker())
@@ -54,7 +54,7 @@ extension CheckDefinition {
 private let blockSize = 64 << 10
 private let diskSize = 16
 
-/// Writes until the disk is full, looks, makes room, and goes on.
+/// Writes until the disk is full, checks the contents, makes space, and continues.
 private func checkFullDisk(_ context: CheckContext) async throws {
   let disk = try context.smallDisk(mebibytes: diskSize)
   let ballast = BallastFile(on: disk.directory)
@@ -161,7 +161,7 @@ private func fillUp(_ engine: EngineUnderTest) async throws -> [(key: CacheKey, 
     guard try await isAccepted(value, for: key, by: engine) else { return written }
     written.append((key, value))
   }
-  throw Skip(reason: "The engine does not fill the disk that it was opened on.")
+  throw Skip(reason: "The engine does not fill the disk on which it was opened.")
 }
 
 /// Writes a value where there may be no room for it, and returns whether it is there now. An engine that tidies up in the
@@ -172,7 +172,7 @@ private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnder
     return true
   } catch let failure as CallFailure {
     guard (failure.error as? StorageError)?.code == .diskFull else {
-      throw Violation("write(_:key:) on a full disk did not throw diskFull but \(failure.error)")
+      throw Violation("write(_:key:) on a full disk threw \(failure.error) instead of diskFull")
     }
     return false
   }
@@ -190,7 +190,7 @@ extension CheckContext {
       try await write(engine)
       return engine
     } catch let failure as CallFailure where failure.isDiskFull {
-      throw Skip(reason: "A disk with \(diskSize / 2) MiB of room is too small for the engine.")
+      throw Skip(reason: "A disk with \(diskSize / 2) MiB of space is too small for the engine.")
     }
   }
 }

@@ -19,7 +19,7 @@ extension CheckDefinition {
       "a key of 510 letters and one accent, which are 511 characters and 512 bytes,")
     refusal(of: key(String(repeating: "k", count: 100_000)), called: "100000-bytes", "a key of 100,000 bytes")
 
-    Check(.k1, "keys.511-bytes-are-accepted", "every method takes a key of 511 bytes") { context in
+    Check(.k1, "keys.511-bytes-are-accepted", "every method accepts a key of 511 bytes") { context in
       let engine = try await context.open()
       for key in [key(String(repeating: "k", count: 511)), AdversarialKeys.longestEmoji] {
         try await engine.write(data("one"), key: key)
@@ -58,7 +58,7 @@ extension CheckDefinition {
       for key in AdversarialKeys.all { try await engine.write(value(for: key), key: key) }
       try expect(try await engine.allKeys(), areInAnyOrder: AdversarialKeys.all, "allKeys()")
     }
-    Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, however often it was written") {
+    Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, no matter how often it was written") {
       context in
       let engine = try await context.open()
       for version in 1...3 {
@@ -67,7 +67,7 @@ extension CheckDefinition {
       }
       try expect(try await engine.allKeys(), areInAnyOrder: [key("k"), key("l")], "allKeys()")
     }
-    Check(.k3, "keys.removed-are-not-listed", "allKeys() lists no key that was removed") { context in
+    Check(.k3, "keys.removed-are-not-listed", "allKeys() lists no removed key") { context in
       let engine = try await context.open()
       try await engine.write(entries([key("a"), key("b"), key("c")]))
       try await engine.remove(key: key("b"))
@@ -76,7 +76,7 @@ extension CheckDefinition {
       try expect(try await engine.allKeys(), is: [], "allKeys() of an engine without entries")
     }
 
-    Check(.k4, "keys.reach-nothing-outside", "no key reads, writes or removes what is outside the directory")
+    Check(.k4, "keys.reach-nothing-outside", "no key reads, writes or removes anything outside the directory")
     {
       try await checkConfinement($0)
     }
@@ -85,7 +85,7 @@ extension CheckDefinition {
   /// The key is refused by every method, and what is stored stays as it is.
   private static func refusal(of bad: CacheKey, called name: String, _ what: String) -> CheckDefinition {
     Check(
-      .k1, "keys.\(name)-is-refused", "\(what) makes every method throw invalidKey and nothing is written"
+      .k1, "keys.\(name)-is-refused", "\(what) makes every method throw invalidKey, and nothing is written"
     ) {
       context in
       let engine = try await context.open()
@@ -106,7 +106,8 @@ extension CheckDefinition {
 
 typealias CallOfKey = (name: String, call: @Sendable (EngineUnderTest, CacheKey) async throws -> Void)
 
-/// Every way to hand a key to an engine with these capabilities: alone, and behind one that is allowed.
+/// Every method that takes a key, for an engine with these capabilities: with the key alone, and after a
+/// valid one.
 func callsThatTakeAKey(_ capabilities: EngineCapabilities) -> [CallOfKey] {
   var calls: [CallOfKey] = []
   for method in ChangeMethod.all(capabilities) where method != .removeAll {
@@ -182,7 +183,9 @@ private func checkConfinement(_ context: CheckContext) async throws {
   ]
   for key in outward.map(CacheKey.init(verbatim:)) {
     let found = try await engine.read(key: key)
-    try expect(found != data("guard"), "read(key:) of \(key) gave what a file outside the directory contains")
+    try expect(
+      found != data("guard"),
+      "read(key:) of \(key) returned the contents of a file outside the directory")
     // That this does not throw is rule D1; here it only must not reach the file.
     try? await engine.remove(key: key)
     try await engine.write(value(for: key), key: key)

@@ -10,12 +10,12 @@ import StockroomKitSupport
 
 extension CheckDefinition {
   @CheckList static var keyEdgeChecks: [CheckDefinition] {
-    Check(.k1, "keys.of-every-length", "a key of any length from 1 to 511 bytes is a key like any other") {
+    Check(.k1, "keys.of-every-length", "keys of every length from 1 to 511 bytes work") {
       context in
       let engine = try await context.open()
       let keys = (1...511).map { key(String(repeating: "k", count: $0)) } + AdversarialKeys.atTheEdge
       try await engine.write(entries(keys))
-      // Whether it is distinguished from others is for rule K2 to say.
+      // Rule K2 covers whether it is distinguished from others.
       for key in keys {
         try expect(
           try await engine.read(key: key) != nil, "read(key:) of \(key.value.utf8.count) bytes gave nil")
@@ -23,7 +23,7 @@ extension CheckDefinition {
     }
     Check(
       .k1, "keys.refused-in-requests",
-      "one invalid key anywhere in a request for many makes it throw invalidKey"
+      "one invalid key anywhere in a request for many keys makes it throw invalidKey"
     ) { context in
       let engine = try await context.open()
       let valid = keys(100)
@@ -37,13 +37,13 @@ extension CheckDefinition {
       }
     }
 
-    Check(.k2, "keys.in-every-question", "every question about a key is about that very key, byte for byte") {
+    Check(.k2, "keys.in-every-question", "every read of a key is about exactly that key, byte for byte") {
       context in
       try await checkQuestions(context)
     }
     Check(
       .k2, "keys.thousands-with-a-long-prefix",
-      "two thousand keys that share their first 400 bytes are different keys"
+      "two thousand keys with the same first 400 bytes are different keys"
     ) { context in
       let engine = try await context.open()
       let count = try await context.affordableCount(2_000, of: "keys")
@@ -80,7 +80,7 @@ extension CheckDefinition {
 
     Check(
       .k4, "keys.reach-nothing-outside-in-batches",
-      "no key in a batch, and no question about a key, reaches what is outside the directory"
+      "no key in a batch or a read reaches anything outside the directory"
     ) { try await checkConfinementOfBatches($0) }
   }
 }
@@ -128,7 +128,7 @@ private func expectRefusal(of request: [CacheKey], at place: Int, in engine: Eng
   try await expectError(.invalidKey, from: "keysExist(_:) \(what)") { try await engine.keysExist(request) }
 }
 
-/// Asks about, writes and removes keys that look like the paths of files around the engine's directory.
+/// Reads, writes and removes keys that look like the paths of files around the engine's directory.
 private func checkConfinementOfBatches(_ context: CheckContext) async throws {
   let outer = context.root.appending(path: "outer", directoryHint: .isDirectory)
   let place = outer.appending(path: "a/place", directoryHint: .isDirectory)

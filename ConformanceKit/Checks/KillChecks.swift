@@ -11,14 +11,16 @@ extension CheckDefinition {
   @CheckList static var killChecks: [CheckDefinition] {
     Check(
       .w6, "killed.while-writing-batches",
-      "after the death of a process that was writing batches, what was acknowledged is there with its timestamps and in "
-        + "order, all or nothing of what was under way, and nothing else", needs: .persistent,
+      "after a process that was writing batches is killed, acknowledged entries are there with their "
+        + "timestamps and in order, the batch in progress is all or nothing, and there is nothing else",
+      needs: .persistent,
       needsWorker: true
     ) { try await checkSteps($0, .batches) }
     Check(
       .w4, "killed.while-writing-large-batches",
-      "after the death of a process that was writing or removing thousands of entries at once, all or nothing of that has "
-        + "happened, and what was acknowledged", needs: [.persistent, .atomicBatches], needsWorker: true
+      "after a process that was writing or removing thousands of entries in one call is killed, that call is "
+        + "all or nothing, and acknowledged changes are there", needs: [.persistent, .atomicBatches],
+      needsWorker: true
     ) { context in
       let count = context.byLevel(quick: 1_200, standard: 6_000, exhaustive: 30_000)
       try await checkSteps(
@@ -26,36 +28,39 @@ extension CheckDefinition {
     }
     Check(
       .w6, "killed.while-importing",
-      "after the death of a process that was writing entries of another engine, what was acknowledged is there with its "
-        + "timestamps and in order, all or nothing of what was under way, and nothing else",
+      "after a process that was importing entries of another engine is killed, acknowledged entries are "
+        + "there with their timestamps and in order, the batch in progress is all or nothing, and there is "
+        + "nothing else",
       needs: .persistent,
       needsWorker: true
     ) { try await checkSteps($0, .imports, kills: max(2, $0.budget.kills / 2)) }
     Check(
       .w6, "killed.while-writing-one-by-one",
-      "after the death of a process that was writing and removing single entries, what was acknowledged is there with its "
-        + "timestamps and in order, the change under way or not, and nothing else", needs: .persistent,
+      "after a process that was writing and removing single entries is killed, acknowledged changes are "
+        + "there with their timestamps and in order, the change in progress may be, and there is nothing else",
+      needs: .persistent,
       needsWorker: true
     ) { try await checkSteps($0, .single) }
     Check(
       .w6, "killed.while-transactions-run",
-      "after the death of a process that was running transactions, what was acknowledged is there with its timestamps and in "
-        + "order, all or nothing of the transaction that was under way, and nothing else",
+      "after a process that was running transactions is killed, acknowledged changes are there with their "
+        + "timestamps and in order, the transaction in progress is all or nothing, and there is nothing else",
       needs: [.persistent, .transactions], needsWorker: true
     ) { try await checkSteps($0, .transactions) }
     Check(
       .w6, "killed.while-opening",
-      "after the death of a process that was opening what another had left when it died, what was acknowledged is there",
+      "after a process is killed while it opens a place whose previous process was killed, acknowledged "
+        + "changes are there",
       needs: .persistent, needsWorker: true
     ) { try await checkOpening($0) }
     Check(
       .w6, "killed.while-several-tasks-write",
-      "after the death of a process in which several tasks were writing, what each of them was acknowledged is there",
+      "after a process with several writing tasks is killed, the acknowledged writes of each task are there",
       needs: .persistent, needsWorker: true
     ) { try await checkTasks($0) }
     Check(
       .s3, "killed.while-chains-run",
-      "after the death of a process in which a chain was running, a store has all of the old items or all of the new",
+      "after a process is killed during a chain, a store has all old items or all new ones",
       needs: [.persistent, .atomicBatches], needsWorker: true
     ) { try await checkChains($0) }
   }
@@ -93,7 +98,7 @@ private func checkOpening(_ context: CheckContext) async throws {
   }
 }
 
-/// Kills processes that work on what has lived for long, in the middle of what an engine tidies up then.
+/// Kills processes that work on a store after many changes, in the middle of an engine's compaction.
 func checkKillsLate(_ context: CheckContext, after rounds: RoundLimit) async throws {
   var experiment = StepExperiment(context, .life)
   try await experiment.live(rounds, in: context)
@@ -114,7 +119,8 @@ private struct StepExperiment {
   private let steps: NumberedSteps
   private var processKiller: ProcessKiller
   private var expected: ExpectedContents
-  /// The step that was under way when the last process was killed. It is never begun again: values tell steps apart.
+  /// The step that was in progress when the last process was killed. It is never repeated, because values
+  /// identify steps.
   private var underWay: Int?
   private var next = 1
   private var killCount = 0
@@ -153,7 +159,8 @@ private struct StepExperiment {
     try await context.close(engine)
   }
 
-  /// Kills a process that takes steps, after no more than so many. There must have been a look since the last time.
+  /// Kills a process that performs steps, after at most this many. The contents must have been checked since
+  /// the last time.
   mutating func kill(_ worker: WorkerProcess, after limit: Int) async throws {
     let work = WriteSteps(place: place, steps: steps, first: next)
     let acknowledged = try await processKiller.kill(
@@ -247,14 +254,14 @@ private func identify(_ items: [CheckedItem], _ last: Int) throws -> Int {
   let found = Set(items.map(\.version))
   if found.count == 1, let version = found.first, version < Double(last) {
     throw Violation(
-      "there were the items of chain \(version), but chain \(last) had been acknowledged", rule: .w6)
+      "the items were those of chain \(version), but chain \(last) had been acknowledged", rule: .w6)
   }
   for generation in [last, last + 1] where Set(items) == Set(Generation.items(generation)) {
-    throw Violation("the items of chain \(generation) were not in the order of their insertion", rule: .s4)
+    throw Violation("the items of chain \(generation) were not in insertion order", rule: .s4)
   }
   throw Violation(
-    "there were \(items.count) items of the chains \(describe(found.sorted())), of which number \(last) had been "
-      + "acknowledged")
+    "there were \(items.count) items, from the chains \(describe(found.sorted())); the last acknowledged "
+      + "chain was \(last)")
 }
 
 /// Has a violation say after how many kills it was seen.

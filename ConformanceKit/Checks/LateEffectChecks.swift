@@ -11,7 +11,8 @@ extension CheckDefinition {
   @CheckList static var lateEffectChecks: [CheckDefinition] {
     Check(
       .c4, "late.after-cancelled-calls",
-      "a call that was cancelled, or refused, and threw changes nothing later either, whatever is called in the meantime"
+      "a call that threw because it was cancelled or invalid has no effect later either, whatever is called "
+        + "in the meantime"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -20,7 +21,7 @@ extension CheckDefinition {
     }
     Check(
       .c1, "late.after-acknowledged-calls",
-      "a call has its effect once, before it returns: no later write is undone, and nothing that was removed comes back"
+      "a call takes effect once, before it returns: no later write is undone, and no removed entry comes back"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(quick: 60, standard: 600, exhaustive: 20_000, of: "rounds of 20 changes")
@@ -28,7 +29,7 @@ extension CheckDefinition {
     }
     Check(
       .c1, "late.behind-long-bodies",
-      "a change that has waited for the body of a transaction has its effect once, before it returns",
+      "a change that has waited for the body of a transaction takes effect once, before it returns",
       needs: .transactions
     ) { context in
       let engine = try await context.open()
@@ -40,7 +41,8 @@ extension CheckDefinition {
   }
 }
 
-/// Cancels changes of keys of their own, in every way, writes what those that threw had wanted to change, and looks whether it stays.
+/// Cancels changes of separate keys, in every way, writes the keys of those that threw, and checks that these
+/// writes stay.
 private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
   let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
   let keys = keys(changes.count, prefix: "late-")
@@ -117,7 +119,7 @@ private func refuseSome(
   return kept
 }
 
-/// Writes a key twice while a body takes its time, and looks whether the second value stays.
+/// Writes a key twice during a long body, and checks that the second value stays.
 private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest) async throws {
   let (own, milliseconds) = (key("\(method.call) behind a body"), 350)
   let body = PausedBody(in: engine, milliseconds: milliseconds) { _, pause in pause() }
@@ -133,7 +135,7 @@ private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest)
   }
 }
 
-/// Changes keys in several tasks, each its own and one time after the other, and looks at all of them some calls later.
+/// Changes keys in several tasks, each its own repeatedly, and reads all of them some calls later.
 private func changeAndLookAgain(_ engine: EngineUnderTest, _ round: Int) async throws {
   try await gather(0..<4) { task in
     let own = key("again-\(task)")

@@ -6,30 +6,31 @@ extension CheckDefinition {
   @CheckList static var linearizabilityChecks: [CheckDefinition] {
     Check(
       .c1, "linearizability.single-keys",
-      "what many tasks read, write and remove under a few keys has happened in some order"
+      "reads, writes and removals of a few keys by many tasks are linearizable"
     ) { context in
       try await checkHistories(
         of: HistoryWorkload(methods: [(.read, 10), (.exists, 3), (.write, 10), (.remove, 2)]), in: context)
     }
     Check(
       .c1, "linearizability.equal-values",
-      "what many tasks read, write and remove has happened in some order, when many values are equal"
+      "reads, writes and removals by many tasks are linearizable when many values are equal"
     ) { context in
       let methods: [(HistoryCall.Method, Int)] = [(.read, 12), (.exists, 2), (.write, 9), (.remove, 2)]
-      // More keys, as equal values leave more orders to look at.
+      // More keys, because equal values leave more orders to check.
       try await checkHistories(
         of: HistoryWorkload(methods: methods, keyCount: 10, usesFewValues: true), in: context)
     }
     Check(
       .w4, "linearizability.batches",
-      "batches and single calls of many tasks have happened in some order, each batch at one moment",
+      "batches and single calls of many tasks are linearizable, each batch as one step",
       needs: .atomicBatches
     ) { context in
       try await checkHistories(of: .batches, in: context)
     }
     Check(
       .r3, "linearizability.whole-reads",
-      "reads of many entries fit between the writes of many tasks, each at one moment if the engine says so"
+      "reads of many entries among the writes of many tasks are linearizable, each as one step with "
+        + "snapshotReads"
     ) { context in
       let methods: [(HistoryCall.Method, Int)] = [
         (.read, 4), (.write, 12), (.remove, 3), (.readMany, 3), (.readManyWithKeys, 2), (.readEntries, 2),
@@ -40,7 +41,7 @@ extension CheckDefinition {
     }
     Check(
       .c4, "linearizability.cancellation",
-      "of the cancelled calls of many tasks each has done all of its work at one moment, or none"
+      "each cancelled call of many tasks does all of its work as one step, or none"
     ) { context in
       var workload = HistoryWorkload.batches
       workload.cancels = true
@@ -48,21 +49,21 @@ extension CheckDefinition {
     }
     Check(
       .t1, "linearizability.transactions",
-      "transactions, batches and single calls of many tasks have happened in some order, each transaction with all that it "
-        + "has read and written at one moment, those that threw or were cancelled not at all",
+      "transactions, batches and single calls of many tasks are linearizable, each transaction as one step "
+        + "with all its reads and writes; those that threw or were cancelled have no effect",
       needs: .transactions
     ) { context in
       try await checkHistories(of: .transactions, in: context)
     }
     Check(
       .c3, "linearizability.processes",
-      "batches, single calls, and transactions if there are any, of several processes have happened in some order, in which each "
-        + "process has seen what the others had been acknowledged",
+      "batches, single calls and transactions of several processes are linearizable together",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { try await checkProcesses($0) }
     Check(
       .c2, "linearizability.two-engines",
-      "the same of two engines of one process on one place, unless the second opening throws locked",
+      "calls of two engines of one process on one place are linearizable together, unless the second open "
+        + "throws locked",
       needs: .persistent
     ) { try await checkTwoEngines($0) }
   }
@@ -185,14 +186,16 @@ private func checkHistories(
     rounds += 1
   } while budget.wantsMore(thanCalls: calls, since: start)
   if undecided == rounds {
-    throw Skip(reason: "The calls of the tasks overlap so much that their orders are too many to look at.")
+    throw Skip(
+      reason: "The calls of the tasks overlap so much that there are too many possible orders to check.")
   }
   if undecided > 0 {
-    context.noteShortfall("\(rounds - undecided) of \(rounds) histories, the others having too many orders")
+    context.noteShortfall(
+      "\(rounds - undecided) of \(rounds) histories; the others have too many possible orders")
   }
 }
 
-/// Fails for an engine that throws again and again though nothing is wrong, and whose other answers so say little; or that
+/// Fails for an engine that throws repeatedly for no reason, so that its other results say little, or that
 /// cancels calls by itself.
 private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: EngineCapabilities) throws {
   if let call = history.first(where: { $0.answer == .threw(.cancelledByNobody) }) {

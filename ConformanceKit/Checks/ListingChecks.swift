@@ -5,14 +5,16 @@
 #endif
 import StockroomCore
 
-// What is there all the time, while other entries come and go: rule R3, which an engine keeps that reads page by page, too.
+// Unchanged entries in lists, while others come and go: rule R3, which engines that read page by page must
+// follow too.
 
 extension CheckDefinition {
   @CheckList static var listingChecks: [CheckDefinition] {
     for method in ReadMethod.ofEverything {
       Check(
         .r3, "reads.\(method.rawValue)-beside-writers",
-        "\(method.call) has each entry once that is there all the time, while others are written and removed all around it",
+        "\(method.call) returns each unchanged entry exactly once while others are written and removed "
+          + "around it",
         needs: method == .scan ? .orderedScans : []
       ) { try await checkSteadyEntries($0, method) }
     }
@@ -63,7 +65,7 @@ private func checkSteadyEntries(_ context: CheckContext, _ method: ReadMethod) a
     let different = Set(found)
     try expect(
       found.count == count && different.count == count,
-      "while others came and went, \(method.call) had \(different.count) of \(count) entries that were there all the time, and "
-        + "\(found.count - different.count) of them more than once")
+      "while other entries were written and removed, \(method.call) returned \(different.count) of \(count) "
+        + "unchanged entries, and \(found.count - different.count) of them more than once")
   }
 }

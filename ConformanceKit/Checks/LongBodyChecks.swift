@@ -5,39 +5,39 @@
 #endif
 import StockroomCore
 
-// Bodies that take their time, and what others do meanwhile: rules T1 and W2.
+// Long bodies, and concurrent calls: rules T1 and W2.
 
 extension CheckDefinition {
   @CheckList static var longBodyChecks: [CheckDefinition] {
     Check(
       .t1, "transactions.of-long-bodies",
-      "a body that takes a second or more loses nothing that another transaction has changed meanwhile",
+      "a body that takes a second or more does not undo what another transaction has changed meanwhile",
       needs: .transactions
     ) { try await checkLongBody($0) }
     Check(
       .w2, "transactions.after-others",
-      "what a transaction writes behind changes of others is later than these, by its times and in the order",
+      "writes of a transaction after changes by others have later times and come later in the order",
       needs: .transactions
     ) { try await checkTimesBehindOthers($0) }
     Check(
       .w2, "transactions.before-another-engine",
-      "what another engine on the place writes behind a body is no earlier than what the body has made",
+      "writes of another engine on the place after a body have no earlier times than the body's",
       needs: [.transactions, .persistent]
     ) { try await checkTimesBehindBody($0) }
     Check(
       .t1, "transactions.beside-openings",
-      "a transaction does all of its work although another engine is opened on the place while its body runs",
+      "a transaction completes although another engine is opened on the place while its body runs",
       needs: [.transactions, .persistent]
     ) { try await checkEnginesBesideBody($0, .opened) }
     Check(
       .t1, "transactions.beside-closings",
-      "a transaction does all of its work although another engine on the place is closed while its body runs",
+      "a transaction completes although another engine on the place is closed while its body runs",
       needs: [.transactions, .persistent]
     ) { try await checkEnginesBesideBody($0, .closed) }
   }
 }
 
-/// Changes the same entry, and makes a new one, while a body that does so too takes its time.
+/// Changes the same entry, and creates a new one, during a long body that does so too.
 private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let (both, first, second) = (key("both"), key("new, z"), key("new, a"))

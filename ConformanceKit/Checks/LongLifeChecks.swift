@@ -1,26 +1,27 @@
 import StockroomCore
 
-// What shows only after a long life, and that nothing is left behind: rules W1, W6, F2 and O4.
+// Faults that only show after many changes, and leaks: rules W1, W6, F2 and O4.
 
 extension CheckDefinition {
   @CheckList static var longLifeChecks: [CheckDefinition] {
     Check(
       .w1, "life.of-few-keys",
-      "however often few keys are written, overwritten and removed, nothing is lost, revived, moved in the order or dated "
-        + "otherwise"
+      "after thousands of writes, overwrites and removals of few keys, nothing is lost, restored, reordered "
+        + "or given other timestamps"
     ) { context in
       try await LongLife.run(context, context.callsOfALife(), isReopened: false)
     }
     Check(
       .w6, "life.of-few-keys-reopened",
-      "however often few keys are written, overwritten and removed, with openings in between, nothing is lost, revived, moved "
-        + "in the order or dated otherwise", needs: .persistent
+      "after thousands of writes, overwrites and removals of few keys, with reopening in between, nothing is "
+        + "lost, restored, reordered or given other timestamps", needs: .persistent
     ) { context in
       try await LongLife.run(context, context.callsOfALife(), isReopened: true)
     }
     Check(
       .w6, "life.killed-late",
-      "what was acknowledged after thousands of changes of few keys is there when the process dies, and nothing else",
+      "when a process is killed after thousands of changes of few keys, the acknowledged changes are there, "
+        + "and nothing else",
       needs: .persistent, needsWorker: true, from: .standard
     ) { context in
       try await checkKillsLate(
@@ -29,8 +30,9 @@ extension CheckDefinition {
     }
     Check(
       .f2, "life.corrupted-late",
-      "whatever happens to a file of a store that was changed thousands of times, opening, reading and writing it neither trap "
-        + "nor hang, they throw corrupted or give what is left", needs: .persistent, needsWorker: true,
+      "whatever corrupts a file of a store that was changed thousands of times, opening, reading and writing "
+        + "neither trap nor hang, and throw corrupted or return the remaining entries", needs: .persistent,
+      needsWorker: true,
       isOfFiles: true, from: .standard
     ) { context in
       var run = try await CorruptionRun(in: context, history: .lived, mustHaveWorker: true)
@@ -45,12 +47,12 @@ extension CheckDefinition {
     }
     Check(
       .w1, "life.many-entries",
-      "however many entries there are, none is evicted, and a call about all of them is about each"
+      "with any number of entries, none is evicted, and calls for all entries cover each of them"
     ) { context in
       try await ManyEntries(context: context, batchSize: 1_000, valueSize: 40).run(
         context.rounds(quick: 4, standard: 105, exhaustive: 1_000, of: "thousands of entries"))
     }
-    Check(.w1, "life.many-bytes", "however large all values together are, none is evicted") { context in
+    Check(.w1, "life.many-bytes", "with any total size of values, none is evicted") { context in
       try await ManyEntries(context: context, batchSize: 4, valueSize: 256 << 10).run(
         context.rounds(quick: 16, standard: 132, exhaustive: 2_048, of: "MiB"))
     }

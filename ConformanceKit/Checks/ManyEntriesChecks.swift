@@ -5,13 +5,13 @@
 #endif
 import StockroomCore
 
-// What shows only after many writes: rules W1 and O4.
+// Faults that only show after many writes: rules W1 and O4.
 
 extension CheckDefinition {
   @CheckList static var manyEntriesChecks: [CheckDefinition] {
     Check(
       .w1, "write.beyond-10000-entries",
-      "a batch of 10,400 entries stores every one of them, and what comes afterwards is kept like what came before"
+      "a batch of 10,400 entries stores all of them, and does not affect earlier and later writes"
     ) { context in
       let engine = try await context.open()
       let keys = keys(try await context.affordableCount(10_400, of: "entries"))
@@ -24,8 +24,10 @@ extension CheckDefinition {
       context.noteProgress()
       try await expectStored([(key("later"), data("later"))], absent: keys, in: engine)
     }
-    Check(.w1, "write.hundreds-of-versions", "of hundreds of writes of one key the last one is what is read")
-    {
+    Check(
+      .w1, "write.hundreds-of-versions",
+      "after hundreds of writes of one key, a read returns the last one"
+    ) {
       context in
       let engine = try await context.open()
       for version in 1...300 {
@@ -33,7 +35,7 @@ extension CheckDefinition {
         guard version % 32 < 2 || (254...260).contains(version) || version == 300 else { continue }
         let found = try await engine.read(key: key("k"))
         try expect(
-          found, is: value(for: key("k"), version: version), "after write \(version) of a key read(key:)")
+          found, is: value(for: key("k"), version: version), "after write \(version) of a key, read(key:)")
       }
     }
     Check(
@@ -50,7 +52,7 @@ extension CheckDefinition {
       }
       try expect(
         !(1..<4).allSatisfy { counts[$0] >= counts[$0 - 1] + 20 },
-        "after 25, 50, 75 and 100 calls of every method the engine had \(counts) files open")
+        "after 25, 50, 75 and 100 calls of every method, the numbers of open files were \(counts)")
     }
   }
 }

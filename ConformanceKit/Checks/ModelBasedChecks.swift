@@ -6,13 +6,16 @@ extension CheckDefinition {
   @CheckList static var modelBasedChecks: [CheckDefinition] {
     sequence(
       .w1, .singleCalls,
-      "reads and writes of one entry at a time, in any order, are answered as the contract says")
+      "random sequences of reads and writes of single entries return what the contract says")
     sequence(
-      .w5, .batches, "batches with repeats, removals and invalid keys, in any order, do what their steps do")
-    sequence(.r3, .everything, "any calls in any order are answered as the contract says")
+      .w5, .batches,
+      "random sequences of batches with repeats, removals and invalid keys have the same result as their "
+        + "steps")
+    sequence(.r3, .everything, "random sequences of all calls return what the contract says")
     sequence(
       .t2, .transactions,
-      "the bodies of transactions read what the contract says, and change it, throwing or not",
+      "in random sequences, the bodies of transactions, throwing or not, read and change what the contract "
+        + "says",
       needs: .transactions)
     sequence(
       .w6, .reopened, "nothing changes when the engine is reopened, after close() or without it",

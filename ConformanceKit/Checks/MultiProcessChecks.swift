@@ -11,37 +11,39 @@ extension CheckDefinition {
   @CheckList static var multiProcessChecks: [CheckDefinition] {
     Check(
       .c3, "processes.second-opening",
-      "a place that another process has open is shared with multiProcess, and without it opening throws locked until "
-        + "that process has closed the engine", needs: .persistent, needsWorker: true
+      "a place that another process has open is shared with multiProcess; without it, opening throws locked "
+        + "until that process has closed its engine", needs: .persistent, needsWorker: true
     ) { try await checkSecondOpening($0) }
     Check(
       .c3, "processes.killed-holder",
-      "a place that was open in a process which was killed can be opened at once", needs: .persistent,
+      "after a process is killed, the place that it had open can be opened at once", needs: .persistent,
       needsWorker: true
     ) { try await checkKilledHolder($0) }
     Check(
       .c3, "processes.see-each-others-writes",
-      "what one process was acknowledged is what the other reads from then on",
+      "acknowledged writes of one process are visible to the other at once",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { context in try await asSharing { try await checkTurns(context) } }
     Check(
-      .c3, "processes.write-at-the-same-time", "nothing is lost when two processes write at the same time",
+      .c3, "processes.write-at-the-same-time", "concurrent writes of two processes are not lost",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { try await checkSharedWork($0) }
     Check(
       .c3, "processes.outlive-each-other",
-      "a process goes on reading and writing after another, which was writing to the same place, was killed",
+      "a process continues to read and write after another process that was writing to the same place is "
+        + "killed",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { context in try await asSharing { try await checkOutliving(context, .batches) } }
     Check(
       .c3, "processes.outlive-each-other-in-transactions",
-      "a process goes on with its transactions after another, which was running some on the same place, was killed",
+      "a process continues its transactions after another process that was running some on the same place is "
+        + "killed",
       needs: [.persistent, .multiProcess, .transactions], needsWorker: true
     ) { context in try await asSharing { try await checkOutliving(context, .transactions) } }
     Check(
       .t1, "processes.transfers",
-      "transactions of several processes that move amounts between accounts, and count, lose none, and the sum is right in "
-        + "all that another process reads meanwhile",
+      "concurrent transactions of several processes that transfer amounts and increment a counter lose "
+        + "nothing, and every read of another process has the right total",
       needs: [.persistent, .multiProcess, .transactions], needsWorker: true
     ) { try await checkTransfers($0) }
   }
@@ -57,7 +59,7 @@ private func checkSecondOpening(_ context: CheckContext) async throws {
     try await engine.write(data("1"), key: key("by the parent"))
     if !isShared {
       try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
-      // A lock may be on a file that another one replaces, or go with the descriptor of somebody who reads it.
+      // A lock may be on a file that is replaced, or may be released when a reader closes its descriptor.
       for method in ReadMethod.allCases { _ = try await method.found(of: [key("by the parent")], in: engine) }
       try await engine.verify()
       try await expectLocked(context) { try await worker.perform(CallEngine(.open, at: place)) }
@@ -105,11 +107,11 @@ private func checkKilledHolder(_ context: CheckContext) async throws {
 
 /// Fails unless opening throws `locked` and names the place.
 private func expectLocked(_ context: CheckContext, _ open: () async throws -> Void) async throws {
-  let what = "opening what another process has open"
+  let what = "opening a place that another process has open"
   let (code, description): (String?, String)
   do {
     try await open()
-    throw Violation("\(what) threw nothing")
+    throw Violation("\(what) did not throw")
   } catch let error as WorkerError {
     (code, description) = (error.code, error.description)
   } catch let failure as CallFailure {
@@ -208,8 +210,9 @@ private func checkOutliving(_ context: CheckContext, _ kind: NumberedSteps.Kind)
     }
     for number in acknowledged { expected.apply(steps.operations(of: number)) }
     let last = acknowledged.last ?? next - 1
-    // What was under way when its process died may take effect at any time after that: some engines finish it when
-    // somebody writes the next time. After these writes, which leave nothing, it has taken effect or never will.
+    // A change that was in progress when its process died may take effect at any time after that: some
+    // engines complete it at the next write. After these writes, which leave nothing, it has taken effect or
+    // never will.
     try await engine.write(data("v"), key: key("settling"))
     try await engine.remove(key: key("settling"))
     try await expected.verify(engine, underWay: steps.operations(of: last + 1))

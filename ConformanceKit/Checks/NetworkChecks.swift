@@ -13,21 +13,22 @@ extension CheckDefinition {
     for call in NetworkCall.allCases {
       Check(
         .n1, "network.away-\(call.rawValue)",
-        "\(call.phrase) throws unavailable within its time limit while the server is away, and nothing has happened",
+        "while the server is unreachable, \(call.phrase) throws unavailable within its time limit, and "
+          + "nothing has happened",
         needs: call.needs.union(.networked)
       ) { context in
         try await context.throughProxy { try await $0.checkFault(.away, call) }
       }
       Check(
         .n1, "network.silent-\(call.rawValue)",
-        "\(call.phrase) throws within its time limit while the server is silent, holds no thread of the cooperative pool, and "
-          + "is done or not", needs: call.needs.union(.networked)
+        "while the server is silent, \(call.phrase) throws within its time limit, blocks no thread of the "
+          + "cooperative pool, and has happened or not", needs: call.needs.union(.networked)
       ) { context in
         try await context.throughProxy { try await $0.checkFault(.silent, call) }
       }
       Check(
         .n1, "network.cancelled-\(call.rawValue)",
-        "\(call.phrase) that waits for a silent server, or for its turn, ends when it is cancelled",
+        "\(call.phrase) that waits for a silent server, or for a connection to it, ends when it is cancelled",
         needs: call.needs.union(.networked)
       ) { context in
         try await context.throughProxy { try await $0.checkCancellation(call) }
@@ -36,7 +37,7 @@ extension CheckDefinition {
     for call in [NetworkCall.read, .readAll, .write] {
       Check(
         .n1, "network.stalled-\(call.rawValue)",
-        "\(call.phrase) throws within its time limit when the server falls silent in the middle of its answer",
+        "\(call.phrase) throws within its time limit when the server stops in the middle of its answer",
         needs: .networked
       ) { context in
         try await context.throughProxy { try await $0.checkFault(.stalling(after: 1), call) }
@@ -58,14 +59,16 @@ extension CheckDefinition {
     for call in [NetworkCall.read, .write] {
       Check(
         .n1, "network.unreachable-\(call.rawValue)",
-        "\(call.phrase) throws within its time limit while nobody answers who connects, and nothing has happened",
+        "while connection attempts are not answered, \(call.phrase) throws within its time limit, and "
+          + "nothing has happened",
         needs: .networked
       ) { context in
         try await context.throughProxy { try await $0.checkFault(.unreachable, call) }
       }
       Check(
         .n1, "network.unreachable-cancelled-\(call.rawValue)",
-        "\(call.phrase) that waits for a connection ends when it is cancelled, while nobody answers who connects",
+        "while connection attempts are not answered, \(call.phrase) that waits for a connection ends when it "
+          + "is cancelled",
         needs: .networked
       ) { context in
         try await context.throughProxy { try await $0.checkCancellation(call, .unreachable) }
@@ -74,7 +77,8 @@ extension CheckDefinition {
     for (name, mode) in [("silent", NetworkProxy.Mode.silent), ("unreachable", .unreachable)] {
       Check(
         .n1, "network.\(name)-opening",
-        "an engine is opened and closed, or throws unavailable, within its time limit while the server is \(name)",
+        "while the server is \(name), an engine opens and closes, or throws unavailable, within its time "
+          + "limit",
         needs: .networked
       ) { context in
         try await context.throughProxy { try await $0.checkOpening(mode) }
@@ -82,14 +86,16 @@ extension CheckDefinition {
     }
     Check(
       .n2, "network.cut-anywhere",
-      "wherever the connection is cut, what returned has happened once, what threw has not, and only outcomeUnknown may be either",
+      "wherever the connection is cut, a call that returned has happened once, one that threw has not "
+        + "happened, and only after outcomeUnknown may it be either",
       needs: .networked
     ) { context in
       try await context.withServer { try await CutSearch(context, $0).run() }
     }
     Check(
       .n2, "network.cut-under-load",
-      "while connections are cut again and again under many tasks, each acknowledged change is made once, and no change is made late",
+      "while the connections of many tasks are cut repeatedly, each acknowledged change is made once, and no "
+        + "change is made late",
       needs: .networked
     ) { context in
       try await context.throughProxy {
@@ -98,15 +104,16 @@ extension CheckDefinition {
     }
     Check(
       .n2, "network.pool-of-lost-connections",
-      "a read goes on by itself when the server has ended every connection that the engine had, as long as it can be reached",
+      "a read succeeds after the server has ended all connections of the engine, as long as the server is "
+        + "reachable",
       needs: .networked
     ) { context in
       try await context.throughProxy { try await $0.checkReadsAfterLosses() }
     }
     Check(
       .n3, "network.server-restarts",
-      "after the server was killed under many tasks and started again, nothing acknowledged is lost, and the same engine goes on by "
-        + "itself", needs: .networked, killsServer: true
+      "after the server of many tasks was killed and started again, nothing acknowledged is lost, and the "
+        + "same engine works again by itself", needs: .networked, killsServer: true
     ) { context in
       try await context.throughProxy { network in
         try await network.checkLoad(rounds: context.networkRounds) {
@@ -117,13 +124,13 @@ extension CheckDefinition {
     }
     Check(
       .n4, "network.failover",
-      "after another server has taken the place of one that died under many tasks, nothing acknowledged is lost, and subscribers "
-        + "learn of what they have missed and of what comes later",
+      "after a failover during calls of many tasks, nothing acknowledged is lost, and missed and later "
+        + "changes are covered for subscribers",
       needs: .networked, killsServer: true
     ) { context in
       try await context.throughProxy { network in
         guard let failOver = network.server.failOver else {
-          throw Skip(reason: "The server has no other one to take its place (see ConformanceServer).")
+          throw Skip(reason: "The suite has no server for a failover (see ConformanceServer).")
         }
         let hasFeed = context.capabilities.contains(.changeFeed)
         let feed = hasFeed ? try await FailoverFeed(network) : nil
@@ -139,7 +146,7 @@ extension CheckDefinition {
     }
     Check(
       .n1, "network.dripping",
-      "what comes a byte at a time is the same", needs: .networked
+      "data that arrives one byte at a time is read correctly", needs: .networked
     ) { context in
       try await context.throughProxy { network in
         network.proxy.set(.dripping)
@@ -153,27 +160,27 @@ extension CheckDefinition {
     }
     Check(
       .n5, "network.refused",
-      "an engine that the server refuses throws the reason when it is opened, and never what is secret",
+      "an engine that the server refuses throws the cause when it is opened, and never a secret",
       needs: .networked
     ) { context in
       try await context.throughProxy { network in
         if network.server.refusals.isEmpty {
           throw Skip(
-            reason: "The suite was given no way in which the server refuses (see ConformanceServer).")
+            reason: "The suite has no refusals of the server (see ConformanceServer).")
         }
         for refusal in network.server.refusals { try await network.check(refusal) }
       }
     }
     Check(
       .n5, "network.away-secrets",
-      "neither the description of an engine nor an error contains what is secret while the server is away",
+      "while the server is unreachable, neither the description of an engine nor an error contains a secret",
       needs: .networked
     ) { context in
       try await context.throughProxy { try await $0.checkSecretsWhileAway() }
     }
     Check(
       .n6, "network.connections-are-bounded",
-      "a thousand tasks and a hundred subscribers share a bounded number of connections, and none of them starves",
+      "a thousand tasks and a hundred subscribers share a bounded number of connections, and none starves",
       needs: .networked
     ) { context in
       try await context.throughProxy { network in
@@ -192,7 +199,9 @@ extension CheckDefinition {
           }
         }
         let most = network.proxy.mostConnections
-        try expect(most <= limit, "there were \(most) connections at a time, of \(limit)")
+        try expect(
+          most <= limit,
+          "there were \(most) connections at the same time, and the maximum is \(limit)")
       }
     }
     Check(
@@ -209,20 +218,21 @@ extension CheckDefinition {
     }
     Check(
       .n6, "network.silent-connections-are-closed",
-      "calls that a silent server does not answer in time leave no connections behind", needs: .networked
+      "calls that time out because the server is silent leave no connections behind", needs: .networked
     ) { context in
       try await context.throughProxy { try await $0.checkSilentConnectionsAreClosed() }
     }
     Check(
       .x5, "network.changes-after-cuts",
-      "what others change while the connection of a feed is cut is covered, and so is what they change later",
+      "changes by others while the connection of a feed is cut are covered, and so are later ones",
       needs: [.networked, .changeFeed]
     ) { context in
       try await context.throughProxy { try await $0.checkChanges() }
     }
     Check(
       .x5, "network.changes-after-a-restart",
-      "after the server was killed, what others change before the feed is heard again is covered, and what they change later",
+      "after the server was killed, changes by others before the feed has reconnected are covered, and so "
+        + "are later ones",
       needs: [.networked, .changeFeed], killsServer: true
     ) { context in
       try await context.throughProxy { network in

@@ -10,7 +10,7 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var openingChecks: [CheckDefinition] {
     Check(
-      .o1, "opening.makes-directories", "opening makes the directories that are missing", needs: .persistent
+      .o1, "opening.makes-directories", "opening creates missing directories", needs: .persistent
     ) { context in
       for path in ["new", "a/b/c/d", "with blanks/and ünïcödé 🗄/100%"] {
         let directory = context.root.appending(path: path, directoryHint: .isDirectory)
@@ -20,14 +20,17 @@ extension CheckDefinition {
         try expect(try await reopened.read(key: key("k")), is: data("v"), "read(key:) in \(path)")
         var isDirectory = false
         let exists = FileManager.default.fileExists(atPath: directory.systemPath, isDirectory: &isDirectory)
-        try expect(exists && isDirectory, "there was no directory \(path) after opening an engine on it")
+        try expect(
+          exists && isDirectory,
+          "the directory \(path) did not exist after an engine was opened on it")
         try await context.close(reopened)
       }
     }
 
     Check(
       .o2, "opening.on-a-plain-file",
-      "opening where a plain file is, or below one, throws a StorageError that names it and leaves it as it was",
+      "opening on a plain file, or below one, throws a StorageError that names the path, and leaves the file "
+        + "unchanged",
       needs: .persistent
     ) { context in
       let file = context.root.appending(path: "plain-file-in-the-way")
@@ -41,15 +44,15 @@ extension CheckDefinition {
     }
     Check(
       .o2, "opening.on-another-programs-files",
-      "opening where a file of another kind has a name that the engine uses throws a StorageError that names it, or "
-        + "leaves that file as it was", needs: .persistent
+      "if a file of another program has a name that the engine uses, opening throws a StorageError that "
+        + "names it, or leaves it unchanged", needs: .persistent
     ) { context in
       try await checkForeignNames(context)
     }
     Check(
       .o2, "opening.without-permission",
-      "without permission, opening or the first use throws a StorageError that names the path and the cause, and "
-        + "everything is as it was once there is permission", needs: .persistent,
+      "without permission, opening or the first use throws a StorageError that names the path and the cause, "
+        + "and with permission everything is unchanged", needs: .persistent,
       // The superuser has every permission, so another process has to give that up.
       needsWorker: System.isSuperuser
     ) { context in
@@ -57,8 +60,8 @@ extension CheckDefinition {
     }
     Check(
       .o2, "opening.without-descriptors",
-      "with few file descriptors left, or none, opening works or throws a StorageError that names the path, and works "
-        + "as soon as there are some", needs: .persistent, needsWorker: true
+      "with few or no free file descriptors, opening works or throws a StorageError that names the path, and "
+        + "works once there are enough", needs: .persistent, needsWorker: true
     ) { try await $0.checkWithoutDescriptors(.opening) }
   }
 }
@@ -109,18 +112,19 @@ private func expectRefusal(
     _ = try await open()
   } catch let failure as CallFailure {
     guard let error = failure.error as? StorageError else {
-      throw Violation("\(what) threw no StorageError but \(shortened(String(describing: failure.error)))")
+      throw Violation(
+        "\(what) threw \(shortened(String(describing: failure.error))), which is not a StorageError")
     }
     let text = String(describing: error)
     return try expect(
       text.contains(name), "\(what) threw an error that does not name the path: \(shortened(text))")
   }
-  throw Violation("\(what) threw nothing")
+  throw Violation("\(what) did not throw")
 }
 
 /// Puts a text where the engine would keep each of its files, in an otherwise empty directory.
 ///
-/// The engine may refuse it, or work beside it. A file that the engine can do without, such as a lock or a log,
+/// The engine may throw, or work with the file next to its own. A file without data, such as a lock or a log,
 /// may be overwritten: nothing depends on it.
 private func checkForeignNames(_ context: CheckContext) async throws {
   let store = try await ClosedStore(in: context)
@@ -138,19 +142,19 @@ private func checkForeignNames(_ context: CheckContext) async throws {
       let contents = try DirectoryContents(of: directory).files.values
       try expect(
         contents.contains(text),
-        "a text file called \(file), which was there before, was overwritten or removed")
+        "an existing text file named \(file) was overwritten or removed")
     } catch let failure as CallFailure {
       guard let error = failure.error as? StorageError else {
-        throw Violation("with a text file called \(file), \(failure)")
+        throw Violation("with a text file named \(file), \(failure)")
       }
       let description = String(describing: error)
       try expect(
         description.contains(directory.lastPathComponent),
-        "with a text file called \(file), \(failure.call) threw an error that does not name the path: "
+        "with a text file named \(file), \(failure.call) threw an error that does not name the path: "
           + shortened(description))
       try expect(
         (try? Data(contentsOf: path)) == text,
-        "a text file called \(file) was changed by an engine that refused it")
+        "a text file named \(file) was changed by an engine that did not open")
     }
   }
 }

@@ -5,14 +5,14 @@
 #endif
 import StockroomCore
 
-// What opening costs: rule O6.
+// The cost of opening: rule O6.
 
 extension CheckDefinition {
   @CheckList static var openingCostChecks: [CheckDefinition] {
     Check(
       .o6, "opening.costs-the-same",
-      "opening a store takes no more work if it holds a hundred times as many entries, whether it was closed or the process "
-        + "that had it open was killed", needs: .persistent, needsWorker: true
+      "opening a store with a hundred times as many entries costs no more, whether it was closed or its "
+        + "process was killed", needs: .persistent, needsWorker: true
     ) { context in
       let directories = ["small", "large"].map {
         context.root.appending(path: $0, directoryHint: .isDirectory)
@@ -34,11 +34,13 @@ extension CheckDefinition {
       guard costs.count == 2 else {
         throw CheckFailure(description: "The worker did not report the cost of opening.")
       }
-      try costs[1].expectNoMore(than: costs[0], "opening \(count) entries and not \(count / 100)")
+      try costs[1].expectNoMore(
+        than: costs[0],
+        "opening a place with \(count) entries instead of \(count / 100)")
       let recoveries = try await recoveryCosts(of: directories, context)
       try recoveries[1].expectNoMore(
         than: recoveries[0],
-        "opening \(count) entries and not \(count / 100), which a process had open when it was killed,")
+        "opening a place with \(count) entries instead of \(count / 100), after its process was killed,")
     }
   }
 }
@@ -89,7 +91,7 @@ extension CheckContext {
   }
 }
 
-/// What an opening has cost, the least of several.
+/// The cost of opening, the least of several.
 struct OpeningCost: Codable, Sendable {
   var processorTime = Duration.seconds(1_000)
   var bytesRead = Int.max

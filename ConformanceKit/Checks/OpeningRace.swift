@@ -7,8 +7,8 @@ import StockroomCore
 
 /// Several that open a place at one moment: one in each of some processes, the others here.
 struct OpeningRace: Sendable {
-  /// Makes races on new places, in which nobody closes until all have opened, and others on places that a process has left
-  /// which was killed, in which each closes and opens again at once.
+  /// Races on new places, in which no engine closes until all have opened, and on places of a killed process,
+  /// in which each closes and opens again at once.
   static func check(_ context: CheckContext, beside workers: [WorkerProcess]) async throws {
     let rounds = context.byLevel(quick: 2, standard: 8, exhaustive: 300)
     let count = workers.isEmpty ? 6 : 2 + workers.count
@@ -27,7 +27,8 @@ struct OpeningRace: Sendable {
 
   private enum Outcome: Sendable {
     case locked
-    /// Here, or in a process of its own, with the key that it has written; nil if that was refused since others had the place.
+    /// Here, or in a separate process, with the key that it has written; nil if it threw because others had
+    /// the place.
     case open(EngineUnderTest?, CacheKey?)
   }
 
@@ -63,7 +64,7 @@ struct OpeningRace: Sendable {
     for case .open(let engine?, _) in opened { try await context.close(engine) }
     let engine = try await context.open(place)
     try await expectStored(entries(written), in: engine)
-    try expect(try await engine.keyCount(), is: written.count, "keyCount() after \(count) openings at once")
+    try expect(try await engine.keyCount(), is: written.count, "keyCount() after \(count) concurrent opens")
     try await context.close(engine)
   }
 
@@ -92,7 +93,8 @@ struct OpeningRace: Sendable {
       try await expectStored(entries(keys), in: engine)
     } catch let violation as Violation {
       throw Violation(
-        "after \(count) had opened, written to and closed it 12 times at once, \(violation.description)")
+        "after \(count) engines had opened the place, written to it and closed it 12 times concurrently, "
+          + "\(violation.description)")
     }
     _ = try await ExpectedContents.agreedEntries(of: engine)
     try await context.close(engine)
@@ -114,7 +116,7 @@ struct OpeningRace: Sendable {
     return true
   }
 
-  /// Opens, writes and closes, again and again. Returns the keys that were acknowledged.
+  /// Opens, writes and closes repeatedly. Returns the acknowledged keys.
   private func visits(of number: Int) async throws -> [CacheKey] {
     var written: [CacheKey] = []
     for visit in 0..<12 {

@@ -17,7 +17,8 @@ extension CheckDefinition {
     }
     Check(
       .r6, "order.of-some-entries",
-      "readEntries(keys:) returns those entries that exist, each once, as readAllEntries() does and in the same order"
+      "readEntries(keys:) returns the existing entries, each once, with the same contents and in the same "
+        + "order as readAllEntries()"
     ) { context in
       let engine = try await context.open()
       let order = try await writeShuffled(in: engine)
@@ -27,20 +28,21 @@ extension CheckDefinition {
       let expected = all.filter { asked.contains($0.key) }
       try expect(
         some.count == expected.count && Set(some) == Set(expected),
-        "it returned \(describe(some.map(\.key))) instead of \(describe(expected.map(\.key))), or other values or times"
+        "readEntries(keys:) returned the keys \(describe(some.map(\.key))) instead of "
+          + "\(describe(expected.map(\.key))), or other values or times"
       )
       var places: [CacheKey: Int] = [:]
       for (place, entry) in expected.enumerated() { places[entry.key] = place }
       for (earlier, later) in zip(some, some.dropFirst()) where earlier.createdAt != later.createdAt {
         try expect(
           places[earlier.key, default: 0] < places[later.key, default: 0],
-          "it returned \(earlier.key) before \(later.key), which comes first in readAllEntries()")
+          "readEntries(keys:) returned \(earlier.key) before \(later.key), which comes first in "
+            + "readAllEntries()")
       }
       let none = try await engine.readEntries(keys: [])
       try expect(none.isEmpty, "readEntries(keys:) of no keys returned \(none.count) entries")
     }
-    Check(.r6, "order.survives-overwrites", "an overwrite, by whichever method, keeps the place of an entry")
-    {
+    Check(.r6, "order.survives-overwrites", "an overwrite, by any method, keeps the position of an entry") {
       context in
       let engine = try await context.open()
       let order = try await writeShuffled(in: engine)
@@ -79,7 +81,7 @@ extension CheckDefinition {
     }
     Check(
       .r6, "order.of-repeats",
-      "an entry that a batch writes twice has the place of its first write in that batch"
+      "an entry that a batch writes twice has the position of its first write in that batch"
     ) { context in
       let engine = try await context.open()
       let (a, b, c, d) = (key("a"), key("b"), key("c"), key("d"))
@@ -94,7 +96,7 @@ extension CheckDefinition {
     }
     Check(
       .r6, "order.after-removing-everything",
-      "what is written after everything was removed is in an order of its own"
+      "entries written after everything was removed are in the order of their first writes since"
     ) { context in
       let engine = try await context.open()
       let order = try await writeShuffled(in: engine)
@@ -110,8 +112,8 @@ extension CheckDefinition {
     }
     Check(
       .r6, "order.of-concurrent-writes",
-      "while several tasks write new keys, by two engines if they may share the place, each list of all entries begins with those of "
-        + "the list that was read before it",
+      "while several tasks write new keys (through two engines, if the place can be shared), each "
+        + "readAllEntries() begins with the entries of the previous one",
       needs: .snapshotReads
     ) { try await checkGrowingOrder($0) }
     Check(.r6, "order.survives-reopening", "the order is the same after reopening", needs: .persistent) {
@@ -162,13 +164,13 @@ func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
   let times = Set(entries.map(\.createdAt))
   var rank: [CacheKey: Int] = [:]
   for (index, key) in order.enumerated() { rank[key] = index }
-  try expect(Set(entries.map(\.key)) == Set(order), "readAllEntries() gave other keys than those written")
+  try expect(Set(entries.map(\.key)) == Set(order), "readAllEntries() returned other keys than those written")
   try expect(entries.count, is: order.count, "the number of entries of readAllEntries()")
   for (earlier, later) in zip(entries, entries.dropFirst()) {
     if rank[earlier.key, default: 0] < rank[later.key, default: 0] { continue }
     if times.count > 3, earlier.createdAt == later.createdAt { continue }
     throw Violation(
-      "readAllEntries() gave \(earlier.key) before \(later.key), which was written first; the keys were "
+      "readAllEntries() returned \(earlier.key) before \(later.key), which was written first; the keys were "
         + "\(describe(entries.map(\.key)))")
   }
 }
@@ -190,7 +192,7 @@ private func checkGrowingOrder(_ context: CheckContext) async throws {
         for number in rounds.share(of: task, among: writerCount) {
           let method = methods[(number / writerCount + task) % methods.count]
           try await method.performAmongMany([(key("\(number)"), data("v"))], in: engine)
-          // An engine that never suspends would be through before a reader has looked twice.
+          // An engine that never suspends would be done before a reader has read twice.
           await Task.yield()
         }
       }
@@ -210,7 +212,7 @@ private func expect(_ list: [StorageEntry], continues earlier: [StorageEntry]) t
     guard let place = places[second.key], places[first.key, default: .max] > place else { continue }
     let before = places[first.key] == nil ? "without the first of them" : "in the opposite order"
     throw Violation(
-      "readAllEntries() had \(first.key) in front of \(second.key), and an earlier call of the same task \(before)"
+      "readAllEntries() had \(first.key) before \(second.key), and an earlier call of the same task \(before)"
     )
   }
 }

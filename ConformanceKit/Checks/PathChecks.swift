@@ -5,13 +5,13 @@
 #endif
 import StockroomCore
 
-// What a place may be called: rules O1, C2 and X1.
+// Names of places: rules O1, C2 and X1.
 
 extension CheckDefinition {
   @CheckList static var pathChecks: [CheckDefinition] {
     Check(
       .o1, "opening.any-name",
-      "a directory of any name is used as it is called, and no two names stand for one directory",
+      "a directory with any name can be used, and no two names refer to the same directory",
       needs: .persistent
     ) { context in
       let wanted = context.budget.level == .quick ? Array(placeNames.prefix(9)) : placeNames
@@ -21,7 +21,7 @@ extension CheckDefinition {
       try await checkNames(names, context)
     }
     Check(
-      .o1, "opening.relative-path", "a relative path stands for the directory that it leads to",
+      .o1, "opening.relative-path", "a relative path refers to the right directory",
       needs: .persistent
     ) { context in
       let relative = relativePath(to: context.place)
@@ -36,12 +36,13 @@ extension CheckDefinition {
     }
     Check(
       .c2, "opening.twice-by-any-spelling",
-      "a place that is opened again through links or by a relative path is shared, or throws locked",
+      "a place that is opened a second time through links or a relative path is shared, or throws locked",
       needs: .persistent
     ) { try await checkSpellings($0) }
     Check(
       .c3, "processes.by-another-spelling",
-      "a place that another process opens through a link is shared with multiProcess, and otherwise throws locked",
+      "a place that another process opens through a link is shared with multiProcess, and throws locked "
+        + "otherwise",
       needs: .persistent, needsWorker: true
     ) { try await checkSpellingsInWorker($0) }
   }
@@ -96,11 +97,12 @@ private func checkNames(_ names: [String], _ context: CheckContext) async throws
   let (found, wanted) = (Set(made.map { Array($0.utf8) }), Set(names.map { Array($0.utf8) }))
   if let surplus = found.subtracting(wanted).first {
     throw Violation(
-      "beside the directories that it was opened on there was \(String(decoding: surplus, as: UTF8.self).debugDescription)"
+      "next to the directories on which it was opened, there was "
+        + "\(String(decoding: surplus, as: UTF8.self).debugDescription)"
     )
   }
   for name in names where !found.contains(Array(name.utf8)) {
-    throw Violation("it was opened on \(name.debugDescription), and there was no such directory")
+    throw Violation("the engine was opened on \(name.debugDescription), but there was no such directory")
   }
   for name in names {
     context.noteProgress()
@@ -156,7 +158,8 @@ private func checkSpellings(_ context: CheckContext) async throws {
         try await expectStored([(key("\(number) here"), data("3"))], in: other)
       } catch let violation as Violation {
         throw Violation(
-          "opened through \(spelling.name) as well, \(violation.description)", rule: violation.rule)
+          "when the place was also opened through \(spelling.name), \(violation.description)",
+          rule: violation.rule)
       }
       try await context.close(other)
     }
@@ -164,7 +167,7 @@ private func checkSpellings(_ context: CheckContext) async throws {
     let later = try await context.open(spelling.url)
     try expect(
       try await later.keyExists(key("\(number) here")),
-      "opened through \(spelling.name), it missed what had been written")
+      "an engine that was opened through \(spelling.name) did not find what had been written")
     try await context.close(later)
   }
 }

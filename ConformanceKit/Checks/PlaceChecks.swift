@@ -12,13 +12,14 @@ extension CheckDefinition {
     for change in PlaceChange.allCases {
       Check(
         .c6, "place.\(change.rawValue)",
-        "an engine whose place is \(change.participle) throws io or does what a new opening sees, and leaves that one alone",
+        "an engine whose place is \(change.participle) throws io or agrees with a newly opened engine, and "
+          + "does not harm it",
         needs: .persistent
       ) { context in try await checkPlace(context, change, .here(nil)) }
       Check(
         .c6, "place.\(change.rawValue)-for-another-process",
-        "an engine whose place is \(change.participle), and opened by another process, throws io or does what that one sees, "
-          + "and leaves that one alone", needs: .persistent, needsWorker: true
+        "an engine whose place is \(change.participle), and opened by another process, throws io or agrees "
+          + "with that process, and does not harm it", needs: .persistent, needsWorker: true
       ) { context in
         try await context.withWorker { try await checkPlace(context, change, .worker($0, context.place)) }
       }
@@ -26,7 +27,7 @@ extension CheckDefinition {
   }
 }
 
-/// What happens to the place.
+/// How the place changes.
 private enum PlaceChange: String, CaseIterable, Sendable {
   case deleted, moved, replaced
   // The directory stays, and its files do not.
@@ -153,7 +154,8 @@ private func expect(_ newcomer: LaterEngine, has there: [CacheKey: Data], _ what
   let found = try await newcomer.contents()
   for key in Set(found.keys).union(there.keys).sorted() where found[key] != there[key] {
     throw Violation(
-      "an engine \(what), had \(describe(found[key] as Any)) for \(key) instead of \(describe(there[key] as Any))"
+      "an engine \(what), returned \(describe(found[key] as Any)) for \(key) instead of "
+        + "\(describe(there[key] as Any))"
     )
   }
 }

@@ -11,7 +11,8 @@ extension CheckDefinition {
   @CheckList static var placeReturnChecks: [CheckDefinition] {
     Check(
       .c6, "place.replaced-and-put-back",
-      "an engine whose place is replaced for a while throws io or works with what is there, and keeps nothing of the other place",
+      "an engine whose place is replaced temporarily throws io or uses what is there, and keeps nothing of "
+        + "the other place",
       needs: .persistent
     ) { try await checkReturn($0) }
   }
@@ -47,7 +48,8 @@ private func checkReturn(_ context: CheckContext) async throws {
   }
 }
 
-/// What a place holds to begin with: some keys that the other has too, with other values as long as these, and some of its own.
+/// The initial contents of a place: some keys that the other place has too, with other values of the same
+/// length, and some of its own.
 private func contents(of place: String) -> [CacheKey: Data] {
   let all = ReplacedEngine.shared + keys(4, prefix: "\(place)-")
   return Dictionary(uniqueKeysWithValues: all.map { ($0, data("\(place) \($0.value)")) })

@@ -5,26 +5,27 @@
 #endif
 import StockroomCore
 
-// What others have put where an engine makes its files: rule O5.
+// Files planted by other users: rule O5.
 
 extension CheckDefinition {
   @CheckList static var plantedFileChecks: [CheckDefinition] {
     for kind in PlantedFile.Kind.allCases {
       Check(
         .o5, "planted.\(kind.rawValue)",
-        "with \(kind.what) where a file of the engine would be, it works or throws a StorageError; it changes nothing "
-          + "elsewhere, and does not hang", needs: .persistent
+        "with \(kind.what) in place of one of its files, the engine works or throws a StorageError, changes "
+          + "nothing elsewhere and does not hang", needs: .persistent
       ) { try await checkPlanted($0, kind) }
     }
     Check(
       .o5, "planted.link-to-another-copy",
-      "with a symbolic link in the place of a file, to a copy of that elsewhere, a closed store leaves the copy alone",
+      "if a file of a closed store is replaced by a symbolic link to a copy elsewhere, the engine does not "
+        + "change the copy",
       needs: .persistent
     ) { try await checkLinkedStore($0) }
   }
 }
 
-/// Something that somebody else has put where the engine would make a file.
+/// An object that another user has planted in place of a file of the engine.
 struct PlantedFile {
   enum Kind: String, CaseIterable, Sendable {
     case link, danglingLink = "dangling-link", fifo, directory
@@ -63,11 +64,11 @@ struct PlantedFile {
     switch kind {
     case .link:
       try expect(
-        (try? Data(contentsOf: target)) == Self.precious, "\(what), the file that it leads to was changed")
+        (try? Data(contentsOf: target)) == Self.precious, "\(what), the file that it points to was changed")
     case .danglingLink:
       try expect(
         !FileManager.default.fileExists(atPath: target.systemPath),
-        "\(what), a file was made where it leads to")
+        "\(what), a file was created where it points to")
     case .directory:
       try expect(
         (try? Data(contentsOf: path.appending(path: "precious"))) == Self.precious,
@@ -90,7 +91,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
       kind: kind, path: place.appending(path: file.path), target: outside.appending(path: "\(number)"))
     try planted.plant()
     let what = "with \(kind.what) called \(file.path)"
-    // The task goes on for ever if the engine hangs, and with it a thread that is the check's own.
+    // The task runs forever if the engine hangs, and with it a thread of the check.
     let patience = context.patienceWithLocks
     let result = await withStallTimeout(patience, on: CheckExecutor()) {
       await Result { try await use(context, place, isLong: file.isTemporary) }
@@ -101,7 +102,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
       guard (error as? CallFailure)?.error is StorageError else { throw error }
     case .failure:
       System.release(planted.path)
-      throw Violation("\(what), the engine had not been opened and used after \(patience)")
+      throw Violation("\(what), opening and using the engine had not finished after \(patience)")
     }
     try planted.expectUntouched(what)
     try? FileManager.default.removeItem(at: place)
@@ -202,6 +203,6 @@ private func checkLinkedStore(_ context: CheckContext) async throws {
     } catch let failure as CallFailure where failure.error is StorageError {}
     try expect(
       (try? Data(contentsOf: target)) == before,
-      "a link called \(file) had the engine change what it leads to")
+      "through a link named \(file), the engine changed the file that it points to")
   }
 }

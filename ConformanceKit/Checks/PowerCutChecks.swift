@@ -6,8 +6,9 @@ extension CheckDefinition {
   @CheckList static var powerCutChecks: [CheckDefinition] {
     Check(
       .w6, "power.cut-while-writing-batches",
-      "whatever a power cut leaves of what was not synced, the engine opens, has everything that was acknowledged (without "
-        + "durableWrites: up to some batch) and no half batch, and takes writes", needs: .persistent,
+      "whatever unsynced data a power cut leaves, the engine opens, has all acknowledged changes (without "
+        + "durableWrites: those up to some batch) and no partial batch, and accepts writes",
+      needs: .persistent,
       needsWorker: true
     ) { context in
       var scenario = PowerCutScenario(context.budget)
@@ -17,8 +18,8 @@ extension CheckDefinition {
     }
     Check(
       .w6, "power.cut-while-recovering",
-      "after a power cut while the engine is opened on what another one has left, and while it goes on from there, "
-        + "everything that was acknowledged is there and no half batch",
+      "after a second power cut, while the engine recovers from the first or works after it, all "
+        + "acknowledged changes are there and no partial batch",
       needs: [.persistent, .durableWrites, .atomicBatches], needsWorker: true
     ) { context in
       let limit = context.budget.powerCuts

@@ -5,27 +5,27 @@
 #endif
 import StockroomCore
 
-// Who may use the files, and hold them up: rule O5.
+// Permissions of files, and locks of readers: rule O5.
 
 extension CheckDefinition {
   @CheckList static var privacyChecks: [CheckDefinition] {
     Check(
-      .o5, "privacy.of-files", "the files that an engine makes can be read and written by their owner alone",
+      .o5, "privacy.of-files", "files that an engine creates can be read and written only by their owner",
       needs: .persistent
     ) { try await checkModes($0, ofDirectories: false) }
     Check(
-      .o5, "privacy.of-directories", "the directories that an engine makes can be used by their owner alone",
+      .o5, "privacy.of-directories", "directories that an engine creates can be used only by their owner",
       needs: .persistent
     ) { try await checkModes($0, ofDirectories: true) }
     Check(
       .o5, "privacy.at-every-moment",
-      "no file or directory is open to others for even a moment, whatever the umask of the process is",
+      "no file or directory is ever accessible to others, with any umask of the process",
       needs: .persistent, needsWorker: true
     ) { try await checkModesOfCreation($0) }
     Check(
       .o5, "locks.of-a-mere-reader",
-      "whatever locks a process has that may only read the files, every call returns or throws locked after a minute, and "
-        + "all is well when they are gone", needs: .persistent, needsWorker: true
+      "whatever locks a process with only read access holds, every call returns, or throws locked after a "
+        + "minute, and works once they are released", needs: .persistent, needsWorker: true
     ) { try await checkMereReader($0) }
   }
 }
@@ -57,7 +57,7 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   try look("after reopening")
 }
 
-/// Skips the check where the file system has no permissions of its own for each file.
+/// Skips the check if the file system has no permissions for each file.
 private func requirePermissions(below root: URL) throws {
   let directory = root.appending(path: "permissions", directoryHint: .isDirectory)
   let file = directory.appending(path: "file")
@@ -94,12 +94,12 @@ private func checkModesOfCreation(_ context: CheckContext) async throws {
   let exposed = recordings.flatMap(\.exposed)
   try expect(
     exposed.isEmpty,
-    "these files and directories were made with permissions for others, whatever they were given later: "
+    "these files and directories were created with permissions for others: "
       + exposed.prefix(8).joined(separator: ", "))
   if let limitation = recordings.compactMap(\.limitation).first { throw Skip(reason: limitation) }
 }
 
-/// Has an engine make whatever files it makes, in a process without a umask.
+/// Has an engine create all its kinds of files, in a process without a umask.
 struct MakeFiles: WorkerTask {
   let place: URL
 
@@ -132,7 +132,7 @@ struct MakeFiles: WorkerTask {
 
 // MARK: - A process that may only read
 
-/// A hundred minutes of the fast clock: who waits for longer waits for ever.
+/// A hundred minutes of the fast clock: a call that waits for longer hangs.
 private let patienceWithReader = Duration.seconds(20)
 
 private func checkMereReader(_ context: CheckContext) async throws {
@@ -149,14 +149,14 @@ private func checkMereReader(_ context: CheckContext) async throws {
     case .success(.failure(let error as WorkerError)):
       try expect(
         error.code == StorageError.Code.locked.name,
-        "\(what) beside a process that had locked files which it could only read did not throw locked: \(error)"
+        "\(what) did not throw locked, while a process with only read access held locks: \(error)"
       )
       return false
     case .success(.failure(let error)): throw error
     case .failure:
       worker.kill()
       throw Violation(
-        "\(what) did not return for minutes, while another process had locked files which it could only read")
+        "\(what) did not return for minutes, while a process with only read access held locks")
     }
   }
   func write(_ name: String) -> CallEngine.Call { .write([.init(key: name, data: data(name))]) }
@@ -186,7 +186,7 @@ private func checkMereReader(_ context: CheckContext) async throws {
   await worker.waitUntilEnd()
 }
 
-/// Every lock that somebody can have who may only read the files of a directory.
+/// All locks that a user with only read access can take on the files of a directory.
 private struct ReaderLocks {
   private var files: [Int32] = []
 

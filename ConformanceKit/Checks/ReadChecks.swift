@@ -9,9 +9,10 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var readChecks: [CheckDefinition] {
-    Check(.r1, "reads.absent-is-nil", "an absent key is nil for every method, and no error") { context in
+    Check(.r1, "reads.absent-is-nil", "reading an absent key returns nil and does not throw, by any method") {
+      context in
       let engine = try await context.open()
-      for what in ["a fresh engine", "an engine with other entries", "an engine that had the key"] {
+      for what in ["a new engine", "an engine with other entries", "an engine that had the key"] {
         let absent = key("absent")
         try expect(try await engine.read(key: absent), is: nil, "read(key:) in \(what)")
         try expect(try await engine.keyExists(absent), is: false, "keyExists(_:) in \(what)")
@@ -23,11 +24,13 @@ extension CheckDefinition {
         try await engine.remove(key: absent)
       }
     }
-    Check(.r1, "reads.empty-engine", "a fresh engine answers every question, with nothing") { context in
+    Check(.r1, "reads.empty-engine", "every read of a new engine returns nothing and does not throw") {
+      context in
       try await expectEmpty(try await context.open())
     }
 
-    Check(.r2, "reads.order-of-the-request", "reads of many keys answer in the order of the request") {
+    Check(.r2, "reads.order-of-the-request", "reads of many keys return results in the order of the request")
+    {
       context in
       let engine = try await context.open()
       let keys = keys(60)
@@ -39,7 +42,7 @@ extension CheckDefinition {
           try await engine.readDataAndKeys(keys: order), are: entries(order), "readDataAndKeys(keys:)")
       }
     }
-    Check(.r2, "reads.repeats", "a key that is asked for twice is answered twice") { context in
+    Check(.r2, "reads.repeats", "a key that is requested twice is returned twice") { context in
       let engine = try await context.open()
       let (a, b) = (key("a"), key("b"))
       try await engine.write(entries([a, b]))
@@ -50,7 +53,7 @@ extension CheckDefinition {
     }
     Check(
       .r2, "reads.leave-absent-keys-out",
-      "absent keys are left out of the answer, and the rest stays in order"
+      "absent keys are omitted, and the rest stays in order"
     ) {
       context in
       let engine = try await context.open()
@@ -65,7 +68,7 @@ extension CheckDefinition {
     }
     Check(
       .r2, "reads.of-100000-keys",
-      "a request for 100,000 keys, three of four of them absent, is an ordinary request"
+      "a request for 100,000 keys, three quarters of them absent, works"
     ) {
       context in
       let engine = try await context.open()
@@ -92,7 +95,8 @@ extension CheckDefinition {
     }
 
     Check(
-      .r3, "reads.each-entry-once", "a read of everything has each entry once, after overwrites and removals"
+      .r3, "reads.each-entry-once",
+      "a read of everything contains each entry once, after overwrites and removals"
     ) {
       context in
       let engine = try await context.open()
@@ -111,7 +115,7 @@ extension CheckDefinition {
       try expect(listed.count, is: expected.count, "the number of keys of allKeys()")
       try expect(Set(listed).count, is: expected.count, "the number of different keys of allKeys()")
     }
-    Check(.r3, "reads.equal-values", "entries with equal values are all there") { context in
+    Check(.r3, "reads.equal-values", "all entries with equal values are there") { context in
       let engine = try await context.open()
       try await engine.write(keys(5).map { ($0, data("same")) })
       let values = try await engine.readAllData()
@@ -119,21 +123,22 @@ extension CheckDefinition {
     }
     for method in ReadMethod.ofManyValues {
       Check(
-        .r3, "reads.\(method.rawValue)-shows-one-moment", "one call of \(method.call) shows one snapshot",
+        .r3, "reads.\(method.rawValue)-shows-one-moment", "one call of \(method.call) returns one snapshot",
         needs: method.needsForOneMoment
       ) { context in
         try await checkSnapshot(context, method)
       }
     }
     Check(
-      .r3, "reads.allKeys-shows-one-moment", "one call of allKeys() shows one snapshot", needs: .snapshotReads
+      .r3, "reads.allKeys-shows-one-moment", "one call of allKeys() returns one snapshot",
+      needs: .snapshotReads
     ) { context in
       try await checkSnapshotOfKeys(context)
     }
     for method in [ReadMethod.readEntries, .readAllEntries] {
       Check(
         .r3, "reads.\(method.rawValue)-shows-values-with-their-times",
-        "\(method.call) gives each value with the times of the write that it is from",
+        "\(method.call) returns each value with the timestamps of the write that stored it",
         needs: [.snapshotReads, .preservesTimestamps]
       ) { context in
         try await checkTimesOfValues(context, method)
@@ -142,7 +147,7 @@ extension CheckDefinition {
 
     Check(
       .r4, "reads.never-hide-failure",
-      "a closed engine answers a read with the right value or an error, never with nothing"
+      "a read of a closed engine returns the right value or throws, and never returns nothing"
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
@@ -151,7 +156,7 @@ extension CheckDefinition {
         do {
           try expect(
             try await method.finds(data("v"), under: key("k"), in: engine),
-            "\(method.call) after close() found nothing, and did not throw")
+            "\(method.call) after close() returned nothing and did not throw")
         } catch is CallFailure {
           // To throw is what it should do; rule O3 says what.
         }
@@ -193,8 +198,8 @@ private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async 
     for index in order.prefix(max(0, step)) { expected[index] += 1 }
     try expect(
       versions == expected,
-      "while keys were overwritten one after the other, \(method.call) gave them the versions "
-        + "\(versions.map(String.init).joined(separator: " ")), which they never had at the same time")
+      "while keys were overwritten one after the other, \(method.call) returned the versions "
+        + "\(versions.map(String.init).joined(separator: " ")), which never existed at the same time")
   }
 }
 
@@ -214,8 +219,8 @@ private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
       (5...6).contains(numbers.count) && (numbers.last ?? 0) - (numbers.first ?? 0) == numbers.count - 1
     try expect(
       isOneMoment,
-      "while numbers were added at one end and removed at the other, allKeys() gave \(describe(numbers)), which "
-        + "were never there at the same time")
+      "while numbers were added at one end and removed at the other, allKeys() returned "
+        + "\(describe(numbers)), which never existed at the same time")
   }
 }
 
@@ -247,8 +252,9 @@ private func checkTimesOfValues(_ context: CheckContext, _ method: ReadMethod) a
         && abs(found.createdAt.timeIntervalSince(time(version) - 30)) < 1
       try expect(
         isRight,
-        "while entries were imported again and again, \(method.call) gave the value of version \(version) of \(found.key) "
-          + "with the times of another, \(describe(found.createdAt)) and \(describe(found.updatedAt))")
+        "while entries were imported repeatedly, \(method.call) returned the value of version \(version) of "
+          + "\(found.key) with the times of another version, \(describe(found.createdAt)) and "
+          + "\(describe(found.updatedAt))")
     }
   }
 }

@@ -5,14 +5,14 @@
 #endif
 import StockroomCore
 
-// What the system refuses in the middle of a call: rule F4.
+// System calls that fail in the middle of a call: rule F4.
 
 extension CheckDefinition {
   @CheckList static var refusalChecks: [CheckDefinition] {
     Check(
       .f4, "refused.immutable-file",
-      "a call that cannot change a file is done or throws and is not done, now or later; all entries can be read, and "
-        + "the engine can be used", needs: .persistent
+      "when a file cannot be changed, a call succeeds, or throws and has no effect, now or later; all "
+        + "entries can be read, and the engine can be used", needs: .persistent
     ) { context in
       let store = try await ClosedStore(in: context)
       let count = store.files.count
@@ -23,13 +23,15 @@ extension CheckDefinition {
         try await context.check(RefusedCalls(context, place: copy, refusal: .immutable(file)))
       }
       if try System.canWriteImmutableFiles(in: context.root) {
-        throw Skip(reason: "Open files can be written here though they are immutable: not all was refused.")
+        throw Skip(
+          reason: "Immutable files can be written here while they are open, so not every call was refused.")
       }
     }
     Check(
       .f4, "refused.read-only-directory",
-      "a call that cannot make or remove a file is done or throws and is not done, now or later; all entries can be read, "
-        + "and the engine can be used", needs: .persistent, needsWorker: System.isSuperuser
+      "when no file can be created or removed, a call succeeds, or throws and has no effect, now or later; "
+        + "all entries can be read, and the engine can be used", needs: .persistent,
+      needsWorker: System.isSuperuser
     ) { context in
       let store = try await ClosedStore(in: context)
       let copy = try store.copy { if System.isSuperuser { try System.giveToNobody($0) } }

@@ -19,7 +19,7 @@ extension CheckDefinition {
         try await expectStored(expected, absent: [key("absent"), key("absent too")], in: engine)
       }
     }
-    Check(.d1, "removal.twice", "removing a key twice, also within one batch, is the same as once") {
+    Check(.d1, "removal.twice", "removing a key twice, even in one batch, is the same as once") {
       context in
       let engine = try await context.open()
       try await engine.write(entries(keys(4)))
@@ -31,7 +31,7 @@ extension CheckDefinition {
     }
     Check(
       .d1, "removal.of-many",
-      "remove(keys:) removes those of tens of thousands of keys that exist and no others"
+      "remove(keys:) of tens of thousands of keys removes those that exist and no others"
     ) { context in
       let engine = try await context.open()
       let count = try await context.affordableCount(context.keysOfARequest, of: "keys")
@@ -43,7 +43,7 @@ extension CheckDefinition {
       try await expectStored(entries([key("kept")]), absent: present, in: engine)
     }
 
-    Check(.d2, "removal.of-everything", "removeAllData() leaves an empty engine that can be used") {
+    Check(.d2, "removal.of-everything", "removeAllData() leaves an empty, usable engine") {
       context in
       let engine = try await context.open()
       try await engine.removeAllData()
@@ -62,14 +62,14 @@ extension CheckDefinition {
     }
     Check(
       .d2, "removal.spares-foreign-files",
-      "files in the directory that are not the engine's stay, and are no entries"
+      "files of others in the directory are kept, and are no entries"
     ) { context in
       try await checkForeignFiles(context)
       try await checkLookalikeFiles(context)
     }
 
     Check(
-      .l1, "counting.which-keys-exist", "keysExist(_:) gives those of the request that exist, in its order"
+      .l1, "counting.which-keys-exist", "keysExist(_:) returns the existing keys in the order of the request"
     ) {
       context in
       let engine = try await context.open()
@@ -83,7 +83,7 @@ extension CheckDefinition {
       try expect(try await engine.keysExist([keys[0], keys[3]]), is: [], "keysExist(_:) of absent keys")
     }
     Check(
-      .l1, "counting.which-of-many-exist", "keysExist(_:) answers a request for tens of thousands of keys"
+      .l1, "counting.which-of-many-exist", "keysExist(_:) works with tens of thousands of keys"
     ) { context in
       let engine = try await context.open()
       let count = try await context.affordableCount(
@@ -168,13 +168,13 @@ private func checkForeignFiles(_ context: CheckContext) async throws {
     let path = String(file.systemPath.dropFirst(context.place.systemPath.count))
     try expect(
       (try? Data(contentsOf: file)) == data("not yours"),
-      "\(path), a file in the directory that somebody else had put there, was gone or changed after removeAllData()"
+      "\(path), a file of others in the directory, was removed or changed after removeAllData()"
     )
   }
 }
 
-/// Puts files beside the engine's that are named as if they were some of them, or remains of them. An engine may take them for
-/// corrupted files or for entries, and need not open then, but it may not change them.
+/// Puts files next to the engine's that are named like the engine's files, or leftovers of them. An engine
+/// may take them for corrupted files or for entries, and need not open then, but must not change them.
 private func checkLookalikeFiles(_ context: CheckContext) async throws {
   let sample = context.root.appending(path: "sample", directoryHint: .isDirectory)
   try FileManager.default.createDirectory(at: sample, withIntermediateDirectories: true)
@@ -183,7 +183,7 @@ private func checkLookalikeFiles(_ context: CheckContext) async throws {
   try await own.write(noise(100_000), key: key("large"))
   var paths = try FileManager.default.subpathsOfDirectory(atPath: sample.systemPath)
   try await context.close(own)
-  // Some have other files while nobody has them open.
+  // Some engines have other files while no process has them open.
   paths += try FileManager.default.subpathsOfDirectory(atPath: sample.systemPath)
   var names = Set(paths.compactMap(endingOfName).map { "notes." + $0 })
   names.formUnion(["notes.tmp", "notes~", "notes.lock", "notes.bak", "notes-journal"])
@@ -196,7 +196,7 @@ private func checkLookalikeFiles(_ context: CheckContext) async throws {
     for file in files {
       try expect(
         (try? Data(contentsOf: file)) == data("not yours"),
-        "\(file.lastPathComponent), a file in the directory that somebody else had put there, was gone or changed \(when)"
+        "\(file.lastPathComponent), a file of others in the directory, was removed or changed \(when)"
       )
     }
   }

@@ -5,18 +5,18 @@
 #endif
 import StockroomCore
 
-// What shows only when one thing has been done very often, or nothing for long: rules C1, D2, K1, T1 and W1.
+// Faults that only show after very many calls, or after a pause: rules C1, D2, K1, T1 and W1.
 
 extension CheckDefinition {
   @CheckList static var repetitionChecks: [CheckDefinition] {
     Check(
-      .w1, "life.of-one-key", "however often one key is overwritten, each write is what is read after it"
+      .w1, "life.of-one-key", "after each of very many overwrites of one key, a read returns the new value"
     ) { context in
       let engine = try await context.open()
       let (key, kept) = (key("k"), entries(keys(4)))
       let past = Date(timeIntervalSince1970: 1_000_000_000)
       try await engine.write(Array(kept.prefix(2)))
-      // One may be evicted since nobody asks for it, and another since it is old.
+      // One entry may be evicted because it is never read, and another because it is old.
       try await engine.writeEntries(
         kept.suffix(2).map { StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past) })
       for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "overwrites") {
@@ -29,8 +29,8 @@ extension CheckDefinition {
     }
     Check(
       .w1, "life.of-reads",
-      "however often some entries are read and scanned, they are what was written last, and those that nobody has asked for are "
-        + "there"
+      "after very many reads and scans, all entries have their last values, including those that were never "
+        + "read"
     ) { context in
       let engine = try await context.open()
       var asked = entries(keys(2))
@@ -54,10 +54,10 @@ extension CheckDefinition {
     }
     Check(
       .w1, "life.of-passing-keys",
-      "however many keys have come and gone, those that are there are found, and no others"
+      "after very many keys were written and removed, exactly the existing ones are found"
     ) { try await writePassingKeys($0) }
     Check(
-      .t1, "life.of-transactions", "however many transactions there are, each has its effect",
+      .t1, "life.of-transactions", "each of very many transactions takes effect",
       needs: .transactions
     ) { context in
       let engine = try await context.open()
@@ -69,12 +69,14 @@ extension CheckDefinition {
           try transaction.write(data("\(found + 1)"), key: counter)
           return found
         }
-        try expect(found, is: number, "what transaction number \(number + 1), which all add one, had found")
+        try expect(
+          found, is: number,
+          "the counter that transaction number \(number + 1) read, each of which adds one,")
       }
     }
     Check(
       .d2, "life.of-removals-of-everything",
-      "however often everything is removed, nothing is left after it and nothing comes back"
+      "each time everything is removed, nothing is left, and nothing comes back"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -90,7 +92,7 @@ extension CheckDefinition {
     }
     Check(
       .k1, "life.of-errors",
-      "however many calls have thrown, the next one throws what it should, and what is right is done as before"
+      "after very many errors, invalid calls still throw the right error and valid calls work"
     ) { context in
       let engine = try await context.open()
       let kept = keys(3)
@@ -107,7 +109,8 @@ extension CheckDefinition {
     }
     Check(
       .c1, "life.after-a-pause",
-      "after some seconds without a call every method works as before, and entries, order, times and subscriptions are kept"
+      "after some seconds without a call, every method works, and entries, order, times and subscriptions "
+        + "are kept"
     ) { context in
       try await useAfterPause(context, seconds: context.byLevel(quick: 5, standard: 12, exhaustive: 70))
     }

@@ -10,7 +10,8 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var reservedNameChecks: [CheckDefinition] {
     Check(
-      .r1, "names.reserved-are-absent", "no key is there before it is written, whatever an engine uses it for"
+      .r1, "names.reserved-are-absent",
+      "no key exists before it is written, even if engines use such a name internally"
     ) { context in
       let engine = try await context.open()
       for round in 0..<2 {
@@ -23,7 +24,8 @@ extension CheckDefinition {
     for way in waysOfWriting.prefix(3) {
       Check(
         .k2, "names.reserved-by-\(identifier(of: way.name))",
-        "a key named like what engines keep for themselves, or like a file of the engine, is a key like any other for "
+        "a key with a name that engines use internally, or the name of a file of the engine, works like any "
+          + "other for "
           + way.name, from: way.name == "write(_:key:)" ? .standard : .quick
       ) { context in
         let engine = try await context.open()
@@ -45,7 +47,7 @@ extension CheckDefinition {
     }
     Check(
       .k2, "names.reserved-are-removed-alone",
-      "the removal of a key removes that key and no other, whatever its name",
+      "removing a key with any name removes that key and no other",
       from: .standard
     ) { context in
       let engine = try await context.open()
@@ -76,8 +78,7 @@ extension CheckDefinition {
     }
     Check(
       .w6, "names.reserved-after-reopening",
-      "entries with reserved names are the same after reopening, and so is their "
-        + "removal", needs: .persistent
+      "entries with reserved names, and their removals, persist after reopening", needs: .persistent
     ) { context in
       var engine = try await context.open()
       try await engine.write(data("v"), key: key("another"))
@@ -98,7 +99,8 @@ extension CheckDefinition {
     for method in ChangeMethod.allCases.filter({ !$0.removes }) {
       Check(
         .v2, "names.values-by-\(identifier(of: method))",
-        "a value that looks like a tombstone, a header, null or compressed data comes back as written by \(method.call)",
+        "a value that looks like a tombstone, a header, null or compressed data is returned as written by "
+          + "\(method.call)",
         needs: method.needs
       ) { context in
         let engine = try await context.open()

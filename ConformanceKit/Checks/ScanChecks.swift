@@ -9,13 +9,13 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var scanChecks: [CheckDefinition] {
-    Check(.r5, "scan.in-byte-order", "scan yields every entry in ascending byte order of keys") { context in
+    Check(.r5, "scan.in-byte-order", "scan returns every entry in ascending byte order of keys") { context in
       let engine = try await context.open()
       try await engine.write(entries(AdversarialKeys.all.reversed()))
       let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
       try expect(try await engine.scan(.all, limit: nil), are: sorted, "scan(.all)")
     }
-    Check(.r5, "scan.prefix", "scan within a prefix yields the keys whose bytes start with it") { context in
+    Check(.r5, "scan.prefix", "scan with a prefix returns the keys whose bytes start with it") { context in
       let engine = try await context.open()
       try await checkRanges(in: engine) { keys in
         [
@@ -25,7 +25,7 @@ extension CheckDefinition {
         .map { KeyRange.prefix($0) } + keys.map { KeyRange.prefix($0.value) }
       }
     }
-    Check(.r5, "scan.after", "scan after a key leaves that key out, whether or not it exists") { context in
+    Check(.r5, "scan.after", "scan after a key excludes that key, whether or not it exists") { context in
       let engine = try await context.open()
       try await checkRanges(in: engine) { keys in
         (keys + [key("aa"), key("\0"), key("zzz"), key("abc\0"), key("\u{10FFFF}\u{10FFFF}")])
@@ -38,7 +38,10 @@ extension CheckDefinition {
         (keys + [key("aa"), key("\0"), key("zzz"), key("abc\0")]).map { KeyRange(after: nil, upTo: $0) }
       }
     }
-    Check(.r5, "scan.combined", "prefix, after and upTo add up, and contradictions yield nothing") {
+    Check(
+      .r5, "scan.combined",
+      "prefix, after and upTo can be combined, and contradictory bounds return nothing"
+    ) {
       context in
       let engine = try await context.open()
       try await checkRanges(in: engine) { keys in
@@ -60,7 +63,7 @@ extension CheckDefinition {
         ]
       }
     }
-    Check(.r5, "scan.limit", "scan yields at most as many entries as asked for, and the first of them") {
+    Check(.r5, "scan.limit", "scan with a limit returns at most that many entries, the first ones") {
       context in
       let engine = try await context.open()
       let sorted = keys(30)
@@ -70,7 +73,7 @@ extension CheckDefinition {
         try expect(found, are: entries(Array(sorted.prefix(max(0, limit)))), "scan(.all, limit: \(limit))")
       }
     }
-    Check(.r5, "scan.pages", "pages of a scan, one after the other, yield every entry once and in order") {
+    Check(.r5, "scan.pages", "the pages of a scan return every entry once and in order") {
       context in
       let engine = try await context.open()
       let users = keys(95, prefix: "user/")
@@ -100,8 +103,8 @@ extension CheckDefinition {
     }
     Check(
       .r5, "scan.costs-what-it-returns",
-      "a scan that finds one entry of 128 KiB among 200, by a limit, two keys or a prefix, costs less than half of a scan of all, in "
-        + "the beginning, in the middle and at the end", needs: .orderedScans
+      "a scan that returns one of 200 entries of 128 KiB, by a limit, two keys or a prefix, costs less than "
+        + "half of a scan of all, at the start, in the middle and at the end", needs: .orderedScans
     ) { context in
       try await checkCost(in: try await context.open())
     }
@@ -116,7 +119,7 @@ private func checkRanges(in engine: EngineUnderTest, _ ranges: ([CacheKey]) -> [
     "🗄", "🗄🗄", "\u{FFFF}", "\u{10FFFF}", " ", "p/a", "p/b", "p0", "~",
   ].map(CacheKey.init(verbatim:))
   try await engine.write(entries(keys))
-  // Whether all of these are there is for rules K2 and K3 to say.
+  // Rules K2 and K3 cover whether all of these are there.
   let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
   for range in ranges(sorted.map(\.key)) {
     for limit in [nil, 2] {
@@ -139,9 +142,9 @@ func describe(_ range: KeyRange, _ limit: Int?) -> String {
   return "scan(\(parts.compactMap { $0 }.joined(separator: ", ")))"
 }
 
-/// Compares the best of several scans of one entry with the best of several scans of all: the best, because the
-/// machine may be busy with something else at any time. Values are large, since the rule is about what is loaded: an
-/// engine may look at all the names that there are. What any call takes, as to a remote place, counts on neither side.
+/// Compares the best of several scans of one entry with the best of several scans of all: the best, because
+/// the machine may be busy at any time. Values are large, since the rule is about loading: an engine may go
+/// through all names. The fixed cost of a call, as to a remote place, is subtracted on both sides.
 private func checkCost(in engine: EngineUnderTest) async throws {
   let keys = keys(200)
   func best(of times: Int, _ call: () async throws -> Void) async throws -> Duration {
@@ -167,12 +170,12 @@ private func checkCost(in engine: EngineUnderTest) async throws {
       if one * 2 < all { continue }
       let any = max(empty, try await best(of: 20) { _ = try await engine.keyExists(keys[start]) })
       guard any * 4 <= all else {
-        throw Skip(reason: "Every call takes so long that what a scan loads does not show.")
+        throw Skip(reason: "Calls are so slow that the cost of loading entries cannot be measured.")
       }
       try expect(
         (one - any) * 2 < all - any,
-        "at position \(start) of 200 a scan \(what) of one entry took \(one.inSeconds * 1e6) µs, and one of all "
-          + "\(all.inSeconds * 1e6) µs")
+        "at position \(start) of 200, a scan \(what) of one entry took \(one.inSeconds * 1e6) µs, and a scan "
+          + "of all \(all.inSeconds * 1e6) µs")
     }
   }
 }

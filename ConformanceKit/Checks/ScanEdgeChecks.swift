@@ -10,7 +10,7 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var scanEdgeChecks: [CheckDefinition] {
     Check(
-      .r5, "scan.prefix-is-no-pattern", "a prefix stands for its very bytes, not for a pattern, in any case"
+      .r5, "scan.prefix-is-no-pattern", "a prefix is compared as bytes, not as a pattern, and with case"
     ) {
       context in
       let engine = try await context.open()
@@ -26,13 +26,14 @@ extension CheckDefinition {
     }
     Check(
       .r5, "scan.edge-of-a-prefix",
-      "every key that starts with a prefix is inside it, whatever comes after, and none that is just behind it"
+      "scan with a prefix returns every key that starts with it, whatever follows, and no key just after "
+        + "that range"
     ) { context in
       let engine = try await context.open()
       let prefixes = [
         "p", "p\u{7F}", "p\u{7FF}", "p\u{D7FF}", "p\u{FFFF}", "p\u{10FFFF}", "\u{10FFFF}",
         "\u{10FFFF}\u{10FFFF}",
-        // Alike, or a part of one another, only for who looks at characters.
+        // Equal, or prefixes of one another, only when compared as characters.
         "e", "\u{E9}", "a\u{308}", "\u{1F469}",
       ]
       let endings = [
@@ -50,8 +51,10 @@ extension CheckDefinition {
         in: engine
       )
     }
-    Check(.r5, "scan.long-bounds", "prefixes and bounds of hundreds of bytes are compared to their last byte")
-    {
+    Check(
+      .r5, "scan.long-bounds",
+      "prefixes and bounds of hundreds of bytes are compared up to their last byte"
+    ) {
       context in
       let engine = try await context.open()
       let long = String(repeating: "l", count: 400)
@@ -72,7 +75,8 @@ extension CheckDefinition {
     }
     Check(
       .r5, "scan.limits-in-ranges",
-      "a limit counts entries of the range: the first so many, none for zero and less, all if there are fewer"
+      "scan with a limit returns the first entries of the range: none for zero or less, all if there are "
+        + "fewer"
     ) { context in
       let engine = try await context.open()
       let names = (0..<24).map { "\(["a", "b", "c"][$0 % 3])/\($0 + 10)" }
@@ -91,7 +95,7 @@ extension CheckDefinition {
     }
     Check(
       .r5, "scan.among-thousands",
-      "a scan of a few among thousands of keys yields those few, wherever they are"
+      "a scan of a few among thousands of keys returns those few, at any position"
     ) {
       context in
       let engine = try await context.open()
@@ -153,7 +157,7 @@ private func expectScans(
   of keys: [CacheKey], _ ranges: [Bounds], limits: [Int?], in engine: EngineUnderTest
 ) async throws {
   try await engine.write(entries(keys))
-  // Whether all of these are there is for rules K2 and K3 to say.
+  // Rules K2 and K3 cover whether all of these are there.
   let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
   let scans = ranges.flatMap { bounds in limits.map { (range: bounds.range, limit: $0) } }
   for (range, limit) in scans {
@@ -173,7 +177,8 @@ private func inside(
   Array(sorted.lazy.filter { range.contains($0.key) }.prefix(max(0, limit ?? .max)))
 }
 
-/// Scans in a body, of the entries as they are and then of its own writes and removals among them, which it takes back.
+/// Scans in a body, first of the unchanged entries and then with its own writes and removals among them,
+/// which it rolls back.
 private func expectScansInBody(
   _ scans: [(range: KeyRange, limit: Int?)], of stored: [(key: CacheKey, data: Data)],
   in engine: EngineUnderTest

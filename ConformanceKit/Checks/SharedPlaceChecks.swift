@@ -6,13 +6,13 @@
 import StockroomCore
 import StockroomKitSupport
 
-// What an engine remembers of a place that it is not alone on, and who may open that at the same time: rules C2 and C3.
+// Stale caches of a shared place, and concurrent opening: rules C2 and C3.
 
 extension CheckDefinition {
   @CheckList static var sharedPlaceChecks: [CheckDefinition] {
     Check(
       .c2, "sharing.every-answer",
-      "of two or three engines on one place, none gives an answer that was right only before a change by another one",
+      "of two or three engines on one place, none returns a stale result after a change by another",
       needs: .persistent
     ) { context in
       var engines = [try await context.open()]
@@ -26,7 +26,7 @@ extension CheckDefinition {
     }
     Check(
       .c3, "processes.every-answer",
-      "of two processes on one place, neither answers anything from what it remembers of before a change by the other",
+      "of two processes on one place, neither returns a stale result after a change by the other",
       needs: [.persistent, .multiProcess], needsWorker: true
     ) { context in
       let engine = try await context.open()
@@ -38,14 +38,14 @@ extension CheckDefinition {
     }
     Check(
       .c2, "opening.races",
-      "of engines that are opened at one moment, on a new place or again and again where a process was killed, each is shared "
-        + "or throws locked, and none loses a write",
+      "engines that are opened concurrently, on a new place or repeatedly after a process was killed, share "
+        + "the place or throw locked, and no write is lost",
       needs: .persistent
     ) { try await OpeningRace.check($0, beside: []) }
     Check(
       .c3, "processes.opening-races",
-      "of processes that open a place at one moment, a new one or again and again where another was killed, each shares it or "
-        + "throws locked, and none loses a write",
+      "processes that open a place concurrently, a new one or repeatedly after another was killed, share it "
+        + "or throw locked, and no write is lost",
       needs: .persistent, needsWorker: true
     ) { context in
       try await context.withWorker { first in
@@ -54,7 +54,8 @@ extension CheckDefinition {
     }
     Check(
       .c3, "processes.after-a-second-opening",
-      "a place is as much the engine's as before, after another engine in its process was opened on it and closed",
+      "after another engine in the process was opened on the place and closed, the first engine still has "
+        + "its lock",
       needs: .persistent, needsWorker: true
     ) { try await checkLockAfterSecondOpening($0) }
   }
@@ -277,7 +278,8 @@ private func checkLockAfterSecondOpening(_ context: CheckContext) async throws {
         return
       }
       throw Violation(
-        "another process could open it, which this one had open, after a second engine had been opened here and closed"
+        "another process could open the place that this process had open, after a second engine had been "
+          + "opened and closed here"
       )
     }
   }

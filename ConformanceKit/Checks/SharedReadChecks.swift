@@ -5,13 +5,14 @@
 #endif
 import StockroomCore
 
-// Tasks that ask the same at the same time, of which an engine may make one question: rules C1 and C4.
+// Tasks that read the same concurrently, which an engine may combine into one read: rules C1 and C4.
 
 extension CheckDefinition {
   @CheckList static var sharedReadChecks: [CheckDefinition] {
     Check(
       .c1, "crowd.reads-are-not-shared-with-writes",
-      "of many tasks that ask the same, by whatever method, none that begins after a change has the answer from before it"
+      "of many tasks that read the same keys, by any method, none that begins after a change returns the old "
+        + "state"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -25,7 +26,8 @@ extension CheckDefinition {
     }
     Check(
       .c1, "crowd.removals-are-not-shared-with-writes",
-      "of many tasks that remove the same, by whatever method, none that begins after a write leaves what was written"
+      "of many tasks that remove the same keys, by any method, none that begins after a write leaves the "
+        + "entry there"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -39,7 +41,7 @@ extension CheckDefinition {
     }
     Check(
       .c4, "crowd.cancelled-beside-others",
-      "a call that is not cancelled does not throw because another was, for the same keys or in the same moment"
+      "cancelling a call does not make a concurrent call throw, even for the same keys"
     ) { context in
       let engine = try await context.open()
       let rounds = context.rounds(
@@ -49,7 +51,7 @@ extension CheckDefinition {
   }
 }
 
-/// Changes a key and asks for it, again and again, at first alone and then while others ask the same.
+/// Changes a key and reads it repeatedly, at first alone and then while others read the same.
 private func askBetweenChanges(
   _ method: ReadMethod, _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int
 ) async throws {
@@ -87,7 +89,7 @@ private func askBetweenChanges(
   }
 }
 
-/// Writes a key and removes it, again and again, while others remove it too.
+/// Writes a key and removes it repeatedly, while others remove it too.
 private func removeBesideOthers(_ method: ChangeMethod, _ engine: EngineUnderTest, _ round: Int) async throws
 {
   let hot = key("hot")

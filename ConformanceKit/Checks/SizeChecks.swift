@@ -25,20 +25,20 @@ extension CheckDefinition {
         }
       }
     }
-    Check(.k3, "sizes.all-keys", "allKeys() lists every key once, however many there are") { context in
+    Check(.k3, "sizes.all-keys", "allKeys() lists every key once, for any number of keys") { context in
       try await context.climb { place, count in
         try expect(try await place.engine.allKeys(), areInAnyOrder: place.keys, "allKeys()")
       }
     }
-    Check(.l2, "sizes.key-count", "keyCount() counts however many keys there are") { context in
+    Check(.l2, "sizes.key-count", "keyCount() is right for any number of keys") { context in
       try await context.climb { place, count in
         try expect(try await place.engine.keyCount(), is: count, "keyCount()")
       }
     }
     Check(
       .r2, "sizes.requests",
-      "read(keys:) and readDataAndKeys(keys:) answer a request of any size in its order, with repeats and without absent "
-        + "keys"
+      "read(keys:) and readDataAndKeys(keys:) of any size return results in the order of the request, with "
+        + "repeats and without absent keys"
     ) { context in
       try await context.climb { place, count in
         for request in [place.keys, mixedRequest(count, in: place)] {
@@ -51,7 +51,8 @@ extension CheckDefinition {
       }
     }
     Check(
-      .l1, "sizes.keys-exist", "keysExist(_:) answers a request of any size in its order, without absent keys"
+      .l1, "sizes.keys-exist",
+      "keysExist(_:) of any size returns the existing keys in the order of the request"
     ) { context in
       try await context.climb { place, count in
         for request in [place.keys, mixedRequest(count, in: place)] {
@@ -65,7 +66,7 @@ extension CheckDefinition {
     }
     Check(
       .r3, "sizes.everything",
-      "readAllData() and readAllDataAndKeys() return every entry once, however many there are"
+      "readAllData() and readAllDataAndKeys() return every entry once, for any number of entries"
     ) { context in
       try await context.climb { place, count in
         let expected = place.sortedEntries
@@ -81,7 +82,7 @@ extension CheckDefinition {
     }
     Check(
       .r6, "sizes.all-entries",
-      "readAllEntries() returns every entry, in the order of the first writes, however many there are"
+      "readAllEntries() returns every entry in the order of the first writes, for any number of entries"
     ) { context in
       let isExact = context.capabilities.contains(.atomicBatches)
       try await context.climb { place, count in
@@ -96,7 +97,7 @@ extension CheckDefinition {
     }
     Check(
       .r6, "sizes.entries-of-one-moment",
-      "readAllEntries() returns all of very many entries that one batch wrote, also if they have one time"
+      "readAllEntries() returns all of very many entries of one batch, even if they have the same time"
     ) { context in
       let engine = try await context.open()
       let wanted = context.byLevel(quick: 12_000, standard: 60_000, exhaustive: 300_000)
@@ -112,7 +113,8 @@ extension CheckDefinition {
     }
     Check(
       .r6, "sizes.some-entries",
-      "readEntries(keys:) returns those of any number of keys that exist, each once, in the order of the first writes"
+      "readEntries(keys:) of any number of keys returns the existing entries, each once, in the order of the "
+        + "first writes"
     ) { context in
       try await context.climb({ $0.ends }) { place, count in
         try await expectEntries(of: mixedRequest(count, in: place), in: place)
@@ -124,7 +126,7 @@ extension CheckDefinition {
     }
     Check(
       .r5, "sizes.scans",
-      "scan yields any number of entries in order, and with a limit of any size just so many of them"
+      "scan returns any number of entries in order, and with a limit of any size exactly that many"
     ) { context in
       try await context.climb { place, count in
         let sorted = place.sortedEntries
@@ -146,8 +148,7 @@ extension CheckDefinition {
   }
 }
 
-/// A request for so many keys of a place, in an order that is none in either direction: some are absent, some are asked for again
-/// and again.
+/// A request for this many keys of a place, in mixed order: some are absent, some are repeated.
 private func mixedRequest(_ count: Int, in place: GrowingPlace) -> [CacheKey] {
   let step = [7, 5, 11, 13].first { !count.isMultiple(of: $0) } ?? 1
   return (0..<count).map { position in
@@ -206,6 +207,6 @@ func expectOrder(
   for (earlier, later) in zip(entries, entries.dropFirst()) where earlier.createdAt != later.createdAt {
     try expect(
       rank[earlier.key, default: 0] < rank[later.key, default: 0],
-      "\(method) gave \(earlier.key) before \(later.key), which was written first")
+      "\(method) returned \(earlier.key) before \(later.key), which was written first")
   }
 }

@@ -21,7 +21,7 @@ extension CheckDefinition {
     for method in ChangeMethod.allCases where !method.removes && !method.isOfOneKey {
       Check(
         .w4, "sizes.\(method.rawValue)-of-many-bytes-appears-at-once",
-        "a reader never sees a part of \(method.call) of several mebibytes",
+        "a reader never sees a part of \(method.call) of several MiB",
         needs: method == .transaction ? [.transactions, .snapshotReads] : .atomicBatches
       ) { context in
         try await checkAtomicityOfBytes(of: method, context)
@@ -30,7 +30,7 @@ extension CheckDefinition {
     for method in ReadMethod.ofManyValues + [.allKeys] {
       Check(
         .r3, "sizes.\(method.rawValue)-shows-one-moment",
-        "one call of \(method.call) of many pages shows one snapshot",
+        "one call of \(method.call) that reads many pages returns one snapshot",
         needs: method == .scan ? [.snapshotReads, .orderedScans] : method.needsForOneMoment
       ) { context in
         try await checkSnapshot(with: method, context)
@@ -74,13 +74,13 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .replacement: try await engine.apply([.removeAll] + batch.map { .write($0.data, key: $0.key) })
     case .removal where version.isMultiple(of: 2): try await engine.remove(keys: keys)
     case .removalOfEverything where version.isMultiple(of: 2): try await engine.removeAllData()
-    // What has been removed is written again, in a way that has a check of its own.
+    // Removed entries are written again, by a method that has its own check.
     case .removal, .removalOfEverything: try await engine.write(batch)
     }
   }
 }
 
-/// Makes the change some times, while readers look at keys from all over it.
+/// Makes the change several times, while readers read a sample of its keys.
 private func checkAtomicity(of change: LargeChange, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = context.byLevel(quick: 1_025, standard: 12_000, exhaustive: 70_000)
@@ -100,7 +100,7 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
       await Task.yield()
     }
   } readers: { reader in
-    // Who asks for many keys may be answered in parts, of which each is right by itself.
+    // A read of many keys may be answered in parts, each of which is right by itself.
     if reader == 3, change.removes, context.capabilities.contains(.snapshotReads) {
       let found = try await engine.keysExist(keys).count
       return try expect(
@@ -117,7 +117,7 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
   }
 }
 
-/// Writes large values some times, while readers look at the first, one in the middle and the last.
+/// Writes large values several times, while readers read the first, one in the middle and the last.
 private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(32)
@@ -188,8 +188,8 @@ private func checkSnapshot(with method: ReadMethod, _ context: CheckContext) asy
       let found = try await engine.allKeys().count { $0 == first || $0 == last }
       return try expect(
         found == 1 || (found == 2 && !isAtomic),
-        "while one entry beside \(count) others moved between the beginning and the end, \(method.call) listed it "
-          + "\(found) times")
+        "while one entry among \(count) others moved between the start and the end of the order of keys, "
+          + "\(method.call) returned it \(found) times")
     }
     let versions = try await method.found(of: [first] + between + [last], in: engine).compactMap { value in
       guard let value, value.count < 20 else { return nil as Int? }
@@ -199,7 +199,7 @@ private func checkSnapshot(with method: ReadMethod, _ context: CheckContext) asy
     let difference = (versions.last ?? 0) - (versions.first ?? 0)
     try expect(
       versions.count == 2 && (difference == 0 || (difference == 1 && !isAtomic)),
-      "while the first and the last of \(count + 2) entries were overwritten, \(method.call) gave them the versions "
-        + "\(describe(versions)), which they never had at the same time")
+      "while the first and the last of \(count + 2) entries were overwritten, \(method.call) returned the "
+        + "versions \(describe(versions)), which never existed at the same time")
   }
 }

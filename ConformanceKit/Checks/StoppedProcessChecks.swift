@@ -6,19 +6,20 @@
 import StockroomCore
 import StockroomKitSupport
 
-// A process that is stopped while it has a place open, and one that has inherited what is open: rules C3 and O4.
+// A process that is suspended while it has a place open, and one that has inherited descriptors: rules C3 and
+// O4.
 
 extension CheckDefinition {
   @CheckList static var stoppedProcessChecks: [CheckDefinition] {
     Check(
       .c3, "processes.stopped",
-      "while another process is stopped in the middle of its work on the place, calls wait or throw locked, those on "
-        + "other places go on, and nothing is lost when it goes on or is killed", needs: .persistent,
+      "while another process is suspended during a write, calls on the place wait or throw locked, other "
+        + "places are not affected, and nothing is lost when it continues or is killed", needs: .persistent,
       needsWorker: true
     ) { try await checkStopped($0) }
     Check(
       .o4, "dropping.beside-a-child-process",
-      "a process that the engine's process has started inherits none of its descriptors and locks",
+      "a child process inherits none of the engine's descriptors and locks",
       needs: .persistent
     ) { context in try await context.check(InheritedDescriptors(place: context.place)) }
   }
@@ -90,8 +91,8 @@ private func checkStopped(_ context: CheckContext) async throws {
     context.root.appending(path: "another place", directoryHint: .isDirectory))
   let engine = isShared ? try await context.open() : nil
   var written: [CacheKey] = []
-  // Once it is waited for longer, until an engine has thrown that waits for a lock for seconds. Not beside a server, which may give up
-  // a client that says nothing.
+  // One time it waits longer, until an engine that waits for a lock for seconds has thrown. Not with a
+  // server, which may drop a client that sends nothing.
   var longWait: Duration? = context.byLevel(
     quick: nil, standard: .seconds(4), exhaustive: context.patienceWithLocks)
   if context.capabilities.contains(.networked) { longWait = nil }
@@ -158,7 +159,7 @@ extension CheckContext {
     guard case .success(let result) = elsewhere else {
       worker.kill()
       throw Violation(
-        "while a process was stopped that had the place open, calls on another place did not return")
+        "while a process that had the place open was suspended, calls on another place did not return")
     }
     try result.get()
     let isShared = capabilities.contains(.multiProcess)
@@ -166,7 +167,7 @@ extension CheckContext {
     let early = await withStallTimeout(isShared ? .milliseconds(250) : limit) { await pending.value }
     noteProgress()
     if !isShared, case .success(.success) = early {
-      throw Violation("a place could be opened that a process had open which was stopped")
+      throw Violation("a place could be opened that a suspended process had open")
     }
     var hasWaited = false
     if isShared, let longWait, case .failure = early {
@@ -188,7 +189,7 @@ extension CheckContext {
     switch outcome {
     case .failure:
       throw Violation(
-        "a call had not come to an end after the process that was stopped \(isKilled ? "was killed" : "went on")"
+        "a call had not returned after the suspended process \(isKilled ? "was killed" : "continued")"
       )
     case .success(.success): return (true, hasWaited)
     case .success(.failure(let failure as CallFailure))

@@ -6,15 +6,15 @@ extension CheckDefinition {
   @CheckList static var storeChainChecks: [CheckDefinition] {
     Check(
       .s3, "store.chain-is-one-batch",
-      "a chain that is run is one call to the engine and one change of the items for those who observe them"
+      "running a chain makes one call to the engine and one observable change of the items"
     ) { try await checkOneBatch($0) }
     Check(
       .s3, "store.chain-needs-run",
-      "a chain does nothing until it is run, and a second run does nothing more"
+      "a chain does nothing until it is run, and a second run does nothing"
     ) { try await checkRun($0) }
     Check(
       .s3, "store.chain-is-all-or-nothing",
-      "a chain of which any part fails leaves items and engine as they were, and can be run again"
+      "a chain that fails at any step leaves items and engine as they were, and can be run again"
     ) { try await checkAllOrNothing($0) }
   }
 }
@@ -45,7 +45,7 @@ private let chains: [[CheckedChange]] = [
     )
     try expect(
       changes.count == 1,
-      "a chain of \(chain) changed the items \(changes.count) times for those who observe them")
+      "observers saw the items change \(changes.count) times during a chain of \(chain)")
     for change in chain { expected.apply(change) }
     try await fixture.expectItems(expected, "after a chain of \(chain)")
   }
@@ -56,7 +56,7 @@ private let chains: [[CheckedChange]] = [
   try await fixture.perform(.insert(initialItems))
   let run = try await fixture.store.chain([.removeAll, .insert([CheckedItem(10)])])
   await letOthersRun()
-  // By the time that another call has been made, what was under way has been done.
+  // When another call has returned, the earlier one has been done.
   try await fixture.insert(CheckedItem(11))
   try await fixture.expectItems(initialItems + [CheckedItem(11)], "with a chain that was not run")
 

@@ -6,16 +6,16 @@ extension CheckDefinition {
   @CheckList static var storeConcurrencyChecks: [CheckDefinition] {
     Check(
       .s1, "store.concurrent-inserts",
-      "100 items that are inserted at the same time are 100 items, in the store, in the engine and in a fresh store"
+      "100 items inserted concurrently are all in the store, in the engine and in a new store"
     ) { try await checkInserts($0) }
     Check(
       .s1, "store.concurrent-changes",
-      "after concurrent insertions, replacements, removals and chains, store, engine and a fresh store hold the same, "
-        + "which some order of the calls would give"
+      "after concurrent insertions, replacements, removals and chains, the store, the engine and a new store "
+        + "agree, as after some order of the calls"
     ) { try await checkChanges($0) }
     Check(
       .s1, "store.changes-while-loading",
-      "what is inserted, replaced and removed before the items have been loaded is not lost"
+      "changes before the items have been loaded are not lost"
     ) { try await checkChangesWhileLoading($0) }
   }
 }
@@ -68,7 +68,7 @@ extension CheckDefinition {
   }
   for item in items where item.id.hasPrefix("shared") {
     let number = Int(item.version)
-    try expect(item.id == "shared \(number % 3)", "\(item) was there, which nobody has inserted")
+    try expect(item.id == "shared \(number % 3)", "\(item) was there, although it was never inserted")
   }
   try expect(items.count, is: 27, "the number of items after concurrent changes")
   try await fixture.expectAgreement("after concurrent changes")

@@ -12,8 +12,8 @@ extension CheckDefinition {
   @CheckList static var storeCostChecks: [CheckDefinition] {
     Check(
       .s7, "store.cost-in-calls",
-      "inserting, replacing or removing one item is as many calls to the engine, and as many bytes, among many items as "
-        + "among few"
+      "inserting, replacing or removing one item makes the same number of calls to the engine, with as many "
+        + "bytes, among many items as among few"
     ) { try await checkCalls($0) }
     Check(
       .s7, "store.cost-in-time",
@@ -22,7 +22,7 @@ extension CheckDefinition {
   }
 }
 
-/// What changes one item, in turn.
+/// The changes of one item, in turn.
 private let changes: [CheckedChange] = [
   .insert([CheckedItem("new")]), .insert([CheckedItem(7, version: 2)]), .remove([CheckedItem(8)]),
   .insert([CheckedItem("new", version: 2)]),
@@ -63,8 +63,9 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
   .readAllData, .readAllDataAndKeys, .readAllEntries, .allKeys, .scan,
 ]
 
-/// Compares the best of many changes among few items with the best of as many among two hundred times as many: the best, because
-/// the machine may be busy with something else at any time, and of more changes as long as it looks as if the cost grew.
+/// Compares the best of many changes among few items with the best of as many among two hundred times as many
+/// items: the best, because the machine may be busy at any time, and of more changes as long as the cost
+/// seems to grow.
 ///
 /// The engine is left out of it, since how long an entry takes is its own affair.
 @MainActor private func checkTime(_ context: CheckContext) async throws {

@@ -11,12 +11,12 @@ extension CheckDefinition {
   @CheckList static var storeDecodingChecks: [CheckDefinition] {
     Check(
       .s6, "store.undecodable-entries",
-      "entries that cannot be decoded hide no item, are listed with their keys, and stay as they are, whatever happens "
-        + "to others"
+      "entries that cannot be decoded hide no item, are reported with their keys, and stay unchanged when "
+        + "other items change"
     ) { try await checkUndecodable($0) }
     Check(
       .s6, "store.replaces-undecodable-entry",
-      "an item that is inserted in the place of an entry that cannot be decoded is an item like any other"
+      "an item that replaces an entry that cannot be decoded works like any other"
     ) { try await checkReplacement($0) }
   }
 }
@@ -75,7 +75,7 @@ extension CheckDefinition {
   expected.apply(.remove([CheckedItem(10)]))
   try await check("after a chain, beside entries that cannot be decoded,")
   fixture = try await fixture.restarted()
-  try await check("of a fresh store beside entries that cannot be decoded")
+  try await check("of a new store beside entries that cannot be decoded")
 }
 
 @MainActor private func checkReplacement(_ context: CheckContext) async throws {
@@ -90,6 +90,6 @@ extension CheckDefinition {
     fixture.store.unreadableKeys, is: [itemKeys[3]],
     "the list of unreadable entries, of which one had been replaced,")
   let fresh = try await fixture.expectAgreement("after an entry that could not be decoded was replaced")
-  try expect(fresh.store.unreadableKeys, is: [itemKeys[3]], "the list of unreadable entries of a fresh store")
-  try expectSame(fresh.store.items, fixture.store.items, "the items of a fresh store")
+  try expect(fresh.store.unreadableKeys, is: [itemKeys[3]], "the list of unreadable entries of a new store")
+  try expectSame(fresh.store.items, fixture.store.items, "the items of a new store")
 }

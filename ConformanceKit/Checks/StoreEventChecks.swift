@@ -7,23 +7,23 @@ extension CheckDefinition {
   @CheckList static var storeEventChecks: [CheckDefinition] {
     Check(
       .s5, "store.events-tell-all",
-      "every subscriber hears the present state, then every change once, in order and with its items"
+      "every subscriber receives the current state, then every change once, in order and with its items"
     ) { try await checkEvents($0) }
     Check(
       .s5, "store.events-before-loading",
-      "a subscriber who comes before the items have been loaded hears so, and then hears them"
+      "a subscriber before the items have been loaded is notified of that, and then receives them"
     ) { try await checkLoading($0) }
     Check(
       .s5, "store.events-of-concurrent-calls",
-      "applying the events in order leads to the items in the end, however many calls came at the same time"
+      "applying the events in order results in the final items, after any number of concurrent calls"
     ) { try await checkReplay($0) }
     Check(
       .s5, "store.events-are-facts",
-      "no event of a call arrives before the engine has acknowledged it, and none ever of one that fails"
+      "no event of a call arrives before the engine has acknowledged the call, and a failed call has no event"
     ) { try await checkFacts($0) }
     Check(
       .s5, "store.slow-subscriber",
-      "a subscriber who does not read holds up neither calls nor other subscribers"
+      "a subscriber that does not read blocks neither calls nor other subscribers"
     ) { try await checkSlowSubscriber($0) }
   }
 }
@@ -40,7 +40,7 @@ private struct ReceivedEvent: Equatable, CustomStringConvertible {
   var description: String { "\(operation) of \(describe(items))" }
 }
 
-/// A subscriber who notes everything.
+/// A subscriber that records everything.
 @MainActor private final class Subscriber {
   private(set) var received: [ReceivedEvent] = []
   private var task: Task<Void, Never>?
@@ -61,7 +61,7 @@ private struct ReceivedEvent: Equatable, CustomStringConvertible {
     while !condition(received) {
       if received.count > last { (last, turns) = (received.count, 0) }
       turns += 1
-      guard turns <= 2_000 else { throw Violation("a subscriber did not hear of \(what)") }
+      guard turns <= 2_000 else { throw Violation("a subscriber did not receive the event for \(what)") }
       try await yieldToAllThreads()
     }
   }
@@ -128,7 +128,7 @@ private let last = CheckedItem("last")
   try await late.wait(forInsertionOf: last)
   let present = ReceivedEvent(.loaded, [items[0], replacement, items[2], items[3]])
   try expectReceived(
-    late.events(context.capabilities), [present] + after, "a subscriber who came later")
+    late.events(context.capabilities), [present] + after, "a later subscriber")
 }
 
 private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEvent], _ who: String) throws {
@@ -137,8 +137,8 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
     zip(received, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(received.count, expected.count)
   func name(_ list: [ReceivedEvent]) -> String { place < list.count ? "\(list[place])" : "nothing" }
   throw Violation(
-    "\(who) received \(received.count) events instead of \(expected.count), and as number \(place + 1) \(name(received)) "
-      + "instead of \(name(expected))")
+    "\(who) received \(received.count) events instead of \(expected.count); event \(place + 1) was "
+      + "\(name(received)) instead of \(name(expected))")
 }
 
 @MainActor private func checkLoading(_ context: CheckContext) async throws {
@@ -158,7 +158,7 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
   try expectReceived(
     subscriber.events(context.capabilities),
     [ReceivedEvent(.initialized, []), ReceivedEvent(.loaded, loaded), ReceivedEvent(.insert, [last])],
-    "a subscriber who came before the items were loaded")
+    "a subscriber from before the items were loaded")
 }
 
 @MainActor private func checkReplay(_ context: CheckContext) async throws {
@@ -185,7 +185,7 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
       case .remove: items.apply(.remove(received.items))
       }
     }
-    try expectSame(items, fixture.store.items, "what one has who does what the events say")
+    try expectSame(items, fixture.store.items, "the items that result from the events")
   }
   try expectReceived(subscribers[0].received, subscribers[1].received, "one of two subscribers")
 }
@@ -241,7 +241,8 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
     guard turns <= 2_000 else {
       calls.cancel()
       throw Violation(
-        "call \(count + 1) did not return with a subscriber who did not read, as 2,000 calls of the engine did"
+        "call \(count + 1) did not return while a subscriber did not read, although 2,000 calls of the "
+          + "engine did"
       )
     }
     _ = try await fixture.engineUnderTest.keyCount()

@@ -6,24 +6,24 @@ extension CheckDefinition {
   @CheckList static var storeFailureChecks: [CheckDefinition] {
     Check(
       .s2, "store.failed-calls",
-      "a call that the engine refuses throws and leaves items and engine as they were, and works when it is repeated"
+      "a call that fails in the engine throws, leaves items and engine as they were, and works when it is "
+        + "repeated"
     ) { try await checkFailedCalls($0) }
     Check(
       .s2, "store.items-follow-acknowledgement",
-      "items change when the engine has acknowledged a call, and not before"
+      "items change after the engine has acknowledged a call, and not before"
     ) { try await checkAcknowledgement($0) }
     Check(
       .s2, "store.unencodable-item",
-      "an item that cannot be encoded makes its own call throw, leaves items and engine as they were, and harms no "
-        + "other call"
+      "an item that cannot be encoded makes only its own call throw, and leaves items and engine as they were"
     ) { try await checkUnencodable($0) }
     Check(
       .s2, "store.lost-acknowledgement",
-      "when the engine has done a call and throws nevertheless, the items are what the engine holds"
+      "when the engine performs a call but throws, the items are those in the engine"
     ) { try await checkLostAcknowledgement($0) }
     Check(
       .s2, "store.failed-load",
-      "as long as the items cannot be loaded every change throws and changes nothing; loading can be tried again"
+      "while the items cannot be loaded, every change throws and changes nothing, and loading can be retried"
     ) { try await checkFailedLoad($0) }
   }
 }
@@ -147,7 +147,7 @@ private struct Attempt: CustomStringConvertible {
     do { try await attempt.make(in: fixture) } catch {}
     fixture.engine.clearFaults()
     try await fixture.expectItems(
-      fixture.store.items, "after \(attempt), which the engine had done before it threw,")
+      fixture.store.items, "after \(attempt), which the engine had performed before it threw,")
   }
   try await fixture.insert(CheckedItem(60))
   try expect(
@@ -168,7 +168,7 @@ private struct Attempt: CustomStringConvertible {
     }
     try expectSame(
       try await fixture.storedItems(likely: Attempt.initialItems), Attempt.initialItems,
-      "what the engine held after \(attempt), when nothing had been loaded,")
+      "the entries in the engine after \(attempt), when nothing had been loaded,")
   }
   fixture.engine.clearFaults()
   try await fixture.load()

@@ -7,12 +7,12 @@ extension CheckDefinition {
   @CheckList static var storeFollowingChecks: [CheckDefinition] {
     Check(
       .s9, "store.follows-another",
-      "what one store inserts, replaces and removes appears in another one in front of the same engine, in the same order",
+      "changes by one store appear in another one in front of the same engine, in the same order",
       needs: .changeFeed
     ) { try await checkFollowing(try await openTwoStores($0)) }
     Check(
       .s9, "store.follows-another-engine",
-      "what one store inserts, replaces and removes appears in another one in front of another engine on the place",
+      "changes by one store appear in another one in front of another engine on the place",
       needs: [.changeFeed, .persistent]
     ) { context in
       let engine = try await context.open()
@@ -22,22 +22,22 @@ extension CheckDefinition {
     }
     Check(
       .s9, "store.follows-the-engine",
-      "what is written to the engine by itself appears in a store",
+      "changes made directly in the engine appear in a store",
       needs: .changeFeed
     ) { try await checkFollowingEngine($0) }
     Check(
       .s9, "store.converges",
-      "two stores that change the same items at the same time show the same in the end, in the order of a fresh store",
+      "two stores that change the same items concurrently agree in the end, in the order of a new store",
       needs: [.changeFeed, .atomicBatches]
     ) { try await checkConvergence($0) }
     Check(
       .s10, "store.updates-add-up",
-      "updates of one item by many tasks and two stores are all in the item in the end",
+      "no update of one item by many tasks and two stores is lost",
       needs: .transactions
     ) { try await checkUpdates($0) }
     Check(
       .s10, "store.update-that-throws",
-      "an update that throws changes neither the item nor the engine, and its error arrives",
+      "an update that throws changes neither the item nor the engine, and its error reaches the caller",
       needs: .transactions
     ) { try await checkFailingUpdate($0) }
   }
@@ -48,7 +48,7 @@ private func requireOrigins(_ engine: EngineUnderTest) async throws {
   let origin = ChangeOrigin()
   let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
   if changes.origin === origin { return }
-  throw Skip(reason: "The engine reports to subscribers their own changes: see ChangeOrigin.")
+  throw Skip(reason: "The engine reports the store's own changes to it (see ChangeOrigin).")
 }
 
 private typealias TwoStores = (one: StoreFixture, other: StoreFixture)
@@ -94,7 +94,7 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
     .removeAll, .insert([CheckedItem("z"), CheckedItem("y")]),
   ]
   for (index, change) in changes.enumerated() {
-    // In turns, so that each has items of its own and of the other.
+    // In turns, so that each has its own items and the other's.
     try await (index.isMultiple(of: 2) ? one : other).perform(change)
     expected.apply(change)
     try await waitForItems(expected, in: one)
@@ -158,7 +158,7 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
     "what the engine held after 80 updates that add 1")
 }
 
-/// What an update throws.
+/// The error that an update throws.
 private struct Refusal: Error {}
 
 @MainActor private func checkFailingUpdate(_ context: CheckContext) async throws {

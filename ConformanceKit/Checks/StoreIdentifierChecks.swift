@@ -6,12 +6,12 @@ extension CheckDefinition {
   @CheckList static var storeIdentifierChecks: [CheckDefinition] {
     Check(
       .s8, "store.any-identifier",
-      "identifiers of any length and content are distinguished byte for byte; their items can be replaced, removed and "
-        + "found again by a fresh store"
+      "identifiers of any length and content are distinguished byte for byte, and their items can be "
+        + "replaced, removed and loaded by a new store"
     ) { try await checkIdentifiers($0) }
     Check(
       .s8, "store.identifier-like-a-key",
-      "an item whose identifier is the key of another's entry takes nothing from the other"
+      "an item whose identifier is the key of another item's entry does not affect the other"
     ) { try await checkIdentifierLikeAKey($0) }
   }
 }

@@ -6,21 +6,22 @@ extension CheckDefinition {
   @CheckList static var storeOrderChecks: [CheckDefinition] {
     Check(
       .s4, "store.order-of-insertion",
-      "items are in the order of insertion, one by one and many at a time, and a fresh store has the same order"
+      "items are in insertion order, inserted one by one or many at a time, and a new store has the same "
+        + "order"
     ) { try await checkInsertions($0) }
     Check(
       .s4, "store.replaces-in-place",
-      "an item with the identifier of another takes its place, and keeps it in a fresh store"
+      "inserting an existing identifier replaces the item in its position, also in a new store"
     ) { try await checkReplacements($0) }
     Check(
       .s4, "store.reinserts-at-the-end",
-      "an item that was removed and is inserted again is the last one, also in a fresh store"
+      "an item that was removed and inserted again is the last one, also in a new store"
     ) { try await checkReinsertions($0) }
   }
 }
 
-/// Does the changes one by one, and fails unless the items always are in the right order, and those of
-/// a fresh store in the end. Returns the last of these.
+/// Does the changes one by one, and fails unless the items always are in the right order, and those of a new
+/// store in the end. Returns the last of these.
 @MainActor @discardableResult
 private func checkOrder(
   _ context: CheckContext, after changes: [CheckedChange]
@@ -35,13 +36,13 @@ private func checkOrder(
   }
   try await fixture.expectItems(expected, "in the end")
   let fresh = try await fixture.expectAgreement("in the end")
-  // What a fresh store inserts comes after what it found.
+  // What a new store inserts comes after what it found.
   for change in [CheckedChange.insert([CheckedItem("0")]), .insert([CheckedItem("~")])] {
     try await fresh.perform(change)
     expected.apply(change)
   }
   try expectSame(
-    Array(fresh.store.items.suffix(2)), Array(expected.suffix(2)), "the last two items of a fresh store")
+    Array(fresh.store.items.suffix(2)), Array(expected.suffix(2)), "the last two items of a new store")
   return try await fresh.expectAgreement("after two more insertions")
 }
 

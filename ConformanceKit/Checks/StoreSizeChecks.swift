@@ -5,11 +5,12 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var storeSizeChecks: [CheckDefinition] {
     Check(
-      .s4, "store.sizes", "a fresh store loads every item in the order of insertion, however many there are"
+      .s4, "store.sizes", "a new store loads any number of items in insertion order"
     ) { try await checkSizes($0) }
     Check(
       .s3, "store.sizes-of-chains",
-      "an insertion, a removal and a chain of any number of items change all of them, in the store and in the engine"
+      "inserting, removing and chaining any number of items changes all of them, in the store and in the "
+        + "engine"
     ) { try await checkLargeChanges($0) }
   }
 }
@@ -29,7 +30,7 @@ extension CheckContext {
   }
 }
 
-/// Grows a store, and looks at what a fresh one loads.
+/// Grows a store, and checks what a new one loads.
 @MainActor private func checkSizes(_ context: CheckContext) async throws {
   var fixture = try await context.openStore()
   var reached = 0
@@ -40,7 +41,7 @@ extension CheckContext {
     try await letClockTick()
     fixture = try await fixture.restarted()
     try await fixture.expectShown(
-      items, "all was well with \(reached) items; with \(count) the items of a fresh store")
+      items, "all was well with \(reached) items; with \(count) the items of a new store")
     reached = count
   }
 }
@@ -62,7 +63,7 @@ extension CheckContext {
     try await fixture.expectItems(left, "after \(count - 1) of \(count) items were removed and one inserted")
     fixture = try await fixture.restarted()
     try await fixture.expectShown(
-      left, "the items of a fresh store after \(count - 1) of \(count) were removed")
+      left, "the items of a new store after \(count - 1) of \(count) were removed")
     if count.isMultiple(of: 2) {
       try await fixture.run([.insert(items), .removeAll])
     } else {

@@ -6,8 +6,9 @@ extension CheckDefinition {
   @CheckList static var systemFaultChecks: [CheckDefinition] {
     Check(
       .f4, "faults.system-calls",
-      "whichever call of the system fails or does half of its work, what was acknowledged is there, what threw is not, "
-        + "and the engine goes on, or throws until it is opened again", needs: .persistent, needsWorker: true
+      "whichever system call fails or does half of its work, acknowledged changes are there, those that "
+        + "threw are not, and the engine continues to work, or throws until it is reopened",
+      needs: .persistent, needsWorker: true
     ) { context in
       let calls = SystemCall.allCases
       let search =
@@ -20,7 +21,8 @@ extension CheckDefinition {
     }
     Check(
       .r4, "faults.every-read",
-      "whichever call of the system fails while a method reads, it gives the right answer or throws, and nothing wrong afterwards",
+      "whichever system call fails while a method reads, it returns the right result or throws, and later "
+        + "reads are right",
       needs: .persistent, needsWorker: true
     ) { context in
       let limit = context.byLevel(quick: 60, standard: 300, exhaustive: nil as Int?)
@@ -31,8 +33,8 @@ extension CheckDefinition {
     }
     Check(
       .f4, "faults.every-change",
-      "whichever call of the system fails while a method changes something, that is done or not at all, and the method says which; "
-        + "nothing is lost where one fails while the engine is opened or closed",
+      "whichever system call fails during a change, the change returns and is done, or throws and is not; "
+        + "and failures during opening and closing lose nothing",
       needs: .persistent, needsWorker: true
     ) { context in
       let limit = context.byLevel(quick: 24, standard: 120, exhaustive: nil as Int?)
@@ -43,8 +45,9 @@ extension CheckDefinition {
     }
     Check(
       .x1, "faults.feeds",
-      "whichever call of the system fails while a subscriber follows what another process writes, all of that is covered, "
-        + "unless changes() throws", needs: [.persistent, .multiProcess, .changeFeed], needsWorker: true
+      "whichever system call fails while a subscriber follows writes of another process, all of them are "
+        + "covered, unless changes() throws", needs: [.persistent, .multiProcess, .changeFeed],
+      needsWorker: true
     ) { context in
       let limit = context.byLevel(quick: 12, standard: 60, exhaustive: nil as Int?)
       try await checkFailingFeeds(context, limit: limit)
@@ -59,7 +62,8 @@ extension CheckDefinition {
     }
     Check(
       .w6, "faults.failed-syncs",
-      "a failed sync is followed by no acknowledgement of what it should have made durable, unless that is written again",
+      "after a failed sync, the engine acknowledges nothing that the sync should have made durable, unless "
+        + "it writes it again",
       needs: [.persistent, .durableWrites], needsWorker: true, from: .standard
     ) { context in
       let calls: [SystemCall] = [.fsync, .fdatasync]

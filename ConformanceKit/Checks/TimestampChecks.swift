@@ -10,7 +10,8 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var timestampChecks: [CheckDefinition] {
     Check(
-      .w2, "timestamps.of-many-writes", "after hundreds of writes in a row updatedAt is that of the last one"
+      .w2, "timestamps.of-many-writes",
+      "after hundreds of consecutive writes, updatedAt is that of the last one"
     ) { context in
       let engine = try await context.open()
       for method in ChangeMethod.thatDate where context.capabilities.isSuperset(of: method.needs) {
@@ -48,7 +49,7 @@ extension CheckDefinition {
       }
       Check(
         .w2, "\(method.rawValue).same-value-is-a-write",
-        "\(method.call) of the value that is there already keeps createdAt and sets updatedAt to now",
+        "\(method.call) of the value that is already stored keeps createdAt and sets updatedAt to now",
         needs: method.needs
       ) { context in
         let engine = try await context.open()
@@ -59,7 +60,7 @@ extension CheckDefinition {
       }
       Check(
         .w2, "\(method.rawValue).created-no-later-than-updated",
-        "after \(method.call) createdAt is no later than updatedAt", needs: method.needs
+        "after \(method.call), createdAt is not later than updatedAt", needs: method.needs
       ) { context in
         let engine = try await context.open()
         for key in keys(20) {
@@ -75,7 +76,7 @@ extension CheckDefinition {
         for entry in try await engine.readAllEntries() {
           try expect(
             entry.createdAt <= entry.updatedAt,
-            "in readAllEntries() createdAt of \(entry.key) was \(describe(entry.createdAt)), updatedAt "
+            "in readAllEntries(), createdAt of \(entry.key) was \(describe(entry.createdAt)), updatedAt "
               + describe(entry.updatedAt))
         }
       }
@@ -97,7 +98,7 @@ extension CheckDefinition {
 
     Check(
       .w2, "timestamps.renewed-within-apply",
-      "a removal and a write of one key in one apply(_:) set createdAt to now, removeAll too"
+      "a removal and a write of one key in one apply(_:) set createdAt to now, and so does removeAll"
     ) { context in
       let engine = try await context.open()
       try await engine.write(entries([key("a"), key("b")]))
@@ -128,8 +129,7 @@ extension CheckDefinition {
       try await expect(created: created, updated: updated, key("a"), in: engine)
       try await expect(created: updated, updated: updated, key("c"), in: engine)
     }
-    Check(.w2, "timestamps.of-absent-keys", "an absent key has no timestamps, before and after it was there")
-    {
+    Check(.w2, "timestamps.of-absent-keys", "an absent key has no timestamps, before and after it existed") {
       context in
       let engine = try await context.open()
       for _ in 0..<2 {
@@ -139,7 +139,10 @@ extension CheckDefinition {
         try await engine.remove(key: key("k"))
       }
     }
-    Check(.w2, "timestamps.never-go-back", "updatedAt never moves backwards, and createdAt is never later") {
+    Check(
+      .w2, "timestamps.never-go-back",
+      "updatedAt never moves backwards, and createdAt is never later than updatedAt"
+    ) {
       context in
       let engine = try await context.open()
       var last = Date.distantPast
@@ -149,14 +152,14 @@ extension CheckDefinition {
           let updated = try await engine.updatedAt(key: key("k"))
         else { throw Violation("a timestamp of a key that had been written was nil") }
         try expect(created <= updated, "createdAt was \(describe(created)), updatedAt \(describe(updated))")
-        try expect(last <= updated, "updatedAt went from \(describe(last)) back to \(describe(updated))")
+        try expect(last <= updated, "updatedAt went back from \(describe(last)) to \(describe(updated))")
         last = updated
       }
     }
     Check(
       .w2, "timestamps.of-concurrent-writes",
-      "while several tasks write one key, by two engines if they may share the place, nobody reads an updatedAt that is "
-        + "earlier than one that was read before"
+      "while several tasks write one key (through two engines, if the place can be shared), no task reads an "
+        + "earlier updatedAt than before"
     ) { try await checkTimesOfConcurrentWrites($0) }
     Check(.w2, "timestamps.of-each-key", "a write changes the timestamps of no other key") { context in
       let engine = try await context.open()
@@ -170,7 +173,8 @@ extension CheckDefinition {
       }
     }
     Check(
-      .w2, "timestamps.in-entries", "readAllEntries() has the timestamps that createdAt and updatedAt give"
+      .w2, "timestamps.in-entries",
+      "readAllEntries() has the same timestamps as createdAt(key:) and updatedAt(key:)"
     ) {
       context in
       let engine = try await context.open()
@@ -184,7 +188,8 @@ extension CheckDefinition {
         ]
         for (name, listed, time) in times where !(time.map { isSame($0, listed) } ?? false) {
           throw Violation(
-            "\(name)(key:) of \(entry.key) was \(describe(time as Any)), and in readAllEntries() \(describe(listed))"
+            "\(name)(key:) of \(entry.key) was \(describe(time as Any)), but in readAllEntries() "
+              + "\(describe(listed))"
           )
         }
       }
@@ -197,7 +202,7 @@ extension ChangeMethod {
   static let thatDate = allCases.filter { !$0.removes && $0 != .writeEntries }
 }
 
-/// Writes a key very often in a row: a clock that goes on with each write is ahead then.
+/// Writes a key very often in a row: a clock that advances with each write is ahead then.
 private func checkDateOfMany(
   _ method: ChangeMethod, _ context: CheckContext, _ engine: EngineUnderTest
 ) async throws {
@@ -228,13 +233,13 @@ func expect(
     ("createdAt", created, try await engine.createdAt(key: key)),
     ("updatedAt", updated, try await engine.updatedAt(key: key)),
   ] {
-    guard let date else { throw Violation("\(name)(key:) of \(key) gave nil") }
+    guard let date else { throw Violation("\(name)(key:) of \(key) returned nil") }
     guard !window.contains(date) else { continue }
     let distance =
       date < window.lowerBound
       ? "\(window.lowerBound.timeIntervalSince(date)) s before the first"
       : "\(date.timeIntervalSince(window.upperBound)) s after the last"
-    throw Violation("\(name)(key:) of \(key) gave a time \(distance) moment that it could be")
+    throw Violation("\(name)(key:) of \(key) returned a time \(distance) possible moment")
   }
 }
 
@@ -254,18 +259,19 @@ private func checkTimesOfConcurrentWrites(_ context: CheckContext) async throws 
       for number in rounds.share(of: task, among: writerCount) {
         let method = methods[(number / writerCount + task) % methods.count]
         try await method.performAmongMany([(shared, data("\(number)"))], in: engine)
-        // An engine that never suspends would be through before a reader has looked twice.
+        // An engine that never suspends would be done before a reader has read twice.
         await Task.yield()
       }
     }
   } readers: { reader in
     let earliest = latest.withLock { $0 }
     guard let updated = try await engines[reader % engines.count].updatedAt(key: shared) else {
-      throw Violation("updatedAt(key:) of a key that was only ever overwritten was nil")
+      throw Violation("updatedAt(key:) of a key that was never removed was nil")
     }
     try expect(
       updated >= earliest.addingTimeInterval(-precisionOfTime),
-      "updatedAt went from \(describe(earliest)) back to \(describe(updated)) while \(writerCount) tasks wrote the key"
+      "updatedAt went back from \(describe(earliest)) to \(describe(updated)) while \(writerCount) tasks "
+        + "wrote the key"
     )
     latest.withLock { $0 = max($0, updated) }
   }

@@ -5,30 +5,32 @@
 #endif
 import StockroomCore
 
-// What a transaction must not see of others, and others of it: rule T1.
+// Isolation of transactions: rule T1.
 
 extension CheckDefinition {
   @CheckList static var transactionAnomalyChecks: [CheckDefinition] {
     Check(
       .t1, "transactions.no-write-skew",
-      "of transactions that read two keys and write one of them each, the second sees the first",
+      "of two concurrent transactions that read two keys and each write one of them, the second sees the "
+        + "first",
       needs: .transactions
     ) { try await checkWriteSkew($0) }
     for (name, count) in countsOfEntries {
       Check(
         .t1, "transactions.no-phantoms-in-\(name)",
-        "of transactions that write an entry if \(name) finds none, or none but one, one does",
+        "of concurrent transactions that each write an entry only if \(name) finds none, or only one, "
+          + "exactly one does",
         needs: .transactions
       ) { try await checkPhantoms($0, name, count) }
     }
     Check(
       .t1, "transactions.read-one-moment",
-      "all reads of a body show one snapshot, while transactions and batches move amounts between accounts",
+      "all reads of a body return one snapshot while transactions and batches transfer amounts",
       needs: .transactions
     ) { try await checkReadSkew($0) }
     Check(
       .t1, "transactions.show-nothing-early",
-      "nobody reads what a body has written before the body has returned",
+      "writes of a body are not visible to others before it has returned",
       needs: .transactions
     ) { try await checkDirtyReads($0) }
   }
@@ -121,7 +123,7 @@ private func checkPhantoms(
     }
     try expect(
       try await engine.allKeys().count, is: taken + 1,
-      "the number of entries when transactions had written one each if \(name) found \(taken),")
+      "the number of entries after transactions that each write one if \(name) finds \(taken),")
   }
 }
 
@@ -178,7 +180,7 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
           for key in keys + [passing] { try transaction.write(dirty, key: key) }
           let latch = Latch()
           looks.withLock { $0.append(latch) }
-          // As long as it takes somebody to look, unless readers have to wait for the body.
+          // Until another task has read, unless readers have to wait for the body.
           _ = latch.wait(for: .milliseconds(20))
           if !round.isMultiple(of: 2) { throw ThrownByBody() }
           for key in keys { try transaction.write(data("clean"), key: key) }
@@ -199,6 +201,6 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
     for latch in waiting { latch.signal() }
     try expect(
       !found.contains(dirty) && found.count == keys.count,
-      "\(method.call) found what a body had written and not committed")
+      "\(method.call) returned an uncommitted write of a body")
   }
 }

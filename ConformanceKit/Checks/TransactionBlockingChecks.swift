@@ -12,31 +12,31 @@ extension CheckDefinition {
     for method in ReadMethod.allCases {
       Check(
         .t5, "transactions.block-no-\(method.rawValue)",
-        "\(method.call) returns while the body of a transaction takes its time",
+        "\(method.call) returns while the body of a transaction takes long",
         needs: [.transactions, .snapshotReads]
       ) { try await checkReader($0, method) }
     }
     Check(
       .t5, "transactions.block-no-thread",
-      "while the bodies of as many engines as there are processors take their time, all other tasks run",
+      "while long bodies run in as many engines as there are processors, all other tasks run",
       needs: .transactions
     ) { try await checkThreads($0) }
     for (name, call) in callsBehindBody {
       Check(
         .t5, "transactions.\(name)-block-no-thread",
-        "while more \(name) than there are processors wait for the body of a transaction, all other tasks run",
+        "while more \(name) than there are processors wait for a body, all other tasks run",
         needs: .transactions
       ) { try await checkThreadsOfWaiting($0, call) }
     }
     Check(
       .t5, "transactions.admit-writers",
-      "what has waited for a long body is done after it, and while others run transactions in a loop",
+      "writes that wait for a long body are done after it, even while others run transactions in a loop",
       needs: .transactions
     ) { try await checkWriters($0) }
     Check(
       .o3, "transactions.under-way-at-close",
-      "a transaction whose body runs at close(), and one that waits behind it, return and are there after reopening, or throw "
-        + "closed and change nothing",
+      "a transaction in progress at close(), and one that waits for it, return and persist, or throw closed "
+        + "and change nothing",
       needs: .transactions
     ) { try await checkClosing($0) }
   }
@@ -45,7 +45,7 @@ extension CheckDefinition {
 /// How long a body waits for those that it must not hold up. As a rule it is not a thousandth of that.
 private func patience(_ context: CheckContext) -> Duration { context.patience(atMost: .seconds(30)) }
 
-/// A body that waits until it is let go, and says whether it was.
+/// A body that waits until it is released, and says whether it was.
 private struct LongBody: Sendable {
   let hasBegun = Latch()
   let mayEnd = Latch()
@@ -70,7 +70,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
   guard await body.hasBegun.waitElsewhere(for: body.patience) else {
     throw Violation("the body of a transaction had not begun after \(body.patience)")
   }
-  // Whatever becomes of the read, the body must not wait for its end.
+  // The body must not wait for the end of the read, whatever its outcome.
   let result: Result<Int, any Error>
   do {
     result = .success(try await method.found(of: keys, in: engine).count)
@@ -80,9 +80,11 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
   body.mayEnd.signal()
   let isDone = try await wasReleased
   try expect(
-    try result.get(), is: 3, "how many keys \(method.call) found of 3 beside the body of a transaction")
+    try result.get(), is: 3,
+    "the number of keys, of 3, that \(method.call) found during the body of a transaction")
   try expect(
-    isDone, "\(method.call) had not returned after \(body.patience), until the body of a transaction had")
+    isDone,
+    "\(method.call) had not returned after \(body.patience), while the body of a transaction was running")
 }
 
 private func checkThreads(_ context: CheckContext) async throws {
@@ -115,13 +117,13 @@ private func checkThreads(_ context: CheckContext) async throws {
   for transaction in transactions {
     try expect(
       try await transaction.value,
-      "while the bodies of \(count) transactions waited, tasks that had nothing to do with them did not run for "
+      "while the bodies of \(count) transactions were running, unrelated tasks did not run for "
         + "\(body.patience)")
   }
   await other.value
 }
 
-/// Calls that may wait for a body which is under way.
+/// Calls that may wait for a running body.
 private let callsBehindBody: [(String, @Sendable (EngineUnderTest, Int) async throws -> Void)] = [
   ("writes", { engine, number in try await engine.write(data("v"), key: key("behind \(number)")) }),
   ("batches", { engine, number in try await engine.apply([.remove(key: key("behind \(number)"))]) }),
@@ -162,7 +164,7 @@ private func checkThreadsOfWaiting(
   _ = try await isBodyDone
   try expect(
     wasReleased.isSet,
-    "while \(waiting.count) calls waited for the body of a transaction, tasks that had nothing to do with them did not run for "
+    "while \(waiting.count) calls waited for the body of a transaction, unrelated tasks did not run for "
       + "\(body.patience)")
   await other.value
   for task in waiting { try await task.value }
@@ -280,7 +282,7 @@ private func isDone(_ transaction: () async throws -> Void) async throws -> Bool
     return true
   } catch let failure as CallFailure {
     guard (failure.error as? StorageError)?.code == .closed else {
-      throw Violation("a call that waited, or was under way at close(), failed: \(failure)")
+      throw Violation("a call that was waiting or in progress at close() failed: \(failure)")
     }
     return false
   }

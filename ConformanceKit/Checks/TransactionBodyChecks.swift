@@ -11,31 +11,31 @@ extension CheckDefinition {
   @CheckList static var transactionBodyChecks: [CheckDefinition] {
     Check(
       .t3, "transactions.thrown-bodies-change-nothing",
-      "after a body has thrown, at whatever point, entries and times are as before", needs: .transactions
+      "after a body throws at any point, entries and times are as before", needs: .transactions
     ) { try await checkThrownBodies($0) }
     Check(
       .t3, "transactions.errors-arrive-as-they-are",
-      "what the body throws is what withTransaction(_:) throws",
+      "withTransaction(_:) throws the error of the body",
       needs: .transactions
     ) { try await checkErrors($0) }
     Check(
       .t3, "transactions.thrown-bodies-spoil-no-others",
-      "of transactions at the same time those that throw change nothing, and all others do their work",
+      "of concurrent transactions, those that throw change nothing, and all others take effect",
       needs: .transactions
     ) { try await checkCallsBesideThrown($0) }
     Check(
       .t4, "transactions.end-with-their-body",
-      "a transaction that is used after its body has returned, or thrown, throws, and changes nothing",
+      "a transaction that is used after its body has returned or thrown throws, and changes nothing",
       needs: .transactions
     ) { try await checkLateUse($0) }
     Check(
       .t4, "transactions.refuse-invalid-keys",
-      "every method of a transaction throws invalidKey for an invalid key, after which the body may go on",
+      "every method of a transaction throws invalidKey for an invalid key, and the body can continue",
       needs: .transactions
     ) { try await checkInvalidKeys($0) }
     Check(
       .t4, "transactions.give-back-results",
-      "withTransaction(_:) returns what the run of the body has returned that counts",
+      "withTransaction(_:) returns the result of the last run of the body",
       needs: .transactions
     ) { try await checkResults($0) }
     Check(
@@ -49,7 +49,7 @@ extension CheckDefinition {
       try await expectError(.closed, from: "withTransaction(_:) of a closed engine") {
         try await engine.withTransaction { _ in hasRun.set() }
       }
-      try expect(!hasRun.isSet, "a closed engine had run the body of a transaction")
+      try expect(!hasRun.isSet, "a closed engine ran the body of a transaction")
     }
   }
 }
@@ -117,7 +117,7 @@ private func expectThrown(
   throw Violation("a body threw an error of its own \(when), and withTransaction(_:) returned")
 }
 
-/// Errors that engines throw, too, some of them after they have tried again or looked what has happened.
+/// Includes errors that engines throw themselves, some of them after retrying or checking the outcome.
 private let errorsOfBodies: [(name: String, error: any Error)] = {
   let codes: [StorageError.Code] = [
     .io, .closed, .locked, .unsupported, .corrupted, .diskFull, .unavailable, .outcomeUnknown, .conflict,
@@ -245,9 +245,9 @@ private func expectRefused(_ name: String, _ end: String, _ call: () throws -> V
   } catch is StorageError {
     return
   } catch {
-    throw Violation("\(name) threw \(error), which is no StorageError, after the body had \(end)")
+    throw Violation("\(name) threw \(error), which is not a StorageError, after the body had \(end)")
   }
-  throw Violation("\(name) threw nothing after the body had \(end)")
+  throw Violation("\(name) did not throw after the body had \(end)")
 }
 
 // MARK: - Invalid keys, and results
@@ -272,7 +272,8 @@ private func checkInvalidKeys(_ context: CheckContext) async throws {
         let (count, found) = (try transaction.keyCount(), try transaction.allKeys().count)
         try expect(
           count == 2 && found == 2,
-          "when \(name) of a transaction had refused a key, keyCount() was \(count) and allKeys() had \(found) of 2 keys"
+          "after \(name) of a transaction had thrown for a key, keyCount() was \(count) and allKeys() had "
+            + "\(found) of 2 keys"
         )
       }
     }
@@ -289,7 +290,7 @@ private func checkResults(_ context: CheckContext) async throws {
   let numbers = key("numbers")
   let rounds = context.rounds(
     quick: 80, standard: 400, exhaustive: 8_000, of: "transactions that return something")
-  // What each body returns is what it has stored, and nobody else has.
+  // Each body returns what it has stored, which no other body has.
   let results = try await gather(0..<tasks) { task in
     var results: [Int] = []
     for _ in rounds.share(of: task, among: tasks) {

@@ -11,7 +11,8 @@ import StockroomCore
 extension CheckDefinition {
   @CheckList static var transactionChecks: [CheckDefinition] {
     Check(
-      .t1, "transactions.lose-no-update", "a counter that transactions of many tasks increment has their sum",
+      .t1, "transactions.lose-no-update",
+      "transactions of many tasks that increment a counter lose no increment",
       needs: .transactions
     ) { context in
       let engine = try await context.open()
@@ -19,8 +20,8 @@ extension CheckDefinition {
     }
     Check(
       .t1, "transactions.of-two-engines-lose-no-update",
-      "a counter that transactions of two engines on one place increment has their sum, unless the second opening throws "
-        + "locked",
+      "transactions of two engines on one place that increment a counter lose no increment, unless the "
+        + "second open throws locked",
       needs: [.persistent, .transactions]
     ) { context in
       let first = try await context.open()
@@ -29,7 +30,7 @@ extension CheckDefinition {
     }
     Check(
       .t1, "transactions.undo-no-other-write",
-      "what a single call or a batch writes or removes is not undone by a transaction that has read before it",
+      "a transaction does not undo single calls and batches that happen after it has read",
       needs: .transactions
     ) { try await checkOtherWrites($0) }
     Check(
@@ -46,8 +47,8 @@ extension StorageTransaction {
 }
 
 extension EngineUnderTest {
-  /// Runs a transaction whose body reads, waits until others have done what they do, and goes on: they meet whether or not chance
-  /// wills it.
+  /// Runs a transaction whose body reads, waits until others have finished, and continues, so that they
+  /// always overlap.
   ///
   /// The body waits no longer than a call takes, since the others may have to wait for it.
   func withTransaction<Read, Result>(
@@ -76,7 +77,7 @@ extension EngineUnderTest {
 func number(of value: Data?, _ key: CacheKey) throws -> Int {
   guard let value else { return 0 }
   guard let number = Int(String(decoding: value, as: UTF8.self)) else {
-    throw Violation("the value of \(key) was \(describe(value)), which nobody has written", rule: .w1)
+    throw Violation("the value of \(key) was \(describe(value)), which was never written", rule: .w1)
   }
   return number
 }
@@ -117,7 +118,7 @@ private func checkIncrements(_ context: CheckContext, _ engines: [EngineUnderTes
 private func checkOtherWrites(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let counter = key("counter")
-  // Nobody increments that often between two writes.
+  // More often than any task increments between two writes.
   let step = 1_000_000
   @Sendable func write(_ round: Int) async throws -> Int {
     let number = (round + 1) * step

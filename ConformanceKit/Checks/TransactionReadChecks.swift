@@ -12,26 +12,27 @@ extension CheckDefinition {
     for read in ReadInBody.all {
       Check(
         .t2, "transactions.own-writes-in-\(read.id)",
-        "\(read.name) of a transaction sees what its body has written and removed", needs: .transactions
+        "\(read.name) of a transaction sees the writes and removals of its body", needs: .transactions
       ) { try await checkOwnWrites($0, read) }
     }
     Check(
       .t2, "transactions.own-writes-of-any-key",
-      "a body tells its own writes and removals of unusual keys apart, however alike they look",
+      "a body distinguishes its own writes and removals of unusual, similar keys",
       needs: .transactions
     ) { try await checkUnusualKeys($0) }
     Check(
       .t2, "transactions.reads-of-many-bytes",
-      "a body that reads or scans many large values has all of them, its own among them", needs: .transactions
+      "a body that reads or scans many large values gets all of them, including its own", needs: .transactions
     ) { try await checkLargeAnswers($0) }
     Check(
       .t2, "transactions.scans-among-own-writes",
-      "a scan over thousands of entries has what a body has written between them, and removed, in the order of keys",
+      "a scan over thousands of entries includes the writes and removals of the body among them, in order of "
+        + "keys",
       needs: .transactions
     ) { try await checkScansAmongOwnWrites($0) }
     Check(
       .t2, "transactions.scans-after-many-removals",
-      "a scan with a limit goes on behind whatever a body has removed, and stops at the limit",
+      "a scan with a limit skips entries that the body has removed, and stops at the limit",
       needs: .transactions
     ) { try await checkScansBehindRemovals($0) }
   }
@@ -241,7 +242,7 @@ private func checkScansAmongOwnWrites(_ context: CheckContext) async throws {
   }
 }
 
-/// Removes more at the beginning than a scan with a small limit would look at, if it looked at a few entries more.
+/// Removes more at the beginning than a scan with a small limit would read if it read a few extra entries.
 private func checkScansBehindRemovals(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(try await context.affordableCount(1_500, of: "keys", by: wayOfTransactions))

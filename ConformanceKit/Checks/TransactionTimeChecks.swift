@@ -11,12 +11,14 @@ extension CheckDefinition {
   @CheckList static var transactionTimeChecks: [CheckDefinition] {
     Check(
       .t2, "transactions.times-and-order",
-      "an overwrite in a transaction keeps createdAt and the entry's place, and a removal before a write renews both",
+      "an overwrite in a transaction keeps createdAt and the entry's position, and a write after a removal "
+        + "renews both",
       needs: .transactions
     ) { try await checkTimes($0) }
     Check(
       .t2, "transactions.own-entries-of-others",
-      "a body reads the entries of another engine that it writes, which are there afterwards, in the order that it gave them",
+      "a body reads the entries that it imports with writeEntry(_:), which are there afterwards, in the "
+        + "given order",
       needs: .transactions
     ) { try await checkWrittenEntries($0) }
   }
@@ -126,7 +128,7 @@ private func writeEntries(in engine: EngineUnderTest, readsBetween: Bool) async 
   do {
     try await expectTimes(given, in: engine)
   } catch let violation as Violation {
-    throw Violation("after writeEntry(_:) \(violation)", rule: .w2)
+    throw Violation("after writeEntry(_:), \(violation)", rule: .w2)
   }
   let order = try await engine.readAllEntries().map(\.key.value)
   guard order == ["old", "d", "b", "c", "a"] else {

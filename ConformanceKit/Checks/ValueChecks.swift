@@ -9,7 +9,7 @@ import StockroomCore
 
 extension CheckDefinition {
   @CheckList static var valueChecks: [CheckDefinition] {
-    Check(.v1, "values.empty-is-not-absent", "an empty value is a value, for every method") { context in
+    Check(.v1, "values.empty-is-not-absent", "an empty value is a value for every method") { context in
       let engine = try await context.open()
       let (empty, absent) = (key("empty"), key("absent"))
       try await engine.write(Data(), key: empty)
@@ -20,10 +20,14 @@ extension CheckDefinition {
       try expect(try await engine.keyCount(), is: 1, "keyCount()")
       try expect(try await engine.readAllData(), is: [Data()], "readAllData()")
       try expect(try await engine.scan(.all, limit: nil), are: [(empty, Data())], "scan(_:limit:)")
-      try expect(try await engine.createdAt(key: empty) != nil, "createdAt(key:) of an empty value gave nil")
+      try expect(
+        try await engine.createdAt(key: empty) != nil,
+        "createdAt(key:) of an empty value returned nil")
     }
-    Check(.v1, "values.emptied", "an overwrite with zero bytes empties the value, one by one and in batches")
-    {
+    Check(
+      .v1, "values.emptied",
+      "an overwrite with zero bytes makes the value empty, one by one and in batches"
+    ) {
       context in
       let engine = try await context.open()
       let keys = [key("a"), key("b"), key("c")]
@@ -34,7 +38,8 @@ extension CheckDefinition {
       for key in keys { try expect(try await engine.read(key: key), is: Data(), "read(key:) of \(key)") }
     }
 
-    Check(.v2, "values.every-byte", "all 256 bytes come back, alone and together") { context in
+    Check(.v2, "values.every-byte", "all 256 byte values are returned as written, alone and together") {
+      context in
       let engine = try await context.open()
       let all = (0...255).map { (key: key("byte \($0)"), data: Data([UInt8($0)])) }
       try await engine.write(all)
@@ -44,7 +49,8 @@ extension CheckDefinition {
       try expect(try await engine.read(key: key("together")), is: together, "read(key:)")
     }
     Check(
-      .v2, "values.sizes", "values of sizes around pages, powers of two and of ten come back as written"
+      .v2, "values.sizes",
+      "values of sizes around pages, powers of two and powers of ten are returned as written"
     ) { context in
       let engine = try await context.open()
       var sizes = [0, 1, 2, 511, 512, 1023, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1]
@@ -58,7 +64,7 @@ extension CheckDefinition {
         try expect(found, is: noise(size, seed: UInt64(size)), "read(key:) of a value of \(size) bytes")
       }
     }
-    Check(.v2, "values.slices", "a slice of data is stored as its own bytes, not as those around it") {
+    Check(.v2, "values.slices", "a slice of data is stored as its own bytes, without those around it") {
       context in
       let engine = try await context.open()
       let slice = Data(0...99)[10..<20]
@@ -71,7 +77,7 @@ extension CheckDefinition {
     }
     Check(
       .v2, "values.64-mebibytes",
-      "a value of 64 MiB comes back as written, beside others, by whichever method it was written"
+      "a value of 64 MiB is returned as written, next to others, by every method that writes"
     ) { context in
       let engine = try await context.open()
       let large = noise(64 << 20)
@@ -82,7 +88,7 @@ extension CheckDefinition {
         context.noteProgress()
         try expect(
           try await engine.read(key: key("large")) == large,
-          "64 MiB that \(method.call) had written came back different")
+          "a value of 64 MiB that \(method.call) had written was different when read")
         try expect(
           try await engine.read(key: key("small")), is: data("small"), "read(key:) of the other value")
         try await engine.write(data("now small"), key: key("large"))
@@ -94,7 +100,7 @@ extension CheckDefinition {
 
     Check(
       .v3, "values.start-at-zero",
-      "every method that returns data returns it with indices from 0, also if it was written as a slice"
+      "every method returns data with indices from 0, even if it was written as a slice"
     ) { context in
       let engine = try await context.open()
       for method in ChangeMethod.writing(context.capabilities) {
@@ -105,13 +111,13 @@ extension CheckDefinition {
         do {
           try await expectStored(slices, in: engine)
         } catch let violation as Violation {
-          throw Violation("after \(method.call) of slices \(violation)", rule: .v2)
+          throw Violation("after \(method.call) of slices, \(violation)", rule: .v2)
         }
       }
     }
     Check(
       .v3, "values.start-at-zero-in-bodies",
-      "a body reads its own writes with indices from 0, also what it has written as a slice",
+      "a body reads its own writes with indices from 0, even those written as slices",
       needs: .transactions
     ) { context in
       let engine = try await context.open()
@@ -125,7 +131,7 @@ extension CheckDefinition {
           let own = try keys.map { try transaction.read(key: $0) }
           guard own == slices.map(\.data) else {
             throw Violation(
-              "read(key:) of a body gave other values than the slices that it had written", rule: .t2)
+              "read(key:) of a body returned other values than the slices that it had written", rule: .t2)
           }
           try expectStartAtZero(own.compactMap { $0 }, "read(key:) of a body")
           try expectStartAtZero(try transaction.read(keys: keys), "read(keys:) of a body")
@@ -151,8 +157,8 @@ private func expectStartAtZero(_ values: [Data], _ what: String) throws {
   }
 }
 
-/// Looks at values that the engine has returned once their entries are others, or gone, and the engine is closed. Where they are in memory
-/// that the engine has given back, the process ends.
+/// Reads values that the engine has returned after their entries have changed or been removed, and the engine
+/// is closed. If they are in memory that the engine has released, the process crashes.
 struct ReturnedValues: CheckTask {
   let place: URL
 

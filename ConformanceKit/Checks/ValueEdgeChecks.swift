@@ -11,7 +11,7 @@ extension CheckDefinition {
   @CheckList static var valueEdgeChecks: [CheckDefinition] {
     Check(
       .v1, "values.empty-among-others",
-      "an empty value among others is given by every method that gives values"
+      "every method that returns values includes empty ones"
     ) {
       context in
       let engine = try await context.open()
@@ -27,7 +27,7 @@ extension CheckDefinition {
 
     Check(
       .v2, "values.that-look-like-something",
-      "values that look like text, numbers or another program's files come back as they are"
+      "values that look like text, numbers or files of other programs are returned as written"
     ) { context in
       let engine = try await context.open()
       let written = lookalikes.enumerated().map { (key: key("value \($0.offset)"), data: $0.element) }
@@ -37,7 +37,7 @@ extension CheckDefinition {
     }
     Check(
       .v2, "values.by-every-method",
-      "a value of any size is the same for every method that writes or reads it"
+      "every method writes and reads values of any size as they are"
     ) { context in
       let engine = try await context.open()
       for size in [1, 4_097, 70_000, (1 << 20) + 1] {
@@ -53,23 +53,26 @@ extension CheckDefinition {
           let count = expected.subtracting(found).count
           try expect(
             count == 0,
-            "\(method) did not give \(count) of the 3 values of \(size) bytes as they were written")
+            "\(method) did not return \(count) of 3 values of \(size) bytes as written")
         }
       }
     }
-    Check(.v2, "values.of-megabytes", "values of 2, 4, 8, 16 and 32 MiB and one byte come back as written") {
+    Check(
+      .v2, "values.of-megabytes", "values of 2, 4, 8, 16 and 32 MiB plus one byte are returned as written"
+    ) {
       context in
       let engine = try await context.open()
       for mebibytes in [2, 4, 8, 16, 32] {
         let value = noise((mebibytes << 20) + 1, seed: UInt64(mebibytes))
         try await engine.write(value, key: key("large"))
         let found = try await engine.read(key: key("large"))
-        try expect(found == value, "a value of \(mebibytes) MiB and one byte came back different")
+        try expect(found == value, "a value of \(mebibytes) MiB plus one byte was different when read")
       }
     }
     Check(
       .v2, "values.beyond-64-mebibytes",
-      "a value of more than 64 MiB comes back as written, or its write throws valueTooLarge and the earlier value stays",
+      "a value of more than 64 MiB is returned as written, or its write throws valueTooLarge and the earlier "
+        + "value stays",
       from: .standard
     ) { context in
       let engine = try await context.open()
@@ -77,26 +80,28 @@ extension CheckDefinition {
       let large = noise((64 << 20) + 1)
       do {
         try await engine.write(large, key: key("k"))
-        try expect(try await engine.read(key: key("k")) == large, "64 MiB and one byte came back different")
+        try expect(
+          try await engine.read(key: key("k")) == large,
+          "a value of 64 MiB plus one byte was different when read")
       } catch let failure as CallFailure {
         guard (failure.error as? StorageError)?.code == .valueTooLarge else {
-          throw Violation("of 64 MiB and one byte \(failure), not valueTooLarge")
+          throw Violation("with a value of 64 MiB plus one byte, \(failure), not valueTooLarge")
         }
         let found = try await engine.read(key: key("k"))
-        try expect(found, is: data("earlier"), "after write(_:key:) had thrown valueTooLarge read(key:)")
+        try expect(found, is: data("earlier"), "after write(_:key:) had thrown valueTooLarge, read(key:)")
       }
     }
     Check(
       .v2, "values.beyond-64-mebibytes-in-batches",
-      "a batch with a value of more than 64 MiB is done wholly, or throws valueTooLarge and leaves that key as it was, "
-        + "and with atomicBatches all others as well", from: .standard
+      "a batch with a value of more than 64 MiB is done completely, or throws valueTooLarge and leaves that "
+        + "key as it was (with atomicBatches, all keys)", from: .standard
     ) { context in
       try await checkTooLargeValues(context)
     }
 
     Check(
       .v3, "values.belong-to-the-caller",
-      "what the caller does to returned data changes nothing in the engine"
+      "changing returned data changes nothing in the engine"
     ) { context in
       let engine = try await context.open()
       let (key, size) = (key("k"), 1_000)
@@ -108,12 +113,12 @@ extension CheckDefinition {
         more.replaceSubrange(more.startIndex..<more.endIndex, with: Data(count: size))
         try expect(
           try await engine.read(key: key), is: plain(size),
-          "after the caller had overwritten the data that it was given read(key:)")
+          "after the caller had overwritten returned data, read(key:)")
       }
     }
     Check(
       .v3, "values.outlive-the-engine",
-      "returned data does not change when the engine is gone, nor when there is a new one"
+      "returned data does not change when the engine is released and another one is opened"
     ) { context in
       let size = 50_000
       let returned = try await context.openAndDrop { engine in
@@ -190,11 +195,12 @@ private func checkTooLargeValues(_ context: CheckContext) async throws {
     do {
       try await write()
       try expect(
-        try await engine.read(key: large) == value, "64 MiB and one byte came back different after \(method)")
+        try await engine.read(key: large) == value,
+        "a value of 64 MiB plus one byte was different when read after \(method)")
       try expect(try await engine.read(key: small), is: data("new"), "after \(method) read(key:)")
     } catch let failure as CallFailure {
       guard (failure.error as? StorageError)?.code == .valueTooLarge else {
-        throw Violation("with a value of 64 MiB and one byte \(failure), not valueTooLarge")
+        throw Violation("with a value of 64 MiB plus one byte, \(failure), not valueTooLarge")
       }
       let what = "after \(method) had thrown valueTooLarge read(key:)"
       try expect(try await engine.read(key: large), is: data("earlier"), what)
@@ -230,9 +236,9 @@ private func checkTooLargeValueInBody(_ engine: EngineUnderTest, _ value: Data) 
     }
   } catch let failure as CallFailure {
     guard (failure.error as? StorageError)?.code == .valueTooLarge else {
-      throw Violation("with a value of 64 MiB and one byte \(failure), not valueTooLarge")
+      throw Violation("with a value of 64 MiB plus one byte, \(failure), not valueTooLarge")
     }
-    // An engine may look at sizes when it commits: then nothing has happened.
+    // An engine may check sizes when it commits: then nothing has happened.
     for key in [beside, large] {
       try expect(
         try await engine.read(key: key), is: data("earlier"),

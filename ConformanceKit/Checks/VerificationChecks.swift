@@ -12,7 +12,7 @@ extension CheckDefinition {
   @CheckList static var verificationChecks: [CheckDefinition] {
     Check(
       .f2, "verification.of-what-is-whole",
-      "verify() finds no corruption where there is none, whatever keys and values there are, and changes nothing",
+      "verify() of a correct place with any keys and values does not throw, and changes nothing",
       needs: .persistent
     ) { context in
       let engine = try await context.open()
@@ -44,7 +44,7 @@ extension CheckDefinition {
     }
     Check(
       .c1, "verification.beside-writers",
-      "verify() beside tasks that write finds no corruption, and undoes nothing that is acknowledged meanwhile"
+      "verify() during writes does not throw, and undoes no acknowledged write"
     ) { context in
       let engine = try await context.open()
       let keys = keys(6)

@@ -5,13 +5,13 @@
 #endif
 import StockroomCore
 
-// Whatever one way of writing accepts, every other accepts, with the same result: rules W1, W2, K1 and S8.
+// All methods that write accept the same, with the same result: rules W1, W2, K1 and S8.
 
 extension CheckDefinition {
   @CheckList static var wayChecks: [CheckDefinition] {
     Check(
       .w1, "ways.of-writing",
-      "every way of writing accepts the same keys and values, and leaves what every way of reading returns"
+      "all methods that write accept the same keys and values, and all methods that read return them"
     ) { context in
       let ways = ChangeMethod.writing(context.capabilities).map(\.way) + waysOfWritingOne + [wayOfReplacing]
       for way in ways {
@@ -23,7 +23,8 @@ extension CheckDefinition {
         try await expectAllWaysAgree(in: engine, on: assortment, noting: context.progress)
       }
     }
-    Check(.w1, "ways.of-overwriting", "every way of writing replaces what any other has written") { context in
+    Check(.w1, "ways.of-overwriting", "every method that writes replaces what any other has written") {
+      context in
       let engine = try await context.open()
       let sizes = [0, 3, 70_000, 1, 5_000, 0, 100]
       var step = 0
@@ -44,7 +45,7 @@ extension CheckDefinition {
       try await expectAllWaysAgree(in: engine)
     }
     Check(
-      .w2, "ways.of-writing-and-times", "every way of writing sets createdAt once and updatedAt each time"
+      .w2, "ways.of-writing-and-times", "every method that writes sets createdAt once and updatedAt each time"
     ) { context in
       let engine = try await context.open()
       for way in waysOfWriting {
@@ -60,7 +61,7 @@ extension CheckDefinition {
     }
     Check(
       .r6, "ways.of-writing-and-order",
-      "every way of writing adds new entries at the end and leaves old ones in place"
+      "every method that writes adds new entries at the end and keeps the position of existing ones"
     ) { context in
       let engine = try await context.open()
       var order: [CacheKey] = []
@@ -78,11 +79,12 @@ extension CheckDefinition {
     }
     Check(
       .w1, "ways.of-changing-what-was-asked",
-      "after every kind of change each method that reads has the new answer to a question that it has answered before"
+      "after every kind of change, every method that reads returns the new state, even for a request that it "
+        + "has answered before"
     ) { try await checkQuestions($0) }
     Check(
       .k1, "ways.of-refusing",
-      "every way of writing, reading and removing refuses the same keys with the same error"
+      "all methods that write, read or remove reject the same keys with the same error"
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("kept"))
@@ -101,7 +103,7 @@ extension CheckDefinition {
     }
     Check(
       .s8, "ways.of-storing",
-      "an insertion of one item, of many and in a chain leave the same entries in the engine"
+      "inserting items one by one, together and in a chain leaves the same entries in the engine"
     ) { try await checkWaysOfStoring($0) }
   }
 }
@@ -149,7 +151,7 @@ private func checkQuestions(_ context: CheckContext) async throws {
   }
 }
 
-/// An engine in a directory of its own for each name.
+/// An engine in a separate directory for each name.
 private func openBeside(_ context: CheckContext, _ name: String) async throws -> EngineUnderTest {
   let directory = "place of \(name.filter { $0.isLetter })-\(name.count)"
   return try await context.open(context.root.appending(path: directory, directoryHint: .isDirectory))

@@ -11,9 +11,10 @@ extension CheckDefinition {
   @CheckList static var writeChecks: [CheckDefinition] {
     Check(
       .w1, "write.of-values-like-others",
-      "a value is stored that is there already, under this key or another, or differs from it in the middle only"
+      "a value is stored even if it is already there, under this key or another, or differs only in the "
+        + "middle"
     ) { try await checkAlikeValues($0) }
-    Check(.w1, "write.is-read-back", "a read gives what was written, by whichever method") {
+    Check(.w1, "write.is-read-back", "a read returns what was written, by any method") {
       context in
       let engine = try await context.open()
       let keys = [key("one"), key("many"), key("applied")]
@@ -46,7 +47,7 @@ extension CheckDefinition {
         try await engine.write(data("\(version)"), key: key("k"))
         for (method, values) in try await everyRead(of: [key("k")], in: engine) {
           let isNew = values.contains(data("\(version)")) && !values.contains(data("\(version - 1)"))
-          try expect(isNew, "after write \(version) of a key \(method) gave \(describe(values))")
+          try expect(isNew, "after write \(version) of a key, \(method) returned \(describe(values))")
         }
       }
     }
@@ -83,7 +84,7 @@ extension CheckDefinition {
     }
     Check(
       .w6, "persistence.without-closing",
-      "every acknowledged change is there when the engine is dropped without close() and reopened",
+      "every acknowledged change is there after the engine is released without close() and reopened",
       needs: .persistent
     ) { context in
       let history = try await context.openAndDrop { try await makeHistory(in: $0) }
@@ -93,7 +94,8 @@ extension CheckDefinition {
     }
     Check(
       .w6, "persistence.of-keys-and-values",
-      "every kind of key and size of value is there after reopening, and what was written after a large one",
+      "keys of every kind and values of every size are there after reopening, and so are writes after a "
+        + "large one",
       needs: .persistent
     ) { context in
       try await checkLargeWritesSurvive(context)
@@ -133,7 +135,7 @@ extension CheckDefinition {
     }
     Check(
       .w6, "persistence.over-many-openings",
-      "what any of many sessions wrote or removed is so in all later ones",
+      "writes and removals of each of many sessions are visible in all later sessions",
       needs: .persistent
     ) { context in
       let keys = keys(12)
@@ -155,7 +157,7 @@ extension CheckDefinition {
       }
     }
     Check(
-      .w6, "persistence.of-emptiness", "what was removed stays removed after reopening", needs: .persistent
+      .w6, "persistence.of-emptiness", "removed entries stay removed after reopening", needs: .persistent
     ) { context in
       var engine = try await context.open()
       try await engine.write(entries(keys(20)))
@@ -187,8 +189,8 @@ private func makeHistory(
   return (left, removed)
 }
 
-/// Fails unless large values, a batch of them and what was written after them are there after reopening, with and without `close()`:
-/// who takes a long record of a log for one that was torn ends there.
+/// Fails unless large values, a batch of them and what was written after them are there after reopening, with
+/// and without `close()`: an engine that takes a long log record for a torn one stops reading there.
 private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
   let place = context.root.appending(path: "large values", directoryHint: .isDirectory)
   let isQuick = context.budget.level == .quick
@@ -217,7 +219,7 @@ private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
     let reopened = try await context.open(place)
     for size in kept + batch {
       let found = try await reopened.read(key: key("large \(size)"))
-      try expect(found == value(size), "a value of \(size) bytes was gone or another one \(when)")
+      try expect(found == value(size), "a value of \(size) bytes was missing or different \(when)")
     }
     try expect(
       try await reopened.read(key: key("last")), is: data("last \(isClosed)"),

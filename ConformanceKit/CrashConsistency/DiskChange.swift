@@ -4,22 +4,22 @@
   import Foundation
 #endif
 
-/// An entry of a directory. Files and directories have numbers, which they keep whatever they are called.
+/// A name in a directory. Files and directories have numbers, which stay the same when they are renamed.
 struct DiskName: Hashable, Sendable {
   let directory: Int
   let name: String
 }
 
-/// What a call of the system changes, at first in the system's memory only.
+/// The change that a system call makes, at first only in the system's memory.
 enum DiskChange: Sendable {
   case write(Int, offset: Int, Data)
   case resize(Int, length: Int)
   /// Nil removes the attribute.
   case setAttribute(Int, name: String, Data?)
   case setTime(Int, FileTime)
-  /// A new name, of a new file or directory or of one that there is.
+  /// A new name, of a new or existing file or directory.
   case link(DiskName, to: Int)
-  /// A name less, of a file or of an empty directory.
+  /// The removal of a name, of a file or of an empty directory.
   case unlink(DiskName, of: Int)
   case rename(DiskName, to: DiskName, of: Int)
 
@@ -71,7 +71,7 @@ struct DiskSync: Sendable {
   var from = 0
 }
 
-/// What happens in the course of a recording.
+/// An event of a recording.
 enum DiskEvent: Sendable {
   case change(DiskChange)
   case sync(DiskSync)
@@ -79,7 +79,7 @@ enum DiskEvent: Sendable {
   case acknowledgement(Int)
 }
 
-/// What became of a change when the power went.
+/// What happened to a change at the power cut.
 enum PersistenceOutcome: Hashable, Sendable {
   case missing
   case whole
@@ -88,6 +88,6 @@ enum PersistenceOutcome: Hashable, Sendable {
   /// Of a write: only these of the sectors that it touches have reached the disk, counted from its first.
   case sectors(Range<Int>)
 
-  /// What a disk writes as a whole, or not at all.
+  /// The unit that a disk writes completely or not at all.
   static let sectorSize = 512
 }

@@ -1,4 +1,4 @@
-/// What an engine has done to its files, in order.
+/// The changes that an engine has made to its files, in order.
 struct DiskRecording: Sendable {
   struct Event: Sendable {
     let event: DiskEvent
@@ -6,10 +6,10 @@ struct DiskRecording: Sendable {
     let summary: String
   }
 
-  /// What was there at the beginning, and, without names, the files and directories that were made later.
+  /// The initial contents and, without names, the files and directories that were created later.
   var initial: DiskTree
   var events: [Event] = []
-  /// The files that were mapped so that they can be written through memory, which leaves no trace.
+  /// The files that were mapped for writing, which leaves no trace in the recording.
   ///
   /// In all states that a power cut could have left they contain what calls have written to them, and nothing that was
   /// written through a map: that may be missing, too. Engines map files that they make again after the machine has died, such as
@@ -18,10 +18,10 @@ struct DiskRecording: Sendable {
   var mappedFiles: Set<Int> = []
   /// The files and directories that were made so that others could use them, where others could get to them: with their modes.
   var exposed: [String] = []
-  /// What cannot be followed, as a sentence. Nil if everything can.
+  /// The operation that cannot be simulated, as a sentence. Nil if all can.
   var limitation: String?
 
-  /// What the engine has left behind if the power never goes.
+  /// The contents without a power cut.
   var final: DiskTree {
     var tree = initial
     for case .change(let change) in events.map(\.event) { tree.apply(change) }

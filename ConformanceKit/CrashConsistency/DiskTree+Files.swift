@@ -10,9 +10,9 @@ import StockroomCore
 #endif
 
 extension DiskTree {
-  /// Puts everything into a directory, in place of what is there.
+  /// Replaces the contents of a directory with the tree.
   ///
-  /// - Throws: ``Skip`` if that is not possible, which is not for the engine to answer for.
+  /// - Throws: ``Skip`` if that is not possible, which is not the engine's fault.
   func layOut(in directory: URL) throws {
     do {
       if FileManager.default.fileExists(atPath: directory.systemPath) {
@@ -20,7 +20,7 @@ extension DiskTree {
       }
       try write(to: directory)
     } catch {
-      throw Skip(reason: "What a power cut may leave could not be laid out: \(error).")
+      throw Skip(reason: "The state after a power cut could not be created: \(error).")
     }
   }
 
@@ -37,7 +37,7 @@ extension DiskTree {
         try file.write(to: path)
         written[number] = path
       } else {
-        guard mkdir(path, 0o777) == 0 else { throw StorageError.posix(errno, "Making \(path) failed") }
+        guard mkdir(path, 0o777) == 0 else { throw StorageError.posix(errno, "Creating \(path) failed") }
       }
     }
   }
@@ -79,7 +79,7 @@ extension DiskTree {
 extension DiskTree.File {
   fileprivate func write(to path: String) throws {
     let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making \(path) failed") }
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Creating \(path) failed") }
     defer { close(descriptor) }
     try bytes.withUnsafeBytes { bytes in
       var done = 0
@@ -103,7 +103,7 @@ extension DiskTree.File {
   }
 }
 
-/// A call that Linux's C library has and Swift's import of it has not.
+/// A function of Linux's C library that Swift's import of it lacks.
 private enum ExtendedAttributes {
   private typealias Set = @convention(c) (Int32, UnsafePointer<CChar>, UnsafeRawPointer?, Int, Int32) -> Int32
 

@@ -9,7 +9,7 @@ struct DiskTree: Sendable {
   struct File: Hashable, Sendable {
     var bytes = Data()
     var attributes: [String: Data] = [:]
-    /// When it was modified, if the engine has said so itself. Else the time is none that matters.
+    /// The time of modification, if the engine has set it. Otherwise it does not matter.
     var time: FileTime?
   }
 
@@ -66,7 +66,7 @@ struct DiskTree: Sendable {
 // MARK: - Changing
 
 extension DiskTree {
-  /// Makes a change, or what became of it.
+  /// Makes a change, or the part of it that reached the disk.
   mutating func apply(_ change: DiskChange, _ outcome: PersistenceOutcome = .whole) {
     if outcome == .missing { return }
     switch change {

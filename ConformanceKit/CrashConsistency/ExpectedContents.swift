@@ -5,9 +5,10 @@
 #endif
 import StockroomCore
 
-/// What an engine must hold after the operations that it has acknowledged, and after some that it may have done or not.
+/// The expected contents of an engine after acknowledged operations, and after some that may have been done
+/// or not.
 ///
-/// Values tell which write they come from, so no two writes may be of the same value.
+/// A value identifies the write it comes from, so no two writes may have the same value.
 ///
 /// ```swift
 /// var expected = ExpectedContents(in: capabilities)
@@ -22,7 +23,7 @@ struct ExpectedContents: Sendable {
     let updated: Int
   }
 
-  /// A version with the timestamps that it was found with.
+  /// A version with the timestamps that were read.
   private struct Observation {
     let version: Version
     let createdAt: Date
@@ -46,7 +47,7 @@ struct ExpectedContents: Sendable {
     self.beginning = beginning
   }
 
-  /// What is expected after the first so many batches.
+  /// The contents that are expected after the given number of batches.
   init(
     after number: Int, of batches: NumberedBatches, in capabilities: EngineCapabilities,
     since beginning: Date = Date()
@@ -61,7 +62,7 @@ struct ExpectedContents: Sendable {
   /// How many entries are expected.
   var count: Int { versions.count }
 
-  /// Takes note of what has been acknowledged.
+  /// Records an acknowledged operation.
   mutating func apply(_ operations: [StorageOperation]) {
     for operation in operations {
       operationCount += 1
@@ -75,8 +76,9 @@ struct ExpectedContents: Sendable {
     }
   }
 
-  /// Fails unless it holds what was acknowledged, and nothing else but what was under way: all of that or
-  /// none or, without `atomicBatches`, some of it. What was found is what is expected from now on.
+  /// Fails unless the engine holds all acknowledged operations, and nothing else except the one in progress:
+  /// all of it or none or, without `atomicBatches`, some of it. The contents that were found are expected
+  /// from now on.
   ///
   /// Costs reading everything some ten times, and verifying it.
   ///
@@ -94,10 +96,11 @@ struct ExpectedContents: Sendable {
     try note()
   }
 
-  /// Waits until a server has done what a client had asked for that is gone. Without a server there is nothing to
-  /// wait for.
+  /// Waits until a server has finished the requests of a client that is gone. Without a server there is
+  /// nothing to wait for.
   ///
-  /// Nothing says when that is, so it waits until nothing has changed for a while: longer where the server is slow, or the machine busy.
+  /// There is no signal for that, so it waits until nothing has changed for a while: longer if the server is
+  /// slow or the machine is busy.
   static func settle(_ engine: any StorageEngine) async throws {
     guard engine.capabilities.contains(.networked) else { return }
     let clock = ContinuousClock()
@@ -115,7 +118,7 @@ struct ExpectedContents: Sendable {
     }
   }
 
-  /// All entries of an engine, if its other ways of telling what it holds agree with them.
+  /// All entries of an engine. Fails unless its other methods that read agree with them.
   ///
   /// - Parameter note: Is called after each answer about all entries, for which an engine may need long.
   /// - Throws: ``Violation``.
@@ -127,19 +130,20 @@ struct ExpectedContents: Sendable {
     let sorted = found.sorted { $0.key < $1.key }
     func expect(_ count: Int, _ what: String, _ rule: ContractRule) throws {
       if count == found.count { return }
-      throw Violation("\(what) was \(count), but readAllEntries() gave \(found.count) entries", rule: rule)
+      throw Violation(
+        "\(what) was \(count), but readAllEntries() returned \(found.count) entries", rule: rule)
     }
     try expect(try await engine.keyCount(), "keyCount()", .l2)
     let keys = try await engine.allKeys()
     try expect(keys.count, "the number of allKeys()", .k3)
     let isListed = Set(keys) == Set(found.map(\.key))
-    if !isListed { throw Violation("allKeys() and readAllEntries() gave different keys", rule: .k3) }
+    if !isListed { throw Violation("allKeys() and readAllEntries() returned different keys", rule: .k3) }
     let read = try await engine.readDataAndKeys(keys: found.map(\.key))
     try note()
     try expect(read.count, "the number of entries of readDataAndKeys(keys:)", .r2)
     for (entry, read) in zip(found, read) where entry.key != read.key || entry.data != read.data {
       throw Violation(
-        "readDataAndKeys(keys:) did not give what readAllEntries() gave for \(entry.key)", rule: .r2)
+        "readDataAndKeys(keys:) and readAllEntries() returned different values for \(entry.key)", rule: .r2)
     }
     try expect(try await engine.readAllData().count, "the number of readAllData()", .r3)
     try note()
@@ -150,8 +154,8 @@ struct ExpectedContents: Sendable {
     for (entry, scanned) in zip(sorted, scanned)
     where entry.key != scanned.key || entry.data != scanned.data {
       throw Violation(
-        "scan(.all) had \(scanned.key) where \(entry.key) comes in the order of the keys of readAllEntries(), or "
-          + "another value for it", rule: .r5)
+        "scan(.all) returned \(scanned.key) where \(entry.key) was expected from the keys of "
+          + "readAllEntries(), or another value for it", rule: .r5)
     }
     if let middle = sorted.dropFirst(sorted.count / 2).first?.key {
       for range in [KeyRange(after: middle, upTo: nil), KeyRange(after: nil, upTo: middle)] {
@@ -160,14 +164,15 @@ struct ExpectedContents: Sendable {
         let wanted = sorted.count { range.contains($0.key) }
         if count == wanted { continue }
         throw Violation(
-          "\(describe(range, nil)) gave \(count) entries instead of \(wanted) of readAllEntries()", rule: .r5
+          "\(describe(range, nil)) returned \(count) entries instead of the \(wanted) that are in "
+            + "readAllEntries()", rule: .r5
         )
       }
     }
     do {
       try await expectAllWaysAgree(in: engine as? EngineUnderTest ?? EngineUnderTest(engine), atMost: 60)
     } catch is EngineClosed {
-      throw Violation("an engine that is open threw closed", rule: .o3)
+      throw Violation("an open engine threw closed", rule: .o3)
     }
     return found
   }
@@ -182,7 +187,7 @@ struct ExpectedContents: Sendable {
     var values: [CacheKey: Data] = [:]
     for entry in found {
       guard values.updateValue(entry.data, forKey: entry.key) == nil else {
-        throw Violation("readAllEntries() gave \(entry.key) twice", rule: .r3)
+        throw Violation("readAllEntries() returned \(entry.key) twice", rule: .r3)
       }
     }
     versions = try identify(values, underWay)
@@ -200,7 +205,7 @@ extension ExpectedContents {
     _ values: [CacheKey: Data], _ underWay: [StorageOperation]
   ) throws -> [CacheKey: Version] {
     let before = versions
-    // What else there may be under each key that an operation under way is about, in order.
+    // The other possible values of each key that an operation in progress changes, in order.
     var later: [CacheKey: [Version?]] = [:]
     for operation in underWay {
       let touched =
@@ -233,8 +238,9 @@ extension ExpectedContents {
       let old = keys.first(where: { found[$0]?.data != versions[$0]?.data })
     else { return }
     throw Violation(
-      "half of the batch that was under way was there: \(new) had \(name(found[new]?.data)) in place of "
-        + "\(name(before[new]?.data)), but \(old) had \(name(found[old]?.data)) and not \(name(versions[old]?.data))",
+      "only a part of the batch in progress was there: \(new) had \(name(found[new]?.data)) instead of the "
+        + "previous \(name(before[new]?.data)), but \(old) had \(name(found[old]?.data)) instead of the new "
+        + "\(name(versions[old]?.data))",
       rule: .w4)
   }
 
@@ -242,12 +248,12 @@ extension ExpectedContents {
     let wanted = name(possible[0]?.data)
     if possible.count == 1 {
       return Violation(
-        "\(key) had \(name(value)) instead of \(wanted), which had been acknowledged", rule: .w6)
+        "\(key) had \(name(value)) instead of the acknowledged \(wanted)", rule: .w6)
     }
     let last = name(possible.last.flatMap { $0 }?.data)
     return Violation(
-      "\(key) had \(name(value)), which is neither \(wanted), which had been acknowledged, nor \(last), which was under "
-        + "way", rule: .w6)
+      "\(key) had \(name(value)), which is neither the acknowledged \(wanted) nor \(last), which was in "
+        + "progress", rule: .w6)
   }
 }
 
@@ -267,10 +273,11 @@ extension ExpectedContents {
     for (one, other) in zip(found, found.dropFirst()) {
       guard let first = versions[one.key], let second = versions[other.key], first.created > second.created
       else { continue }
-      // Who makes a batch of single writes cannot distinguish two of them that happened between two ticks of the clock.
+      // An engine that makes a batch of single writes cannot distinguish two of them between two ticks of the
+      // clock.
       if !isAtomic, one.createdAt == other.createdAt { continue }
       throw Violation(
-        "readAllEntries() gave \(one.key) before \(other.key), which had been written first", rule: .r6)
+        "readAllEntries() returned \(one.key) before \(other.key), which had been written first", rule: .r6)
     }
   }
 
@@ -285,7 +292,7 @@ extension ExpectedContents {
       if !isOfThisTime || entry.createdAt > entry.updatedAt {
         throw changed(
           entry,
-          "were not of the time between \(describe(earliest)) and \(describe(latest)), one after the other")
+          "were not between \(describe(earliest)) and \(describe(latest)), or createdAt was after updatedAt")
       }
       if let before = observations[entry.key], before.version.created == version.created {
         let isSame = before.version.updated == version.updated
@@ -296,7 +303,7 @@ extension ExpectedContents {
           )
         }
         if entry.updatedAt < before.updatedAt, differ(entry.updatedAt, before.updatedAt) {
-          throw changed(entry, "had gone back from \(describe(before.updatedAt))")
+          throw changed(entry, "had gone back from updatedAt \(describe(before.updatedAt))")
         }
       }
       seen[entry.key] = Observation(version: version, createdAt: entry.createdAt, updatedAt: entry.updatedAt)
@@ -304,7 +311,7 @@ extension ExpectedContents {
     return seen
   }
 
-  /// Fails if what was acknowledged has the time of a recovery.
+  /// Fails if acknowledged entries have the time of a recovery.
   private func expectNoRecoveredTimes(
     _ found: [StorageEntry], _ underWay: [StorageOperation], _ end: Date
   ) throws {
@@ -312,7 +319,7 @@ extension ExpectedContents {
     let mayBeLater = Set(underWay.compactMap(\.key))
     for entry in found where entry.updatedAt > latest && !mayBeLater.contains(entry.key) {
       throw changed(
-        entry, "were of a time when the process that had written it was dead, since \(describe(end))")
+        entry, "were after \(describe(end)), when the process that wrote it was already dead")
     }
   }
 

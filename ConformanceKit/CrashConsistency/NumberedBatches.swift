@@ -6,14 +6,14 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Batches, numbered from 1, whose contents follow from a seed and their number, so that somebody else can tell what
-/// an engine must hold after any of them (see ``ExpectedContents``).
+/// Batches, numbered from 1, whose contents follow from a seed and their number, so that another process can
+/// compute the expected contents after any of them (see ``ExpectedContents``).
 ///
-/// Each writes and removes some of a few hundred keys and ends by putting its own number under ``marker``. Over sixty
-/// batches the store grows, is worked over, and shrinks; now and then everything is removed. Some values are larger
-/// than a page of any engine, a few much larger. No two writes are of the same value.
+/// Each writes and removes some of a few hundred keys and ends by writing its number under ``marker``. Over
+/// sixty batches the store grows, is overwritten, and shrinks; occasionally everything is removed. Some
+/// values are larger than a page of any engine, a few much larger. No two writes have the same value.
 struct NumberedBatches: Sendable, Hashable, Codable {
-  /// The key under which each batch puts its number, in decimal digits.
+  /// The key under which each batch writes its number, in decimal digits.
   static let marker = CacheKey(verbatim: "batch")
 
   let seed: UInt64
@@ -72,7 +72,7 @@ struct NumberedBatches: Sendable, Hashable, Codable {
   static func last(in engine: any StorageEngine) async throws -> Int {
     guard let data = try await engine.read(key: marker) else { return 0 }
     guard let number = Int(String(decoding: data, as: UTF8.self)), number > 0 else {
-      throw Violation("the value of \(marker) was \(describe(data)), which nobody has written", rule: .w6)
+      throw Violation("the value of \(marker) was \(describe(data)), which was never written", rule: .w6)
     }
     return number
   }

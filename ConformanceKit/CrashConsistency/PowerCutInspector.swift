@@ -10,7 +10,7 @@ final class PowerCutInspector {
 
   deinit { worker?.kill() }
 
-  /// What is wrong with what the engine makes of the state. Nil if nothing is.
+  /// The violation when the engine opens the state. Nil if there is none.
   func inspect(_ tree: DiskTree, _ histories: [PowerCutHistory]) async throws -> Violation? {
     try tree.layOut(in: search.directory)
     let task = InspectTask(
@@ -46,7 +46,7 @@ final class PowerCutInspector {
       worker.kill()
       self.worker = nil
       try Task.checkCancellation()
-      return Violation(Violation("the engine got no further for \(patience) when it was opened and read"))
+      return Violation(Violation("opening and reading the engine made no progress for \(patience)"))
     }
   }
 }

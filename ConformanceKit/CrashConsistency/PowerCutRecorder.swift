@@ -1,10 +1,10 @@
 import Foundation
 import StockroomCore
 
-/// Makes recordings of an engine at work.
+/// Records an engine at work.
 struct PowerCutRecorder {
-  /// Where the engine is opened, below a directory that is there. What is missing on the way the engine must make, and
-  /// make durable.
+  /// The place, below an existing directory. The engine must create missing directories, and make them
+  /// durable.
   static let enginePath = "new/store"
 
   let context: CheckContext
@@ -37,7 +37,7 @@ struct PowerCutRecorder {
     }
   }
 
-  /// Records how the engine is opened on what power cuts have left, and a few steps after that.
+  /// Records how the engine recovers after power cuts, and a few steps after that.
   func recordRecoveries(from samples: [(tree: DiskTree, acknowledged: Int)]) async throws -> [PowerCutSearch]
   {
     var tasks: [TakeStepsTask] = []

@@ -6,9 +6,9 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// What an engine is made to do while its files are watched, step by step: batches that let the store grow, be worked over
-/// and shrink, through each method that takes one, as entries of another engine and in transactions, single writes and removals, the removal of
-/// everything, and closing and opening in between.
+/// The steps that an engine performs while its files are recorded: batches that let the store grow, overwrite
+/// it and let it shrink, through each method that takes one, as entries of another engine and in
+/// transactions, single writes and removals, the removal of everything, and closing and opening in between.
 struct PowerCutScenario: Codable, Hashable, Sendable {
   let seed: UInt64
   /// How many steps there are.
@@ -17,7 +17,7 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
   /// begin new files or to use its old ones again.
   var isLarge = false
 
-  /// What a step does, numbered from 1. There is no end to them.
+  /// The operations of a step, numbered from 1. The number of steps is unlimited.
   func operations(of number: Int) -> [StorageOperation] {
     let batches = NumberedBatches(seed: seed)
     let everything = 1 + length * 2 / 3
@@ -25,7 +25,7 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     switch number % 6 {
     case _ where number == everything: return [.removeAll]
     case 2 where number < everything || number > everything + 2:
-      // A write of one entry, which many engines make in another way.
+      // A write of one entry, which many engines implement differently.
       var random = SeededRandom(seed: seed, number: number)
       return [.write(Data("single \(number)\n".utf8) + random.bytes(300), key: NumberedBatches.marker)]
     case 1 where number > 1 && number <= length:
@@ -51,8 +51,8 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     }
   }
 
-  /// Does a step: with the method for a single operation if it is one, else with that for writes or removals alone if there
-  /// is nothing else, or in a transaction.
+  /// Performs a step: with the method for a single operation if it is one, otherwise with that for writes or
+  /// removals alone if there is nothing else, or in a transaction.
   func perform(_ number: Int, on engine: any StorageEngine) async throws {
     let operations = operations(of: number)
     switch operations.first {
@@ -80,7 +80,7 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
   /// Whether the engine is closed and opened after the step.
   func reopens(after number: Int) -> Bool { number % 7 == 0 }
 
-  /// A step that comes after all others, to see whether the engine still takes writes.
+  /// A step after all others, to check that the engine still accepts writes.
   static let afterwards = 1_000_003
 }
 
@@ -88,7 +88,7 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
 struct PowerCutHistory: Codable, Hashable, Sendable {
   /// All steps up to this one.
   var through: Int
-  /// A step among them that was not acknowledged and has been found not to have happened.
+  /// An unacknowledged step among them that is known not to have happened.
   var without: Int?
   var underWay: Int?
 

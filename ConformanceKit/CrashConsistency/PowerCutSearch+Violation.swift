@@ -1,5 +1,5 @@
 extension PowerCutSearch {
-  /// Says what was found, where, and what had been lost, with as little as is enough for the engine to fail.
+  /// Describes the violation, the moment, and the lost changes, as few as are enough for the engine to fail.
   func report(
     _ violation: Violation, of state: PowerCutState, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> Violation {
@@ -12,17 +12,18 @@ extension PowerCutSearch {
     let losses =
       differing.isEmpty
       ? "everything had reached the disk"
-      : "of what had not been synced this was missing: "
+      : "these unsynced changes were lost: "
         + listed(differing.map { operation(changes[$0.number]) + state.outcome($0.number).remark })
     let recent = events.indices[max(0, point.index - 11)...point.index].map(operation)
     return Violation(
-      "after a power cut behind operation \(point.index + 1) of \(events.count), with "
+      "after a power cut following operation \(point.index + 1) of \(events.count), with "
         + (point.acknowledged.map { "step \($0) acknowledged" } ?? "nothing acknowledged")
-        + ", when \(losses), \(violation.description). The last operations were \(recent.joined(separator: "; "))",
+        + ", where \(losses), \(violation.description). The last operations were "
+        + "\(recent.joined(separator: "; "))",
       rule: violation.rule)
   }
 
-  /// The same with less missing, as long as the engine fails for it.
+  /// The same with fewer lost changes, as long as the engine still fails.
   private func simplified(
     _ state: PowerCutState, _ violation: Violation, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> (PowerCutState, Violation) {
@@ -50,9 +51,9 @@ extension PersistenceOutcome {
   fileprivate var remark: String {
     switch self {
     case .missing, .whole: ""
-    case .lengthOnly: " (but for the length of the file)"
+    case .lengthOnly: " (except the length of the file)"
     case .sectors(let sectors):
-      " (but for \(sectors.count == 1 ? "sector" : "sectors") \(sectors.lowerBound)"
+      " (except \(sectors.count == 1 ? "sector" : "sectors") \(sectors.lowerBound)"
         + (sectors.count == 1 ? ")" : " to \(sectors.upperBound - 1))")
     }
   }

@@ -2,15 +2,15 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Cuts the power at the moments of a recording, again and again, and looks at what the engine makes of what is left.
+/// Simulates power cuts at the moments of a recording, and checks how the engine opens each state.
 struct PowerCutSearch {
   let context: CheckContext
   let scenario: PowerCutScenario
   let since: Date
   let recording: DiskRecording
-  /// Where the files were while they were recorded. They are put in the same place again.
+  /// The place of the files during the recording. The states are created in the same place.
   let directory: URL
-  /// What the engine may hold when these steps have been acknowledged.
+  /// The possible contents when these steps have been acknowledged.
   let histories: ([Int]) -> [PowerCutHistory]
 
   /// A point in the recording at which the power may be cut.
@@ -22,10 +22,10 @@ struct PowerCutSearch {
     let acknowledged: Int?
   }
 
-  /// How long an engine may take to open and read what a power cut has left: a few hundred entries.
+  /// The time limit for opening and reading a state with a few hundred entries.
   static let patience = Duration.seconds(60)
 
-  /// Fails if it cannot stand a state that a power cut could have left.
+  /// Fails if the engine does not recover from a state that a power cut could have left.
   ///
   /// - Parameter limit: How many states there are at most. Nil for all of the enumeration.
   /// - Throws: ``Skip`` if the recording does not show everything that the engine did.
@@ -43,7 +43,7 @@ struct PowerCutSearch {
       if chosen == nil ? isLikeOthers(point) : wanted == nil { return }
       let kinds = PowerCutStates(point.disk, isAfterChange: point.isAfterChange).kinds(&random)
       for candidates in selection(kinds, wanted, &random) {
-        // Of a few candidates for one pick, the first that is new.
+        // Of a few random candidates, the first that is new.
         for state in candidates {
           context.noteProgress()
           let tree = point.disk.tree { state.outcome($0.number) }
@@ -59,7 +59,7 @@ struct PowerCutSearch {
 
   /// States that power cuts have left at so many moments, and the last step that was acknowledged before each.
   ///
-  /// Fails if it cannot stand one of them.
+  /// Fails if the engine does not recover from one of them.
   func samples(_ count: Int) async throws -> [(tree: DiskTree, acknowledged: Int)] {
     try checkRecording()
     let inspector = PowerCutInspector(self)
@@ -159,12 +159,13 @@ extension PowerCutSearch {
     let difference = recording.final.firstDifference(
       from: try DiskTree(contentsOf: directory), without: recording.mappedFiles)
     if let difference {
-      throw Skip(reason: "The recorded operations do not lead to what is in the engine's file \(difference).")
+      throw Skip(
+        reason: "Replaying the recorded operations does not reproduce the engine's file \(difference).")
     }
   }
 
-  /// Looks at what the engine has left with everything on the disk. If it misses something there, that was in memory that
-  /// no recording shows.
+  /// Checks the state with everything on the disk. If something is missing there, it was in memory that the
+  /// recording does not show.
   private func checkFinal(_ inspector: PowerCutInspector) async throws {
     let acknowledged = recording.events.compactMap {
       if case .acknowledgement(let step) = $0.event { step } else { nil }
@@ -175,7 +176,7 @@ extension PowerCutSearch {
     let mapped = recording.final.paths.filter { recording.mappedFiles.contains($0.number) }.map(\.path)
     guard mapped.isEmpty else {
       throw Skip(
-        reason: "The engine writes to files through memory, which cannot be recorded: "
+        reason: "The engine writes to files through mapped memory, which cannot be recorded: "
           + "\(mapped.joined(separator: ", ")).")
     }
     throw Violation("when it was opened on what it had left, \(violation.description)", rule: violation.rule)

@@ -1,9 +1,9 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// What became of each change that was not durable when the power went.
+/// What happened at the power cut to each change that was not durable.
 struct PowerCutState: Hashable, Sendable {
-  /// What became of those that are not named.
+  /// What happened to all other changes.
   var others: PersistenceOutcome
   var particular: [Int: PersistenceOutcome] = [:]
 
@@ -13,10 +13,10 @@ struct PowerCutState: Hashable, Sendable {
   static let everything = PowerCutState(others: .whole)
 }
 
-/// The states that are worth looking at, of all those that a power cut could have left: of n changes there are more than
-/// 2 to the power of n.
+/// The states to check, of all those that a power cut could have left: for n changes there are more than 2 to
+/// the power of n.
 struct PowerCutStates {
-  /// How many of the latest changes are looked at one by one.
+  /// How many of the latest changes are varied one by one.
   private static let mostSingle = 24
   private static let mostSectors = 24
   private static let randomCount = 12

@@ -6,13 +6,13 @@
 import StockroomCore
 
 extension Violation {
-  /// What was found wrong with an engine after a power cut: a violation of rule W6 unless the error names another.
+  /// The violation of an engine after a power cut: of rule W6 unless the error names another.
   init(_ error: any Error, while what: String = "") {
     self.init(what + String(describing: error), rule: (error as? Violation)?.rule ?? .w6)
   }
 }
 
-/// Does the steps of a scenario, in a worker whose calls of the system are being recorded.
+/// Performs the steps of a scenario, in a worker whose system calls are being recorded.
 struct TakeStepsTask: WorkerTask {
   struct Message: Codable, Sendable {
     /// Which of several tasks, one after the other.
@@ -28,7 +28,7 @@ struct TakeStepsTask: WorkerTask {
   let directory: URL
   let scenario: PowerCutScenario
   let steps: ClosedRange<Int>
-  /// What the engine may hold at the beginning. Nothing is looked at if there are none.
+  /// The possible contents at the beginning. If there are none, nothing is checked.
   var histories: [PowerCutHistory] = []
   let capabilities: UInt
   let since: Date
@@ -73,17 +73,17 @@ struct TakeStepsTask: WorkerTask {
   }
 }
 
-/// Opens an engine on what a power cut has left and looks at everything.
+/// Opens an engine on a state after a power cut and checks everything.
 struct InspectTask: WorkerTask {
   enum Message: Codable, Sendable {
-    /// It gets on: an engine may need long for each of its answers.
+    /// Reports progress, since an engine may take long for each answer.
     case progress
     case broken(Violation)
   }
 
   let directory: URL
   let scenario: PowerCutScenario
-  /// What the engine may hold.
+  /// The possible contents.
   let histories: [PowerCutHistory]
   let capabilities: UInt
   let since: Date
@@ -118,9 +118,9 @@ struct InspectTask: WorkerTask {
       doing = "closing afterwards"
       try await engine.close()
       engine.release()
-      doing = "opening the engine once more"
+      doing = "reopening the engine"
       engine = EngineUnderTest(try await makeEngine(directory))
-      doing = "once it had been written to and opened again"
+      doing = "after writing and reopening"
       try await expected.verify(engine, noting: note)
       try await engine.close()
       engine.release()
@@ -135,7 +135,7 @@ struct InspectTask: WorkerTask {
   }
 }
 
-/// Which of the histories fits to what the engine holds, and what is expected from now on.
+/// Which of the histories matches the contents, and what is expected from now on.
 ///
 /// - Parameter note: Is called after each answer that an engine may need long for.
 /// - Throws: why the first one does not fit, if none does.
@@ -158,7 +158,8 @@ private func firstMatch(
   guard let reason else { throw Violation("nothing was expected") }
   if capabilities.contains(.durableWrites) { throw reason }
   throw Violation(
-    "it held what it had held after none of the batches: beside the last one, \(reason)", rule: reason.rule)
+    "its contents were those after none of the batches; compared with the last one, \(reason)",
+    rule: reason.rule)
 }
 
 /// Remembers what is expected after each history, since there are many states for each.

@@ -8,10 +8,10 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Kills processes at moments that follow from a seed: after some number of messages, and then a part of the time later
-/// that the work takes between two of them.
+/// Kills processes at moments that follow from a seed: after some number of messages, and then after a part
+/// of the time between two messages.
 struct ProcessKiller {
-  /// What a process is killed in the middle of.
+  /// The phase in which a process is killed.
   enum KillPoint {
     /// Of what it does before its first message.
     case opening
@@ -25,8 +25,8 @@ struct ProcessKiller {
 
   init(seed: UInt64) { random = SeededRandom(seed: seed) }
 
-  /// Has the process do the work and kills it. Returns all the messages that it sent; for work that was done before, it returns
-  /// those of all of the work.
+  /// Has the process perform the work and kills it. Returns all messages that it sent; if the work was done
+  /// before, those of the whole work.
   ///
   /// - Parameter progress: Takes note of each message: an engine may need long for what is between two of them.
   /// - Throws: What the work throws, and ``WorkerProcess/Died`` if the process died in another way.

@@ -1,21 +1,20 @@
-/// A disk with the memory of the system before it: what has been made durable, and changes that may have reached the
-/// disk or not.
+/// A disk and the system's cache: what is durable, and changes that may have reached the disk or not.
 ///
 /// The model promises no more than POSIX does:
 /// - `fsync` of a file makes its contents and its attributes durable, `fdatasync` its contents and its length. Neither
 ///   makes the file's name durable: that is for `fsync` of the directory which the name is in. `sync` and `syncfs` make
 ///   everything durable. A file that was opened with `O_SYNC` or `O_DSYNC` makes what is written through it durable.
-/// - Everything else may be missing when the machine has died, in any combination, and writes may be torn between
+/// - Everything else may be missing after a power cut, in any combination, and writes may be torn between
 ///   sectors. So a name may be there without the contents of its file, or the contents without the name.
 ///
-/// There are three limits to that, without which no engine could get anything done:
+/// There are three exceptions, without which no engine could work:
 /// - A rename happens as a whole: there is the old name or the new one, and never neither. To make either durable
 ///   makes both so. A file is not moved into a directory that has no name yet, unless that was made durable: it would
 ///   have neither.
-/// - To rename or remove a name presupposes the change that has put it there.
+/// - Renaming or removing a name requires the change that created it.
 /// - A directory is not removed before what was in it.
 ///
-/// Contents that are written through a map of the file (`mmap`) do not reach the disk: nobody can tell what they are.
+/// Contents that are written through mapped memory (`mmap`) do not reach the disk, since they are unknown.
 /// See ``DiskRecording/mappedFiles``.
 struct SimulatedDisk: Sendable {
   /// A change that has been made.
@@ -34,7 +33,7 @@ struct SimulatedDisk: Sendable {
   private var log: [Entry] = []
   private(set) var nextNumber: Int
 
-  /// A disk with nothing on its way.
+  /// A disk without pending changes.
   init(_ tree: DiskTree, nextNumber: Int = 0) {
     base = tree
     self.nextNumber = nextNumber
@@ -59,7 +58,7 @@ struct SimulatedDisk: Sendable {
     fold()
   }
 
-  /// What is on the disk after the power went.
+  /// The contents of the disk after a power cut.
   ///
   /// - Parameter outcome: What became of a change that is not durable.
   func tree(_ outcome: (Entry) -> PersistenceOutcome) -> DiskTree {

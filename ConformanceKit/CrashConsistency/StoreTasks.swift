@@ -16,8 +16,8 @@ enum Generation {
   }
 }
 
-/// Opens a store, says so by sending 0, and replaces generation after generation in a chain for ever. Sends the number of
-/// each that was acknowledged.
+/// Opens a store, sends 0, and replaces generation after generation in a chain forever. Sends the number of
+/// each acknowledged one.
 struct RunChains: WorkerTask {
   let place: URL
   let first: Int

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// The program that records what an engine asks of the system: https://strace.io
+/// The program that records the system calls of an engine: https://strace.io
 struct Strace {
   private let path: String
 
@@ -24,7 +24,7 @@ struct Strace {
     #endif
   }
 
-  /// Has a worker do something, one task after the other, and returns what the worker said and the calls that it made.
+  /// Has a worker perform tasks, one after the other, and returns the worker's messages and its system calls.
   ///
   /// - Parameter calls: The names of the calls that are recorded.
   func record<Work: WorkerTask>(

@@ -4,9 +4,9 @@
   import Foundation
 #endif
 
-/// A call of the system as `strace` writes it down: one line of its output, or two if another thread came in between.
+/// A system call as `strace` prints it: one line of output, or two if another thread's call came in between.
 ///
-/// Understands what `strace -f -y -xx` writes, where every text is in hexadecimal.
+/// Parses the output of `strace -f -y -xx`, in which every text is in hexadecimal.
 struct TraceCall {
   let process: Int
   let name: String

@@ -5,7 +5,7 @@
 #endif
 
 extension TraceReader {
-  /// Does to the books what a call did to the files. Calls that failed have done nothing.
+  /// Applies the effect of a call to the recorded state. Failed calls have no effect.
   mutating func read(_ call: TraceCall) throws {
     let arguments = call.arguments + Array(repeating: .number(0, path: nil), count: 6)
     if let message = call.message, self[arguments[0]] == nil { acknowledge(message) }
@@ -30,7 +30,7 @@ extension TraceReader {
     case "fsync", "fdatasync", "sync", "syncfs": sync(call, arguments[0])
     case "copy_file_range", "sendfile", "splice": try checkCopying(call, arguments)
     case "io_uring_setup":
-      throw UntraceableCall(reason: "What the engine does through io_uring cannot be recorded.")
+      throw UntraceableCall(reason: "Operations through io_uring cannot be recorded.")
     case "fork", "vfork", "clone", "clone3": try checkProcess(call)
     case let name where name.contains("xattr"): try setAttribute(call, arguments)
     case "utimensat": try setTime(call, arguments)
@@ -96,7 +96,7 @@ extension TraceReader {
     guard let file = self[arguments[0]], result > 0 else { return }
     let bytes = try contents(arguments[1]).prefix(result)
     guard bytes.count == result else {
-      throw UntraceableCall(reason: "A write of \(result) bytes is too long to be recorded.")
+      throw UntraceableCall(reason: "A write of \(result) bytes is too large to be recorded.")
     }
     var offset = file.position
     let flags = call.name == "pwritev2" ? arguments[4].symbols : []
@@ -140,7 +140,7 @@ extension TraceReader {
     if call.name == "fallocate" {
       let isPlain = arguments[1].number == 0
       if !isPlain, !arguments[1].symbols.isSubset(of: ["FALLOC_FL_KEEP_SIZE"]) {
-        throw UntraceableCall(reason: "Holes that fallocate makes in \(title(node)) cannot be recorded.")
+        throw UntraceableCall(reason: "Holes that fallocate punches in \(title(node)) cannot be recorded.")
       }
       new = isPlain ? max(old, (arguments[2].number ?? 0) + (arguments[3].number ?? 0)) : old
     }
@@ -153,7 +153,8 @@ extension TraceReader {
   private func checkCopying(_ call: TraceCall, _ arguments: [TraceValue]) throws {
     let target = call.name == "sendfile" ? arguments[0] : arguments[2]
     if let file = self[target] {
-      throw UntraceableCall(reason: "What \(call.name) copies to \(title(file.node)) cannot be recorded.")
+      throw UntraceableCall(
+        reason: "Data that \(call.name) copies to \(title(file.node)) cannot be recorded.")
     }
   }
 

@@ -1,5 +1,5 @@
 extension TraceReader {
-  /// Does to the names what a call did, if it is one of names.
+  /// Applies the effect of a call on names to the recorded state.
   mutating func readName(_ call: TraceCall, _ arguments: [TraceValue]) throws {
     switch call.name {
     case "mkdir": try makeDirectory(call, try place(arguments[0]), arguments[1])
@@ -9,7 +9,7 @@ extension TraceReader {
     case "rename": try rename(call, try place(arguments[0]), try place(arguments[1]))
     case "renameat", "renameat2":
       if arguments[4].symbols.contains("RENAME_EXCHANGE") {
-        throw UntraceableCall(reason: "Names that are exchanged cannot be recorded.")
+        throw UntraceableCall(reason: "Exchanging two names cannot be recorded.")
       }
       try rename(call, try place(arguments[1], in: arguments[0]), try place(arguments[3], in: arguments[2]))
     case "link": try link(call, try node(arguments[0]), try place(arguments[1]))
@@ -51,7 +51,7 @@ extension TraceReader {
     case (.outside, .outside), (.directory, _), (_, .directory): return
     default:
       throw UntraceableCall(
-        reason: "A file that is moved into or out of the store's directory cannot be recorded.")
+        reason: "Moving a file into or out of the store's directory cannot be recorded.")
     }
   }
 

@@ -4,12 +4,12 @@
   import Foundation
 #endif
 
-/// Turns the calls in a trace into what they do to the files below a directory.
+/// Turns the calls in a trace into changes of the files below a directory.
 ///
-/// It keeps the books that the system keeps: which file each path and each descriptor stands for, where each
-/// descriptor has got to, and how long each file is.
+/// It keeps track of the same state as the system: the file of each path and each descriptor, the offset of
+/// each descriptor, and the length of each file.
 struct TraceReader {
-  /// What several descriptors share.
+  /// The open file description, which several descriptors can share.
   final class OpenFile {
     let node: Int
     var position = 0
@@ -37,7 +37,7 @@ struct TraceReader {
   private var descriptors: [Int: OpenFile] = [:]
   private var workingDirectory: String
   private var nextNode: Int
-  /// The permissions that the process takes away from what it makes.
+  /// The umask of the process.
   private var umask = 0
   /// The permissions with which files and directories were made.
   private var modes: [Int: Int] = [:]
@@ -84,7 +84,7 @@ struct TraceReader {
     recording.events.append(.init(event: .change(change), summary: summary))
   }
 
-  /// A sync makes durable what had been done when it began, not what came while it was waiting.
+  /// A sync makes durable what had been written when it began, not what was written while it was waiting.
   mutating func sync(_ scope: DiskSync.Scope, of call: TraceCall, _ summary: String) {
     var before = changeLines.count
     while before > 0, changeLines[before - 1] >= call.began { before -= 1 }
@@ -147,7 +147,7 @@ struct TraceReader {
 
   subscript(descriptor: TraceValue?) -> OpenFile? { descriptor?.number.flatMap { descriptors[$0] } }
 
-  /// Lets a descriptor stand for a file, or for none below the root.
+  /// Assigns a file to a descriptor, or none if it is not below the root.
   mutating func assign(_ file: OpenFile?, to descriptor: Int?) {
     if let descriptor { descriptors[descriptor] = file }
   }
@@ -210,7 +210,7 @@ struct TraceReader {
     return "/" + components.joined(separator: "/")
   }
 
-  /// What a file or directory is called at the moment, for lists of operations.
+  /// The current name of a file or directory, for lists of operations.
   func title(_ node: Int) -> String {
     if node == DiskTree.root { return "the directory above" }
     for (directory, names) in live.directories {

@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-// Tasks whose process is killed while it works, and one that looks at what is left.
+// Tasks whose process is killed while it works, and one that reads the contents afterwards.
 
 /// An entry as it is sent.
 struct SentEntry: Codable, Sendable {
@@ -25,8 +25,8 @@ struct SentEntry: Codable, Sendable {
   }
 }
 
-/// Opens the engine, reads all entries when nothing is under way any more, looks whether its other answers agree with
-/// them, verifies them, closes the engine and sends the entries in order.
+/// Opens the engine, reads all entries when no operation is in progress any more, checks that the other
+/// methods agree with them, calls verify(), closes the engine and sends the entries in order.
 struct ReadEverything: WorkerTask {
   let place: URL
   /// Whether it also sends no entries now and then, to say that it gets on.
@@ -100,7 +100,8 @@ struct NumberedSteps: Codable, Sendable {
     try await engine.withTransaction { transaction in
       let last = try transaction.number(NumberedBatches.marker)
       guard last < number else {
-        throw Violation("before step \(number) a transaction read that step \(last) had been done", rule: .t1)
+        throw Violation(
+          "before step \(number), a transaction read that step \(last) had been done", rule: .t1)
       }
       for operation in operations {
         // Of a key that is there, an entry of another engine would renew createdAt.
@@ -173,8 +174,8 @@ extension StorageOperation {
   }
 }
 
-/// Opens the engine, says so by sending 0, and takes step after step for ever. Sends the number of each that the engine
-/// has acknowledged.
+/// Opens the engine, sends 0, and performs step after step forever. Sends the number of each acknowledged
+/// step.
 struct WriteSteps: WorkerTask {
   let place: URL
   let steps: NumberedSteps

@@ -1,19 +1,19 @@
 import Foundation
 
-/// A file that takes up room until it is removed.
+/// A file that takes up disk space until it is removed.
 struct BallastFile {
   let file: URL
 
   init(on disk: URL) { file = disk.appending(path: "ballast") }
 
-  /// Takes up all room there is but for some blocks, or gives up what it has until they are left.
+  /// Takes up all free space except some blocks, or shrinks until that many are free.
   func fill(leavingBlocks count: Int) throws {
     if System.fileType(of: file) == nil { try Data().write(to: file) }
     let handle = try FileHandle(forWritingTo: file)
     defer { try? handle.close() }
     try handle.seekToEnd()
     for size in [1 << 20, 1 << 16, 1 << 12] {
-      // An error is the end of the room, which is what is looked for.
+      // An error means that the disk is full, which is intended.
       while (try? handle.write(contentsOf: Data(count: size))) != nil {}
     }
     let length = try handle.seekToEnd() & ~4_095

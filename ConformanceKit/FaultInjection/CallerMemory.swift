@@ -5,7 +5,7 @@
 #endif
 
 #if os(Linux) && (arch(x86_64) || arch(arm64))
-  /// The memory of a thread that waits in a call of the system, to which its arguments point.
+  /// Access to the memory of a thread that waits in a system call, to which its arguments point.
   ///
   /// The system copies it where it may. The thread sanitizer does not see that the thread waits, and would report a race.
   struct CallerMemory {

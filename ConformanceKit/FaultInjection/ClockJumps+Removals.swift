@@ -7,7 +7,7 @@ struct RemovalsAmongJumps {
   private let engine: EngineUnderTest
   /// An engine of which everything is removed in each round.
   private let emptied: EngineUnderTest
-  /// Every way to remove some keys, with two keys of its own, of which one is there after each round.
+  /// Every method that removes keys, with two keys of its own, one of which exists after each round.
   private let removals: [(way: WayOfRemoving, keys: [CacheKey])]
   private let writing: [ChangeMethod]
   /// What is there, by key.
@@ -22,7 +22,7 @@ struct RemovalsAmongJumps {
     writing = ChangeMethod.writing(engine.capabilities)
   }
 
-  /// Looks at what the round before has left, removes it, and writes what was removed then.
+  /// Checks what the previous round has left, removes it, and writes what was removed then.
   mutating func run(_ round: Int, _ when: String) async throws {
     for (key, value) in values {
       try expect(try await engine.read(key: key), is: value, "\(when), read(key:) of \(key)")

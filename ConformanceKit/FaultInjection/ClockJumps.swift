@@ -20,7 +20,7 @@ struct ClockJumps: CheckTask {
     case order
   }
 
-  /// What happens to the clock before a round.
+  /// How the clock is set before a round.
   private struct Jump {
     /// How far the clock is from the right time, in seconds.
     let offset: Int
@@ -215,12 +215,11 @@ private struct JumpingLife {
         guard let date, let found else { throw Violation("\(when), \(name) of \(key) was nil") }
         try expect(
           window.contains(date),
-          "\(when), \(name) of \(key) was \(describe(date)), and it was written between "
+          "\(when), \(name) of \(key) was \(describe(date)), but the key was written between "
             + "\(describe(window.lowerBound)) and \(describe(window.upperBound))")
         try expect(
           abs(date.timeIntervalSince(found)) <= precisionOfTime,
-          "\(when), \(name) of \(key), which had not been written since, went from \(describe(found)) to "
-            + "\(describe(date))")
+          "\(when), \(name) of \(key) changed from \(describe(found)) to \(describe(date)) without a write")
       }
       if let created, let updated {
         try expect(

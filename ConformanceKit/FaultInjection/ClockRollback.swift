@@ -108,11 +108,11 @@ private struct ClockHistory {
       if let last = times[key] {
         try expect(
           abs(created.timeIntervalSince(last.created)) <= precisionOfTime,
-          "\(when), createdAt of \(key), which had not been removed, went from \(describe(last.created)) to "
-            + "\(describe(created))")
+          "\(when), createdAt of \(key) changed from \(describe(last.created)) to \(describe(created)) "
+            + "without a removal")
         try expect(
           updated.timeIntervalSince(last.updated) >= -precisionOfTime,
-          "\(when), updatedAt of \(key) went from \(describe(last.updated)) back to \(describe(updated))")
+          "\(when), updatedAt of \(key) went back from \(describe(last.updated)) to \(describe(updated))")
       }
       times[key] = (created, updated)
     }

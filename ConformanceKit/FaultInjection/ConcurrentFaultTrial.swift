@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-/// Runs transactions and batches in several tasks at a time while one system call fails. A failed change must not affect those
-/// of other tasks, even if they are committed together with it.
+/// Runs transactions and batches in several concurrent tasks while one system call fails. A failed change
+/// must not affect those of other tasks, even if they are committed together with it.
 ///
 /// Each transaction increments two counters and writes a receipt of its own, so a change that was made twice or in part does
 /// not agree with its receipt.
@@ -60,7 +60,7 @@ struct ConcurrentFaultTrial: FaultTrial {
     interceptor.endFault()
     if let violation = results.violation { throw violation }
     if !hasFailed, let receipt = results.refused.first {
-      throw Violation("the change of \(receipt) threw, and nothing had failed")
+      throw Violation("the change of \(receipt) threw although no system call had failed")
     }
     try enter("reading what \(Self.taskCount) tasks have changed")
     let isDecided = try await look(engine, results)
@@ -119,7 +119,7 @@ struct ConcurrentFaultTrial: FaultTrial {
     try await engine.withTransaction { transaction in
       for counter in [first, second] {
         guard let found = try transaction.read(key: counter) else {
-          throw Violation("a body read nil for \(counter), which is there", rule: .r4)
+          throw Violation("a body read nil for \(counter), which exists", rule: .r4)
         }
         try transaction.write(value(try count(in: found, counter) + 1), key: counter)
       }
@@ -171,10 +171,10 @@ struct ConcurrentFaultTrial: FaultTrial {
   ) throws {
     let found = Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
     if let lost = results.acknowledged.first(where: { found[$0] == nil }) {
-      throw Violation("a change that had been acknowledged was not there, with its \(lost)", rule: .w6)
+      throw Violation("an acknowledged change was missing: its \(lost)", rule: .w6)
     }
     if !mayHaveRefused, let refused = results.refused.first(where: { found[$0] != nil }) {
-      throw Violation("a change that had thrown was there, with its \(refused)", rule: .f4)
+      throw Violation("a change that had thrown was there: its \(refused)", rule: .f4)
     }
     var expected = Dictionary(uniqueKeysWithValues: counters.map { ($0, 0) })
     for number in 0..<taskCount {
@@ -186,15 +186,15 @@ struct ConcurrentFaultTrial: FaultTrial {
           expected[second, default: 0] += 1
         }
       } else if found[own(number)] != rounds.last.map(value) {
-        throw Violation("a batch of two entries was there with one of them", rule: .w4)
+        throw Violation("a batch of two entries was there with only one of them", rule: .w4)
       }
     }
     for (counter, count) in expected.sorted(by: { $0.key < $1.key }) {
-      guard let value = found[counter] else { throw Violation("\(counter) was not there", rule: .w6) }
+      guard let value = found[counter] else { throw Violation("\(counter) was missing", rule: .w6) }
       let actual = try Self.count(in: value, counter)
       if actual != count {
         throw Violation(
-          "\(counter) was \(actual), and the transactions that have left their receipts make \(count) of it",
+          "\(counter) was \(actual), but the receipts of the transactions add up to \(count)",
           rule: .t1)
       }
     }

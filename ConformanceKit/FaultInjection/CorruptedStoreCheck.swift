@@ -3,9 +3,9 @@ import StockroomCore
 
 /// Opens a corrupted store, reads it in every way, writes once and closes, by rule F2.
 ///
-/// What rule F2 asks of every engine, wherever the corruption is: no trap and no hang, which the parent sees; nothing is
-/// thrown but that the store is corrupted; and a store that was full is not given out as empty. An engine without
-/// `detectsCorruption` may not notice that a value, or a key, is not what it was. One that claims it gives what was
+/// What rule F2 requires of every engine, wherever the corruption is: no trap and no hang, which the parent
+/// detects; no error except that the store is corrupted; and a store with entries never appears empty. An
+/// engine without `detectsCorruption` may return a changed value or key. One that claims it returns what was
 /// written or throws.
 struct CorruptedStoreCheck: CheckTask {
   let directory: URL
@@ -20,7 +20,7 @@ struct CorruptedStoreCheck: CheckTask {
   /// Whether what was there after one of its batches counts as everything: all that is not on the disk when the machine dies may be
   /// gone (rule W6), and nobody can tell that from a file that was cut off later.
   var mayLackLastBatches = false
-  /// Whether the engine is asked to look at everything first. What that does not find, no later read may report.
+  /// Whether verify() is called first. No later read may report corruption that it did not find.
   let isVerified: Bool
   /// Whether it may be what it once was.
   let mayTurnBack: Bool
@@ -60,13 +60,13 @@ struct CorruptedStoreCheck: CheckTask {
     try await openAgain("had been closed", makeEngine: makeEngine, note: note)
   }
 
-  /// Opens the store another time. To have thrown once is no reason to be empty from then on.
+  /// Opens the store a second time. It must not be empty after having thrown once.
   private func openAgain(
     _ when: String, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     var task = self
-    task.what += ", when the store was opened again after it \(when)"
+    task.what += ", when the store was reopened after it \(when)"
     // It may have been told to write something in between.
     (task.mustBeRight, task.mustBeWhole) = (false, false)
     try note("opening \(task.what)")
@@ -96,20 +96,20 @@ struct CorruptedStoreCheck: CheckTask {
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     guard System.mode(of: directory) != nil else {
-      throw Violation("\(what), where opening was refused, the whole directory was gone afterwards")
+      throw Violation("\(what), opening threw, and afterwards the whole directory was gone")
     }
     try? FileManager.default.removeItem(at: remedy.corrupted)
     try FileManager.default.copyItem(at: remedy.original, to: remedy.corrupted)
     let healed = CorruptedStoreCheck(
       directory: directory, history: history,
-      what: "\(what), where opening was refused, and then that file put back as it was", codes: [],
+      what: "\(what), after opening had thrown and the file had been restored", codes: [],
       mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false,
       remedy: nil)
     try await healed.check(makeEngine: makeEngine, note: note)
   }
 }
 
-/// One look at a corrupted store.
+/// One run of checks of a corrupted store.
 private final class Look {
   let task: CorruptedStoreCheck
   let engine: EngineUnderTest
@@ -135,13 +135,13 @@ private final class Look {
       task.mayTurnBack ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
   }
 
-  /// Has the engine look at everything, and then reads everything.
+  /// Calls verify(), and then reads everything.
   func verify() async throws {
     try await attempt("verify()") { try await engine.verify() }
     let isFound = isReported
     try await read()
     if isReported && !isFound {
-      throw Violation("\(task.what), verify() threw nothing, and a read threw corrupted later")
+      throw Violation("\(task.what), verify() did not throw, but a later read threw corrupted")
     }
   }
 
@@ -190,7 +190,7 @@ private final class Look {
 
   private func expectSomething() throws {
     if found > 0 || isReported || task.mayBeEmpty { return }
-    throw Violation("\(task.what), the store was empty, and no call threw")
+    throw Violation("\(task.what), the store was empty and no call threw")
   }
 
   private func readMany(_ keys: [CacheKey]) async throws {
@@ -289,14 +289,14 @@ private final class Look {
       throw wrong("\(call), of \(entry.key),", entry.data)
     }
     if !task.mayTurnBack && given.count != expected.count {
-      throw Violation("\(task.what), \(call) gave \(given.count) entries instead of \(expected.count)")
+      throw Violation("\(task.what), \(call) returned \(given.count) entries instead of \(expected.count)")
     }
   }
 
   private func noteLoss(of key: CacheKey, _ value: Data?, _ call: String) {
     guard loss == nil, value != whole[key] else { return }
     loss = Violation(
-      "\(task.what), \(call) gave \(describe(value as Any)) for \(key) instead of "
+      "\(task.what), \(call) returned \(describe(value as Any)) for \(key) instead of "
         + "\(describe(whole[key] as Any)), and no call threw")
   }
 
@@ -305,6 +305,6 @@ private final class Look {
   }
 
   private func wrong(_ call: String, _ value: Data?) -> Violation {
-    Violation("\(task.what), \(call) gave \(describe(value as Any)), which is not what was written")
+    Violation("\(task.what), \(call) returned \(describe(value as Any)), which was never written")
   }
 }

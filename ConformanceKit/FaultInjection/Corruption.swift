@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// One thing that is done to one file of a closed store.
+/// One corruption of one file of a closed store.
 struct Corruption: Sendable, CustomStringConvertible {
   enum Kind: Sendable {
     case bitFlipped(at: Int, bit: Int)

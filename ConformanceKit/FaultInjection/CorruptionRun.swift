@@ -1,8 +1,8 @@
 import Foundation
 import StockroomCore
 
-/// Corrupts copies of a closed store, one after the other, and has each opened and read: in a worker process, which is
-/// restarted when it has died, or in this one if there is no other.
+/// Corrupts copies of a closed store, one after the other, and has each opened and read: in a worker process,
+/// which is restarted when it has died, or in this process if there is no worker.
 struct CorruptionRun {
   /// Far more than it takes to read a few hundred kilobytes, on a machine that is busy with other things too.
   private let limit: Duration
@@ -95,7 +95,7 @@ struct CorruptionRun {
       violations.append(Violation("\(corruption), \(failure)"))
     } catch let hang as WorkerStalled {
       worker = nil
-      violations.append(Violation("\(hang.step) had not come to an end after \(limit)"))
+      violations.append(Violation("\(hang.step) had not finished after \(limit)"))
     }
   }
 

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A process that has no file descriptors left, or few. Only in a process of its own.
+/// Checks an engine in a process with few or no free file descriptors. Requires a separate process.
 struct DescriptorExhaustion: CheckTask {
   enum Phase: String, Codable, Sendable {
     /// When the engine is opened.
@@ -112,7 +112,7 @@ struct DescriptorExhaustion: CheckTask {
     }
   }
 
-  /// What cannot be watched is for `changes()` to say.
+  /// If changes cannot be observed, `changes()` must throw.
   private func expectHeard(_ key: CacheKey, by subscriber: ChangeSubscriber, _ when: String) async throws {
     do {
       try await subscriber.expectCovered([key], "a write by another engine")
@@ -121,23 +121,24 @@ struct DescriptorExhaustion: CheckTask {
     }
   }
 
-  /// Fails if a read returns something else than what is there, instead of throwing.
+  /// Fails if a read returns a wrong result instead of throwing.
   private func look(for expected: [CacheKey: Data], in engine: EngineUnderTest, _ when: String) async throws {
     for (key, value) in expected.sorted(by: { $0.key < $1.key }) {
       _ = try await refusal(of: engine, when) {
         try expect(try await $0.read(key: key), is: value, "\(when), read(key:) of \(key)")
       }
     }
-    // A process without descriptors does not live long: see checkWithoutDescriptors(_:).
+    // A process without descriptors soon ends: see checkWithoutDescriptors(_:).
     let (all, some) = (expected.keys.sorted(), expected.keys.sorted().prefix(3))
     for method in ReadMethod.allCases where method != .read {
       _ = try await refusal(of: engine, when) {
         let keys = method.isOfOneKey ? Array(some) : all
         let found = try await method.found(of: keys, in: $0)
-        try expect(found.count, is: keys.count, "\(when), how many entries \(method.call) found")
+        try expect(found.count, is: keys.count, "\(when), the number of entries that \(method.call) found")
         if !method.givesValues { return }
         try expect(
-          Set(found) == Set(expected.values.map(Optional.init)), "\(when), \(method.call) gave other values")
+          Set(found) == Set(expected.values.map(Optional.init)),
+          "\(when), \(method.call) returned wrong values")
       }
     }
     _ = try await refusal(of: engine, when) { try await $0.verify() }
@@ -158,11 +159,12 @@ struct DescriptorExhaustion: CheckTask {
   /// Nothing is corrupted, and nothing has been closed.
   private func classify(_ error: any Error, of call: String, _ when: String) throws {
     guard let error = error as? StorageError else {
-      throw Violation("\(when), \(call) threw no StorageError but \(shortened(String(describing: error)))")
+      throw Violation(
+        "\(when), \(call) threw \(shortened(String(describing: error))), which is not a StorageError")
     }
     try expect(
       ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code),
-      "\(when), \(call) threw \(error), which is not what had happened")
+      "\(when), \(call) threw \(error), whose code does not fit the cause")
   }
 
   private func expectAll(_ expected: [CacheKey: Data], in engine: EngineUnderTest, _ when: String)
@@ -176,7 +178,7 @@ struct DescriptorExhaustion: CheckTask {
 }
 
 extension CheckContext {
-  /// Takes the descriptors away from a process of its own, at the given phase.
+  /// Takes up the descriptors of a separate process, in the given phase.
   ///
   /// On Linux the library that runs Swift's tasks opens a file once a second to look after its threads, and ends the
   /// process if it cannot. A process that was ended like that gets another chance, which is of no use to an engine that
@@ -218,7 +220,7 @@ struct FailedOpenings: CheckTask {
       do {
         let engine = EngineUnderTest(try await makeEngine(place))
         try? await engine.close()
-        throw Skip(reason: "The engine does not refuse what was thought to be corrupted.")
+        throw Skip(reason: "The engine opens the corrupted place on which opening was expected to throw.")
       } catch let skip as Skip {
         throw skip
       } catch {}
@@ -227,6 +229,6 @@ struct FailedOpenings: CheckTask {
     var limit = RunningTimeLimit(.seconds(5))
     while System.descriptorCount > before + 3, !limit.isOver() { await Task.yield() }
     let growth = System.descriptorCount - before
-    try expect(growth <= 3, "\(count) openings that threw left \(growth) file descriptors open")
+    try expect(growth <= 3, "\(count) opens that threw left \(growth) file descriptors open")
   }
 }

@@ -2,8 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Has one call of the system fail while one method changes something, or while the engine is opened or closed: for every method and
-/// every call that it makes.
+/// Makes one system call fail while one method changes something, or while the engine is opened or closed:
+/// for every method and every call that it makes.
 struct FailingChanges: CheckTask {
   let place: URL
   let methods: [ChangeMethod]
@@ -43,7 +43,7 @@ struct FailingChanges: CheckTask {
       counts.append((phase, interceptor.observation.counts))
     }
     let trials = faults(in: counts, seed: seed, limit: limit)
-    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system.") }
+    if trials.isEmpty { throw Skip(reason: "The engine makes no system calls.") }
     var random = SeededRandom(seed: seed)
     for (number, (phase, fault)) in trials.enumerated() {
       let when = "after \(fault) during \(phase.description)"

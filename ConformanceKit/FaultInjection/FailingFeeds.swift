@@ -2,7 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Has one call of the system fail while a subscriber follows what another process writes, for every call that it makes.
+/// Makes one system call fail while a subscriber follows what another process writes, for every call that it
+/// makes.
 struct FailingFeeds: WorkerTask {
   /// It has subscribed, and waits until another process has written this key.
   typealias Message = String
@@ -23,7 +24,7 @@ struct FailingFeeds: WorkerTask {
     // A feed that looks again and again makes the same calls every time.
     let counts = try await follow("unharmed", nil, interceptor, makeEngine, send).mapValues { min($0, 12) }
     let trials = faults(in: [((), counts)], seed: seed, limit: limit)
-    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to follow others.") }
+    if trials.isEmpty { throw Skip(reason: "The engine makes no system calls to follow others.") }
     for (number, trial) in trials.enumerated() {
       _ = try await follow("\(number)", trial.fault, interceptor, makeEngine, send)
     }

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Has one call of the system fail while one method reads, for every method and every call that it makes.
+/// Makes one system call fail while one method reads, for every method and every call that it makes.
 struct FailingReads: CheckTask {
   let place: URL
   let hasTransactions: Bool
@@ -28,7 +28,7 @@ struct FailingReads: CheckTask {
       fault.call.isRead && fault.failure == .inputOutput
         ? [(method, fault), (method, fault.persisting)] : [(method, fault)]
     }
-    if trials.isEmpty { throw Skip(reason: "The engine makes no calls of the system to read.") }
+    if trials.isEmpty { throw Skip(reason: "The engine makes no system calls to read.") }
     for (method, fault) in trials {
       try note("\(name(of: method)) while \(fault)")
       try await ask(method, fault, answers, interceptor, makeEngine)

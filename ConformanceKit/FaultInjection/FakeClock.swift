@@ -9,9 +9,9 @@ struct ReadClock: WorkerTask {
   ) async throws { try send(Date()) }
 }
 
-/// A clock that a process has for itself, by `faketime` (https://github.com/wolfcw/libfaketime).
+/// A separate clock for a process, with `faketime` (https://github.com/wolfcw/libfaketime).
 enum FakeClock {
-  /// What starts a program with such a clock.
+  /// The command that starts a program with such a clock.
   ///
   /// Not the library alone: it changes the environment, beside which Swift looks for a program's arguments.
   ///
@@ -21,13 +21,13 @@ enum FakeClock {
       // The sanitizer asks for the time while it allocates memory, and faketime allocates memory to answer.
       if hasThreadSanitizer {
         throw Skip(
-          reason: "The program faketime cannot set the clock of a process that has the thread sanitizer.")
+          reason: "faketime cannot set the clock of a process with the thread sanitizer.")
       }
       let program = ["/usr/bin/faketime", "/usr/local/bin/faketime"].first {
         FileManager.default.isExecutableFile(atPath: $0)
       }
       guard let program else {
-        throw Skip(reason: "Setting the clock of a process needs the program faketime.")
+        throw Skip(reason: "Setting the clock of a process requires the program faketime.")
       }
       // What waits for a time to pass must not wait for the false one, and the times of files are what they are.
       return [
@@ -40,7 +40,7 @@ enum FakeClock {
     #endif
   }
 
-  /// What starts a program for which a minute is over in a fifth of a second, whatever it waits with.
+  /// The command that starts a program for which a minute passes in a fifth of a second.
   ///
   /// - Throws: ``Skip`` where there is none.
   static func fastTool() throws -> [String] {

@@ -12,13 +12,13 @@ protocol FaultTrial {
   mutating func run() async throws
 }
 
-/// What is wrong with an error that a call has thrown because one of the system failed. Nil if it may be thrown.
+/// The violation if a call may not throw this error after a failed system call. Nil if it may.
 func mistake(in error: any Error, of call: String) -> Violation? {
   if let failure = error as? CallFailure { return mistake(in: failure.error, of: call) }
   if let violation = error as? Violation { return violation }
   guard let error = error as? StorageError else {
-    return Violation("\(call) threw no StorageError but \(shortened(String(describing: error)))")
+    return Violation("\(call) threw \(shortened(String(describing: error))), which is not a StorageError")
   }
   return [.closed, .invalidKey, .unsupported].contains(error.code)
-    ? Violation("\(call) threw \(error), which is not what had happened") : nil
+    ? Violation("\(call) threw \(error), whose code does not fit the failed system call") : nil
 }

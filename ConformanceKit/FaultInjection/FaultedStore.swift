@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A store in which a call of the system fails, and what it must hold.
+/// A store in which a system call fails, and its expected contents.
 struct FaultedStore {
   private let place: URL
   private let isAtomic: Bool
@@ -30,19 +30,19 @@ struct FaultedStore {
     (self.interceptor, self.makeEngine) = (interceptor, makeEngine)
   }
 
-  /// Has a call fail from now on, of those that are made from now on; or none.
+  /// Makes one of the following system calls fail, or none.
   mutating func arm(_ fault: SystemFault?) {
     self.fault = fault
     interceptor.begin(at: place, fault: fault, losesUnsynced: losesUnsynced)
   }
 
-  /// Has every call do what it should from now on. The engine may still say that one has failed.
+  /// Makes all system calls work from now on. The engine may still report that one has failed.
   func disarm() { interceptor.endFault() }
 
   /// Whether the call has come.
   var hasFailed: Bool { interceptor.observation.failedFile != nil }
 
-  /// Opens the engine, again if that fails: one call fails, and no other.
+  /// Opens the engine, and retries once: only one system call fails.
   mutating func open() async throws {
     // Nobody can be asked to open a store on a disk that takes nothing any more.
     if hasFailed { interceptor.endFault() }
@@ -60,7 +60,8 @@ struct FaultedStore {
       }
     }
     throw Violation(
-      "\(stage), the engine could not be opened twice, although one call had failed: \(reasons.joined(separator: "; "))"
+      "\(stage), opening the engine failed twice, although only one system call had failed: "
+        + "\(reasons.joined(separator: "; "))"
     )
   }
 
@@ -95,7 +96,7 @@ struct FaultedStore {
     }
   }
 
-  /// Finds out whether the engine goes on after a change that threw.
+  /// Finds out whether the engine continues to work after a change that threw.
   private mutating func probe(_ engine: EngineUnderTest) async throws {
     probes += 1
     let operation = StorageOperation.write(data("probe \(probes)"), key: key("probe-\(probes)"))
@@ -116,7 +117,8 @@ struct FaultedStore {
     let underlying = (cause as? CallFailure)?.error ?? cause
     guard hasFailed else { throw Violation("with nothing failing, \(call) threw \(underlying)") }
     guard !mustWork else {
-      throw Violation("\(call) threw \(underlying), and nothing had failed since the engine was opened")
+      throw Violation(
+        "\(call) threw \(underlying), although no system call had failed since the engine was opened")
     }
     // It has been said that something is wrong.
     interceptor.endFault()
@@ -155,7 +157,7 @@ struct FaultedStore {
       case .scan: found = dictionary(try await engine.scan(.all, limit: nil).map { ($0.key, $0.data) })
       }
       if let violation = contents.mismatch(found, isReopened: isReopened) {
-        // What failed in the middle of a read must not be taken for an answer.
+        // A read that failed in the middle must not return a result.
         let isHidden = !hadFailed && hasFailed
         throw Violation("\(look.rawValue): \(violation.description)", rule: isHidden ? .r4 : violation.rule)
       }

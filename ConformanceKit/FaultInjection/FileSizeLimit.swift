@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A limit on the size of files, which is another way for a disk to be full. Only in a process of its own.
+/// A limit on the size of files, which has a similar effect as a full disk. Requires a separate process.
 struct FileSizeLimit: CheckTask {
   let place: URL
 
@@ -26,7 +26,9 @@ struct FileSizeLimit: CheckTask {
       let value = noise(number < 39 ? 16_384 : 2 * Self.limit, seed: UInt64(number))
       if try await write(value, key, to: engine) { written.append((key, value)) } else { refused = key }
     }
-    guard let refused else { throw Skip(reason: "The engine does not meet a limit on the size of files.") }
+    guard let refused else {
+      throw Skip(reason: "The engine is not affected by a limit on the size of files.")
+    }
     try note("an overwrite with a limit of \(Self.limit) bytes to a file")
     if try await write(noise(Self.limit, seed: 5), key("overwritten"), to: engine) {
       written[kept.count].data = noise(Self.limit, seed: 5)

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A small life of a store, in which each step in turn meets a disk that is full, or nearly so.
+/// A series of operations on a store, each of which in turn runs on a full or nearly full disk.
 struct FullDiskScenario: CheckTask {
   /// Where the small file system is.
   let disk: URL
@@ -26,7 +26,7 @@ struct FullDiskScenario: CheckTask {
           try ballast.fill(leavingBlocks: room)
           try await trial.meetFullDisk()
           try ballast.remove()
-          // Whether the engine goes on or is reopened, once there is room, must make no difference.
+          // Continuing with the engine and reopening it, once there is space, must have the same result.
           if [1, 4, 8].contains(room) { try await trial.reopen() }
           try await trial.goOn()
         } catch let failure as CallFailure {
@@ -172,7 +172,7 @@ struct FullDiskTrial: Sendable {
     try await look("after \(when)")
   }
 
-  /// Of many overwrites, those stay that were acknowledged.
+  /// Of many overwrites, the acknowledged ones remain.
   private mutating func overwrite(in engine: EngineUnderTest) async throws {
     for operation in step.operations {
       if case .write(let data, let key) = operation { try await engine.write(data, key: key) }

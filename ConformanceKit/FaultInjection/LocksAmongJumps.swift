@@ -15,9 +15,9 @@ struct SetClock: WorkerTask {
   }
 }
 
-/// Has a process open the place, lets the clock jump by a day, and has another process open it.
+/// Opens the place in a process, lets the clock jump by a day, and opens it in another process.
 ///
-/// - Throws: Also ``Skip``, where the processes do not get along with the clock that they are given.
+/// - Throws: Also ``Skip``, if the processes do not work with the fake clock.
 func checkPlaceAcrossJump(_ context: CheckContext) async throws {
   let tool = try FakeClock.tool()
   let (holder, second) = (try context.startWorker(under: tool), try context.startWorker(under: tool))
@@ -37,7 +37,7 @@ func checkPlaceAcrossJump(_ context: CheckContext) async throws {
     await worker.waitUntilEnd()
     FakeClock.removeTraces(ofProcess: worker.identifier)
   }
-  let skip = Skip(reason: "The process does not get along with the fake clock that the kit gives it.")
+  let skip = Skip(reason: "The process does not work with the fake clock of the kit.")
   guard case .success(let result) = outcome else { throw skip }
   do {
     try await translatingWorkerErrors { try result.get() }

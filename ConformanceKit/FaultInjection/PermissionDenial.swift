@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// Opens places as a user who may not. The process that does this must not be needed for anything else if it gives up
+/// Opens places as a user without permission. The process must not be needed for anything else if it drops
 /// the superuser's permissions.
 struct PermissionDenial: CheckTask {
   /// Directories that can be neither read nor written, or stores whose files cannot.
@@ -16,7 +16,7 @@ struct PermissionDenial: CheckTask {
   ) async throws {
     if System.isSuperuser { try System.becomeNobody() }
     guard System.canRead(readable) else {
-      throw Skip(reason: "The directory that the checks work in can be entered by the superuser only.")
+      throw Skip(reason: "Only the superuser can enter the working directory of the checks.")
     }
     for place in closed {
       let what = "opening \(place.lastPathComponent) without permission"
@@ -27,9 +27,9 @@ struct PermissionDenial: CheckTask {
         // Where the files are named like the keys, these can be listed, though no file can be read.
         try expect(
           !keys.isEmpty && Set(keys) == Set(history.contents().keys),
-          "\(what) threw nothing, and allKeys() returned \(keys.count) keys")
+          "\(what) did not throw, and allKeys() returned \(keys.count) keys")
         for key in keys { _ = try await engine.read(key: key) }
-        throw Violation("\(what) threw nothing, and neither did allKeys() or read(key:) of any key")
+        throw Violation("\(what) did not throw, and neither did allKeys() or read(key:) of any key")
       } catch {
         try classify(error, of: what, at: place)
       }
@@ -43,7 +43,7 @@ struct PermissionDenial: CheckTask {
       }
       do {
         try await engine.write(data("v"), key: key("k"))
-        throw Violation("write(_:key:) without permission threw nothing")
+        throw Violation("write(_:key:) without permission did not throw")
       } catch {
         try classify(error, of: "write(_:key:) without permission", at: readable)
       }
@@ -61,7 +61,7 @@ struct PermissionDenial: CheckTask {
     if let violation = error as? Violation { throw violation }
     let error = (error as? CallFailure)?.error ?? error
     guard let error = error as? StorageError else {
-      throw Violation("\(call) threw no StorageError but \(shortened(String(describing: error)))")
+      throw Violation("\(call) threw \(shortened(String(describing: error))), which is not a StorageError")
     }
     let text = String(describing: error)
     try expect(

@@ -4,7 +4,7 @@ import StockroomCore
 /// Changes a store while the system refuses to change one of its files, or the names in its directories.
 struct RefusedCalls: CheckTask {
   enum Refusal: Codable, Sendable {
-    /// A file that nobody can change, rename or remove, as with `chattr +i`.
+    /// An immutable file, which cannot be changed, renamed or removed, as with `chattr +i`.
     case immutable(String)
     /// Only for somebody who is not the superuser, which the process that does this must not be needed for.
     case readOnlyDirectories
@@ -36,7 +36,7 @@ struct RefusedCalls: CheckTask {
     if case .readOnlyDirectories = refusal, System.isSuperuser {
       try System.becomeNobody()
       guard System.canRead(place) else {
-        throw Skip(reason: "The directory that the checks work in can be entered by the superuser only.")
+        throw Skip(reason: "Only the superuser can enter the working directory of the checks.")
       }
     }
     var contents = StoreHistory.short.contents()
@@ -93,7 +93,7 @@ struct RefusedCalls: CheckTask {
       // Within the process itself, a failure is the cause of another one.
       guard let error = ((failure.error as? CallFailure) ?? failure).error as? StorageError,
         ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code)
-      else { throw Violation("\(when), \(failure), which is not what had happened") }
+      else { throw Violation("\(when), \(failure), whose code does not fit the cause") }
       // A batch that is not atomic may have been cut short.
       if !isAtomic, step != .transaction {
         for entry in try await engine.readAllDataAndKeys() where entry.data == after[entry.key] {

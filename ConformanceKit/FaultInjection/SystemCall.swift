@@ -1,4 +1,4 @@
-/// A call of the system that can be made to fail.
+/// A system call that can be made to fail.
 enum SystemCall: String, CaseIterable, Codable, Sendable {
   case open, openat, creat
   case read, pread64, readv, preadv
@@ -105,7 +105,7 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
   }
 }
 
-/// What becomes of one call among all that an engine makes.
+/// How one of an engine's system calls fails.
 struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
   enum Failure: String, Codable, Sendable, CaseIterable {
     case inputOutput = "EIO"
@@ -115,7 +115,7 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
     case interrupted = "EINTR"
     case again = "EAGAIN"
     case noMemory = "ENOMEM"
-    /// The call does half of what it was asked for, and says so.
+    /// The call does half of its work, and returns that count.
     case short
 
     /// What Linux calls it, on every processor that Swift runs on.
@@ -159,7 +159,7 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
     let which = "the \(number)\(ordinalSuffix) \(call.rawValue)"
     let first =
       failure == .short
-      ? "\(which) did half of what it should" : "\(which) failed with \(failure.rawValue)"
+      ? "\(which) did only half of its work" : "\(which) failed with \(failure.rawValue)"
     if !persists { return first }
     return call.isRead
       ? "\(first), and so did every later one of that file"

@@ -10,8 +10,8 @@ import StockroomCore
   /// Has the kernel ask this process before it makes one of the ``SystemCall``s: a filter with notifications, described in
   /// `seccomp_unotify(2)`. It stays until the process ends.
   ///
-  /// Strace could do that from the outside, but counts the calls of each thread on their own, so that the n-th call is
-  /// another one each time that Swift's pool distributes its work otherwise.
+  /// Strace could do that from the outside, but counts the calls of each thread separately, so that the n-th
+  /// call is a different one whenever Swift's pool distributes its work differently.
   struct SystemCallFilter {
     /// A call that waits for an answer.
     struct Request {
@@ -56,7 +56,8 @@ import StockroomCore
         }
       }
       guard result >= 0 else {
-        throw Skip(reason: "The kernel does not let a process look at its own calls: \(SystemError(errno)).")
+        throw Skip(
+          reason: "The kernel does not let a process intercept its own system calls: \(SystemError(errno)).")
       }
       listener = Int32(truncatingIfNeeded: result)
     }
@@ -192,7 +193,7 @@ import StockroomCore
     /// - Throws: ``Skip`` if there is none.
     static func required() throws -> RawSystemCall {
       guard let shared else {
-        throw Skip(reason: "The system's calls cannot be made without the C library here.")
+        throw Skip(reason: "System calls cannot be made without the C library here.")
       }
       return shared
     }

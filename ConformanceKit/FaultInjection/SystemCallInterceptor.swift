@@ -9,11 +9,11 @@ import StockroomCore
   import Musl
 #endif
 
-/// Looks at the calls that an engine in this process makes about its files, and makes one of them fail.
+/// Intercepts the system calls that an engine in this process makes on its files, and makes one of them fail.
 ///
 /// Only in a worker process: what it installs stays there until the process ends.
 final class SystemCallInterceptor: Sendable {
-  /// What an engine was seen to do.
+  /// The system calls that an engine has made.
   struct Observation: Sendable {
     /// How many calls of each kind there have been.
     var counts: [SystemCall: Int] = [:]
@@ -57,10 +57,10 @@ final class SystemCallInterceptor: Sendable {
         unsynced: losesUnsynced ? UnsyncedPages() : nil))
   }
 
-  /// Has every call do what it should from now on.
+  /// Makes all system calls work from now on.
   func endFault() { state.withLock { $0.fault = nil } }
 
-  /// Looks at nothing any more.
+  /// Stops intercepting.
   func end() { replaceState(with: State()) }
 
   private func replaceState(with new: State) {
@@ -73,8 +73,8 @@ final class SystemCallInterceptor: Sendable {
 
   var observation: Observation { state.withLock { $0.observation } }
 
-  /// Takes back what was written to files before a sync of them failed, and not written again since: the system has
-  /// given it up, and will read from the disk what was there before.
+  /// Undoes what was written to files before a sync of them failed, and not written again since: the system
+  /// has discarded it, and will read the old contents from the disk.
   func loseUnsynced(in place: URL) throws {
     let unsynced = state.withLock { $0.unsynced?.takeLost() }
     try unsynced?.apply(in: place)
@@ -179,7 +179,7 @@ final class SystemCallInterceptor: Sendable {
     }
   #else
     static func shared() throws -> SystemCallInterceptor {
-      throw Skip(reason: "The calls of an engine can be made to fail on Linux only.")
+      throw Skip(reason: "System calls can be made to fail on Linux only.")
     }
   #endif
 }

@@ -1,7 +1,8 @@
 import Foundation
 
 #if os(Linux) && (arch(x86_64) || arch(arm64))
-  /// Receives the calls that a ``SystemCallFilter`` asks about, and has them answered one after the other.
+  /// Receives the system calls that a ``SystemCallFilter`` intercepts, and has them answered one after the
+  /// other.
   ///
   /// On two threads, as the one that answers makes calls itself that are not in its code: the C library opens a file of
   /// the kernel to free memory, and the thread sanitizer writes a report. It would wait for its own answer. The other

@@ -1,7 +1,8 @@
 import Foundation
 import StockroomCore
 
-/// Lives the life of a small store in which one call of the system fails, and reports how the engine stood that.
+/// Performs a series of steps on a small store while one system call fails, and reports how the engine
+/// handled it.
 struct SystemFaultRun: WorkerTask {
   enum Scenario: Codable, Sendable {
     /// One call after the other.

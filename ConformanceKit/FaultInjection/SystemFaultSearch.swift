@@ -2,7 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Makes one call of the system after the other fail, each in a new place, in the life of a small store.
+/// Makes one system call after the other fail, each in a new place, during a series of steps on a small
+/// store.
 struct SystemFaultSearch {
   let context: CheckContext
   let scenario: SystemFaultRun.Scenario
@@ -26,13 +27,17 @@ struct SystemFaultSearch {
   /// How long a step in the life of a store with a few dozen entries may take.
   private static let patience = Duration.seconds(60)
 
-  /// Fails if the engine does not stand one of the faults. The failure is about an early call of its kind, if it is one of some.
+  /// Fails if the engine does not handle one of the faults. Of several failures of one kind, it reports that
+  /// of an early call.
   func run() async throws {
     let worker = FaultWorker(context)
     defer { worker.end() }
     let outcome = try await perform(nil, worker)
     let faults = selection(outcome.counts, outcome.whenReopened)
-    if faults.isEmpty { throw Skip(reason: "The engine makes none of the calls that the check lets fail.") }
+    if faults.isEmpty {
+      throw Skip(
+        reason: "The engine makes none of the system calls that the check makes fail.")
+    }
     for fault in faults {
       guard let violation = try await violation(of: fault, worker) else { continue }
       // Of several tasks the calls have other numbers with every run.
@@ -208,7 +213,7 @@ private final class FaultWorker {
       try Task.checkCancellation()
       self.process = nil
       process.kill()
-      outcome.violation = Violation("during \(step), the engine got no further for \(limit)")
+      outcome.violation = Violation("during \(step), the engine made no progress for \(limit)")
     }
     return outcome
   }

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A step in the life of a store, of a series that has every kind of call among its first seventeen.
+/// A step of a series on a store, which has every kind of call among its first seventeen.
 enum SystemFaultStep: Sendable, CustomStringConvertible {
   enum Look: String, Sendable {
     case single = "read(key:)"
@@ -70,7 +70,7 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
   }
 }
 
-/// What a store must hold while some calls have thrown.
+/// The expected contents of a store after some calls have thrown.
 struct SystemFaultContents: Sendable {
   private(set) var certain: [CacheKey: Data] = [:]
   /// Changes that threw since the last one that was acknowledged. A store that took no more changes after that may find them
@@ -112,7 +112,7 @@ struct SystemFaultContents: Sendable {
     }
   }
 
-  /// Takes the state that is found. Returns what is wrong with it, or nil.
+  /// Accepts the state that is found. Returns its violation, or nil.
   ///
   /// - Parameter isReopened: Whether the store has been opened since the last change.
   mutating func mismatch(_ found: [CacheKey: Data], isReopened: Bool) -> Violation? {
@@ -158,7 +158,7 @@ struct SystemFaultContents: Sendable {
     let isLate = refused.joined().contains {
       if case .write(let data, key) = $0 { data == found[key] } else { false }
     }
-    if isLate { return Violation("\(what): a change that had thrown was done later", rule: .f4) }
+    if isLate { return Violation("\(what): a change that had thrown took effect later", rule: .f4) }
     return Violation("\(what), which had been acknowledged", rule: isReopened ? .w6 : nil)
   }
 }

@@ -9,11 +9,12 @@ import StockroomCore
   import Musl
 #endif
 
-/// What has been written to files and not reached the disk, as far as a sync has failed that should have seen to it.
+/// The pages of files that have not reached the disk because a sync of them failed.
 ///
-/// Linux reports the failure once. The pages are taken for clean from then on: the next sync succeeds without them, and
-/// they come back from the disk as they were, unless they are written again. See https://lwn.net/Articles/752063/ and
-/// "Can Applications Recover from fsync Failures?" (Rebello and others, 2020).
+/// Linux reports the failure once. The pages count as clean from then on: the next sync succeeds without
+/// them, and they are later read from the disk with their old contents, unless they are written again. See
+/// https://lwn.net/Articles/752063/ and "Can Applications Recover from fsync Failures?" (Rebello and others,
+/// 2020).
 struct UnsyncedPages: Sendable {
   private static let pageSize = 4_096
 

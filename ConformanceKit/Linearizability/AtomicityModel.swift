@@ -1,9 +1,9 @@
-/// What an engine promises about concurrent calls: which of them take effect at one moment.
+/// The engine's promises about concurrent calls: which of them take effect at one moment.
 struct AtomicityModel: Sendable {
   let keyCount: Int
   /// Whether a batch is one change, or as many as it has parts, in any order (rule W4).
   var batchesAreAtomic = true
-  /// Whether a read of many shows one snapshot, or one for each key (rule R3).
+  /// Whether a read of many returns one snapshot, or one for each key (rule R3).
   var readsAreAtomic = true
   /// Whether a transaction reads and writes at one moment, or at as many as it has keys, in any order (rule T1).
   var transactionsAreAtomic = true
@@ -22,7 +22,7 @@ struct AtomicityModel: Sendable {
       guard let delayOfCancelled else { return [] }
       let (sum, isEndless) = call.end.addingReportingOverflow(delayOfCancelled)
       end = isEndless ? .max : sum
-    // Nobody knows whether it happens, nor until when.
+    // It is unknown whether it takes effect, and until when.
     case .threw: end = .max
     default: end = call.end
     }
@@ -73,7 +73,7 @@ struct AtomicityModel: Sendable {
         )
       ]
     case .count(let count):
-      // The number of keys at no moment in particular says nothing that could be wrong.
+      // A key count at an unspecified moment cannot be wrong.
       if !readsAreAtomic { return [] }
       return [Effect(call: number, begin: call.begin, end: call.end, count: count)]
     case .found(let values), .rolledBack(let values):
@@ -86,9 +86,9 @@ struct AtomicityModel: Sendable {
     }
   }
 
-  /// Whether the call shows one snapshot. Some methods have defaults that cannot, however well the others are made:
-  /// `readAllEntries()` and `readEntries(keys:)`, which read the times after the values, and `keysExist(_:)`, which asks one by
-  /// one, as only an engine with atomic batches must not (rule W4).
+  /// Whether the call returns one snapshot. Some methods have defaults that cannot, however well the others
+  /// are made: `readAllEntries()` and `readEntries(keys:)`, which read the times after the values, and
+  /// `keysExist(_:)`, which asks one by one, as only an engine with atomic batches must not (rule W4).
   private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
     switch method {
     case .read, .exists: true
@@ -104,7 +104,7 @@ struct AtomicityModel: Sendable {
 struct Cell: Sendable, Hashable {
   /// There is no entry.
   static let absent = 0
-  /// There is an entry, with a value that nobody looks at.
+  /// There is an entry, with a value that is not read.
   static let present = -1
   /// A value that no entry ever has.
   static let nonsense = -2
@@ -113,12 +113,13 @@ struct Cell: Sendable, Hashable {
   var value: Int
 }
 
-/// What takes effect at one moment: a change of some keys, a read of some, or both, of which the read comes first.
+/// An operation that takes effect at one moment: a change of some keys, a read of some, or a read followed by
+/// a change.
 struct Effect: Sendable {
   /// The call that it is a part of.
   let call: Int
   let begin: Int
-  /// When it takes effect at the latest; the greatest number if nobody knows.
+  /// When it takes effect at the latest; the greatest number if that is unknown.
   let end: Int
   /// Whether it takes effect at all.
   var isOutcomeKnown = true

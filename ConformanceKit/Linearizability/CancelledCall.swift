@@ -3,7 +3,7 @@ import StockroomCore
 /// A call threw `CancellationError` in a task that had not been cancelled.
 struct CancelledByNobody: Error {}
 
-/// Makes a call in a task of its own, which is cancelled after this task has let others run that many times.
+/// Makes a call in a separate task, which is cancelled after this task has yielded that many times.
 func perform<Answer: Sendable>(
   _ call: @escaping @Sendable () async throws -> Answer, cancelledAfter yields: Int?
 ) async throws -> Answer {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What a transaction of a history does: it reads, changes, and reads back what it has changed.
+/// The body of a transaction in a history: it reads, changes, and reads back its changes.
 struct HistoryBody: Sendable {
   /// How it reads: one by one, or all keys by one scan.
   enum Look { case read, readMany, keyExists, scan }

@@ -1,4 +1,4 @@
-/// A call that some task has made, when, and what came of it.
+/// A call of a task, with its time and its result.
 ///
 /// Keys and values are numbers. Key 0 is the first in byte order; value 0 stands for absent.
 struct HistoryCall: Sendable, Hashable, Codable {
@@ -25,7 +25,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
     case removeAll
   }
 
-  /// What came of the call.
+  /// The result of the call.
   enum Answer: Sendable, Hashable, Codable {
     /// The changes are acknowledged.
     case done
@@ -38,12 +38,12 @@ struct HistoryCall: Sendable, Hashable, Codable {
     case exist(Set<Int>)
     /// This is how many keys there are.
     case count(Int)
-    /// There was something in the answer that nobody has written.
+    /// The result contains a value that was never written.
     case nonsense
     /// The call threw.
     case threw(Failure)
 
-    /// Whether nobody knows if the call has happened, or will yet.
+    /// Whether it is unknown if the call has taken effect, or will later.
     var isUncertain: Bool { self == .threw(.outcomeUnknown) || self == .threw(.unclear) }
   }
 
@@ -53,11 +53,11 @@ struct HistoryCall: Sendable, Hashable, Codable {
     case refused
     /// It was cancelled: nothing has happened, says rule C4.
     case cancelled
-    /// It says that it was cancelled, which it was not.
+    /// It threw `CancellationError` although it was not cancelled.
     case cancelledByNobody
-    /// It says that what it was to do may have happened, or may yet.
+    /// It threw that it may have taken effect, or may take effect later.
     case outcomeUnknown
-    /// Something else, so that nobody knows either.
+    /// Another error, so the outcome is unknown as well.
     case unclear
   }
 
@@ -78,7 +78,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
     return changes.isEmpty
   }
 
-  /// Whether it says what it has seen.
+  /// Whether its result has observations.
   var hasObservations: Bool {
     switch answer {
     case .found, .rolledBack, .exist, .count, .nonsense: true
@@ -96,7 +96,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
     HistoryCall(task: task, method: method, keys: keys, answer: answer, begin: begin, end: end)
   }
 
-  /// Whether the two calls were under way at the same time.
+  /// Whether the two calls overlap.
   func overlaps(_ other: HistoryCall) -> Bool { begin < other.end && other.begin < end }
 }
 
@@ -119,7 +119,7 @@ extension HistoryCall: CustomStringConvertible {
       text += isOne ? " → \(!keys.isEmpty)" : " → [\(keys.sorted().map(Self.name).joined(separator: ", "))]"
     case .count(let count): text += " → \(count)"
     case .rolledBack: text += " threw"
-    case .nonsense: text += " → what nobody wrote"
+    case .nonsense: text += " → a value that was never written"
     case .threw(.cancelled), .threw(.cancelledByNobody): text += " threw CancellationError"
     case .threw(.refused), .threw(.outcomeUnknown), .threw(.unclear): text += " threw"
     }

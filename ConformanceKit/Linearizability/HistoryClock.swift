@@ -8,7 +8,7 @@ import Synchronization
   import Musl
 #endif
 
-/// What says which call was before which.
+/// A clock that orders calls.
 protocol HistoryClock: Sendable {
   /// A reading before a call.
   func begin() -> Int

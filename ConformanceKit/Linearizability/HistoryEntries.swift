@@ -30,7 +30,7 @@ struct HistoryEntries: Sendable {
     return Data(text.utf8) + Data(repeating: UInt8(ascii: "."), count: padding)
   }
 
-  /// The value that the bytes stand for, which is that of a key, if it is known; nil if nobody wrote that.
+  /// The value that the bytes stand for, of the given key if it is known; nil if it was never written.
   func cell(of data: Data, key: Int? = nil) -> Cell? {
     let numbers = data.prefix { $0 != UInt8(ascii: ".") }.split(separator: UInt8(ascii: " ")).map {
       Int(String(decoding: $0, as: UTF8.self))

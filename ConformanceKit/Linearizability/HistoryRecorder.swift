@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Notes down the calls of one task, in a list that no other task has to wait for.
+/// Records the calls of one task, in a list that no other task waits for.
 struct HistoryRecorder {
   let task: Int
   let clock: any HistoryClock
@@ -15,7 +15,7 @@ struct HistoryRecorder {
     await record(method, changes: changes, keys: { _ in [] }, call) { _ in .done }
   }
 
-  /// Makes a call that looks at keys.
+  /// Makes a call that reads keys.
   mutating func look<Answer>(
     _ method: HistoryCall.Method, at keys: [Int], _ call: () async throws -> Answer,
     answer: (Answer) -> HistoryCall.Answer
@@ -23,7 +23,7 @@ struct HistoryRecorder {
     await record(method, changes: [], keys: { _ in keys }, call, answer: answer)
   }
 
-  /// Makes a call that looks at keys, of which the answer decides how many.
+  /// Makes a call that reads keys, whose number depends on the result.
   mutating func look<Answer>(
     _ method: HistoryCall.Method, atThoseOf keys: (Answer?) -> [Int], _ call: () async throws -> Answer,
     answer: (Answer) -> HistoryCall.Answer
@@ -61,7 +61,7 @@ struct HistoryRecorder {
   }
 }
 
-/// What the body of a transaction throws when it has been told to change its mind.
+/// The error that the body of a transaction throws to roll back.
 struct RolledBack: Error {
   /// What it had read.
   let read: HistoryCall.Answer

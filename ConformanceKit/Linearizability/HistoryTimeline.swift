@@ -1,4 +1,4 @@
-/// A few calls drawn as they were under way, a line for each task:
+/// A few calls drawn on a time axis, a line for each task:
 ///
 /// ```
 /// task 3  |--write("a", 7)--|

@@ -1,11 +1,11 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// What the tasks of a history do: the choices of a seed.
+/// The workload of a history: random choices from a seed.
 struct HistoryWorkload: Sendable {
   /// The methods that are called, each as often as its number says in relation to the others.
   let methods: [(method: HistoryCall.Method, weight: Int)]
-  /// Few, so that tasks get into each other's way.
+  /// Few, so that tasks conflict.
   var keyCount = 6
   var tasks = 16
   /// How many of the tasks change anything. The others look, twice as often.
@@ -68,7 +68,7 @@ struct HistoryWorkload: Sendable {
     }
   }
 
-  /// Looks at every key when nothing else is under way, so that the next round begins with what is known.
+  /// Reads every key when no call is in progress, so that the next round starts from a known state.
   func audit(
     _ engine: EngineUnderTest, _ clock: any HistoryClock, after history: [HistoryCall]
   ) async -> [HistoryCall] {

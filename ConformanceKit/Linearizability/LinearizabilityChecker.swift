@@ -1,4 +1,4 @@
-/// Says whether a history can have come from an engine that keeps its promises.
+/// Decides whether a history is possible for an engine that keeps its promises.
 struct LinearizabilityChecker {
   let model: AtomicityModel
   /// The value of each key before the history.

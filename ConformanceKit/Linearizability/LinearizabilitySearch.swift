@@ -1,4 +1,4 @@
-/// The search for an order in which some effects can have taken effect, each between its beginning and its end.
+/// The search for an order in which effects can have happened, each between its start and its end.
 ///
 /// This is the search of Wing and Gong (Testing and verifying concurrent objects, 1993) with the memory of Lowe
 /// (Testing for linearizability, 2017): what is remembered is a configuration, that is which effects have taken effect
@@ -12,9 +12,9 @@
 struct LinearizabilitySearch {
   enum Outcome: Hashable {
     case legal
-    /// There is no order. This call is where the search has found out.
+    /// There is no order. The search has failed at this call.
     case illegal(call: Int)
-    /// There were too many orders to look at them all.
+    /// There were too many orders to check them all.
     case undecided
   }
 

@@ -30,15 +30,15 @@ struct LinearizabilityViolation {
   /// A clause that says what happened, and the timeline.
   var violation: Violation {
     let last = calls.filter(\.hasObservations).max { $0.end < $1.end }
-    let those = calls.count == 1 ? "this call" : "these \(calls.count) calls in any order"
+    let those = calls.count == 1 ? "this call" : "these \(calls.count) calls"
     let blamed = last.map { "; so \($0) of task \($0.task) is wrong" } ?? ""
     return Violation(
-      "nothing explains \(those), each at one moment between its beginning and its end\(blamed)",
+      "no sequential order explains the results of \(those)\(blamed)",
       rule: rule, evidence: "\(HistoryTimeline(calls: calls, initial: initial))")
   }
 
-  /// The calls together with as few cancelled ones as explain them by having happened all the same, even in part. Nil
-  /// if none do.
+  /// The calls together with as few cancelled ones as explain them by having taken effect after all, even in
+  /// part. Nil if none do.
   ///
   /// As a rule a cancelled call has happened before it threw. A value that only a cancelled call has written proves by
   /// itself that this has happened, at whatever time.
@@ -118,7 +118,7 @@ struct LinearizabilityViolation {
 }
 
 extension Cell {
-  /// Whether somebody has seen that the key has this value, or that it has any.
+  /// Whether a call has observed that the key has this value, or that it has any.
   fileprivate func isObserved(in observations: Set<Cell>) -> Bool {
     observations.contains(self)
       || (value != Cell.absent && observations.contains(Cell(key: key, value: Cell.present)))

@@ -1,4 +1,4 @@
-/// Finds the few calls of an illegal history that cannot be ordered, whatever the others did.
+/// Finds the few calls of an illegal history that cannot be ordered, regardless of the others.
 ///
 /// Only what cannot make a legal history illegal is taken away: reads, and changes that nobody who is left looks at. So
 /// what is left proves by itself that the engine is wrong.

@@ -1,4 +1,4 @@
-/// What is known of a history before the search begins: who looks at which value, and until when.
+/// Information about a history before the search: which calls read which value, and until when.
 ///
 /// It is what keeps the search narrow. A value that is written once and still to be read must not be overwritten, and
 /// values that nobody will read are all the same.
@@ -33,7 +33,7 @@ struct ValueLiveness {
     }
   }
 
-  /// Whether somebody will begin to look at the value, which will never be written again.
+  /// Whether a later call reads the value, which will never be written again.
   func isAwaited(_ cell: Cell, at time: Int) -> Bool {
     guard let liveness = liveness[cell] else { return false }
     return liveness.writers == 1 && liveness.lastBegin > time

@@ -9,7 +9,8 @@ import StockroomCore
   import Musl
 #endif
 
-/// What a process and a directory hold, together with the process's own directory for temporary files.
+/// The resources that a process and a directory hold, including the process's own directory for temporary
+/// files.
 struct Holdings {
   /// How many more files, descriptors and threads are not counted as a growth.
   static let slack = 50
@@ -17,11 +18,11 @@ struct Holdings {
   static let room = 64 << 20
 
   private let files: Int
-  /// What the files take.
+  /// The size of the files.
   let bytes: Int
   private let descriptors: Int
   private let threads: Int
-  /// What the process has of memory for itself alone.
+  /// The private memory of the process.
   let memory: Int
 
   /// - Parameter place: The directory of the engine.
@@ -68,7 +69,7 @@ struct Holdings {
     if let growth { throw Violation("\(when) \(growth) \(since)") }
   }
 
-  /// What is held beyond the bound; nil if nothing is, or if nothing is a while later.
+  /// The resources held beyond the bound; nil if there are none, or none a while later.
   static func excess(
     over first: Holdings, in place: URL, areFilesCounted: Bool = true, isRoomCounted: Bool = false,
     isMemoryCounted: Bool = false, isAwaited: Bool = true
@@ -96,24 +97,24 @@ struct Holdings {
       ("file descriptors", descriptors, first.descriptors, true),
       ("threads", threads, first.threads, true),
     ] where isCounted && now > then + Self.slack {
-      return "there were \(now) \(what), and \(then)"
+      return "there were \(now) \(what), compared with \(then)"
     }
     for (what, now, then, isCounted) in [
       ("files", bytes, first.bytes, isFileSizeCounted), ("memory", memory, first.memory, isMemoryCounted),
     ] where isCounted && now > then + Self.room {
-      return "there were \(now >> 20) MiB of \(what), and \(then >> 20) MiB"
+      return "there were \(now >> 20) MiB of \(what), compared with \(then >> 20) MiB"
     }
     return nil
   }
 }
 
-/// What the files of an engine take could not be measured. It says nothing about the engine.
+/// The size of an engine's files could not be measured. This says nothing about the engine.
 private struct UnlistablePlace: Error, CustomStringConvertible {
   let path: String
   let reason: (any Error)?
 
   var description: String {
-    "what the files in \(path) take could not be measured, as they could not be listed"
+    "the size of the files in \(path) could not be measured, because they could not be listed"
       + (reason.map { ": \($0)" } ?? "")
   }
 }
@@ -124,7 +125,7 @@ extension System {
     let paths = try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)
     return paths.compactMap { path -> Int? in
       var status = stat()
-      // What was removed since it was listed is not there any more.
+      // Files may have been removed since they were listed.
       guard lstat(directory.appending(path: path).systemPath, &status) == 0,
         status.st_mode & S_IFMT == S_IFREG
       else { return nil }

@@ -6,14 +6,14 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// A long life of few keys: hundreds of thousands of writes, overwrites and removals, until logs are compacted, tables merged,
-/// pages split and counters wrapped.
+/// A long series of changes of few keys: hundreds of thousands of writes, overwrites and removals, until logs
+/// are compacted, tables merged, pages split and counters wrapped.
 ///
 /// After each call some key is read; now and then everything is compared with what it should be.
 struct LongLife {
   /// The keys that are written and removed all the time.
   private static let keys = ConformanceKit.keys(48, prefix: "life-")
-  /// Keys that are written at the beginning and then left alone, which nothing should touch.
+  /// Keys that are written at the beginning and must stay unchanged.
   private static let still = ConformanceKit.keys(8, prefix: "still-")
 
   /// What the call with a number from 1 does. No two writes are of one value.
@@ -53,8 +53,8 @@ struct LongLife {
     engine = try await context.open(place)
   }
 
-  /// Makes the calls, and fails if anything is lost, revived, in another order or of another time. The violation names the
-  /// first call after which it shows.
+  /// Makes the calls, and fails if anything is lost, restored, reordered or has other times. The violation
+  /// names the first call after which this is visible.
   static func run(_ context: CheckContext, _ rounds: RoundLimit, isReopened: Bool) async throws {
     var life = try await LongLife(context, at: context.place, isReopened: isReopened)
     var (done, lastLook) = (0, 0)
@@ -76,7 +76,8 @@ struct LongLife {
     }
   }
 
-  /// Lives again up to a call after which all was well, and from there looks at everything after each call.
+  /// Repeats the calls up to one after which all was well, and from there compares everything after each
+  /// call.
   private static func first(
     _ context: CheckContext, after lastGood: Int, upTo end: Int, _ isReopened: Bool, _ found: Violation
   ) async throws -> Violation {
@@ -96,7 +97,7 @@ struct LongLife {
         return named(violation, "after \(number) calls, and not before")
       }
     }
-    return named(found, "after \(end) calls at the latest, where all was well after \(lastGood)")
+    return named(found, "after at most \(end) calls (there was no failure after \(lastGood) calls)")
   }
 
   /// Whether everything is compared after so many calls. The longer the life, the less often.

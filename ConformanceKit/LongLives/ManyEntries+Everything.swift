@@ -37,7 +37,8 @@ extension ManyEntries {
         for number in Array(stride(from: 0, to: count, by: max(1, count / 200))) + [count - 1] {
           try expect(
             try await engine.read(key: keys[number]) == value(number, version: 2),
-            "read(key:) of \(keys[number]) did not give what an apply(_:) of \(count) writes had stored")
+            "read(key:) of \(keys[number]) did not return the value that an apply(_:) of \(count) writes had "
+              + "stored")
         }
       }
       try await expectListed(keys, sorted, version: 2, in: engine)
@@ -107,7 +108,7 @@ extension ManyEntries {
     for (entry, number) in zip(found, numbers) {
       try expect(entry.key, is: key(number), "a key of \(what)")
       try expect(
-        entry.data == value(number, version: version), "\(what) gave \(entry.key) another value")
+        entry.data == value(number, version: version), "\(what) returned another value for \(entry.key)")
     }
   }
 

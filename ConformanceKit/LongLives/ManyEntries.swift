@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// Entries that become more and more, of which none may be evicted.
+/// A growing number of entries, none of which may be evicted.
 struct ManyEntries {
   let context: CheckContext
   /// How many entries a batch has, and of which size their values are.
@@ -49,8 +49,8 @@ struct ManyEntries {
         continue
       }
       throw Violation(
-        "when there were \(batches * batchSize) entries, readEntries(keys:) gave \(before.key), which had not been written "
-          + "again, other times than at first", rule: .w2)
+        "when there were \(batches * batchSize) entries, readEntries(keys:) returned other times for "
+          + "\(before.key) than before, although it had not been written again", rule: .w2)
     }
     if context.capabilities.contains(.persistent) {
       engine = try await context.reopen(engine)
@@ -107,7 +107,7 @@ struct ManyEntries {
       try await write(number..<number + 1, to: engine)
       if try await isMissing(number + 1, in: engine) {
         return violation(
-          "the \(number) entries written first were complete, and \(number + 1) were not", number + 1)
+          "the first \(number) entries were complete, and the first \(number + 1) were not", number + 1)
       }
     }
     return violation("\(lastGood) entries were complete, and \(end) were not", end)

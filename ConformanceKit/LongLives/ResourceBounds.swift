@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What a process holds on to after many calls, in a process that does nothing else.
+/// Resources that a process keeps after many calls, in a process that does nothing else.
 struct ResourceBounds: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
     case calls, errors, cancellations, openings, overwrites
@@ -21,19 +21,19 @@ struct ResourceBounds: CheckTask {
     }
 
     var expectation: String {
-      let bound = "no more than \(Holdings.slack) more files, descriptors and threads"
+      let bound = "at most \(Holdings.slack) more files, descriptors and threads"
       return switch self {
-      case .calls: "after a thousand calls of every kind there are \(bound) than after the first 250"
-      case .errors: "after 2,400 calls of every kind that throw there are \(bound) than after the first 240"
+      case .calls: "after a thousand calls of every kind, there are \(bound) than after the first 250"
+      case .errors: "after 2,400 calls of every kind that throw, there are \(bound) than after the first 240"
       case .cancellations:
-        "after 1,200 calls that were cancelled there are \(bound) than after the first 300"
+        "after 1,200 cancelled calls, there are \(bound) than after the first 300"
       case .openings:
-        "after 264 openings of one place, each of them closed, there are no more than \(Holdings.slack) more descriptors "
-          + "and threads, and no more than \(Holdings.room >> 20) MiB more of memory, than after the first 66, and the last "
-          + "write of each is there"
+        "after opening and closing one place 264 times, there are at most \(Holdings.slack) more descriptors "
+          + "and threads, and at most \(Holdings.room >> 20) MiB more memory, than after the first 66 times, "
+          + "and the last write of each time is there"
       case .overwrites:
-        "after overwrites of few keys with 100 MiB and more the files and the memory are no more than 64 MiB larger than "
-          + "before, or grow no further, there are \(bound) than before, and nothing is lost or comes back"
+        "after overwrites of few keys with 100 MiB and more, files and memory have grown by at most 64 MiB, "
+          + "or have stopped growing, there are \(bound) than before, and nothing is lost or comes back"
       }
     }
   }
@@ -149,7 +149,7 @@ struct ResourceBounds: CheckTask {
     let (bad, good) = (ConformanceKit.key(""), Self.keys[0])
     func fails(_ call: () async throws -> Void) async throws {
       do { try await call() } catch { return }
-      throw Violation("a call with an empty key, or a body that throws, returned", rule: .k1)
+      throw Violation("a call with an empty key, or with a body that throws, returned", rule: .k1)
     }
     switch number % 6 {
     case 0: try await fails { try await engine.write(data("v"), key: bad) }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What slow and departed subscribers cost, in a process that does nothing else.
+/// The cost of slow and ended subscribers, in a process that does nothing else.
 struct SubscriberBounds: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
     case slow, gone, goneUnread
@@ -21,14 +21,14 @@ struct SubscriberBounds: CheckTask {
     var expectation: String {
       switch self {
       case .slow:
-        "while nobody reads the elements, writes go on, and the memory grows by no more than \(Holdings.room >> 20) MiB "
-          + "however many keys change; the subscribers have everything covered afterwards"
+        "while subscribers do not read, writes continue and memory grows by no more than "
+          + "\(Holdings.room >> 20) MiB, however many keys change; afterwards every change is covered"
       case .gone:
-        "after thousands of subscriptions that were given up there are no more than \(Holdings.slack) more files, "
+        "after thousands of released subscriptions, there are at most \(Holdings.slack) more files, "
           + "descriptors and threads than after the first 250"
       case .goneUnread:
-        "after thousands of subscriptions whose loops were cancelled there are no more than \(Holdings.slack) more files, "
-          + "descriptors and threads than after the first 250"
+        "after thousands of subscriptions whose loops were cancelled, there are at most \(Holdings.slack) "
+          + "more files, descriptors and threads than after the first 250"
       }
     }
   }
@@ -131,7 +131,7 @@ struct SubscriberBounds: CheckTask {
     if number % 8 == 0 { try await engine.write(data("\(number)"), key: keys(16)[number / 8 % 16]) }
     guard await collector.cancel(within: patience) else {
       throw Violation(
-        "\(patience) after its task had been cancelled the loop of a subscriber had not ended", rule: .x5)
+        "the loop of a subscriber had not ended \(patience) after its task had been cancelled", rule: .x5)
     }
   }
 }

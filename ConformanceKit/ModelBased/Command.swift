@@ -18,7 +18,7 @@ enum Command: Sendable, Hashable {
   /// A transaction whose body does this and then throws, or not.
   case transaction([BodyStep], throwing: Bool)
   case ask(CommandQuery)
-  /// Lets go of the engine, with or without `close()`, and opens another in its place.
+  /// Releases the engine, with or without `close()`, and opens another one on its place.
   case reopen(closing: Bool)
   /// Waits until the clock shows a time that rule W2 can tell from what it showed before.
   case wait

@@ -68,7 +68,7 @@ extension CommandQuery {
 }
 
 extension ReferenceModel {
-  /// Holds what the body of a transaction has read against what the contract says, and takes note of what it has changed.
+  /// Compares the reads of the body of a transaction with the contract, and records its changes.
   mutating func check(
     _ steps: [BodyStep], throwing isThrowing: Bool, _ answer: CommandAnswer, at moment: TimeWindow
   ) -> ModelMismatch? {
@@ -99,7 +99,7 @@ extension ReferenceModel {
     if let name = answer.slice {
       return ModelMismatch(
         kind: .body(at: index), rule: .v3,
-        text: "in a transaction \(question.phrase) gave \(name), whose first index is not 0")
+        text: "in a transaction, \(question.phrase) returned \(name) whose first index is not 0")
     }
     return difference(answer.normalized(for: question), by: question).map {
       ModelMismatch(kind: .body(at: index), rule: rule, text: "in a transaction, \($0.text)")

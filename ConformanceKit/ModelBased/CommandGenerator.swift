@@ -1,7 +1,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Makes sequences out of nothing but a seed.
+/// Generates sequences from a seed.
 struct CommandGenerator {
   private let profile: CommandProfile
   private let theme: CommandTheme
@@ -35,7 +35,7 @@ struct CommandGenerator {
     let lengths = theme == .largeValues ? [8, 16] : theme == .fewValues ? [12, 25] : [12, 25, 50, 150]
     let count = random.pick(lengths) ?? 20
     var operations = (0..<count).map { _ in operation(random.pick(profile.calls, otherwise: .askAnything)) }
-    // In the end everything is looked at, from every side that this kind of sequence has.
+    // At the end everything is read, by every method of this kind of sequence.
     for method in profile.listingMethods { operations.append(.ask(question(method))) }
     operations += keys.prefix(8).map { .ask(.read($0)) }
     return operations

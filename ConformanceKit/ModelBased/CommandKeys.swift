@@ -1,7 +1,8 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Which keys a sequence is about: few, so that calls meet, and often such that engines are known to confuse.
+/// The keys of a sequence: few, so that calls affect the same keys, and often keys that engines are known to
+/// confuse.
 enum CommandKeys {
   /// Keys that every engine has to refuse: empty, of 512 bytes, and of less than 511 characters but more bytes.
   static let invalid = ["", String(repeating: "k", count: 512), String(repeating: "é", count: 256)].map {

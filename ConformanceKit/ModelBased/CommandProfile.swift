@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Which calls a kind of sequence consists of, and how often each of them.
+/// The kinds of calls in a kind of sequence, and how often each occurs.
 struct CommandProfile: Sendable {
   enum Call: Sendable, Hashable {
     case write, writeMany, writeEntries, remove, removeMany, removeAll, apply

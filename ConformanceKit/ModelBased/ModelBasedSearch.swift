@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Makes sequence after sequence until one goes wrong or the budget is spent.
+/// Runs sequence after sequence until one fails or the budget is spent.
 ///
 /// Sequences are short, a few hundred calls at most, since what is wrong shows in a few calls or hardly ever. The first
 /// has the seed of the budget, so that the seed which a failure names makes it happen at once.
@@ -68,11 +68,11 @@ struct ModelBasedSearch: Sendable {
       rule: rule, evidence: source, seed: seed)
   }
 
-  /// What depends on more than the calls is no less wrong.
+  /// A failure that depends on more than the calls is still a failure.
   private func unsteady(_ failure: FailedSequence, seed: UInt64) -> Violation {
     Violation(
-      "\(failure.finding.text), in call \(failure.operations.count) of the sequence of seed \(seed); it did not happen "
-        + "each time that the same calls were made, so that it depends on something else as well",
+      "\(failure.finding.text), in call \(failure.operations.count) of the sequence of seed \(seed); it did "
+        + "not happen each time the same calls were made, so it also depends on something else",
       rule: failure.finding.rule, seed: seed)
   }
 }

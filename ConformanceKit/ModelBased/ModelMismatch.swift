@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What is wrong with the last call of a sequence.
+/// The mismatch between the last call of a sequence and the contract.
 struct ModelMismatch: Sendable {
   enum Kind: Sendable {
     /// The answer says that other entries are there, or gives other values.
@@ -45,7 +45,7 @@ enum TimestampMismatch: Sendable {
 }
 
 extension ReferenceModel {
-  /// Holds what came of a call against what the contract says, and takes note of what the call has changed.
+  /// Compares the result of a call with the contract, and records the changes of the call.
   ///
   /// - Parameter ordersBatches: Whether the engine has to know the order of what it wrote between two ticks of the
   ///   clock: not if it makes a batch of single writes.
@@ -64,7 +64,7 @@ extension ReferenceModel {
     guard case .ask(let question) = operation else { return nil }
     if let name = answer.slice {
       return ModelMismatch(
-        kind: .slice, rule: .v3, text: "\(question.phrase) gave \(name), whose first index is not 0")
+        kind: .slice, rule: .v3, text: "\(question.phrase) returned \(name) whose first index is not 0")
     }
     switch (question, answer) {
     case (.createdAt(let key), .date(let date)):
@@ -100,7 +100,7 @@ extension ReferenceModel {
     func finding(_ what: String, _ found: Any, _ expected: Any) -> ModelMismatch {
       ModelMismatch(
         kind: .contents, rule: question.rule,
-        text: "\(what)\(question.phrase) gave \(describe(found)) instead of \(describe(expected))")
+        text: "\(what)\(question.phrase) returned \(describe(found)) instead of \(describe(expected))")
     }
     let expected = self.answer(to: question)
     switch (
@@ -140,7 +140,8 @@ extension ReferenceModel {
       if (self[key] == nil) == (date == nil) { return nil }
       return ModelMismatch(
         kind: .contents, rule: question.rule,
-        text: "\(what) was \(describe(date as Any)), although the key was \(date == nil ? "there" : "absent")"
+        text: "\(what) was \(describe(date as Any)), although the key was "
+          + "\(date == nil ? "present" : "absent")"
       )
     }
     func finding(_ fault: TimestampMismatch, from other: Date, _ actual: (String) -> String)
@@ -187,8 +188,9 @@ extension ReferenceModel {
       return ModelMismatch(
         kind: .order, rule: .r6,
         text:
-          "\(question.name) gave \(earlier.key.value.literal) before \(later.key.value.literal), which was written first: the keys were "
-          + "\(list(found.map(\.key))) instead of \(list(keysInOrder.filter(Set(found.map(\.key)).contains)))"
+          "\(question.name) returned \(earlier.key.value.literal) before \(later.key.value.literal), which "
+          + "was written first: the keys were \(list(found.map(\.key))) instead of "
+          + "\(list(keysInOrder.filter(Set(found.map(\.key)).contains)))"
       )
     }
     for entry in found {
@@ -198,7 +200,7 @@ extension ReferenceModel {
       if entry.createdAt > entry.updatedAt {
         return ModelMismatch(
           kind: .updatedFirst(entry.key), rule: .w2,
-          text: "\(question.name) gave \(entry.key.value.literal) a createdAt after its updatedAt")
+          text: "\(question.name) returned a createdAt after updatedAt for \(entry.key.value.literal)")
       }
     }
     return nil

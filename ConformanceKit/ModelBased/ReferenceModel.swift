@@ -5,7 +5,8 @@
 #endif
 import StockroomCore
 
-/// What the contract says an engine holds after a sequence: a dictionary, and when and in which order it was filled.
+/// The contents of an engine after a sequence, according to the contract: a dictionary, with the times and
+/// the order of its writes.
 struct ReferenceModel: Sendable {
   /// When a call was made.
   struct TimeWindow: Sendable {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// Tells which rule a sequence breaks.
+/// Determines which rule a sequence breaks.
 ///
 /// A wrong answer alone does not: the method that gave it may be at fault, or the call before it that was to change
 /// something. So the same sequence is made once more with `read(key:)` in place of the last call. If that is wrong too,

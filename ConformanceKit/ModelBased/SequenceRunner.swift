@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// A sequence whose last call goes wrong.
+/// A sequence whose last call fails.
 struct FailedSequence: Sendable {
   /// The calls, up to the one that goes wrong.
   let operations: [Command]
@@ -32,11 +32,11 @@ extension FailedSequence {
   }
 }
 
-/// Makes the calls of sequences, each sequence in a fresh place.
+/// Makes the calls of sequences, each sequence in a new place.
 struct SequenceRunner: Sendable {
   let context: CheckContext
 
-  /// Makes the calls one after the other until one goes wrong.
+  /// Makes the calls one after the other until one fails.
   ///
   /// - Throws: `CallFailure` if the engine cannot be opened or closed; `CancellationError`.
   func failure(of operations: [Command]) async throws -> FailedSequence? {

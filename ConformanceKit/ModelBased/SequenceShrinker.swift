@@ -1,10 +1,10 @@
 import StockroomCore
 
-/// Looks for the shortest sequence that goes wrong, beginning with one that does.
+/// Searches for the shortest failing sequence, starting with a failing one.
 ///
-/// Drops calls, many at a time at first and then one by one; then makes those that are left simpler. Every attempt is
-/// made in a fresh place, and kept if it goes wrong, in whichever way: what counts is a short evidence. It also has to be
-/// one elsewhere, so where the time that calls have taken plays a part, the sequence waits instead.
+/// Drops calls, many at a time at first and then one by one; then simplifies the remaining ones. Every
+/// attempt runs in a new place, and is kept if it fails, in any way: what counts is short evidence. It must
+/// also fail on other machines, so where the duration of calls matters, the sequence waits instead.
 struct SequenceShrinker {
   /// Makes the calls and returns the failure if one goes wrong.
   private let attempt: ([Command]) async throws -> FailedSequence?
@@ -21,7 +21,7 @@ struct SequenceShrinker {
     deadline = .now + time
   }
 
-  /// Shrinks until nothing can be left out any more, or the budget is spent.
+  /// Shrinks until nothing can be removed any more, or the budget is spent.
   mutating func shrink() async throws {
     var before: [Command]
     repeat {

@@ -5,10 +5,10 @@
 #endif
 import StockroomCore
 
-/// The server that an engine reaches, for the checks of rules N1 to N6.
+/// The server that an engine connects to, for the checks of rules N1 to N6.
 ///
-/// The checks put a proxy between the engine and the server, which cuts connections, delays them or says nothing. So the engine has
-/// to be opened on an address that the check chooses:
+/// The checks run a proxy between the engine and the server. The proxy cuts connections, delays data or stops
+/// answering. So the engine must be able to connect to a port that the check chooses:
 ///
 /// ```swift
 /// let server = ConformanceServer(
@@ -22,23 +22,23 @@ import StockroomCore
 public struct ConformanceServer: Sendable {
   /// Where a server listens.
   public enum Address: Sendable, Hashable {
-    /// A port of this machine, at 127.0.0.1.
+    /// A TCP port of this machine, at 127.0.0.1.
     case loopback(port: UInt16)
-    /// The path of a socket.
+    /// The path of a Unix domain socket.
     case unixSocket(String)
   }
 
-  /// A way to open the engine that the server refuses.
+  /// A way to open the engine that the server must refuse.
   public struct Refusal: Sendable {
-    /// What is wrong, such as "a wrong password".
+    /// What is wrong with it, such as "a wrong password".
     public let reason: String
-    /// The code of the error.
+    /// The code of the error that opening throws.
     public let code: StorageError.Code
-    /// What must not be in the error, such as the password.
+    /// Text that the error must not contain, such as the password.
     public let secret: String?
     let makeEngine: @Sendable (_ directory: URL, _ port: UInt16) async throws -> any StorageEngine
 
-    /// What is wrong, the code that opening throws then, what it must not say, and how to open the engine so.
+    /// Describes a way to open the engine that the server must refuse.
     public init(
       _ reason: String, code: StorageError.Code = .permissionDenied, secret: String? = nil,
       makeEngine: @escaping @Sendable (_ directory: URL, _ port: UInt16) async throws -> any StorageEngine
@@ -50,20 +50,21 @@ public struct ConformanceServer: Sendable {
     }
   }
 
-  /// Where the server listens, or the one that has taken its place.
+  /// The address of the server, or of the one that has replaced it.
   public var address: Address { current.address.withLock { $0 } }
-  /// When calls of the engine give up.
+  /// The time limit of the engine's calls.
   public let timeLimit: Duration
-  /// How many connections an engine has at most.
+  /// The maximum number of connections of an engine.
   public let maximumConnections: Int
-  /// What must be in no description and no error of an engine that the server accepts, such as its password.
+  /// Text that no description and no error of an engine may contain that the server accepts, such as its
+  /// password.
   public let secret: String?
-  /// Ways to open the engine that the server refuses.
+  /// Ways to open the engine that the server must refuse.
   public let refusals: [Refusal]
 
-  /// One check at a time does something to the network.
+  /// Only one check at a time acts on the network.
   private let turn = AsyncSemaphore(width: 1)
-  /// The checks that use the server: any number of them, or one that kills it.
+  /// Held by the checks that use the server: any number of them, or one that kills it.
   private let users = AsyncSemaphore(width: 1_000)
 
   let start: @Sendable () async throws -> Void
@@ -78,7 +79,7 @@ public struct ConformanceServer: Sendable {
     init(_ address: Address) { self.address = MutexProtected(address) }
   }
 
-  /// Lets another server take the place of this one, and returns its address. Nil if there is none.
+  /// Replaces this server with another one and returns the address of that. Nil if there is none.
   var failOver: (@Sendable () async throws -> Address)? {
     guard let takeOver else { return nil }
     return { [current] in
@@ -88,21 +89,24 @@ public struct ConformanceServer: Sendable {
     }
   }
 
-  /// A server and how engines reach it.
+  /// Describes a server and how engines connect to it.
   ///
   /// - Parameters:
   ///   - address: Where the server listens.
-  ///   - timeLimit: When calls of engines made by `makeEngine` give up. The checks wait for it several times: take some
-  ///     seconds. Those of the built-in engine on PostgreSQL run with 3 seconds.
-  ///   - maximumConnections: How many connections such an engine has at most.
-  ///   - secret: What engines made by `makeEngine` must neither say of themselves nor put into errors, such as the password in a
-  ///     connection string. A server that asks for no password takes any.
-  ///   - refusals: Ways to open the engine that the server refuses.
-  ///   - start: Starts the server if it is not running. Returns when it can be reached.
-  ///   - kill: Ends the server at once, without giving it time for anything.
-  ///   - failOver: Ends the server at once, lets another one that has its entries take its place, and returns where that listens. It is
-  ///     called once at most.
-  ///   - makeEngine: Opens an engine on the entries that stand for the directory, through a port of 127.0.0.1.
+  ///   - timeLimit: The time limit of calls of the engines that `makeEngine` opens. The checks wait for it
+  ///     several times, so choose a few seconds. The checks of the built-in engine for PostgreSQL use 3
+  ///     seconds.
+  ///   - maximumConnections: The maximum number of connections of such an engine.
+  ///   - secret: Text that neither the descriptions nor the errors of engines that `makeEngine` opens may
+  ///     contain, such as the password in a connection string. (A server that requires no password accepts
+  ///     any.)
+  ///   - refusals: Ways to open the engine that the server must refuse.
+  ///   - start: Starts the server if it is not running. Returns when it accepts connections.
+  ///   - kill: Kills the server at once, without giving it time to shut down.
+  ///   - failOver: Kills the server at once, replaces it with another one that has its entries, and returns
+  ///     the address of that. It is called at most once.
+  ///   - makeEngine: Opens an engine through a port of 127.0.0.1, on the entries that correspond to the
+  ///     directory.
   public init(
     address: Address, timeLimit: Duration, maximumConnections: Int, secret: String? = nil,
     refusals: [Refusal] = [],
@@ -122,15 +126,15 @@ public struct ConformanceServer: Sendable {
     self.makeEngine = makeEngine
   }
 
-  /// Waits until the check may use the server, together with others or alone.
+  /// Waits until the check may use the server, shared or exclusively.
   func enter(_ check: CheckDefinition) async {
     if check.actsOnNetwork { await turn.enter() }
     await users.enter(check.killsServer ? users.width : 1)
   }
 
-  /// Lets others use it, however the check has ended.
+  /// Ends the use of the server, regardless of how the check ended.
   func leave(_ check: CheckDefinition) async {
-    // If it does not start, the next check says so.
+    // If it does not start, the next check reports that.
     if check.killsServer { try? await start() }
     users.leave(check.killsServer ? users.width : 1)
     if check.actsOnNetwork { turn.leave() }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What is done with an engine while its connection is cut, a step after the other.
+/// The steps that are performed while the connection of an engine is cut.
 struct CutScenario: Sendable {
   typealias Contents = [CacheKey: Data]
 
@@ -15,7 +15,7 @@ struct CutScenario: Sendable {
     case writeEntries([(key: CacheKey, data: Data)])
     case remove(CacheKey)
     case removeMany([CacheKey])
-    /// With a key that is there before.
+    /// With a key that exists already.
     case removeAll(CacheKey?)
     case apply([StorageOperation])
     /// A transaction that adds one to the number under a key.
@@ -38,7 +38,7 @@ struct CutScenario: Sendable {
 
     var isRead: Bool { if case .readAll = self { true } else { false } }
 
-    /// What a step writes last.
+    /// The last write of a step.
     var written: (key: CacheKey, data: Data)? {
       switch self {
       case .write(let entries), .writeEntries(let entries): entries.last
@@ -58,7 +58,7 @@ struct CutScenario: Sendable {
       }
     }
 
-    /// What the step makes of the contents.
+    /// The contents after the step.
     func changed(_ contents: Contents) -> Contents {
       var contents = contents
       switch self {
@@ -74,7 +74,7 @@ struct CutScenario: Sendable {
       return contents
     }
 
-    /// Performs the step. Returns what has been read.
+    /// Performs the step. Returns the entries that it read.
     func perform(on engine: any StorageEngine) async throws -> Contents? {
       switch self {
       case .write(let entries):
@@ -125,14 +125,14 @@ struct CutScenario: Sendable {
     if isAtomic { steps.append(.writeEntries([(b, data("6")), (c, data("7"))])) }
     if isAtomic { steps.append(.removeMany([a, c])) }
     steps.append(.readAll)
-    // Who removes one entry after the other may go on where it was cut.
+    // An engine that removes one entry after the other may continue where it was cut.
     steps.append(.removeAll(isAtomic ? b : nil))
     steps.append(.readAll)
     self.steps = steps
   }
 }
 
-/// What may be in the place, as far as the steps tell.
+/// The possible contents of the place, according to the steps.
 struct PossibleContents {
   private var possibilities: Set<CutScenario.Contents> = [[:]]
 
@@ -144,7 +144,7 @@ struct PossibleContents {
     possibilities.formUnion(possibilities.map(step.changed))
   }
 
-  /// Somebody else has changed an entry.
+  /// Another engine has changed an entry.
   mutating func set(_ data: Data, for key: CacheKey) {
     possibilities = Set(
       possibilities.map { contents in
@@ -154,10 +154,10 @@ struct PossibleContents {
       })
   }
 
-  /// Whether there is an entry under the key, whatever has happened.
+  /// Whether the key exists in all possible contents.
   func surelyContains(_ key: CacheKey) -> Bool { possibilities.allSatisfy { $0[key] != nil } }
 
-  /// What has been seen. Returns whether it could be.
+  /// Narrows the possibilities to the contents that were read. Returns whether they were possible.
   mutating func observe(_ contents: CutScenario.Contents) -> Bool {
     possibilities = possibilities.filter { $0 == contents }
     return !possibilities.isEmpty

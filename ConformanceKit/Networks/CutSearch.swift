@@ -2,11 +2,13 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Cuts the connection after each byte of a scenario, in either direction, and looks at what is left: rule N2.
+/// Cuts the connection after each byte of a scenario, in either direction, and checks the contents
+/// afterwards: rule N2.
 ///
-/// What returned is there once, what threw is not, and only what threw `outcomeUnknown` may be either. When the connection is
-/// cut, somebody else changes what the step under way has written or removed, if that can be read by then: an engine that does the
-/// step again without finding out would undo that change.
+/// Steps that returned have happened once, steps that threw have not, and only after `outcomeUnknown` may it
+/// be either. When the connection is cut, another engine changes what the step in progress has written or
+/// removed, if that is visible by then: an engine that retries the step without checking would undo that
+/// change.
 struct CutSearch: Sendable {
   private let context: CheckContext
   private let server: ConformanceServer
@@ -90,7 +92,7 @@ struct CutSearch: Sendable {
     let expected = possible.description
     try expect(
       possible.observe(contents),
-      "\(place), the entries were \(PossibleContents.describe(contents)) afterwards instead of \(expected)")
+      "\(place), the entries afterwards were \(PossibleContents.describe(contents)) instead of \(expected)")
     try await direct.removeAllData()
   }
 
@@ -98,7 +100,7 @@ struct CutSearch: Sendable {
     _ step: CutScenario.Step, on engine: EngineUnderTest, through port: UInt16, _ intruder: Intruder,
     _ possible: inout PossibleContents, _ outcomes: inout CutOutcomes, _ place: String
   ) async throws {
-    // What the end of the last step has brought about.
+    // The effects of the end of the last step.
     if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
     intruder.watch(step, removes: step.removedKey.map(possible.surelyContains) ?? false)
     do {
@@ -111,13 +113,13 @@ struct CutSearch: Sendable {
         let expected = possible.description
         try expect(
           possible.observe(read),
-          "\(place), \(step.phrase) gave \(PossibleContents.describe(read)) instead of \(expected)")
+          "\(place), \(step.phrase) returned \(PossibleContents.describe(read)) instead of \(expected)")
       }
     } catch let failure as CallFailure {
       let change = try await intruder.takeChange()
       switch (failure.error as? StorageError)?.code {
       case .outcomeUnknown?:
-        // Where a new engine takes too long as well, the machine is busy, or the server slow.
+        // If a new engine takes too long as well, the machine is busy or the server is slow.
         if intruder.hasBeenCut, try await context.isReachedSoon(server, through: port) {
           outcomes.note(step, isKnown: false)
         }
@@ -130,7 +132,7 @@ struct CutSearch: Sendable {
           outcomes.note(step, isKnown: false)
         }
         try expect(
-          change == nil, "\(place), \(step.phrase) threw unavailable although it had happened")
+          change == nil, "\(place), \(step.phrase) threw unavailable although it had taken effect")
       default: throw Violation("\(place), \(failure)")
       }
       if let change { possible.set(change.data, for: change.key) }
@@ -142,8 +144,8 @@ struct CutSearch: Sendable {
   }
 }
 
-/// What became of the steps that were under way when the connection was cut. The server can be reached again at once, so that an
-/// engine may fail to do so now and then, on a busy machine, but not as a rule.
+/// The outcomes of the steps that were in progress when the connection was cut. The server is reachable again
+/// at once, so an engine may fail to determine an outcome occasionally, on a busy machine, but not as a rule.
 private struct CutOutcomes {
   private var reads = (known: 0, unknown: 0)
   private var changes = (known: 0, unknown: 0)
@@ -166,12 +168,13 @@ private struct CutOutcomes {
       try expect(
         count.unknown < 3 || count.known > count.unknown,
         "\(count.unknown) of \(count.unknown + count.known) \(what) whose connection was cut threw \(code), "
-          + "although the server could be reached, and could have been asked")
+          + "although the server was reachable and the outcome could have been determined")
     }
   }
 }
 
-/// Somebody else, who changes what a step has written or removed at the moment in which its answer is lost.
+/// Changes, through another engine, what a step has written or removed, at the moment when the answer to the
+/// step is lost.
 private final class Intruder: Sendable {
   private struct State {
     var step: CutScenario.Step?
@@ -198,7 +201,7 @@ private final class Intruder: Sendable {
   /// Whether the connection has been cut since the step began.
   var hasBeenCut: Bool { state.withLock { $0.hasBeenCut } }
 
-  /// The connection is about to be cut. From now on ``takeChange()`` waits for what is done then.
+  /// The connection is about to be cut. From now on, ``takeChange()`` waits for the change that is made then.
   func prepare() {
     let (cut, continuation) = AsyncStream<Never>.makeStream()
     let task = Task { [self] in
@@ -220,7 +223,7 @@ private final class Intruder: Sendable {
     isDone.wait()
   }
 
-  /// Changes what the step under way has written or removed, if that has happened.
+  /// Changes what the step in progress has written or removed, if it has taken effect.
   private func change() async throws -> (key: CacheKey, data: Data)? {
     let (step, removes) = state.withLock { ($0.step, $0.removes) }
     let result: (key: CacheKey, data: Data?)
@@ -244,7 +247,7 @@ private final class Intruder: Sendable {
     do {
       return try await state.withLock { $0.task.take() }?.value
     } catch let failure as CallFailure {
-      throw CheckFailure(description: "beside the connection that was cut, \(failure)")
+      throw CheckFailure(description: "on connections that were not cut, \(failure)")
     }
   }
 }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// A subscriber and somebody who writes, in a place of their own, while another server takes the place of theirs: rule X5.
+/// A subscriber and a writer, in a separate place, during a failover: rule X5.
 struct FailoverFeed: Sendable {
   /// Between the subscriber and the server.
   private let listening: NetworkProxy
@@ -29,14 +29,14 @@ struct FailoverFeed: Sendable {
     self.listening = listening
     writer = NetworkUnderTest(context: context, server: server, proxy: writing, engine: other)
     subscriber = try await ChangeSubscriber(to: engine, context)
-    // What a subscriber has received from one server says nothing of another.
+    // Elements received from one server say nothing about another.
     for number in 0..<3 { try await expectCovered(key("\(number)"), "a write before a failover") }
   }
 
   /// Lets the subscriber lose its server.
   func loseServer() { listening.set(.away) }
 
-  /// Has somebody write while the subscriber has no server, and lets it find the new one then.
+  /// Writes while the subscriber has no server, then lets it find the new one.
   func findServer(at address: ConformanceServer.Address) async throws {
     for proxy in [listening, writer.proxy] { proxy.target(address) }
     writer.proxy.endConnections()
@@ -44,7 +44,7 @@ struct FailoverFeed: Sendable {
     listening.set(.open)
   }
 
-  /// Whether the subscriber learns of what it has missed, and of what comes later.
+  /// Whether missed and later changes are covered for the subscriber.
   func check() async throws {
     writer.context.noteProgress()
     try await covering {

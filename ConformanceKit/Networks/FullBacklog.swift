@@ -1,15 +1,15 @@
 import StockroomCore
 
-/// Fills the queue of connections that wait until a listening socket takes them. From then on nobody who connects gets an answer, as from
-/// a host that is gone: connecting takes as long as the system tries, which may be minutes.
+/// Fills the backlog of a listening socket. From then on, connection attempts get no answer, as from a host
+/// that is down: connecting takes until the system gives up, which may be minutes.
 struct FullBacklog: Sendable {
   private let listener: Int32
   private let sockets: [Int32]
 
-  /// The most connections that it takes to fill the shortest queue, on whichever system.
+  /// The maximum number of connections that it takes to fill the shortest backlog, on any system.
   private static let mostSockets = 8
 
-  /// Fills the queue of a socket that takes none meanwhile.
+  /// Fills the backlog of a socket that accepts no connections meanwhile.
   init(of listener: Int32, at port: UInt16) {
     self.listener = listener
     NetworkSocket.setBacklog(1, of: listener)

@@ -8,7 +8,7 @@ import StockroomCore
 // Many tasks that count while something happens to the network.
 
 extension NetworkUnderTest {
-  /// Many tasks count, each under keys of its own, while something happens to the network again and again.
+  /// Many tasks count, each under its own keys, while something repeatedly happens to the network.
   func checkLoad(
     rounds: Int, _ fault: @escaping @Sendable (NetworkUnderTest) async throws -> Void
   ) async throws {
@@ -18,7 +18,7 @@ extension NetworkUnderTest {
       {
         for _ in 0..<rounds {
           let before = acknowledged.value
-          // Until the tasks have got on, by the same engine.
+          // Until the tasks have made progress, with the same engine.
           while acknowledged.value < before + 64 { try await Task.sleep(for: .milliseconds(1)) }
           context.noteProgress()
           try await fault(self)
@@ -87,8 +87,8 @@ private struct NetworkCounter: Sendable {
       let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
       try expect(
         possible.contains(found),
-        "the number under \(key) was \(found), and could only be one from \(possible.lowerBound) to "
-          + "\(possible.upperBound) (0 stands for none)")
+        "the number under \(key) was \(found), but only \(possible.lowerBound) to \(possible.upperBound) are "
+          + "possible (0 means absent)")
     }
   }
 }

@@ -9,31 +9,32 @@ import StockroomCore
   import Musl
 #endif
 
-/// Stands between an engine and its server, at a port of 127.0.0.1, and does to connections what networks do.
+/// A proxy between an engine and its server, at a port of 127.0.0.1, that simulates failures of a network.
 final class NetworkProxy: Sendable {
-  /// Which way bytes go.
+  /// The direction of bytes.
   enum Direction: String, CaseIterable, Sendable {
     case toServer = "to the server"
     case toEngine = "to the engine"
   }
 
-  /// What the proxy does to connections.
+  /// How the proxy treats connections.
   enum Mode: Sendable {
     /// Passes everything on.
     case open
-    /// Takes connections, and passes nothing on.
+    /// Accepts connections, but passes nothing on.
     case silent
-    /// Passes on so many bytes of answers, and then nothing.
+    /// Passes on this many bytes of answers, and then nothing.
     case stalling(after: Int)
-    /// Takes no connections, and ends those that there are.
+    /// Accepts no connections, and ends existing ones.
     case away
-    /// Answers nobody who connects, and ends the connections that there are.
+    /// Does not answer connection attempts, and ends existing connections.
     case unreachable
     /// Passes bytes on one at a time.
     case dripping
   }
 
-  /// Ends every connection once so many bytes have gone one way, in the middle of whatever they are.
+  /// Ends every connection once this many bytes have been passed on in one direction, even in the middle of a
+  /// message.
   struct Cut: Sendable {
     var direction: Direction
     var bytes: Int
@@ -89,7 +90,7 @@ final class NetworkProxy: Sendable {
     Thread.detachNewThread { [self] in accept() }
   }
 
-  /// Ends everything. To be called in the end.
+  /// Ends everything. Must be called at the end.
   func close() {
     state.withLock { $0.isClosed = true }
     set(.open)
@@ -100,7 +101,7 @@ final class NetworkProxy: Sendable {
 
   // MARK: Faults
 
-  /// Passes new connections on to another server.
+  /// Redirects new connections to another server.
   func target(_ server: ConformanceServer.Address) { state.withLock { $0.server = server } }
 
   func set(_ mode: Mode) {
@@ -142,7 +143,7 @@ final class NetworkProxy: Sendable {
     }
   }
 
-  /// Takes back the cut that has not been made.
+  /// Cancels a cut that has not been made yet.
   func endCut() { state.withLock { ($0.cut, $0.willCut, $0.onCut) = (nil, nil, nil) } }
 
   /// How many bytes have gone each way since they were last counted.
@@ -153,13 +154,14 @@ final class NetworkProxy: Sendable {
     }
   }
 
-  /// The most connections that there were at a time.
+  /// The maximum number of connections at the same time.
   var mostConnections: Int { state.withLock { $0.mostConnections } }
 
   /// How many connections engines have not closed, whether or not the server has ended them.
   var connectionCount: Int { state.withLock { $0.connectionCount } }
 
-  /// Ends the connections that there are as a server does: its side. Each remains until the engine has closed its own.
+  /// Ends the server's side of all existing connections, as a server does. Each remains until the engine has
+  /// closed its side.
   func endServerSides() {
     state.withLock { state in
       state.endedByServer = state.clients
@@ -168,7 +170,7 @@ final class NetworkProxy: Sendable {
     }
   }
 
-  /// Ends the connections that there are.
+  /// Ends all existing connections.
   func endConnections() {
     // Behind the lock, since a socket that is closed leaves its number to another one, perhaps somebody else's.
     state.withLock { state in
@@ -245,7 +247,7 @@ final class NetworkProxy: Sendable {
       let (mode, modeNumber, allowance) = state.withLock { ($0.mode, $0.modeNumber, $0.allowance) }
       let isSilent = if case .silent = mode { true } else { allowance <= 0 }
       if isSilent {
-        // Nothing is taken, so that the senders notice nothing but silence.
+        // Nothing is read, so that senders only see silence.
         for index in descriptors.indices { descriptors[index].events = 0 }
       }
       // A change of mode is noticed by looking again.

@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// Sockets of the system, which no engine's own code is asked for.
+/// Sockets of the system, independent of any engine's code.
 enum NetworkSocket {
   #if canImport(Darwin) || canImport(Musl)
     private static let stream = SOCK_STREAM
@@ -19,7 +19,7 @@ enum NetworkSocket {
 
   private static func make(_ family: Int32) throws -> Int32 {
     let descriptor = socket(family, stream, 0)
-    guard descriptor >= 0 else { throw StorageError.posix(errno, "Making a socket failed") }
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Creating a socket failed") }
     _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
     #if canImport(Darwin)
       var isOn: Int32 = 1
@@ -36,7 +36,7 @@ enum NetworkSocket {
     return address
   }
 
-  /// How many connections may wait until they are taken.
+  /// How many connections may wait to be accepted.
   static let backlog: Int32 = 128
 
   /// Says so of a socket that listens already.
@@ -55,7 +55,7 @@ enum NetworkSocket {
     }
     guard result else {
       defer { close(descriptor) }
-      throw StorageError.posix(errno, "Listening at a port failed")
+      throw StorageError.posix(errno, "Listening on a port failed")
     }
     return (descriptor, UInt16(bigEndian: address.sin_port))
   }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What else an engine does with its connections: it hears of changes, and gives up calls.
+// Checks of connections for feeds and for cancelled calls.
 
 extension NetworkUnderTest {
   /// As many streams of changes, if the engine has a feed: fewer once it has more connections than it may.
@@ -19,7 +19,8 @@ extension NetworkUnderTest {
     return streams
   }
 
-  /// Ends all connections of the engine and has somebody else write before it can have another one; then once more, when it has.
+  /// Ends all connections of the engine and writes through another one before it can reconnect; then writes
+  /// again when it has.
   ///
   /// - Parameter fault: What else happens while it has none.
   func checkChanges(while fault: () async throws -> Void = {}) async throws {
@@ -59,20 +60,21 @@ extension NetworkUnderTest {
       let task = Task { [engine] in _ = try await engine.read(key: key("k")) }
       await untilSomethingIsHeldBack()
       task.cancel()
-      // What it throws is for rule N1 to say.
+      // Rule N1 covers what it throws.
       _ = await task.result
       proxy.set(.open)
       let most = proxy.mostConnections
       try expect(
         most <= limit,
-        "there were \(most) connections at a time after calls had been cancelled one by one, of "
-          + "\(server.maximumConnections) and as many that ask the server to give up")
+        "there were \(most) connections at the same time after calls had been cancelled one by one; the "
+          + "maximum is \(server.maximumConnections), plus as many that ask the server to cancel")
     }
   }
 
   /// Lets the server end all connections while the engine has several and nothing is under way, and then reads.
   ///
-  /// The server can be reached at once, so that an engine may fail to do so now and then, on a busy machine, but not as a rule.
+  /// The server is reachable at once, so an engine may fail occasionally, on a busy machine, but not as a
+  /// rule.
   func checkReadsAfterLosses() async throws {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     let rounds = 8
@@ -86,13 +88,14 @@ extension NetworkUnderTest {
         try await call.perform(on: engine)
       } catch let failure as CallFailure {
         guard (failure.error as? StorageError)?.code == .unavailable else { throw failure }
-        // Where a new engine takes too long as well, the machine is busy, or the server slow.
+        // If a new engine takes too long as well, the machine is busy or the server is slow.
         if try await context.isReachedSoon(server, through: proxy.port) { failures.append(failure) }
       }
     }
     guard failures.count > rounds / 2, let first = failures.first else { return }
     throw Violation(
-      "after the server had ended all connections and could be reached, \(first), in \(failures.count) of \(rounds) rounds"
+      "after the server had ended all connections and was reachable, \(first), in \(failures.count) of "
+        + "\(rounds) rounds"
     )
   }
 
@@ -108,11 +111,12 @@ extension NetworkUnderTest {
     await untilSomethingIsHeldBack()
     try await gather(0..<100) { _ in await Task.yield() }
     proxy.set(.open)
-    // Whether they could wait for so long is for rule N1 to say.
+    // Rule N1 covers whether they may wait for so long.
     for read in reads { _ = await read.result }
   }
 
-  /// Lets the server end all connections again and again, and looks at whether the engine closes its side of them: a descriptor each.
+  /// Lets the server end all connections repeatedly, and checks that the engine closes its side of them: a
+  /// descriptor each.
   func checkLostConnectionsAreClosed() async throws {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     let stream = try await subscribe(1)
@@ -124,10 +128,10 @@ extension NetworkUnderTest {
       try await untilAvailable { _ = try await $0.read(key: key("old")) }
       try await untilAvailable { try await $0.write(data("\(round)"), key: key("new")) }
     }
-    try await expectFewConnections("after the server had ended all of them again and again")
+    try await expectFewConnections("after the server had ended all of them repeatedly")
   }
 
-  /// Lets calls run out of time again and again.
+  /// Lets calls time out repeatedly.
   func checkSilentConnectionsAreClosed() async throws {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     let calls = [NetworkCall.read, .readAll, .write]
@@ -135,23 +139,23 @@ extension NetworkUnderTest {
       context.noteProgress()
       proxy.set(.silent)
       try await gather(0..<server.maximumConnections) { number in
-        // What it throws is for rule N1 to say.
+        // Rule N1 covers what it throws.
         do { try await calls[number % calls.count].perform(on: engine) } catch is CallFailure {}
       }
       proxy.set(.open)
       try await untilAvailable { _ = try await $0.read(key: key("old")) }
     }
-    try await expectFewConnections("after calls had run out of time again and again")
+    try await expectFewConnections("after calls had repeatedly timed out")
   }
 
-  /// Waits until the engine has closed what it does not use, which it may do on its way.
+  /// Waits until the engine has closed unused connections, which it may do in the background.
   private func expectFewConnections(_ when: String) async throws {
     var limit = RunningTimeLimit(max(server.timeLimit, .seconds(3)))
     while proxy.connectionCount > server.maximumConnections, !limit.isOver() { await Task.yield() }
     let count = proxy.connectionCount
     try expect(
       count <= server.maximumConnections,
-      "\(when) the engine had not closed \(count) connections, of \(server.maximumConnections) that it may have"
+      "\(when), the engine had not closed \(count) connections; the maximum is \(server.maximumConnections)"
     )
   }
 }

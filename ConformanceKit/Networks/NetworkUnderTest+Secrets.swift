@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What an engine says of itself, and of what went wrong, while its server is away: rule N5.
+// Descriptions and errors of an engine while its server is unreachable: rule N5.
 
 extension NetworkUnderTest {
   /// A way to open an engine with something that is secret.
@@ -26,11 +26,12 @@ extension NetworkUnderTest {
       + refused
   }
 
-  /// Looks for what is secret in the description of an engine, in what its calls throw, and in what opening another one throws.
+  /// Searches for the secret in the description of an engine, in the errors of its calls, and in the errors
+  /// of opening.
   func checkSecretsWhileAway() async throws {
     let openings = openings
     if openings.isEmpty {
-      throw Skip(reason: "The suite was not told what is secret (see ConformanceServer).")
+      throw Skip(reason: "The suite has no secret of the server (see ConformanceServer).")
     }
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     proxy.set(.away)
@@ -54,7 +55,8 @@ extension NetworkUnderTest {
     }
     for (call, error) in zip(calls, errors) {
       try expectNone(
-        of: texts(of: error), contains: secret, "while the server was away, the error of \(call.phrase)")
+        of: texts(of: error), contains: secret,
+        "while the server was unreachable, the error of \(call.phrase)")
     }
   }
 
@@ -80,7 +82,7 @@ extension NetworkUnderTest {
     }
   }
 
-  /// What the call threw. Whether it may throw that, or return, is for rule N1 to say.
+  /// The error of the call. Rule N1 covers whether it may throw it, or return.
   private func thrown(by call: () async throws -> Void) async -> (any Error)? {
     do {
       try await call()
@@ -95,7 +97,7 @@ extension NetworkUnderTest {
   }
 
   private func expectNone(of texts: [String], contains secret: String, _ what: String) throws {
-    // What is secret is not repeated here either.
-    if texts.contains(where: { $0.contains(secret) }) { throw Violation("\(what) contained what is secret") }
+    // The message must not repeat the secret either.
+    if texts.contains(where: { $0.contains(secret) }) { throw Violation("\(what) contained the secret") }
   }
 }

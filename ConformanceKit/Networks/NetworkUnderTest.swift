@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What is called while the network does not work.
+/// A call that is made while the network does not work.
 enum NetworkCall: String, CaseIterable, Sendable {
   case read, readAll = "read-all", readEntries = "read-entries", write, batch, imports = "import", transaction
 
@@ -47,8 +47,8 @@ struct NetworkUnderTest: Sendable {
   let proxy: NetworkProxy
   let engine: EngineUnderTest
 
-  /// Calls `body`, which may be done twice, again if the engine has not noticed yet that the network works, or the machine is
-  /// busy. The whole ends with the stall timeout.
+  /// Calls `body`, which may run repeatedly, and retries if the engine has not noticed yet that the network
+  /// works, or the machine is busy. Gives up with the stall timeout.
   func untilAvailable<Result>(_ body: (EngineUnderTest) async throws -> Result) async throws -> Result {
     while true {
       do {
@@ -71,7 +71,7 @@ struct NetworkUnderTest: Sendable {
     return try contentsByKey(try await untilAvailable { try await $0.readAllDataAndKeys() })
   }
 
-  /// Whether it ends in time is looked at again if it did not, since a busy machine takes its time too.
+  /// A call that is late is repeated, since a busy machine takes time too.
   func checkFault(_ mode: NetworkProxy.Mode, _ call: NetworkCall) async throws {
     var mayHaveHappened = false
     var durations: [Duration] = []
@@ -104,9 +104,11 @@ struct NetworkUnderTest: Sendable {
     // Twice, as the server may take its time over what it has received.
     for _ in 0..<2 {
       let contents = try await contents()
-      try expect(contents[key("old")] == data("old"), "an earlier entry was lost")
+      try expect(contents[key("old")] == data("old"), "an existing entry was lost")
       if !mayHaveHappened {
-        try expect(contents[key("new")] == nil, "\(call.phrase) had happened, although it threw unavailable")
+        try expect(
+          contents[key("new")] == nil,
+          "\(call.phrase) had taken effect, although it threw unavailable")
       }
       try await untilAvailable { try await $0.write(data("later"), key: key("later")) }
     }
@@ -125,14 +127,14 @@ struct NetworkUnderTest: Sendable {
 
   /// How many times its limit a call is given: what is found out about a lost answer takes as long as the call.
   private static let timesOfTheLimit = 3
-  /// How often a call may be late before that is what it is.
+  /// How often a call may be late before it counts as late.
   private static let attempts = 3
 
   func checkCancellation(_ call: NetworkCall, _ mode: NetworkProxy.Mode = .silent) async throws {
     var durations: [Duration] = []
     for attempt in 0..<4 * Self.attempts where durations.count < Self.attempts {
       context.noteProgress()
-      // What became of the writes of an attempt that was late may be unknown.
+      // The outcome of the writes of a late attempt may be unknown.
       guard let duration = try await checkCancellationOnce(call, mode, writing: "new \(attempt)") else {
         continue
       }
@@ -187,7 +189,7 @@ struct NetworkUnderTest: Sendable {
       let contents = try await contents()
       try expect(
         isUnknown || contents[key(name)] == nil,
-        "\(call.phrase) had happened, although each was cancelled before")
+        "\(call.phrase) had taken effect, although each was cancelled before")
       try await untilAvailable { try await $0.write(data("later"), key: key("later")) }
     }
     return isInTime ? elapsed : nil
@@ -199,8 +201,9 @@ struct NetworkUnderTest: Sendable {
     while !proxy.isHoldingBack, ContinuousClock.now < end { await Task.yield() }
   }
 
-  /// Makes every call that has no check of its own while the network does not work, all at the same time, each on an engine of its own, so
-  /// that none waits for another's connection. Each that took too long is looked at again: see ``attempts``.
+  /// Makes every call that has no separate check while the network does not work, all concurrently, each on
+  /// its own engine, so that none waits for another's connection. Each call that took too long is repeated:
+  /// see ``attempts``.
   func checkAnyCall(_ mode: NetworkProxy.Mode) async throws {
     let present = key("old")
     let calls = anyCalls(present)
@@ -228,7 +231,7 @@ struct NetworkUnderTest: Sendable {
       for other in engines { try await other.close() }
       mayBeGone = mayBeGone || ends.contains { $0.2 }
       try expect(
-        found == [present: data("old")] || mayBeGone && found.isEmpty, "an earlier entry was lost, or changed"
+        found == [present: data("old")] || mayBeGone && found.isEmpty, "an existing entry was lost or changed"
       )
       for (name, duration, _) in ends {
         if duration >= server.timeLimit * Self.timesOfTheLimit {
@@ -280,7 +283,8 @@ struct NetworkUnderTest: Sendable {
     return false
   }
 
-  /// Opens an engine on a server that does not answer, and closes one that is open. Each that took too long is looked at again: see ``attempts``.
+  /// Opens an engine on a server that does not answer, and closes one that is open. Each call that took too
+  /// long is repeated: see ``attempts``.
   func checkOpening(_ mode: NetworkProxy.Mode) async throws {
     for isOpen in [false, true] {
       let what = isOpen ? "close()" : "opening"
@@ -316,14 +320,14 @@ struct NetworkUnderTest: Sendable {
     do {
       let engine = try await refusal.makeEngine(context.place, proxy.port)
       _ = try await engine.read(key: key("k"))
-      throw Violation("with \(refusal.reason), the engine was opened and read from")
+      throw Violation("with \(refusal.reason), the engine could be opened and read")
     } catch let error as StorageError {
       try expect(error.code == refusal.code, "with \(refusal.reason), opening threw \(error)")
       if let secret = refusal.secret {
-        try expect(!"\(error)".contains(secret), "with \(refusal.reason), the error contained what is secret")
+        try expect(!"\(error)".contains(secret), "with \(refusal.reason), the error contained the secret")
         try expect(
           !String(reflecting: error).contains(secret),
-          "with \(refusal.reason), the error contained what is secret")
+          "with \(refusal.reason), the error contained the secret")
       }
     } catch {
       if error is Violation { throw error }

@@ -1,13 +1,13 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Which rules engines are held to, and by how many checks, rule by engine.
+/// The number of checks that apply to each engine, by rule, or the results of a run.
 ///
-/// It follows from the suites alone: no check is made, so it is the same on every machine.
+/// Without results it depends on the suites alone, so it is the same on every machine.
 public struct ConformanceMatrix: Sendable {
   private let table: TextTable
 
-  /// The matrix of the checks that the suites would make.
+  /// The matrix of the number of checks that the suites would run.
   public init(_ suites: [ConformanceSuite]) {
     let columns = suites.map { suite in (name: suite.name, rules: suite.checks.map(\.rule)) }
     table = TextTable(
@@ -19,12 +19,12 @@ public struct ConformanceMatrix: Sendable {
     }
   }
 
-  /// The matrix in GitHub's Markdown, with the sentence of each rule; – where no check applies to an engine.
+  /// The matrix in GitHub's Markdown, with the text of each rule; – where no check applies to an engine.
   public var markdown: String { table.markdown }
 }
 
 extension ConformanceResults {
-  /// What the checks have found, rule by engine.
+  /// The results of the checks, by rule and engine.
   func matrix(includingSummaries includesSummaries: Bool) -> TextTable {
     let columns = reports.map { Dictionary(grouping: $0.results, by: \.shownRule) }
     return TextTable(
@@ -39,7 +39,8 @@ extension ConformanceResults {
 extension TextTable {
   /// A table with a row for each of the rules, in the order of the contract, and a column for each engine.
   ///
-  /// - Parameter cell: What the cell of an engine says, by its number, about a rule or, if that is nil, in all.
+  /// - Parameter cell: Returns the text of the cell of an engine, given by its index, for a rule or, if that
+  ///   is nil, for all rules.
   fileprivate init(
     engines: [String], rules: Set<ContractRule>, includesSummaries: Bool, cell: (Int, ContractRule?) -> String
   ) {

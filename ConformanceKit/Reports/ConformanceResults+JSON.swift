@@ -7,11 +7,11 @@
 extension ConformanceResults: Encodable {
   private enum CodingKeys: CodingKey { case conforms, engines }
 
-  /// Encodes the reports as `engines`, and whether all is well as `conforms`, which is null if nothing failed but not every
-  /// check was made that applies to the engines.
+  /// Encodes the reports as `engines`, and as `conforms` whether the engines follow the contract: null if
+  /// nothing failed but not all checks that apply were run.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
-    // Null, where what is made for the type would leave it out.
+    // Encoded as null, where synthesized code would omit it.
     try container.encode(conforms, forKey: .conforms)
     try container.encode(reports, forKey: .engines)
   }
@@ -21,7 +21,7 @@ extension ConformanceResults: Encodable {
     return isConforming && isComplete ? true : nil
   }
 
-  /// The results as a JSON object with its keys in alphabetical order, ending with the end of a line.
+  /// The results as a JSON object with sorted keys, followed by a line feed.
   public func json() throws -> Data {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]

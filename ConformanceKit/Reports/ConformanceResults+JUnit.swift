@@ -1,5 +1,5 @@
 extension ConformanceResults {
-  /// The results as JUnit XML, as continuous integration systems read it: a suite for each engine and in it a case for
+  /// The results as JUnit XML for continuous integration systems: a suite for each engine, with a case for
   /// each check.
   public var junit: String {
     let totals = Tally(reports.flatMap(\.results))
@@ -67,7 +67,7 @@ extension Tally {
 }
 
 extension Double {
-  /// Seconds with three decimals and a point, whatever the locale.
+  /// Seconds with three decimals and a decimal point in every locale.
   fileprivate var inMilliseconds: String {
     let milliseconds = isFinite ? Int(Swift.min(Swift.max(self * 1_000, 0), 1e15)) : 0
     let fraction = "\(1_000 + milliseconds % 1_000)".dropFirst()

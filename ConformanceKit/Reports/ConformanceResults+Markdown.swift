@@ -28,7 +28,7 @@ extension ConformanceResults {
 }
 
 extension String {
-  /// The text as Markdown that shows just that.
+  /// The text with Markdown's special characters escaped.
   fileprivate var markdown: String {
     unicodeScalars.reduce(into: "") { text, scalar in
       if #"\`*_<[&~|"#.unicodeScalars.contains(scalar) { text += "\\" }
@@ -36,14 +36,14 @@ extension String {
     }
   }
 
-  /// The text, which is one line, between so many backticks that those inside do not end it.
+  /// The text, which is one line, between more backticks than it contains in a row.
   fileprivate var markdownCode: String {
     let ticks = String(repeating: "`", count: longestRunOfBackticks + 1)
     let blank = hasPrefix("`") || hasSuffix("`") ? " " : ""
     return ticks + blank + self + blank + ticks
   }
 
-  /// The text as a block of code, whose fences are longer than any inside.
+  /// The text as a code block, with fences longer than any inside.
   fileprivate var markdownCodeBlock: String {
     let fence = String(repeating: "`", count: max(3, longestRunOfBackticks + 1))
     return "\(fence)\n\(self)\n\(fence)"

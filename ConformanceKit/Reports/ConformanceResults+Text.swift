@@ -1,5 +1,5 @@
 extension ConformanceResults {
-  /// The results for a terminal: the matrix, what failed and what was skipped, ending with the end of a line.
+  /// The results for a terminal: the matrix, the failures and the skipped checks, followed by a line feed.
   public var text: String {
     let legend =
       "Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   ! could not run   – does not apply"
@@ -20,16 +20,16 @@ extension ConformanceResults {
   }
 }
 
-/// The texts that are not empty, with an empty line between each and the next.
+/// The non-empty texts, separated by empty lines.
 func paragraphs(_ texts: [String]) -> String {
   texts.filter { !$0.isEmpty }.joined(separator: "\n\n") + "\n"
 }
 
 extension String {
-  /// The text with line breaks replaced by blanks.
+  /// The text with line breaks replaced by spaces.
   var inOneLine: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
 
-  /// The text with blanks before each of its lines, but for empty ones.
+  /// The text with each non-empty line indented by spaces.
   func indented(by count: Int) -> String {
     let blanks = String(repeating: " ", count: count)
     return split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
@@ -37,8 +37,8 @@ extension String {
       .joined(separator: "\n")
   }
 
-  /// The text with control characters as Swift writes them in a literal, but for tabs and line feeds: a terminal would
-  /// obey them, and XML has no way to hold most of them.
+  /// The text with control characters escaped as in Swift literals, except tabs and line feeds: a terminal
+  /// would interpret them, and XML cannot contain most of them.
   var withVisibleControls: String {
     var text = ""
     for scalar in unicodeScalars {

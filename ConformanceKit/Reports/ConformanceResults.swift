@@ -1,4 +1,4 @@
-/// What the checks of one engine, or of several, have found, to be shown.
+/// Formats the results of the checks of one or several engines.
 ///
 /// ```swift
 /// let report = await ConformanceSuite("MyEngine", capabilities: [.persistent]) { try MyEngine(directory: $0) }.run()
@@ -7,34 +7,34 @@
 /// try results.junit.write(to: URL(filePath: "conformance.xml"), atomically: true, encoding: .utf8)
 /// ```
 ///
-/// A failure is shown with its evidence, whole, and with what makes the check fail again. In all formats but JSON control
-/// characters appear as Swift writes them, such as `\u{1B}`.
+/// Each failure is shown with its complete evidence and how to reproduce it. In all formats except JSON,
+/// control characters are escaped as in Swift, such as `\u{1B}`.
 public struct ConformanceResults: Sendable {
-  /// Says how to make one failure happen again.
+  /// Returns how to reproduce a failure.
   public typealias Reproduction = @Sendable (ConformanceReport, ConformanceFailure) -> String
 
-  /// The reports, each about one engine, in the order in which they are shown.
+  /// The reports, one for each engine, in the order in which they are shown.
   public let reports: [ConformanceReport]
 
-  /// The results of several engines, or of one.
+  /// Creates the results of one or several engines.
   ///
   /// - Parameters:
-  ///   - reports: A report about each engine.
-  ///   - reproduction: Says in a line how to make a failure happen again, such as a command. By default it names the
-  ///     check and the budget.
+  ///   - reports: A report for each engine.
+  ///   - reproduction: Returns how to reproduce a failure in one line, such as a command. By default it names
+  ///     the check and the budget.
   public init(_ reports: [ConformanceReport], reproduction: Reproduction? = nil) {
     let reproduction = reproduction ?? Self.reproductionInSwift
     self.reports = reports.map { report in report.reproducible { reproduction(report, $0) } }
   }
 
-  /// Whether no engine failed any check, and no check failed itself.
+  /// Whether no engine failed a check, and every check could run.
   public var isConforming: Bool { reports.allSatisfy(\.isConforming) }
 
-  /// Whether no check was left out that applies to an engine, at the level ``ConformanceBudget/Level/standard`` or above.
-  /// Only then does ``isConforming`` say that the engines keep the contract.
+  /// Whether all checks that apply to an engine were run, at the level ``ConformanceBudget/Level/standard``
+  /// or above. Only then does ``isConforming`` mean that the engines follow the contract.
   public var isComplete: Bool { reports.allSatisfy(\.isComplete) }
 
-  /// What makes a failure happen again, for those who have a suite and no command.
+  /// How to reproduce a failure in code, for users of a suite without a command.
   private static func reproductionInSwift(_ report: ConformanceReport, _ failure: ConformanceFailure)
     -> String
   {
@@ -58,8 +58,9 @@ public struct ConformanceResults: Sendable {
 // What the formats share.
 
 extension ConformanceResults {
-  /// What was not done, with the engines, as one reason mostly holds for several: a check that was skipped, those that were
-  /// left out for lack of a worker process or are made at a higher level only, and those that went less far than their level.
+  /// Checks that did not run or were cut short, with the engines that share the reason: a check that was
+  /// skipped, the checks left out for lack of a worker process or because of the level, and those that did
+  /// not go as far as their level requires.
   struct SkippedCheck {
     let check: String
     let reason: String
@@ -95,13 +96,13 @@ extension ConformanceResults {
     reports.flatMap { report in report.failures.map { (report.name, $0) } }
   }
 
-  /// The checks that failed themselves, engine by engine.
+  /// The checks that could not run, engine by engine.
   var checkErrors: [(engine: String, checkError: ConformanceCheckError)] {
     reports.flatMap { report in report.checkErrors.map { (report.name, $0) } }
   }
 
-  /// One sentence: who keeps the contract and who does not, with figures. Of checks that are not all there are it says no
-  /// more than how many were passed.
+  /// Which engines follow the contract and which do not, with totals. For an incomplete run it only says how
+  /// many checks passed.
   var conclusion: String {
     let tally = Tally(reports.flatMap(\.results))
     let figures =
@@ -109,23 +110,24 @@ extension ConformanceResults {
       + (tally.couldNotRun > 0 ? ", \(tally.couldNotRun) could not run" : "")
     let breakers = reports.filter { !$0.failures.isEmpty }.map(\.name)
     if !breakers.isEmpty { return "\(breakers.joined(separator: ", ")): contract broken. \(figures)." }
-    if tally.passed == 0 { return "No check could be made. \(figures)." }
-    if isComplete, tally.couldNotRun == 0 { return "Every engine keeps the contract. \(figures)." }
+    if tally.passed == 0 { return "No check could run. \(figures)." }
+    if isComplete, tally.couldNotRun == 0 { return "Every engine follows the contract. \(figures)." }
     let applicable = reports.reduce(0) { $0 + $1.applicableCount }
     if let level = reports.map(\.budget.level).min(), reports.allSatisfy(\.isCompleteForLevel),
       tally.couldNotRun == 0
     {
       let passed = tally.skipped == 0 ? "all \(applicable)" : "\(tally.passed) of \(applicable)"
       return
-        "Passed \(passed) checks of the level \(level); whether the contract is kept shows from the level "
-        + "\(ConformanceBudget.Level.standard) on. \(figures)."
+        "Passed \(passed) checks of the level \(level). Only the level \(ConformanceBudget.Level.standard) "
+        + "or above shows whether the contract is followed. \(figures)."
     }
     return
-      "Passed \(tally.passed) of \(applicable) checks, which does not show whether the contract is kept. \(figures)."
+      "Passed \(tally.passed) of \(applicable) checks, which does not show whether the contract is followed. "
+      + "\(figures)."
   }
 }
 
-/// How often checks ended in each way.
+/// The number of checks with each outcome.
 struct Tally {
   let passed: Int
   let failed: Int
@@ -139,7 +141,8 @@ struct Tally {
     skipped = results.count - passed - failed - couldNotRun
   }
 
-  /// What a cell of the matrix says: how many checks were passed, and whether others were not.
+  /// The text of a cell of the matrix: how many checks passed, and how many were skipped, failed or could not
+  /// run.
   var cell: String {
     let parts = [
       passed > 0 ? "\(passed)" : "", skipped > 0 ? "○ \(skipped)" : "", failed > 0 ? "✗ \(failed)" : "",
@@ -151,12 +154,12 @@ struct Tally {
 }
 
 extension ConformanceReport.Result {
-  /// The rule in whose row the result is counted: the one that is broken, if any is.
+  /// The rule in whose row the result is counted: the broken one, if any.
   var shownRule: ContractRule { outcome.failure?.rule ?? rule }
 }
 
 extension ConformanceReport {
-  /// The report, in which each failure says how to make it happen again.
+  /// The report, with a reproduction for each failure.
   fileprivate func reproducible(by reproduction: (ConformanceFailure) -> String) -> ConformanceReport {
     let results = results.map { result in
       guard case .failed(var failure) = result.outcome else { return result }
@@ -173,31 +176,33 @@ extension ConformanceReport {
 }
 
 extension ConformanceReport {
-  /// What the level leaves out, if every check of the level was asked for.
+  /// What the level leaves out, if all checks of the level were requested.
   var levelSentence: String? {
     guard results.count == applicableCount, let limits = budget.level.limits else { return nil }
     let later = laterChecks.sorted { $0.key < $1.key }.map { level, count in
-      "\(count) \(count == 1 ? "check is" : "checks are") made from \(level) on"
+      "\(count) \(count == 1 ? "check runs" : "checks run") only from \(level) on"
     }
     return (later + [limits]).joined(separator: "; ") + "."
   }
 
-  /// Which checks went less far than their level has them go.
+  /// The checks that did not go as far as their level requires.
   fileprivate var shortfallSentence: String? {
     let short = results.compactMap { result in result.shortfall.map { "\(result.check) (\($0))" } }
     if short.isEmpty { return nil }
-    return "\(short.count) checks went less far than the level has them go: \(short.joined(separator: ", "))."
+    return "\(short.count) checks did not go as far as the level requires: \(short.joined(separator: ", "))."
   }
 }
 
 extension ConformanceBudget.Level {
-  /// How far the checks of the level go, as a clause; nil if no level goes further.
+  /// The limits of the checks of the level, as a clause; nil if no level has higher ones.
   var limits: String? {
     switch self {
     case .quick:
-      "sequences of calls go up to 2,000, stores to 4,097 entries, values of any size to 1 MiB, system faults to 6"
+      "at most 2,000 calls in sequences, 4,097 entries in a store, values of 1 MiB in the checks of all "
+        + "sizes, and 6 system faults"
     case .standard:
-      "sequences of calls go up to 70,000, stores to 12,000 entries, values of any size to 16 MiB, system faults to 90"
+      "at most 70,000 calls in sequences, 12,000 entries in a store, values of 16 MiB in the checks of all "
+        + "sizes, and 90 system faults"
     case .exhaustive: nil
     }
   }

@@ -14,7 +14,7 @@ struct MarkupElement {
     (self.name, self.attributes, self.content) = (name, attributes, content)
   }
 
-  /// The element as lines of a document. Only a text has lines that are not indented, as it is shown as it is.
+  /// The element as lines of a document. Lines of a text are not indented, since that would change the text.
   var lines: [String] {
     let tag = attributes.reduce(name) { #"\#($0) \#($1.name)="\#($1.value.inAttribute)""# }
     switch content {
@@ -27,10 +27,10 @@ struct MarkupElement {
   }
 }
 
-// Scalar by scalar, as what is to be replaced may be the beginning of a character with accents.
+// By scalars, since a character to be escaped may be the start of one with combining accents.
 
 extension String {
-  /// The text as the contents of an element of XML 1.0, which has no way to write most control characters.
+  /// The text as the contents of an element of XML 1.0, which cannot contain most control characters.
   fileprivate var inMarkup: String {
     withVisibleControls.unicodeScalars.reduce(into: "") { text, scalar in
       switch scalar {
@@ -43,7 +43,7 @@ extension String {
     }
   }
 
-  /// The same as the value of an attribute, where a parser would take line breaks and tabs for blanks.
+  /// The same as the value of an attribute, where a parser would replace line breaks and tabs by spaces.
   fileprivate var inAttribute: String {
     inMarkup.unicodeScalars.reduce(into: "") { text, scalar in
       switch scalar {

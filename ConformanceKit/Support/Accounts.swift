@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// Accounts between which transactions move amounts: what they hold together never changes.
+/// Accounts between which transactions transfer amounts. Their total never changes.
 struct Accounts: Codable, Sendable {
   let count: Int
   /// What each holds at first.
@@ -22,7 +22,7 @@ struct Accounts: Codable, Sendable {
     return (keys[from], keys[(from + 1 + number % (count - 1)) % count])
   }
 
-  /// Moves an amount, however little there is left.
+  /// Transfers an amount. Balances may become negative.
   func transfer(
     _ amount: Int, from: CacheKey, to: CacheKey, in transaction: any StorageTransaction
   ) throws {

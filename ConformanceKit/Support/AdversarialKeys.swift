@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Keys that engines are known to confuse, grouped by what confuses them.
+/// Keys that engines are known to confuse, grouped by cause.
 enum AdversarialKeys {
   struct Family: Sendable {
     let name: String
@@ -22,29 +22,29 @@ enum AdversarialKeys {
       "composition", "a composed and a decomposed accent make different keys",
       ["\u{E9}", "e\u{301}", "\u{212B}", "\u{C5}", "A\u{30A}", "\u{1E9B}\u{323}", "\u{FB01}", "fi"]),
     Family(
-      "blanks", "leading, trailing and repeated blanks count",
+      "blanks", "leading, trailing and repeated spaces are significant",
       ["x", " x", "x ", " x ", "x\t", "x\n", "\nx", "x\r\n", "x y", "x  y", " ", "  ", "\u{A0}", "\u{2003}"]),
     Family(
-      "control-characters", "control characters and NUL count, wherever they are",
+      "control-characters", "control characters and NUL are significant at any position",
       ["n", "n\0", "\0n", "n\0m", "\0", "\0\0", "\u{1}", "\u{7F}", "\u{1B}[0m", "\u{FEFF}n", "\u{200B}n"]),
     Family(
-      "paths", "what looks like a path is a key like any other",
+      "paths", "keys that look like paths work like any other",
       [
         ".", "..", "...", "/", "//", "./p", "p", "p/", "/p", "p/q", "p//q", "p/../q", "q", "../q", "../../x",
         "/etc/passwd", "~", "~/x", "\\", "p\\q", "C:\\x", ".hidden", "p.tmp", "p~", "-", "--help",
       ]),
     Family(
-      "escapes", "what looks escaped is not the same as what it would stand for",
+      "escapes", "keys that look escaped differ from what they would stand for",
       [
         "%2F", "%2f", "%252F", "%", "%%", "%00", "&amp;", "&", "\\n", "%s%n", "+", "%20", "=", "a=b", "'",
         "\"",
         "'; DROP TABLE entries; --", "*", "?", "[a]", "_", "NULL", "nil",
       ]),
     Family(
-      "numbers", "keys that stand for the same number are different keys",
+      "numbers", "two spellings of the same number are different keys",
       ["1", "01", "1.0", "+1", "1e0", "0x1", "-0", "0", "0.0", "1,0", "0b1", "00"]),
     Family(
-      "hashes", "keys that have one hash, by functions that are often used, are different keys",
+      "hashes", "keys with the same hash, by common hash functions, are different keys",
       [
         // FNV-1a, FNV-1, CRC-32, djb2 in both variants, and the one of Java's strings, all of 32 bits
         "costarring", "liquid", "declinate", "macallums", "creamwove", "quists", "plumless", "buckeroo",
@@ -56,10 +56,10 @@ enum AdversarialKeys {
         "listen", "silent", "abc", "bca",
       ]),
     Family(
-      "one-place", "keys that differ in one byte are different keys, wherever it is",
+      "one-place", "keys that differ in one byte, at any position, are different keys",
       differingInOnePlace),
     Family(
-      "identifiers", "what stands for the same identifier, address or time in two spellings makes two keys",
+      "identifiers", "two spellings of the same identifier, address or time are different keys",
       [
         "123e4567-e89b-12d3-a456-426614174000", "123E4567-E89B-12D3-A456-426614174000",
         "{123e4567-e89b-12d3-a456-426614174000}", "123e4567e89b12d3a456426614174000",
@@ -71,10 +71,10 @@ enum AdversarialKeys {
         "YQ==", "YQ=", "YQ", "[1]", "[ 1 ]", "true", "TRUE", "user@example.com", "User@example.com",
       ]),
     Family(
-      "devices", "names that some systems reserve are keys like any other",
+      "devices", "names that some systems reserve work as keys like any other",
       ["CON", "con", "NUL", "nul", "PRN", "AUX", "COM1", "LPT1", "CON.txt", "desktop.ini", ".DS_Store"]),
     Family(
-      "unicode", "every scalar of Unicode can be in a key",
+      "unicode", "a key can contain every scalar of Unicode",
       [
         "\u{FFFF}", "\u{FFFE}", "\u{FFFD}", "\u{10FFFF}", "\u{10000}", "\u{E000}", "\u{D7FF}", "\u{7FF}",
         "\u{800}",

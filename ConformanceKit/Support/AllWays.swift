@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What one way of reading everything says is there.
+/// The entries according to one method that reads everything.
 private struct Listing {
   /// The rule that the way breaks if it is wrong. Nil stands for the rule of the check.
   let rule: ContractRule?
@@ -36,9 +36,9 @@ private struct Listing {
   }
 }
 
-/// Fails unless every way of reading returns the same: values, presence, times, order and count.
+/// Fails unless all methods that read agree on values, presence, times, order and count.
 ///
-/// Where two ways differ, `read(key:)` decides which of them is wrong, and so which rule is broken.
+/// If two methods differ, `read(key:)` decides which of them is wrong, and so which rule is broken.
 ///
 /// - Parameters:
 ///   - contents: What was written, if the caller knows it.
@@ -95,7 +95,7 @@ private func expectAgreement(
     for listing in listings where !listing.agrees(on: key, with: value) {
       let said = listing.entries[key].map { $0.map { describe($0) } ?? "that it exists" } ?? "nothing"
       throw Violation(
-        "of \(key) \(listing.method) said \(said), and read(key:) \(describe(value as Any))",
+        "for \(key), \(listing.method) returned \(said), but read(key:) \(describe(value as Any))",
         rule: listing.rule)
     }
   }
@@ -103,7 +103,7 @@ private func expectAgreement(
 
 private func expectCount(_ count: Int, is expected: Int) throws {
   if count == expected { return }
-  throw Violation("keyCount() was \(count), and there were \(expected) keys", rule: .l2)
+  throw Violation("keyCount() was \(count), but there were \(expected) keys", rule: .l2)
 }
 
 /// Compares the order and the times that the two ways give which have them.
@@ -112,15 +112,16 @@ private func expectSameEntries(_ some: [StorageEntry], _ all: [StorageEntry], ke
   let isByTime = zip(some, some.dropFirst()).allSatisfy { $0.createdAt <= $1.createdAt }
   if keepsTimes || !isByTime, let (one, other) = zip(some, all).first(where: { $0.key != $1.key }) {
     throw Violation(
-      "readEntries(keys:) of all keys returned \(one.key) where readAllEntries() had \(other.key)", rule: .r6)
+      "readEntries(keys:) of all keys returned \(one.key) where readAllEntries() returned \(other.key)",
+      rule: .r6)
   }
   let times = Dictionary(all.map { ($0.key, $0) }) { first, _ in first }
   for one in some {
     guard let other = times[one.key] else { continue }
     if isSame(one.createdAt, other.createdAt), isSame(one.updatedAt, other.updatedAt) { continue }
     throw Violation(
-      "readEntries(keys:) gave \(one.key) the times \(describe([one.createdAt, one.updatedAt])), and readAllEntries() "
-        + "\(describe([other.createdAt, other.updatedAt]))", rule: .w2)
+      "for \(one.key), readEntries(keys:) returned the times \(describe([one.createdAt, one.updatedAt])), "
+        + "but readAllEntries() \(describe([other.createdAt, other.updatedAt]))", rule: .w2)
   }
 }
 
@@ -132,7 +133,7 @@ private func expectSameValues(
   let values = try await asking(.r2, noting: progress) { try await engine.read(keys: present) }
   if values != pairs.map(\.data) {
     throw Violation(
-      "read(keys:) of \(present.count) keys returned other values than readDataAndKeys(keys:)", rule: .r2)
+      "read(keys:) and readDataAndKeys(keys:) of \(present.count) keys returned different values", rule: .r2)
   }
   var surplus: [Data: Int] = [:]
   for value in try await asking(.r3, noting: progress, { try await engine.readAllData() }) {
@@ -145,10 +146,10 @@ private func expectSameValues(
   }
 }
 
-/// How long the questions about one key after the other may take: to a slow engine fewer are put.
+/// The time limit for reads of single keys: a slow engine gets fewer of them.
 private let patience = Duration.milliseconds(100)
 
-/// Compares the entries with what the questions about single keys say.
+/// Compares the entries with the results of reads of single keys.
 private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineUnderTest) async throws {
   let start = ContinuousClock.now
   for (index, entry) in entries.enumerated().reversed() {
@@ -157,7 +158,8 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
     let value = try await asking(.r1) { try await engine.read(key: key) }
     if value != entry.data {
       throw Violation(
-        "read(key:) of \(what) returned \(describe(value as Any)), and every other method \(describe(entry.data))",
+        "read(key:) of \(what) returned \(describe(value as Any)), but every other method "
+          + "\(describe(entry.data))",
         rule: .r1)
     }
     if try await asking(.r1, { try await engine.keyExists(key) }) == false {
@@ -169,7 +171,7 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
     ]
     for (name, time, listed) in times where !(time.map { isSame($0, listed) } ?? false) {
       throw Violation(
-        "\(name)(key:) of \(what) was \(describe(time as Any)), and in readAllEntries() \(describe(listed))",
+        "\(name)(key:) of \(what) was \(describe(time as Any)), but in readAllEntries() \(describe(listed))",
         rule: .w2)
     }
   }
@@ -199,8 +201,9 @@ private func asking<Result>(
 struct EngineClosed: Error {}
 
 extension CheckDefinition {
-  /// Whether the entries that the check leaves behind are compared over all ways of reading them: not where the check has
-  /// withdrawn what the engine needs, nor where it is about calls at the same time, which may have spoilt more than they show.
+  /// Whether the entries that the check leaves behind are compared across all methods that read. Not if the
+  /// check has taken away something that the engine needs, nor if it makes concurrent calls, which may have
+  /// broken more than they show.
   var comparesAllWays: Bool {
     switch rule {
     case .k1, .k2, .k3, .k4, .v1, .v2, .v3, .w1, .w2, .w3, .w4, .w5, .w6: true
@@ -220,7 +223,7 @@ extension CheckContext {
       } catch is EngineClosed {
         continue
       } catch let violation as Violation {
-        throw Violation("in the end \(violation)", rule: violation.rule)
+        throw Violation("at the end, \(violation)", rule: violation.rule)
       }
     }
   }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What every method that reads must answer about a few entries, which are all that there are.
+/// The expected results of all methods that read, for a few entries, which are the only ones.
 struct AnswersOfAllKinds: Codable, Sendable {
   /// By key.
   var present: [String: Data] = [:]
@@ -99,7 +99,7 @@ struct AnswersOfAllKinds: Codable, Sendable {
     case .readAllData:
       let found = try await engine.readAllData()
       try expect(found.count, is: there.count, "the number of values of \(method.call)")
-      try expect(Set(found) == Set(values), "\(method.call) gave other values than those that there are")
+      try expect(Set(found) == Set(values), "\(method.call) returned other values than the stored ones")
     }
   }
 }

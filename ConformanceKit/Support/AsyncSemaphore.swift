@@ -5,12 +5,13 @@
 #endif
 import StockroomCore
 
-/// Lets a few checks run at a time, however many are started.
+/// Limits the number of checks that run at the same time.
 ///
-/// A test framework may start hundreds of checks at once. All together they would take minutes each, and none could
-/// tell an engine that hangs from one that has to share two processors with all the others.
+/// A test framework may start hundreds of checks at once. Running concurrently, each would take minutes, and
+/// none could distinguish an engine that hangs from one that shares two processors with all others.
 final class AsyncSemaphore: Sendable {
-  /// The one that all checks of the process go through. More than there are processors, as engines wait for disks.
+  /// The semaphore that all checks of the process use. Its width exceeds the number of processors, because
+  /// engines wait for disks.
   static let shared = AsyncSemaphore(width: 4 * ProcessInfo.processInfo.activeProcessorCount + 2)
 
   private struct State {
@@ -36,7 +37,7 @@ final class AsyncSemaphore: Sendable {
     return result
   }
 
-  /// Takes so many places when they are free and all who came before have had theirs.
+  /// Takes this many places when they are free and all earlier waiters have theirs.
   func enter(_ places: Int = 1) async {
     await withCheckedContinuation { continuation in
       let mayEnter = state.withLock { state in
@@ -51,7 +52,7 @@ final class AsyncSemaphore: Sendable {
     }
   }
 
-  /// Gives back so many places.
+  /// Releases this many places.
   func leave(_ places: Int = 1) {
     let next = state.withLock { state in
       state.free += places

@@ -116,7 +116,7 @@ struct ChangeCall: Codable, Sendable {
     }
   }
 
-  /// Entries of another engine. Who asks for what has been updated lately does not find them.
+  /// Entries of another engine. A query for recently updated entries does not find them.
   private func past(_ keys: [CacheKey]) -> [StorageEntry] {
     let past = Date(timeIntervalSince1970: 1_500_000_000)
     return entries(keys, version: 2).map {

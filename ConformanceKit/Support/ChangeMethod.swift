@@ -5,7 +5,8 @@
 #endif
 import StockroomCore
 
-/// The methods of an engine that change entries. What is checked of all of them is checked of these, so that none is forgotten.
+/// The methods of an engine that change entries. Checks of all such methods use this list, so that none is
+/// forgotten.
 enum ChangeMethod: String, CaseIterable, Codable, Sendable {
   case write, writeMany, writeEntries, apply, transaction
   case remove, removeMany, removeAll
@@ -26,7 +27,7 @@ enum ChangeMethod: String, CaseIterable, Codable, Sendable {
 
   var needs: EngineCapabilities { self == .transaction ? .transactions : [] }
 
-  /// Whether it removes what it is given, and does not store it.
+  /// Whether it removes keys instead of storing entries.
   var removes: Bool { self == .remove || self == .removeMany || self == .removeAll }
 
   /// Whether one call is about one key.
@@ -59,7 +60,8 @@ enum ChangeMethod: String, CaseIterable, Codable, Sendable {
     }
   }
 
-  /// As ``perform(_:in:)``, but without a transaction if the engine gives that up all the time, as rule T4 allows where so many write.
+  /// Like ``perform(_:in:)``, but without a transaction if the engine keeps throwing `conflict`, as rule T4
+  /// allows when many tasks write.
   func performAmongMany(_ entries: [(key: CacheKey, data: Data)], in engine: EngineUnderTest) async throws {
     guard self == .transaction else { return try await perform(entries, in: engine) }
     do {
@@ -69,7 +71,7 @@ enum ChangeMethod: String, CaseIterable, Codable, Sendable {
     }
   }
 
-  /// Does the operations, which are of kinds that the method can do: any in a batch or in a transaction.
+  /// Performs the operations, whose kinds the method must support: a batch or a transaction supports all.
   func perform(_ operations: [StorageOperation], in engine: EngineUnderTest) async throws {
     switch self {
     case .apply: try await engine.apply(operations)

@@ -3,7 +3,8 @@ import StockroomCore
 /// A subscriber of an engine that knows what it should receive.
 struct ChangeSubscriber: Sendable {
   private let changes: StorageChanges
-  /// How long the next element is waited for that covers anything. As a rule it is not a thousandth of that.
+  /// How long to wait for the next element that covers anything. It usually arrives in a thousandth of that
+  /// time.
   private let patience: Duration
 
   /// Subscribes.
@@ -34,7 +35,7 @@ struct ChangeSubscriber: Sendable {
   ) async throws {
     if keys.isEmpty { return }
     let missing = MutexProtected(Set(keys))
-    // The changes may still be under way, on a busy machine for a long time.
+    // The changes may still be in progress, on a busy machine for a long time.
     let progress = CheckProgress()
     let outcome = await withStallTimeout(patience, since: progress) { () -> Result<Bool, any Error> in
       do {
@@ -64,7 +65,8 @@ struct ChangeSubscriber: Sendable {
     case .failure:
       let left = missing.withLock { Array($0).inByteOrder() }
       throw Violation(
-        "for \(patience) no element had covered any more of \(what), and \(left.count) keys were left: \(describe(left))"
+        "for \(patience), no element covered more of \(what), and \(left.count) keys were not covered: "
+          + "\(describe(left))"
       )
     }
   }
@@ -75,7 +77,7 @@ struct ChangeSubscriber: Sendable {
       var iterator = changes.makeAsyncIterator()
       while await iterator.next() != nil {}
     }
-    if case .failure = outcome { throw Violation("\(patience) \(when) a stream had not ended") }
+    if case .failure = outcome { throw Violation("a stream had not ended \(patience) \(when)") }
   }
 }
 

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What a check works with: a fresh directory, and engines that are closed when the check is over.
+/// The environment of a check: a new directory, and engines that are closed at the end of the check.
 final class CheckContext: Sendable {
   /// The directory that belongs to the check alone.
   let root: URL
@@ -13,7 +13,7 @@ final class CheckContext: Sendable {
   let place: URL
   let capabilities: EngineCapabilities
   let budget: ConformanceBudget
-  /// How long the check may go without getting any further.
+  /// How long the check may make no progress.
   let stallTimeout: Duration
   /// How long readers compute before a write must have had its turn.
   let longestTurn: Duration
@@ -23,7 +23,7 @@ final class CheckContext: Sendable {
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
-  /// When the check last got anywhere.
+  /// When the check last made progress.
   let progress = CheckProgress()
 
   private let worker: ConformanceWorker?
@@ -38,7 +38,7 @@ final class CheckContext: Sendable {
   init(suite: ConformanceSuite) {
     root = suite.workingDirectory.appending(
       path: "conformance-\(UUID().uuidString)", directoryHint: .isDirectory)
-    // Deep down, so that an engine which follows a key such as `../../x` does not get out of the root.
+    // Several levels deep, so that an engine that follows a key such as `../../x` does not leave the root.
     place = root.appending(path: "deep/down/in/here/place", directoryHint: .isDirectory)
     capabilities = suite.capabilities
     budget = suite.budget
@@ -55,7 +55,7 @@ final class CheckContext: Sendable {
   /// The engines that were opened and are closed when the check is over; some of them may have been closed already.
   var enginesLeftOpen: [EngineUnderTest] { opened.withLock { $0 } }
 
-  /// Does the steps of a check, then closes its engines and removes its directory, whatever happened.
+  /// Performs the steps of a check, then closes its engines and removes its directory in any case.
   func perform(_ body: CheckDefinition.Body) async -> Result<Void, any Error> {
     var result: Result<Void, any Error>
     do {
@@ -65,35 +65,38 @@ final class CheckContext: Sendable {
     } catch {
       result = .failure(error)
     }
-    // Checks of closing look at what close() throws; for all others it is only tidying up.
+    // Only checks of closing check what close() throws; for all others it is just cleanup.
     for engine in opened.withLock({ $0 }) { try? await close(engine) }
     removeDirectory()
     return result
   }
 
-  /// Says that the check is getting somewhere, which gives it the suite's whole stall timeout again.
+  /// Reports progress, which restarts the suite's stall timeout.
   ///
-  /// To be called in every check whose length depends on the budget, after each unit of work that an engine which
-  /// does not hang has done within seconds: a history, a kill, a state of the disk. It costs less than a microsecond.
-  /// Never for what goes on although the engine hangs, such as readers beside a writer.
+  /// Must be called in every check whose length depends on the budget, after each unit of work that takes
+  /// seconds at most unless the engine hangs: a history, a kill, a state of the disk. It costs less than a
+  /// microsecond. Must not be called for work that continues although the engine hangs, such as readers
+  /// during a write.
   func noteProgress() { progress.note() }
 
-  /// How far the check went if that was less far than the level has it go.
+  /// How far the check got, if it did not go as far as its level requires.
   var shortfall: String? { shortfallNoted.withLock { $0 } }
 
   /// Notes how far the check went, as in "1,200 of 70,000 calls", for the report.
   func noteShortfall(_ text: String) { shortfallNoted.withLock { $0 = text } }
 
-  /// How long a single call, or a few, is waited for: no longer than this, and not until the check itself is said to hang. A suite
-  /// whose stall timeout is longer than five minutes is for an engine that is slow, or a machine, and has longer limits as well.
+  /// How long to wait for a single call, or a few: at most this long, and less than the stall timeout. A
+  /// suite with a stall timeout of more than five minutes is for a slow engine or machine, and has longer
+  /// limits here as well.
   func patience(atMost limit: Duration) -> Duration {
     min(limit * max(1, stallTimeout / .seconds(300)), stallTimeout / 2)
   }
 
-  /// How long a call is waited for that may wait for a lock, as an engine does for a minute at most before it throws `locked`.
+  /// How long to wait for a call that may wait for a lock. An engine waits for at most a minute before it
+  /// throws `locked`.
   var patienceWithLocks: Duration { min(.seconds(75), stallTimeout * 3 / 4) }
 
-  /// Has something done when the engines have been closed, before the directory is removed.
+  /// Registers work to do after the engines have been closed, before the directory is removed.
   func addTeardown(_ step: @escaping @Sendable () -> Void) {
     lastSteps.withLock { $0.append(step) }
   }
@@ -131,7 +134,7 @@ final class CheckContext: Sendable {
     }
   }
 
-  /// Opens an engine, uses it, and drops the last reference to it without closing it.
+  /// Opens an engine, uses it, and releases the last reference without closing it.
   func openAndDrop<Result>(
     _ directory: URL? = nil, _ body: (EngineUnderTest) async throws -> Result
   ) async throws -> Result {
@@ -153,7 +156,7 @@ final class CheckContext: Sendable {
   /// Calls `body` with the server that the engine reaches, when it runs.
   func withServer(_ body: (ConformanceServer) async throws -> Void) async throws {
     guard let server else {
-      throw Skip(reason: "The suite was given no server to reach (see ConformanceServer).")
+      throw Skip(reason: "The suite has no server (see ConformanceServer).")
     }
     try await server.start()
     try await body(server)
@@ -166,13 +169,13 @@ final class CheckContext: Sendable {
     try await opening { try await server.makeEngine(directory ?? place, port) }
   }
 
-  /// Closes the engine and lets go of it.
+  /// Closes the engine and releases it.
   func close(_ engine: EngineUnderTest) async throws {
     defer { engine.release() }
     try await engine.close()
   }
 
-  /// Closes the engine, lets go of it and opens another in its place.
+  /// Closes the engine, releases it and opens another one on its place.
   func reopen(_ engine: EngineUnderTest, at directory: URL? = nil) async throws -> EngineUnderTest {
     try await close(engine)
     return try await open(directory)

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A check that is not yet bound to an engine: a rule, a name, an expectation and the steps.
+/// A check without an engine: a rule, an identifier, an expectation and the steps.
 struct CheckDefinition: Sendable {
   typealias Body = @Sendable (CheckContext) async throws -> Void
 
@@ -8,16 +8,16 @@ struct CheckDefinition: Sendable {
   let id: String
   /// A clause that completes the sentence "Expected: …".
   let expectation: String
-  /// What an engine must claim for the check to apply.
+  /// The capabilities that an engine must claim for the check to apply.
   let needs: EngineCapabilities
-  /// Whether the check cannot be made without a worker process.
+  /// Whether the check requires a worker process.
   let needsWorker: Bool
-  /// Whether the check looks at the files of a place, changes them, or sets the clock: an engine that reaches a server has its
-  /// entries elsewhere.
+  /// Whether the check reads or changes the files of a place, or sets the clock. It does not apply to an
+  /// engine with a server, whose entries are elsewhere.
   private(set) var isOfFiles: Bool
-  /// Whether the check kills the server that the engine reaches, which no other check may use meanwhile.
+  /// Whether the check kills the engine's server, which no other check may use meanwhile.
   let killsServer: Bool
-  /// The lowest level at which the check is made.
+  /// The lowest level at which the check runs.
   let level: ConformanceBudget.Level
   let body: Body
 
@@ -38,15 +38,15 @@ struct CheckDefinition: Sendable {
     self.body = body
   }
 
-  /// Whether the check is about an engine that claims these capabilities.
+  /// Whether the check applies to an engine that claims these capabilities.
   func applies(to capabilities: EngineCapabilities) -> Bool {
     capabilities.isSuperset(of: needs) && !(isOfFiles && capabilities.contains(.networked))
   }
 
-  /// Whether the check does something to the network between engine and server.
+  /// Whether the check acts on the network between engine and server.
   var actsOnNetwork: Bool { id.hasPrefix("network.") }
 
-  /// Every check there is, in the order of the contract.
+  /// All checks, in the order of the contract.
   static let all: [CheckDefinition] = {
     let checks =
       [
@@ -91,7 +91,7 @@ extension CheckDefinition {
   }
 }
 
-/// Lets a list of checks be written as one check after the other.
+/// Allows writing a list of checks as one check after the other.
 @resultBuilder
 enum CheckList {
   static func buildExpression(_ check: CheckDefinition) -> [CheckDefinition] { [check] }

@@ -2,8 +2,8 @@ import Foundation
 
 /// Threads that a check runs on, as many as Swift's cooperative pool has by default.
 ///
-/// An engine that holds the threads of its callers for ever, as in a deadlock, then holds these. The pool goes on, and
-/// with it the code that reports that the time of the check is over.
+/// An engine that blocks its callers' threads forever, as in a deadlock, then blocks these. The pool keeps
+/// running, and with it the code that reports the timeout of the check.
 final class CheckExecutor: TaskExecutor, @unchecked Sendable {
   // Safe to share: the state is touched only between lock() and unlock().
   private let condition = NSCondition()
@@ -21,7 +21,7 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
     }
   }
 
-  /// A single thread, of which it is known for how long it waits.
+  /// A single thread whose waiting time is measured.
   init(watchedBy watch: ThreadWaitMonitor) {
     Thread.detachNewThread { [self] in
       watch.begin()
@@ -71,8 +71,9 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
   }
 }
 
-/// Tells for how long a thread waits in the middle of its jobs: for a lock, a disk, or a time to pass. Time in which it
-/// computes, or in which the system lets others compute, is not counted, where the system says so.
+/// Measures how long a thread waits in the middle of its jobs: for a lock, a disk, or a time to pass. Time in
+/// which it computes, or in which the system runs other threads instead, is not counted, if the system
+/// reports it.
 final class ThreadWaitMonitor: @unchecked Sendable {
   // Safe to share: only the thread that is watched touches the state.
   private var statistics: Int32?

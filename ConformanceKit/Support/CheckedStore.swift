@@ -1,7 +1,8 @@
 import StockroomCore
 import StockroomStore
 
-/// A store as the checks of rules S1 to S10 see it: `Store`, or another that is held to the same rules.
+/// The interface of a store to the checks of rules S1 to S10: `Store`, or another that follows the same
+/// rules.
 ///
 /// It keeps each item as the JSON that `JSONCodec` makes of it, in an entry of its own.
 @MainActor
@@ -29,7 +30,7 @@ package protocol CheckedStore: AnyObject, Sendable {
   func chain(_ changes: [CheckedChange]) async throws -> @MainActor @Sendable () async throws -> Void
 }
 
-/// What can be done to a store.
+/// A change of a store.
 package enum CheckedChange: Sendable {
   case insert([CheckedItem])
   case remove([CheckedItem])
@@ -87,7 +88,7 @@ extension CheckedItem: CustomStringConvertible {
 }
 
 extension [CheckedItem] {
-  /// Does to the array what a store does to its items (rule S4).
+  /// Changes the array as a store changes its items (rule S4).
   package mutating func apply(_ change: CheckedChange) {
     switch change {
     case .insert(let items):
@@ -100,7 +101,7 @@ extension [CheckedItem] {
   }
 }
 
-/// `Store`, as it is handed to those who use it.
+/// `Store`, as apps use it.
 final class StoreUnderTest: CheckedStore {
   private let store: Store<CheckedItem>
 

@@ -4,7 +4,7 @@
   import Foundation
 #endif
 
-/// What the clock of the machine shows at a moment, from which it follows later whether it has been set.
+/// A reading of the machine's clock, to find out later whether the clock has been set.
 struct ClockReading: Sendable {
   let date: Date
   let moment: ContinuousClock.Instant

@@ -13,7 +13,8 @@ extension Date {
   func isAbout(_ other: Date) -> Bool { abs(timeIntervalSince(other)) <= 2 * precisionOfTime }
 }
 
-/// What a timestamp may differ from the clock: the 2 ms of rule W2, and what the suite allows the clock of another machine.
+/// How much a timestamp may differ from the clock: the 2 ms of rule W2, plus the suite's tolerance for the
+/// clock of another machine.
 enum ClockTolerance {
   @TaskLocal static var seconds = 0.002
 }

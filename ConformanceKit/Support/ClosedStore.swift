@@ -54,7 +54,7 @@ struct ClosedStore {
     context.root.appending(path: "store-\(UUID().uuidString)", directoryHint: .isDirectory)
   }
 
-  /// A copy of the store after `change` has had its way with it.
+  /// A copy of the store, modified by `change`.
   func copy(_ change: (URL) throws -> Void) throws -> URL {
     let copy = newDirectory()
     try System.copy(directory, to: copy)
@@ -85,7 +85,7 @@ struct ClosedStore {
   }
 }
 
-/// What a store has gone through. The same in every process, so that a worker knows what there should be.
+/// The history of a store. It is the same in every process, so that a worker knows the expected contents.
 enum StoreHistory: String, Codable, Sendable {
   /// One session of writes.
   case short
@@ -142,7 +142,7 @@ enum StoreHistory: String, Codable, Sendable {
   /// The session after which the files are kept.
   var olderSession: Int? { self == .long ? 1 : nil }
 
-  /// What the store holds after some of the sessions, or after all.
+  /// The contents of the store after some or all sessions.
   func contents(after count: Int? = nil) -> [CacheKey: Data] {
     var contents: [CacheKey: Data] = [:]
     for step in sessions.prefix(count ?? sessions.count).joined() { step.apply(to: &contents) }

@@ -1,7 +1,7 @@
 import Synchronization
 import StockroomCore
 
-/// Runs the writer, and a few readers again and again until the writer is done.
+/// Runs the writer, and a few readers repeatedly until the writer is done.
 ///
 /// A reader lets other tasks run after each look, since neither it nor the engine may ever suspend otherwise.
 func whileRunning(
@@ -76,7 +76,7 @@ final class AtomicCounter: Sendable {
   func increment() -> Int { state.wrappingAdd(1, ordering: .relaxed).newValue }
 }
 
-/// Does the work for each number in a task of its own, all at the same time. Returns the results in order.
+/// Performs the work for each number in a separate task, all concurrently. Returns the results in order.
 @discardableResult
 func gather<Value: Sendable>(
   _ numbers: Range<Int>, _ work: @escaping @Sendable (Int) async throws -> Value
@@ -114,7 +114,7 @@ func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
 /// Waits for a moment, in which everybody's tasks have gone on: those on the threads of the check, on the main actor if
 /// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
 ///
-/// Patience is counted in such turns where a busy machine must not be taken for one that hangs.
+/// Timeouts are counted in such turns where a busy machine must not look like a hang.
 func yieldToAllThreads() async throws {
   await Task.detached(priority: Task.currentPriority) {}.value
   try await Task.sleep(for: .milliseconds(1))

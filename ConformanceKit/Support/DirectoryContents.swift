@@ -4,8 +4,8 @@
   import Foundation
 #endif
 
-/// Every file below a directory with its bytes, to see whether anything has changed. Of links it has where they lead, and of pipes, sockets
-/// and devices, which reading might wait for, that they are there.
+/// Every file below a directory with its bytes, to detect changes. For links it has their destination, and
+/// for pipes, sockets and devices, which a read might wait for, only their existence.
 struct DirectoryContents: Equatable {
   /// By path, relative to the directory. Nil stands for a directory.
   var files: [String: Data?]
@@ -20,7 +20,7 @@ struct DirectoryContents: Equatable {
         continue
       }
       let url = directory.appending(path: path)
-      // What was removed since it was listed is not there any more.
+      // Files may have been removed since they were listed.
       guard let type = System.fileType(of: url) else { continue }
       files[path] =
         switch type {
@@ -47,5 +47,5 @@ func expectUnchanged(
   let differences = try DirectoryContents(of: directory, without: without).differences(from: before)
   try expect(
     differences.isEmpty,
-    "after \(what) these files had been made, changed or removed: \(differences.joined(separator: ", "))")
+    "after \(what), these files had been created, changed or removed: \(differences.joined(separator: ", "))")
 }

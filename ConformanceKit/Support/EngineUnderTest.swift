@@ -13,13 +13,14 @@ struct CallFailure: Error, CustomStringConvertible {
   var description: String { "\(call) threw \(shortened(String(describing: error)))" }
 }
 
-/// What is behind an error that a check has the body of a transaction throw: no reason to begin again, whatever its code.
+/// Marks an error that a check has the body of a transaction throw: it is no reason to retry, whatever its
+/// code.
 struct ErrorOfBody: Error {}
 
-/// What a check has the body of a transaction throw, to take back what it has done.
+/// The error that a check has the body of a transaction throw, to roll it back.
 struct ThrownByBody: Error {}
 
-/// The engine that is being checked: passes every call on, and notes which call threw.
+/// The engine that is being checked. Forwards every call, and records which call threw.
 ///
 /// Copies share the one reference to the engine, so that a check can release it.
 struct EngineUnderTest: StorageEngine {
@@ -31,7 +32,7 @@ struct EngineUnderTest: StorageEngine {
 
   private let reference: Reference
 
-  /// Notes which calls are under way.
+  /// Records which calls are in progress.
   private let progress: CheckProgress?
 
   init(_ engine: any StorageEngine, noting progress: CheckProgress? = nil) {
@@ -39,7 +40,7 @@ struct EngineUnderTest: StorageEngine {
     self.progress = progress
   }
 
-  /// Drops the reference to the engine. It is the last one unless a call is under way.
+  /// Releases the reference to the engine. It is the last one unless a call is in progress.
   func release() {
     // The engine may do much in its deinitializer, which should not happen inside the lock.
     _ = reference.engine.withLock { $0.take() }
@@ -54,7 +55,7 @@ struct EngineUnderTest: StorageEngine {
     }
   }
 
-  /// What the engine says of itself.
+  /// The engine's description of itself.
   var selfDescriptions: [String] {
     get throws {
       let engine = try engine
@@ -159,8 +160,8 @@ struct EngineUnderTest: StorageEngine {
   /// For how long a transaction that the engine gives up is begun again, beside no other one whose body runs.
   @TaskLocal static var patienceWithConflicts = Duration.seconds(10)
 
-  /// Begins again if the engine gives up with `conflict`, as rule T4 allows: nothing has been done then. So often, and in the end with
-  /// pauses in between, that it also gets done where many tasks change one entry.
+  /// Retries if the engine throws `conflict`, as rule T4 allows: nothing has been done then. It retries often
+  /// enough, at the end with pauses, to succeed even when many tasks change one entry.
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -189,7 +190,7 @@ struct EngineUnderTest: StorageEngine {
     }
   }
 
-  /// Whether an error of a transaction says that the engine has given it up.
+  /// Whether an error means that the engine has given up the transaction.
   private static func hasGivenUp(_ error: any Error) -> Bool {
     guard let error = error as? StorageError, error.code == .conflict else { return false }
     return !(error.underlying is ErrorOfBody)

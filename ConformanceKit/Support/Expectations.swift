@@ -5,12 +5,13 @@
 #endif
 import StockroomCore
 
-/// What happened instead of what the check expects, as a clause.
+/// A violation of a check's expectation: what happened instead, as a clause.
 struct Violation: Error, Codable, CustomStringConvertible {
   let description: String
-  /// The rule that is broken, if it is not the one that the check is about: a search finds what it finds.
+  /// The broken rule, if it is not the check's: a search may find violations of other rules.
   let rule: ContractRule?
-  /// Lines that show it happening, such as a sequence of calls in Swift or a timeline. Reports keep its line breaks.
+  /// Lines that show the failure, such as a sequence of calls in Swift or a timeline. Reports keep its line
+  /// breaks.
   let evidence: String?
   /// The seed with which the check finds this again, if it is not the seed of the budget.
   let seed: UInt64?
@@ -23,11 +24,11 @@ struct Violation: Error, Codable, CustomStringConvertible {
   }
 }
 
-/// The check cannot be made here.
+/// The check cannot run here.
 struct Skip: Error {
   let reason: String
 
-  static let noFiles = Skip(reason: "The engine has no files in the directory that it was opened on.")
+  static let noFiles = Skip(reason: "The engine has no files in the directory on which it was opened.")
 }
 
 /// Fails unless the condition holds.
@@ -35,7 +36,7 @@ func expect(_ condition: Bool, _ actual: @autoclosure () -> String) throws {
   if !condition { throw Violation(actual()) }
 }
 
-/// Fails unless what it gave equals what it should have given.
+/// Fails unless the value equals the expected one.
 func expect<Value: Equatable>(
   _ value: Value, is expected: Value, _ what: @autoclosure () -> String
 ) throws {
@@ -43,12 +44,12 @@ func expect<Value: Equatable>(
   throw Violation("\(what()) was \(describe(value)) instead of \(describe(expected))")
 }
 
-/// Fails unless it gave these values, in that order.
+/// Fails unless the values equal the expected ones, in that order.
 func expect<Element: Equatable>(
   _ values: [Element], is expected: [Element], _ what: @autoclosure () -> String
 ) throws {
   guard values != expected else { return }
-  // What is shown of long lists is their beginning.
+  // Of long lists, only the beginning is shown.
   let place = zip(values, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? 0
   let detail =
     place < 6
@@ -58,7 +59,7 @@ func expect<Element: Equatable>(
   throw Violation("\(what()) was \(describe(values)) instead of \(describe(expected))\(detail)")
 }
 
-/// Fails unless it gave these keys, each once, in whatever order.
+/// Fails unless the keys equal the expected ones, each once, in any order.
 func expect(_ keys: [CacheKey], areInAnyOrder expected: [CacheKey], _ what: String) throws {
   // There may be millions, which would take long to sort.
   try expect(keys.count, is: expected.count, "the number of keys that \(what) lists")
@@ -98,7 +99,7 @@ func expectError<Result>(
         : "\(call()) returned \(describe(result)) instead of throwing \(wanted)")
   } catch let failure as CallFailure {
     if let error = failure.error as? StorageError, codes.contains(error.code) { return error }
-    throw Violation("\(call()) did not throw \(wanted) but \(shortened(String(describing: failure.error)))")
+    throw Violation("\(call()) threw \(shortened(String(describing: failure.error))) instead of \(wanted)")
   }
 }
 
@@ -150,8 +151,8 @@ extension Optional: OptionalValue {
 
 /// Fails unless the engine returns these values, and nil for the keys that are absent.
 ///
-/// Asks with read(key:) alone, so that a fault of another method is put down to the rule for that method. A slow engine
-/// is asked for some of many keys, from all over them, as ``patience`` lasts.
+/// Uses read(key:) alone, so that a fault of another method counts against the rule of that method. For a
+/// slow engine, it reads a sample of many keys, as many as ``patience`` allows.
 func expectStored(
   _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in engine: EngineUnderTest
 ) async throws {
@@ -164,7 +165,7 @@ func expectStored(
   }
 }
 
-/// How long a slow engine is asked the same question about one key after the other.
+/// How long a slow engine is asked about one key after the other.
 private let patience = Duration.seconds(3)
 
 /// Does it for all elements, or for as many from all over them as there is time for, and for 500 in any case.
@@ -185,21 +186,24 @@ func expectUntouched(_ entries: [StorageEntry], since before: [StorageEntry], _ 
   var places: [CacheKey: Int] = [:]
   for (place, entry) in before.enumerated() { places[entry.key] = place }
   for entry in entries {
-    guard let place = places[entry.key] else { throw Violation("\(when), \(entry.key) was there") }
+    guard let place = places[entry.key] else {
+      throw Violation(
+        "\(when), \(entry.key) was there although it had been absent before")
+    }
     let old = before[place]
     guard entry.createdAt.isAbout(old.createdAt), entry.updatedAt.isAbout(old.updatedAt) else {
       throw Violation(
-        "\(when), the times of \(entry.key) were \(describe([entry.createdAt, entry.updatedAt])), and before "
-          + "\(describe([old.createdAt, old.updatedAt]))")
+        "\(when), the times of \(entry.key) were \(describe([entry.createdAt, entry.updatedAt])) instead of "
+          + "\(describe([old.createdAt, old.updatedAt])) as before")
     }
   }
   for (one, other) in zip(entries, entries.dropFirst()) where one.createdAt != other.createdAt {
     if places[one.key, default: 0] < places[other.key, default: 0] { continue }
-    throw Violation("\(when), \(one.key) was in front of \(other.key), and before behind it")
+    throw Violation("\(when), \(one.key) was before \(other.key), and previously after it")
   }
 }
 
-/// Fails unless every method says that there is nothing.
+/// Fails unless the engine is empty according to every method.
 func expectEmpty(_ engine: EngineUnderTest) async throws {
   try expect(try await engine.keyCount(), is: 0, "keyCount() of an empty engine")
   try expect(try await engine.allKeys(), is: [], "allKeys() of an empty engine")

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// An engine with entries, which become more from rung to rung of a ladder of sizes.
+/// An engine whose number of entries grows with each rung of a ladder of sizes.
 struct GrowingPlace: Sendable {
   let engine: EngineUnderTest
   /// The keys that are there, in the order in which they were first written, which is no order of bytes.
@@ -73,7 +73,7 @@ struct GrowingPlace: Sendable {
   }
 }
 
-/// What a question does with the place that it is about.
+/// What a check of one size does with the place.
 enum SizeQuestionKind {
   /// Looks at a place that has as many entries. What is missing there was never written.
   case reads

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Something that a thread waits for.
+/// A latch that threads can wait for.
 final class Latch: @unchecked Sendable {
   // Safe to share: the state is touched only between lock() and unlock().
   private let condition = NSCondition()
@@ -38,7 +38,8 @@ extension Latch {
   }
 }
 
-/// Where bodies of transactions wait for each other, so that they overlap if the engine lets them.
+/// A meeting point at which bodies of transactions wait for each other, so that they overlap if the engine
+/// allows it.
 ///
 /// Without it, chance decides whether two short transactions meet, and on a busy machine they hardly ever do.
 final class Meeting: Sendable {

@@ -1,4 +1,4 @@
-// How far a check goes: as far as its level has it, and as long as it may take.
+// The extent of a check: limited by its level, and by the time that it may take.
 
 extension CheckContext {
   /// The value for the level of the budget.

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A transaction whose body takes its time.
+/// A transaction with a long body.
 struct PausedBody: Sendable {
   private let hasBegun: Flag
   private let task: Task<Void, any Error>

@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-/// The methods of an engine that read. What is checked of all of them, or of all of a kind, is checked of these, so that none is
-/// forgotten.
+/// The methods of an engine that read. Checks of all such methods, or of all of a kind, use this list, so
+/// that none is forgotten.
 enum ReadMethod: String, CaseIterable, Sendable {
   case read, readMany, readDataAndKeys, readEntries
   case readAllData, readAllDataAndKeys, readAllEntries, scan
@@ -70,8 +70,9 @@ enum ReadMethod: String, CaseIterable, Sendable {
   /// Those of which one call returns the values of any number of entries.
   static let ofManyValues = allCases.filter { $0.givesValues && !$0.isOfOneKey }
 
-  /// What an engine claims of which one call shows one snapshot. The default of `readEntries(keys:)` cannot, however well the others are
-  /// made: an engine that keeps the times of entries has something better.
+  /// What an engine claims of which one call returns one snapshot. The default of `readEntries(keys:)`
+  /// cannot, however well the others are made: an engine that keeps the times of entries has something
+  /// better.
   var needsForOneMoment: EngineCapabilities {
     self == .readEntries ? [.snapshotReads, .preservesTimestamps] : .snapshotReads
   }

@@ -5,9 +5,9 @@
 #endif
 import StockroomCore
 
-/// Keys that an engine may use for itself, and values that it may give a meaning of its own.
+/// Keys that an engine may use internally, and values that it may interpret in a special way.
 enum ReservedNames {
-  /// What engines, databases and file systems name what they keep beside the entries.
+  /// Names that engines, databases and file systems use for internal data.
   static let keys: [CacheKey] = {
     let stems = [
       "__meta__", "_meta", "meta", "metadata", ".metadata", "META", "__metadata__", "_id", "_rev", "_deleted",

@@ -1,4 +1,4 @@
-/// A limit of the time in which this process runs, for a loop that looks whether something has happened.
+/// A limit on the running time of this process, for a loop that polls.
 ///
 /// A process may be stopped, or get no processor, for seconds between two looks, and what it waits for with it. Of that time no more
 /// counts than a look takes at most.
@@ -10,7 +10,7 @@ struct RunningTimeLimit: Sendable {
 
   init(_ limit: Duration, from start: ContinuousClock.Instant = .now) { (left, last) = (limit, start) }
 
-  /// Whether the time is over. To be asked once in each round of the loop.
+  /// Whether the time is over. Must be read once in each iteration of the loop.
   mutating func isOver(at now: ContinuousClock.Instant = .now) -> Bool {
     left -= min(last.duration(to: now), Self.longestLook)
     last = now

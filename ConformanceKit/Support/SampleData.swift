@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// The key that is this very text.
+/// The key with exactly this text.
 func key(_ text: String) -> CacheKey { CacheKey(verbatim: text) }
 
 /// A key of 300 bytes that begins with the text. No file has so long a name, so that engines which make files of keys store it in
@@ -38,7 +38,7 @@ func entries(_ keys: [CacheKey], version: Int = 1) -> [(key: CacheKey, data: Dat
   keys.map { ($0, value(for: $0, version: version)) }
 }
 
-/// Bytes that nobody can make fewer of, neither by compression nor by keeping what is equal once.
+/// Bytes that neither compression nor deduplication can reduce.
 func incompressible(_ count: Int, seed: UInt64) -> Data {
   var random = SeededRandom(seed: seed)
   return random.bytes(count)

@@ -4,8 +4,8 @@
   import Foundation
 #endif
 
-/// The sizes at which interfaces are known to change, as far as a level goes: pages of lists, parameters of a statement, keys of
-/// a request, entries of a batch, bytes of a value, of a column, of a message.
+/// The sizes at which limits of interfaces are known, up to those of the level: pages of lists, parameters of
+/// a statement, keys of a request, entries of a batch, bytes of a value, of a column, of a message.
 ///
 /// Around each of them come the size before and the size after, where what is off by one shows.
 struct SizeLadder: Sendable {

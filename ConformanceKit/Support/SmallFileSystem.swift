@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// A small file system of the check's own, to be filled up or made read-only.
+/// A small file system for one check, which can be filled or made read-only.
 struct SmallFileSystem: Sendable {
   /// The size in MiB of one that is filled up again and again.
   static let usualSize = 8
@@ -23,17 +23,17 @@ struct SmallFileSystem: Sendable {
     self.directory = directory
     #if !canImport(Darwin)
       guard System.isSuperuser else {
-        throw Skip(reason: "Mounting a small file system needs the superuser.")
+        throw Skip(reason: "Only the superuser can mount a small file system.")
       }
       guard mount("tmpfs", directory.systemPath, "tmpfs", 0, "size=\(mebibytes)m") == 0 else {
         throw Skip(reason: "Mounting a small file system failed: \(SystemError(errno)).")
       }
     #else
-      throw Skip(reason: "The kit can make a small file system on Linux only.")
+      throw Skip(reason: "The kit can create a small file system on Linux only.")
     #endif
   }
 
-  /// Lets nobody write any more. Nobody may have a file open for writing.
+  /// Makes the file system read-only. No file may be open for writing.
   func makeReadOnly() throws {
     #if !canImport(Darwin)
       guard
@@ -43,7 +43,7 @@ struct SmallFileSystem: Sendable {
     #endif
   }
 
-  /// Takes the file system away, at once if nobody uses it and else as soon as nobody does any more.
+  /// Unmounts the file system, at once if it is unused, and otherwise as soon as it is.
   func unmount() {
     #if !canImport(Darwin)
       umount2(directory.systemPath, Int32(MNT_DETACH))

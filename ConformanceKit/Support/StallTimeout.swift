@@ -1,13 +1,13 @@
 import Foundation
 import StockroomCore
 
-/// The time within which a check has to get anywhere is over.
+/// The check made no progress within its stall timeout.
 struct StallTimeoutExceeded: Error {
   /// What happened, as a clause. It is said before the work is cancelled, which ends the calls that it names.
   let standstill: String
 }
 
-/// When a check last got anywhere, to begin with by starting. While the machine sleeps, no time goes by.
+/// When a check last made progress, initially its start. Time in which the machine sleeps does not count.
 final class CheckProgress: Sendable {
   private let state = MutexProtected((last: SuspendingClock.now, count: 0))
   /// How many calls of each kind have begun and not come to their end.
@@ -47,26 +47,26 @@ final class CheckProgress: Sendable {
     let calls = underWay.withLock { $0 }.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
     if calls.isEmpty { return "" }
     let named = calls.prefix(4).map { $0.value == 1 ? $0.key : "\($0.value) times \($0.key)" }
-    return "; under way: " + named.joined(separator: ", ") + (calls.count > 4 ? " and others" : "")
+    return "; in progress: " + named.joined(separator: ", ") + (calls.count > 4 ? " and others" : "")
   }
 
-  /// What happened if the check got nowhere within the limit, as a clause.
+  /// The description of a check that made no progress within the limit, as a clause.
   fileprivate func standstill(of limit: Duration) -> String {
     let standstill =
       switch state.withLock({ $0.count }) {
-      case 0: "the check had not come to an end after \(limit)"
-      case 1: "the check got no further for \(limit) after it had taken 1 step"
-      case let count: "the check got no further for \(limit) after it had taken \(count) steps"
+      case 0: "the check had not finished after \(limit)"
+      case 1: "the check made no progress for \(limit) after 1 step"
+      case let count: "the check made no progress for \(limit) after \(count) steps"
       }
     return standstill + calls
-      + "; an engine that is slow, and does not hang, needs a suite with a longer stallTimeout"
+      + "; if the engine is slow and does not hang, give the suite a longer stallTimeout"
   }
 }
 
 /// Does the work in a task of its own and waits for it, as long as it makes progress at least once within the limit.
 ///
-/// Work that gets nowhere is cancelled and left behind: nobody can stop a task that does not want to. A thread watches the
-/// time, so that work which holds every thread of the cooperative pool does not stop the clock.
+/// Work without progress is cancelled and abandoned, since a task cannot be stopped by force. A thread
+/// watches the time, so that work that blocks every thread of the cooperative pool does not stop the clock.
 ///
 /// - Parameters:
 ///   - threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.

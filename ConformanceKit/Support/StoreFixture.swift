@@ -2,7 +2,7 @@ import StockroomCore
 import StockroomTestSupport
 import StockroomStore
 
-/// A store, the engine behind it, and between the two one that counts and fails on command.
+/// A store, its engine, and between them an engine that counts calls and fails on command.
 @MainActor
 struct StoreFixture {
   let context: CheckContext
@@ -123,7 +123,7 @@ extension StoreFixture {
   /// Fails unless its items are these, and the engine holds them in this order.
   func expectItems(_ expected: [CheckedItem], _ when: String) async throws {
     try await expectShown(expected, "the items \(when)")
-    try expectSame(try await storedItems(likely: expected), expected, "what the engine held \(when)")
+    try expectSame(try await storedItems(likely: expected), expected, "the entries in the engine \(when)")
   }
 
   /// Fails unless its items are these: see ``shows(_:)``.
@@ -143,15 +143,15 @@ extension StoreFixture {
     return try await storedItems(likely: expected) == expected
   }
 
-  /// Fails unless its items are what the engine holds, and those of a fresh store. Returns that store.
+  /// Fails unless its items are what the engine holds, and those of a new store. Returns that store.
   @discardableResult
   func expectAgreement(_ when: String) async throws -> StoreFixture {
     try await expectItems(store.items, when)
     let fresh = try await restarted()
     try expectSame(
       try await fresh.storedItems(likely: store.items), store.items,
-      "what the engine held after reopening it \(when)")
-    try await fresh.expectItems(fresh.store.items, "of a fresh store \(when)")
+      "the entries in the engine after reopening it \(when)")
+    try await fresh.expectItems(fresh.store.items, "of a new store \(when)")
     return fresh
   }
 
@@ -162,7 +162,7 @@ extension StoreFixture {
   func storedItems(likely: [CheckedItem]) async throws -> [CheckedItem] {
     let codec = JSONCodec()
     let stored = try await engineUnderTest.readAllEntries().compactMap { entry in
-      // What cannot be decoded is no item.
+      // Entries that cannot be decoded are no items.
       (try? codec.decode(CheckedItem.self, from: entry.data)).map { (item: $0, time: entry.createdAt) }
     }
     context.noteProgress()
@@ -184,5 +184,5 @@ func expectSame(_ items: [CheckedItem], _ expected: [CheckedItem], _ what: @auto
   let place =
     zip(items, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? min(items.count, expected.count)
   func name(_ items: [CheckedItem]) -> String { place < items.count ? "\(items[place])" : "none" }
-  throw Violation("\(what())\(count) had at place \(place) \(name(items)) instead of \(name(expected))")
+  throw Violation("\(what())\(count) had \(name(items)) instead of \(name(expected)) at index \(place)")
 }

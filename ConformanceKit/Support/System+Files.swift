@@ -53,7 +53,7 @@ extension System {
     return paths.filter { $0.hasPrefix(path) }.sorted()
   }
 
-  /// Everything below a directory, whatever it is.
+  /// Everything below a directory, of any kind.
   static func contents(of directory: URL) throws -> [URL] {
     try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath).map {
       directory.appending(path: $0)
@@ -67,7 +67,7 @@ extension System {
 
   /// What is at the path itself, not where a link leads; nil if nothing is, or nobody may look.
   static func fileType(of url: URL) -> FileAttributeType? {
-    // Nothing at a path is an answer.
+    // A missing file is a valid result.
     (try? FileManager.default.attributesOfItem(atPath: url.systemPath))?[.type] as? FileAttributeType
   }
 
@@ -87,7 +87,7 @@ extension System {
 
   static func makeLink(at url: URL, to target: URL) throws {
     guard symlink(target.systemPath, url.systemPath) == 0 else {
-      throw StorageError.posix(errno, "Making the link \(url.systemPath) failed")
+      throw StorageError.posix(errno, "Creating the link \(url.systemPath) failed")
     }
   }
 
@@ -96,7 +96,7 @@ extension System {
 
   static func makeFIFO(_ url: URL) throws {
     guard mkfifo(url.systemPath, 0o600) == 0 else {
-      throw StorageError.posix(errno, "Making the FIFO \(url.systemPath) failed")
+      throw StorageError.posix(errno, "Creating the FIFO \(url.systemPath) failed")
     }
   }
 

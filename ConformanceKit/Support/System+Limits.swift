@@ -10,7 +10,7 @@ import StockroomKitSupport
   import Musl
 #endif
 
-// Limits of a process that belongs to a check alone.
+// Limits of a process that a single check uses.
 
 extension System {
   /// How many file descriptors the process has open.

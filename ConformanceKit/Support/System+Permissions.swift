@@ -16,14 +16,14 @@ extension System {
 
   private static let nobody: UInt32 = 65_534
 
-  /// Gives up the superuser's permissions, for good.
+  /// Drops the superuser's permissions permanently.
   static func becomeNobody() throws {
     guard setgroups(0, nil) == 0, setgid(nobody) == 0, setuid(nobody) == 0, geteuid() == nobody else {
-      throw Skip(reason: "The superuser's permissions could not be given up: \(SystemError(errno)).")
+      throw Skip(reason: "The superuser's permissions could not be dropped: \(SystemError(errno)).")
     }
   }
 
-  /// Has whatever this process makes from now on keep the permissions that it is made with.
+  /// Clears the umask, so that files keep the permissions with which this process creates them.
   static func clearUmask() { umask(0) }
 
   /// Whether the directory may be looked at.
@@ -48,7 +48,7 @@ extension System {
     return (status.st_mode & 0o7777, kind == mode_t(S_IFDIR))
   }
 
-  /// Lets nobody change, rename or remove a file, not even the superuser, or takes that back.
+  /// Makes a file immutable, so that not even the superuser can change, rename or remove it, or undoes that.
   ///
   /// - Throws: ``Skip`` where that is not possible.
   static func setImmutable(_ isImmutable: Bool, _ url: URL) throws {
@@ -77,7 +77,7 @@ extension System {
   static func canWriteImmutableFiles(in directory: URL) throws -> Bool {
     let url = directory.appending(path: "immutable-\(UUID().uuidString)")
     let file = open(url.systemPath, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-    guard file >= 0 else { throw StorageError.posix(errno, "Making \(url.systemPath) failed") }
+    guard file >= 0 else { throw StorageError.posix(errno, "Creating \(url.systemPath) failed") }
     defer {
       close(file)
       unlink(url.systemPath)

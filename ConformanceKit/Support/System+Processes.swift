@@ -9,13 +9,13 @@ import StockroomCore
   import Musl
 #endif
 
-// Processes that are stopped, and those that inherit what is not theirs.
+// Suspending processes, and starting ones that inherit descriptors.
 
 extension WorkerProcess {
-  /// Stops the process in the middle of whatever it does.
+  /// Suspends the process.
   func stop() { _ = Self.signal(identifier, SIGSTOP) }
 
-  /// Lets it go on.
+  /// Lets the process continue.
   func resume() { _ = Self.signal(identifier, SIGCONT) }
 
   private static func signal(_ process: pid_t, _ signal: Int32) -> Int32 { systemKill(process, signal) }

@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-// What the process and its threads have used.
+// The resources that the process and its threads have used.
 
 extension System {
   /// How long the processors have worked for this process.
@@ -57,7 +57,7 @@ extension System {
     }
   }
 
-  /// What the process has read, and touched of its memory, until now.
+  /// The bytes that the process has read, and the pages of memory that it has touched so far.
   static var usage: (bytesRead: Int, pagesTouched: Int) {
     var usage = rusage()
     #if canImport(Darwin) || canImport(Musl)

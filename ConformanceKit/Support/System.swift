@@ -9,9 +9,9 @@ import StockroomCore
   import Musl
 #endif
 
-/// What the kit asks of the operating system.
+/// The kit's interface to the operating system.
 enum System {
-  /// Says something on standard error, where no report is.
+  /// Prints to standard error, for runs without a report.
   static func note(_ text: String) {
     let line = Array("ConformanceKit: \(text)\n".utf8)
     // There is no place left to report that this failed.

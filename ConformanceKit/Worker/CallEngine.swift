@@ -9,7 +9,7 @@ import StockroomCore
 struct CallEngine: WorkerTask {
   enum Call: Codable, Sendable {
     case open
-    /// Closes the engine and lets go of it.
+    /// Closes the engine and releases it.
     case close
     case write([SharedWork.Entry])
     /// Does the operations by the method, or by the one that fits them best.
@@ -150,7 +150,8 @@ struct SharedWork: Codable, Sendable {
     let last = Set(Self.common.map { values[$0] })
     if isAtomic, last.count != 1 {
       throw Violation(
-        "of two batches in two processes each had won some keys: \(describe(Array(last)))", rule: .w4)
+        "of two batches in two processes, each was the last one for some keys: \(describe(Array(last)))",
+        rule: .w4)
     }
   }
 }

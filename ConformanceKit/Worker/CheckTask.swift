@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// What a ``CheckTask`` reports.
+/// A message of a ``CheckTask``.
 enum CheckMessage: Codable, Sendable {
   /// What it does next, in case that is the last it does.
   case step(String)
@@ -12,9 +12,9 @@ enum CheckMessage: Codable, Sendable {
   case checkFailed(String)
 }
 
-/// A check, or a part of one, that may end the process that makes it.
+/// A check, or a part of one, that may crash its process.
 protocol CheckTask: WorkerTask where Message == CheckMessage {
-  /// Makes the check; throws ``Violation``, ``CallFailure`` or ``Skip`` as the body of a check does.
+  /// Runs the check; throws ``Violation``, ``CallFailure`` or ``Skip`` as the body of a check does.
   ///
   /// - Parameter note: Tells what comes next, as a clause after "during".
   func check(
@@ -54,7 +54,7 @@ struct CheckFailure: Error, CustomStringConvertible {
   let description: String
 }
 
-/// The process did not come to an end of what it had to do.
+/// The process did not finish its task.
 struct WorkerStalled: Error {
   let step: String
 }
@@ -76,7 +76,7 @@ private final class LatestStep: Sendable {
 }
 
 extension CheckContext {
-  /// Makes the check in a worker process, or in this one if there is no other.
+  /// Runs the check in a worker process, or in this process if there is no worker.
   func check(_ task: some CheckTask) async throws {
     let worker: WorkerProcess
     do {
@@ -89,12 +89,12 @@ extension CheckContext {
     worker.kill()
   }
 
-  /// Makes the check in a worker process. A process that ends on the way is a violation.
+  /// Runs the check in a worker process. It is a violation if the process ends before the task.
   func check(_ task: some CheckTask, in worker: WorkerProcess) async throws {
     try await worker.result(of: task, step: LatestStep(progress))
   }
 
-  /// Makes the check in a worker process, which is killed when it has begun no other step within the limit.
+  /// Runs the check in a worker process, which is killed if it begins no new step within the limit.
   ///
   /// - Throws: Also ``WorkerStalled``.
   func check(_ task: some CheckTask, in worker: WorkerProcess, limit: Duration) async throws {

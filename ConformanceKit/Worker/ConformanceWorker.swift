@@ -2,10 +2,10 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// An executable that opens the engine in a process of its own, to be killed, cut off from power, or sent into corrupted
-/// files, where a trap is an answer and not the end of the tests.
+/// An executable that opens the engine in a separate process. Checks kill that process, cut its power, or
+/// have it open corrupted files, where a trap is a result and does not end the tests.
 ///
-/// It is two lines long, beside its imports, in an executable target, here called `my-engine-worker`:
+/// Besides its imports it is a single call, in an executable target, here called `my-engine-worker`:
 ///
 /// ```swift
 /// import ConformanceKit
@@ -15,14 +15,14 @@ import StockroomKitSupport
 /// try await ConformanceWorker.serve { try MyEngine(directory: $0) }
 /// ```
 ///
-/// In the manifest the test target depends on it, so that it is there when the tests run:
+/// In the manifest, the test target depends on it, so that it is built before the tests run:
 ///
 /// ```swift
 /// .executableTarget(name: "my-engine-worker", dependencies: ["MyEngine", .product(name: "ConformanceKit", package: "stockroom")]),
 /// .testTarget(name: "MyEngineTests", dependencies: ["MyEngine", "my-engine-worker", …]),
 /// ```
 ///
-/// The suite names it:
+/// The suite refers to it:
 ///
 /// ```swift
 /// ConformanceSuite("MyEngine", capabilities: .persistent, worker: ConformanceWorker(product: "my-engine-worker")) {
@@ -32,7 +32,7 @@ import StockroomKitSupport
 public struct ConformanceWorker: Sendable, Hashable {
   /// The executable.
   public let executable: URL
-  /// The arguments that it is started with.
+  /// The arguments of the executable.
   public let arguments: [String]
 
   /// An executable that calls ``serve(makeEngine:)``.
@@ -41,9 +41,9 @@ public struct ConformanceWorker: Sendable, Hashable {
     self.arguments = arguments
   }
 
-  /// An executable of the package that the tests were built with: it lies beside them.
+  /// An executable product of the package of the tests, which is built into the same directory as the tests.
   ///
-  /// If there is none of this name, the checks that need it fail and say where it was looked for.
+  /// If there is no executable of this name, the checks that need it fail with the path that they tried.
   public init(product: String, arguments: [String] = []) {
     // The tests are a bundle (Apple) or an executable.
     let bundle = Bundle.allBundles.first { $0.bundlePath.hasSuffix(".xctest") }?.bundleURL
@@ -51,14 +51,14 @@ public struct ConformanceWorker: Sendable, Hashable {
     self.init(executable: tests.deletingLastPathComponent().appending(path: product), arguments: arguments)
   }
 
-  /// Does what the checks of the parent process ask for, until that process closes standard input or ends. Then this
-  /// process ends, whatever it is doing.
+  /// Performs the tasks that the checks of the parent process request, until that process closes standard
+  /// input or ends. Then this process exits, even in the middle of a task.
   ///
-  /// Requests come on standard input, and answers go to what was standard output. What the engine, or anything else,
-  /// prints goes to standard error from now on. Call it before anything is printed.
+  /// Requests arrive on standard input, and answers go to the original standard output. From now on, output
+  /// of the engine or of other code goes to standard error. Call this method before anything is printed.
   ///
   /// - Parameter makeEngine: Opens the engine, as in ``ConformanceSuite``.
-  /// - Throws: `StorageError` if nobody can be answered.
+  /// - Throws: `StorageError` if answers cannot be sent.
   @concurrent public static func serve(
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine
   ) async throws {
@@ -78,6 +78,6 @@ public struct ConformanceWorker: Sendable, Hashable {
     }
   }
 
-  /// The first line that a worker writes. The number is that of what requests and answers look like.
+  /// The first line that a worker writes. The number is the version of the format of requests and answers.
   static let greeting = "conformance worker 2"
 }

@@ -15,13 +15,14 @@ final class WorkerProcess: Sendable {
     }
   }
 
-  /// A process that is not what a suite should be given. It says nothing about the engine.
+  /// The process is not a valid worker. This says nothing about the engine.
   struct ProtocolError: Error, CustomStringConvertible {
     let command: String
     let what: String
 
     var description: String {
-      "the worker process \(command) \(what), so it does not call ConformanceWorker.serve(makeEngine:)"
+      "the worker process \(command) \(what), so it does not seem to call "
+        + "ConformanceWorker.serve(makeEngine:)"
     }
   }
 
@@ -47,7 +48,8 @@ final class WorkerProcess: Sendable {
     guard let line = await process.nextLine() else {
       try Task.checkCancellation()
       throw ProtocolError(
-        command: process.command.joined(separator: " "), what: "\(await death()), before it took requests")
+        command: process.command.joined(separator: " "), what: "\(await death()), before it accepted requests"
+      )
     }
     guard line == Data(ConformanceWorker.greeting.utf8) else { throw protocolError(line) }
     isGreeted.withLock { $0 = true }

@@ -6,13 +6,13 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Something that a check has a worker process do with the engine.
+/// A task that a worker process performs with the engine for a check.
 ///
 /// A task is sent as JSON, and so are its messages. Each kind has a line in ``WorkerRequest/kinds``.
 protocol WorkerTask: Codable, Sendable {
   associatedtype Message: Codable & Sendable
 
-  /// Does the work, in the worker. What it throws reaches the parent as ``WorkerError``, but for ``Skip``.
+  /// Performs the task, in the worker. Its errors reach the parent as ``WorkerError``, except ``Skip``.
   ///
   /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards. Any number of
   ///   tasks may call it at the same time.
@@ -63,7 +63,7 @@ struct WorkerRequest {
   init(line: String) throws {
     let parts = line.split(separator: " ", maxSplits: 1)
     guard parts.count == 2, let kind = Self.kinds.first(where: { "\($0)" == parts[0] }) else {
-      throw StorageError(.unsupported, "There is no task for a worker process called \(line.prefix(80)).")
+      throw StorageError(.unsupported, "Unknown task of a worker process: \(line.prefix(80)).")
     }
     task = try JSONDecoder().decode(kind, from: Data(parts[1].utf8))
   }
@@ -77,7 +77,7 @@ struct WorkerRequest {
 enum WorkerReply<Message: Codable & Sendable>: Codable {
   case message(Message)
   case failed(WorkerError)
-  /// The task cannot be done here.
+  /// The task cannot run here.
   case skipped(reason: String)
   case done
 

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Checks that cannot run")
 struct CheckErrorTests {
-  @Test("A check that has no room for its directory could not run, and fails no engine")
+  @Test("A check without space for its directory could not run, and fails no engine")
   func noDirectory() async throws {
     let file = FileManager.default.temporaryDirectory.appending(path: "file-\(UUID().uuidString)")
     try Data().write(to: file)
@@ -51,7 +51,7 @@ struct CheckErrorTests {
     #expect(worker.checks.count == report.applicableCount)
   }
 
-  @Test("A suite without given capabilities takes them from the engine, and removes what it made")
+  @Test("A suite without given capabilities reads them from the engine, and removes its directory")
   func capabilities() async throws {
     let parent = FileManager.default.temporaryDirectory.appending(path: "kit-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)

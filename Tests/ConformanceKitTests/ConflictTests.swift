@@ -5,10 +5,10 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("Transactions that are given up")
+@Suite("Transactions that are given up with conflict")
 struct ConflictTests {
   /// It was begun again for ten seconds, however long the other one took.
-  @Test("A transaction that is given up beside another one's body is begun again until that has ended")
+  @Test("A transaction that is given up during another one's body is retried until that has ended")
   func besideLongBody() async throws {
     let claims = FaultyEngineCase.claimsOfTransactions
     let (hasBegun, mayEnd) = (Latch(), Latch())
@@ -31,7 +31,7 @@ struct ConflictTests {
     #expect(written == data("v"))
   }
 
-  @Test("A transaction that is given up beside none is not begun again for ever")
+  @Test("A transaction that is given up without any other one is not retried forever")
   func besideNone() async throws {
     let claims = FaultyEngineCase.claimsOfTransactions
     let engine = EngineUnderTest(

@@ -6,7 +6,7 @@ import Testing
 @Suite("Conforming engines")
 struct ConformingEngineTests {
   @Test(
-    "An engine of six methods in an actor passes every check",
+    "An actor engine with six methods passes every check",
     arguments: ConformanceSuite("Actor", capabilities: [], budget: .quick) { _ in ActorEngine() }.checks)
   func actor(_ check: ConformanceCheck) async throws { try await check.run() }
 

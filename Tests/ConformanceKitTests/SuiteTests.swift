@@ -17,7 +17,7 @@ struct SuiteTests {
     }
   }
 
-  @Test("What an engine claims decides which checks it gets")
+  @Test("The capabilities of an engine determine its checks")
   func capabilitiesDecide() {
     let none = Set(memory().checks.map(\.id))
     for (name, capability) in EngineCapabilities.named {
@@ -78,7 +78,7 @@ struct SuiteTests {
     #expect(failure.actual.contains("0.2 seconds"))
   }
 
-  @Test("An engine that cannot be opened fails, with what it threw")
+  @Test("An engine that cannot be opened fails, with the error that it threw")
   func cannotOpen() async throws {
     let suite = ConformanceSuite("Closed", capabilities: []) { _ in
       throw StorageError(.io, "There is no such place.")
@@ -88,7 +88,7 @@ struct SuiteTests {
     #expect(failure?.actual == "opening the engine threw io: There is no such place.")
   }
 
-  @Test("A failure says in one paragraph which rule, what was expected and what happened")
+  @Test("A failure says in one paragraph which rule is broken, what was expected and what happened")
   func readsWell() async throws {
     let suite = memory { RenewsCreatedAt(base: $0) }
     let check = try #require(suite.checks.first { $0.id == "write.overwrite-keeps-created-at" })

@@ -67,7 +67,7 @@ struct UnusualEngineTests {
 @Suite("Slow engines")
 struct SlowEngineTests {
   @Test(
-    "An engine that makes one slow call after the other is not said to hang",
+    "An engine with slow calls does not count as hanging",
     arguments: [
       ("cooperation.while-writing", 20_000), ("cooperation.while-reading", 1_500),
       ("concurrency.of-hundreds-of-tasks", 700),
@@ -83,7 +83,7 @@ struct SlowEngineTests {
 
   /// It took longer than a check had waited for any engine.
   @Test(
-    "An engine that closes its files as slowly as its disk is, after it was dropped, is not said to keep them"
+    "An engine that closes its files slowly after its release does not fail the check of open files"
   )
   func slowlyClosedFiles() async throws {
     let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
@@ -94,7 +94,7 @@ struct SlowEngineTests {
   }
 
   /// By default a call was given 20 seconds.
-  @Test("An engine that waits for its lock, and throws locked, is not said to hang")
+  @Test("An engine that waits for its lock, and throws locked, does not count as hanging")
   func waitsForItsLock() async throws {
     let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
     let suite = ConformanceSuite(
@@ -107,7 +107,7 @@ struct SlowEngineTests {
   }
 
   /// To read all entries took it longer than any call was waited for.
-  @Test("An engine that takes its time for each entry is not asked for 1,100 of them in corrupted files")
+  @Test("An engine that is slow for each entry skips the check of 1,100 entries in corrupted files")
   func slowEntries() async throws {
     let suite = ConformanceSuite("Slow entries", capabilities: ReferenceEngine.promises, budget: .quick) {
       TakesTimeForEachEntry(base: try ReferenceEngine(directory: $0))
@@ -120,7 +120,7 @@ struct SlowEngineTests {
     }
   }
 
-  @Test("An engine whose scans take a moment to begin is not said to load everything")
+  @Test("An engine whose scans start slowly does not fail for loading everything")
   func slowlyBegunScans() async throws {
     let suite = ConformanceSuite("Slow scans", capabilities: .orderedScans, budget: .quick) { _ in
       BeginsScansSlowly(base: try ReferenceEngine(claiming: .orderedScans))
@@ -134,7 +134,9 @@ struct SlowEngineTests {
 @Suite("Unusual feeds")
 struct UnusualFeedTests {
   /// What came before was taken for an element of the calls that must yield none.
-  @Test("An engine that tells subscribers also of what was written right before is not said to tell of reads")
+  @Test(
+    "An engine whose feed also covers writes right before the subscription does not fail the check of "
+      + "reads")
   func tellsOfWhatCameBefore() async throws {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
     let suite = ConformanceSuite("Looks now and then", capabilities: claims, budget: .quick) { _ in
@@ -148,7 +150,7 @@ struct UnusualFeedTests {
 
 @Suite("A busy process")
 struct BusyProcessTests {
-  @Test("Events that wait for a thread of the cooperative pool are not lost ones")
+  @Test("Events that wait for a thread of the cooperative pool do not count as lost")
   func busyPool() async {
     // In a process of its own, since it holds up everything else in the process.
     await #expect(processExitsWith: .success) {
@@ -164,7 +166,7 @@ struct BusyProcessTests {
   }
 }
 
-@Suite("Engines that misbehave do not harm the kit")
+@Suite("Misbehaving engines do not harm the kit")
 struct MisbehaviorTests {
   private func failures(
     stallTimeout: Duration = .seconds(60), of rules: Set<ContractRule>,
@@ -180,21 +182,21 @@ struct MisbehaviorTests {
     return failures
   }
 
-  @Test("A million entries where there are none are a failure that can be read")
+  @Test("A million unexpected entries give a readable failure")
   func millions() async {
     let failures = await failures(of: [.k3, .d2, .r3]) { GivesMillions(base: $0) }
     #expect(Set(failures.map(\.rule)) == [.k3, .d2, .r3])
     #expect(failures.allSatisfy { $0.actual.utf8.count < 2_000 })
   }
 
-  @Test("Errors that are not StorageError are a failure that can be read")
+  @Test("Errors that are not a StorageError give a readable failure")
   func foreignErrors() async {
     let failures = await failures(of: [.k1, .w4, .c4, .o3]) { ThrowsForeignErrors(base: $0) }
     #expect(Set(failures.map(\.rule)) == [.k1, .w4, .c4, .o3])
     #expect(failures.allSatisfy { $0.actual.utf8.count < 2_000 })
   }
 
-  @Test("An engine that leaves no file in its directory is not said to stand what happens to files")
+  @Test("Checks of files are skipped for an engine that leaves no file in its directory")
   func noFiles() async {
     let capabilities = ReferenceEngine.promises.union([.persistent, .detectsCorruption])
     let suite = ConformanceSuite("Misbehaving", capabilities: capabilities) { _ in
@@ -208,7 +210,7 @@ struct MisbehaviorTests {
     }
   }
 
-  @Test("A CancellationError that nobody asked for is a failure, not a cancelled check")
+  @Test("A CancellationError without a cancellation is a failure, not a cancelled check")
   func cancellation() async {
     let failures = await failures(of: [.w1]) { ThrowsCancellation(base: $0) }
     #expect(failures.map(\.rule).contains(.w1))

@@ -21,7 +21,7 @@ struct UnusualStoreEngineTests {
 
   /// What it cannot distinguish was expected in the order of insertion.
   @Test(
-    "An engine that has nothing but times to order a batch by is not said to mix up the items of a store",
+    "An engine that orders a batch by times alone does not fail the checks of the order of a store's items",
     arguments: [
       "store.sizes", "store.changes-while-loading", "store.events-before-loading", "store.failed-load",
       "store.replaces-in-place", "store.undecodable-entries", "store.follows-another",
@@ -36,7 +36,7 @@ struct UnusualStoreEngineTests {
 
   /// A second event of the same load was one too many.
   @Test(
-    "An engine whose feed has everything in each element is not said to have a store report what has not happened",
+    "An engine whose feed says everything in each element passes the checks of a store's events",
     arguments: ["store.events-before-loading", "store.events-tell-all", "store.follows-another"])
   func tellsOfEverything(_ id: String) async throws {
     let failure = try await failure(of: id, Self.claimsOfFeeds) {
@@ -46,7 +46,7 @@ struct UnusualStoreEngineTests {
   }
 
   /// The time of a write was measured by that of questions.
-  @Test("A write whose sync takes as long as thousands of questions is not said to wait for a subscriber")
+  @Test("A write whose sync takes as long as thousands of reads does not count as waiting for a subscriber")
   func syncsForLong() async throws {
     let failure = try await failure(of: "store.slow-subscriber", []) {
       SyncsForLongOnce(base: try ReferenceEngine(claiming: []))

@@ -123,7 +123,7 @@ import Testing
       #expect(output.lines.contains { $0.wholeMatch(of: /K1 +\d+/) != nil })
       #expect(
         output.lines.contains {
-          $0.hasPrefix("Passed ") && $0.contains("does not show whether the contract is kept")
+          $0.hasPrefix("Passed ") && $0.contains("does not show whether the contract is followed")
         })
       #expect(output.lines.contains { $0.hasPrefix("workload ") })
     }

@@ -192,7 +192,7 @@ extension ChangeFaultCase {
   }
 }
 
-@Suite("Engines that tell of changes wrongly")
+@Suite("Engines with faulty change feeds")
 struct ChangeFaultTests {
   @Test("Each faulty engine fails the checks that are named for it", arguments: ChangeFaultCase.all)
   func failsForItsRule(_ engineCase: ChangeFaultCase) async throws {
@@ -221,14 +221,16 @@ struct ChangeFaultTests {
   }
 
   @Test(
-    "Correct engines pass, also those that merge elements, or name no keys",
+    "Correct engines pass, including those that merge elements or name no keys",
     arguments: [(0, nil), (0, ChangeFaultEngine.Fault.saysEverything), (1, .mergesForAWhile)])
   func passes(_ number: Int, _ behavior: ChangeFaultEngine.Fault?) async throws {
     let checks = ChangeFaultCase.checks("Log", behavior)
     for check in behavior == nil ? checks : checks.half(of: number) { try await check.run() }
   }
 
-  @Test("A correct engine passes that could not watch its place once, and says so where nothing has changed")
+  @Test(
+    "A correct engine passes that could not watch its place once and reports it although nothing has "
+      + "changed")
   func passesOnceBlind() async throws {
     let checks = ChangeFaultCase.checks("Blind for a moment", .losesSightOnce)
     for check in checks where check.id.hasPrefix("changes.silence-") { try await check.run() }

@@ -115,7 +115,7 @@ extension FaultyEngineCase {
 @Suite("Faulty engines")
 struct FaultyEngineTests {
   @Test(
-    "Each faulty engine fails a check of its rule, and none of a rule that it keeps",
+    "Each faulty engine fails a check of its rule, and none of a rule that it follows",
     arguments: FaultyEngineCase.all.spread)
   func failsForItsRule(_ engineCase: FaultyEngineCase) async throws {
     let outcomes = await CheckOutcomes.shared.outcomes(of: engineCase)
@@ -149,7 +149,7 @@ struct FaultyEngineTests {
       done.formUnion(outcomes.filter { $0.value != .passed }.keys)
     }
     let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
-    // Engines that reach a server are not held to what is about files.
+    // Engines with a server are not held to what is about files.
     let checks = Set(
       [all, all.subtracting(.networked)].flatMap { capabilities in
         ConformanceSuite("", capabilities: capabilities, makeEngine: { _ in try ReferenceEngine() }).checks
@@ -193,7 +193,7 @@ struct FaultyEngineTests {
     }
   }
 
-  @Test("A call that waits on the thread of its caller is named", arguments: BlocksOneCall.Call.allCases)
+  @Test("A call that blocks its caller's thread is named", arguments: BlocksOneCall.Call.allCases)
   func blockingCall(_ call: BlocksOneCall.Call) async {
     // In a process of its own, as above.
     await #expect(processExitsWith: .success) { [name = call.rawValue as String] in
@@ -207,9 +207,9 @@ struct FaultyEngineTests {
         let check = try #require(suite.checks.first { $0.id == "cooperation.waits-elsewhere" })
         guard let failure = await check.outcome().failure else { continue }
         named.append(failure.actual)
-        if failure.actual.contains("calls of \(name), one after") { break }
+        if failure.actual.contains("calls of \(name) blocked") { break }
       }
-      #expect(named.last?.contains("calls of \(name), one after") == true, "\(named)")
+      #expect(named.last?.contains("calls of \(name) blocked") == true, "\(named)")
     }
   }
 

@@ -102,7 +102,7 @@ struct FaultyStoreTests {
   }
 
   @Test(
-    "Each faulty store fails a check of its rule, and none of a rule that it keeps",
+    "Each faulty store fails a check of its rule, and none of a rule that it follows",
     arguments: FaultyStoreCase.all)
   func failsForItsRule(_ engineCase: FaultyStoreCase) async {
     let failures = await CheckOutcomes.shared.outcomes(of: engineCase).values.compactMap(\.failure)
@@ -121,11 +121,11 @@ struct FaultyStoreTests {
   func passesOnFile(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
-    "A plain store in front of six methods passes",
+    "A plain store in front of an engine with six methods passes",
     arguments: checks(capabilities: []) { _ in LockedEngine() })
   func passesOnMinimalEngine(_ check: ConformanceCheck) async throws { try await check.run() }
 
-  @Test("A store cannot be better than its engine")
+  @Test("A store in front of a faulty engine fails")
   func onBrokenEngines() async {
     let byKey = Self.checks { _ in ListsEntriesByKey(base: try ReferenceEngine()) }
     #expect(await Self.failures(of: byKey).contains { $0.rule == .s4 })

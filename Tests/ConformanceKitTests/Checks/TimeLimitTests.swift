@@ -6,7 +6,7 @@ import Testing
 @Suite("Time while the kit runs")
 struct TimeLimitTests {
   /// A process that had been stopped found its time over at the first look after that.
-  @Test("Time in which the process does not run is not counted")
+  @Test("Time in which the process does not run does not count")
   func pauses() {
     let start = ContinuousClock.now
     var limit = RunningTimeLimit(.milliseconds(50), from: start)
@@ -28,7 +28,7 @@ struct TimeLimitTests {
     #expect(patience(of: 1_200) == .seconds(120))
   }
 
-  @Test("A clock that has been set is noticed, and one that is sped up to be right is not")
+  @Test("Setting the clock is detected, and slewing it is not")
   func setClocks() {
     let (date, start) = (Date(timeIntervalSince1970: 1_700_000_000), ContinuousClock.now)
     let reading = ClockReading(date: date, at: start)

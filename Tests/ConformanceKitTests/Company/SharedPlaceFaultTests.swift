@@ -143,7 +143,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   }
 }
 
-@Suite("Engines beside others on one place")
+@Suite("Engines that share a place")
 struct SharedPlaceFaultTests {
   @Test("Each faulty engine fails the checks that are named for it", arguments: SharedPlaceFaultCase.all)
   func failsForItsRule(_ engineCase: SharedPlaceFaultCase) async throws {
@@ -164,7 +164,7 @@ struct SharedPlaceFaultTests {
   }
 
   @Test(
-    "An engine that is right beside one other, or outside of transactions, fails",
+    "An engine that is only correct with one other engine, or outside of transactions, fails",
     arguments: FaultyEngineCase.besideOthers)
   func failsBesideOthers(_ engineCase: FaultyEngineCase) async throws {
     let suite = ConformanceSuite(
@@ -174,7 +174,7 @@ struct SharedPlaceFaultTests {
     #expect(await check.outcome().failure?.rule == engineCase.rule)
   }
 
-  @Test("An engine that takes stores of two engines for one fails rule S9")
+  @Test("An engine that confuses stores of two engines breaks rule S9")
   func mixesUpStores() async throws {
     let promises = ReferenceEngine.promises.union(.changeFeed)
     let suite = ConformanceSuite("Numbers", capabilities: promises, stallTimeout: .seconds(8)) {
@@ -194,7 +194,7 @@ struct SharedPlaceFaultTests {
     }
   }
 
-  @Test("An engine that waits for a minute until it can be opened passes beside a process that is stopped")
+  @Test("An engine whose opening waits for a minute passes with a suspended process")
   func waits() async throws {
     let engineCase = SharedPlaceFaultCase(.c3, "waits to be opened", .waitsToOpen, isShared: false, by: "")
     try await #require(engineCase.suite.checks.first { $0.id == "processes.stopped" }).run()

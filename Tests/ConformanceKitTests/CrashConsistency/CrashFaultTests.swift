@@ -191,7 +191,7 @@ struct CrashFaultTests {
     .checksOfProcesses)
   func passesShared(_ check: ConformanceCheck) async throws { try await check.run() }
 
-  @Test("An engine with six methods passes, whose batches may be half there")
+  @Test("An engine with six methods, whose batches may be partly visible, passes")
   func passesWithoutBatches() async throws {
     var budget = ConformanceBudget()
     budget.kills = TestRun.count(4, exhaustive: budget.kills)

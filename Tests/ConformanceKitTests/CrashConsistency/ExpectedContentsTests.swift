@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("What an engine must hold after batches")
+@Suite("The expected contents after batches")
 struct ExpectedContentsTests {
   private let batches = NumberedBatches(seed: 7)
   private static let all = ReferenceEngine.promises
@@ -48,7 +48,7 @@ struct ExpectedContentsTests {
     #expect(again == batches.operations(of: 12).compactMap(\.written?.data))
   }
 
-  @Test("The last batch is known from the marker")
+  @Test("The marker tells which batch was the last")
   func marker() async throws {
     let engine = try ReferenceEngine()
     #expect(try await NumberedBatches.last(in: engine) == 0)
@@ -58,7 +58,7 @@ struct ExpectedContentsTests {
     await #expect(throws: Violation.self) { try await NumberedBatches.last(in: engine) }
   }
 
-  @Test("All of the batch under way may be there, or nothing", arguments: 0..<40)
+  @Test("All of the batch in progress may be there, or nothing", arguments: 0..<40)
   func wholeBatches(after number: Int) async throws {
     let next = batches.operations(of: number + 1)
     for found in [try await entries(after: number), try await entries(after: number + 1)] {
@@ -69,7 +69,7 @@ struct ExpectedContentsTests {
     }
   }
 
-  @Test("Half of a batch is a violation only where batches are whole", arguments: 0..<40)
+  @Test("Half of a batch is a violation only with atomicBatches", arguments: 0..<40)
   func halfBatches(after number: Int) async throws {
     let next = batches.operations(of: number + 1)
     // A batch of one entry and the marker has no middle that shows if its entry is the removal of nothing.
@@ -84,7 +84,7 @@ struct ExpectedContentsTests {
     }
   }
 
-  @Test("What was lost, invented or changed is distinguished from half a batch")
+  @Test("Lost, invented and changed entries are distinguished from half a batch")
   func wrongValues() async throws {
     let (found, next) = (try await entries(after: 20), batches.operations(of: 21))
     let untouched = try #require(
@@ -103,7 +103,7 @@ struct ExpectedContentsTests {
     #expect(rule { try twice.check(found + [found[0]]) } == .r3)
   }
 
-  @Test("The order must be that of the first writes, but where single writes have one time")
+  @Test("The order must be that of the first writes, except for single writes with equal times")
   func order() async throws {
     var found = try await entries(after: 20)
     found.swapAt(3, 4)
@@ -116,7 +116,7 @@ struct ExpectedContentsTests {
     #expect(rule { try stillStrict.check(found) } == .r6)
   }
 
-  @Test("A sorted index and a count of values that differ from the entries are violations")
+  @Test("A sorted index or a count that differs from the entries is a violation")
   func otherWays() async throws {
     let base = try ReferenceEngine()
     for number in 1...3 { try await base.apply(batches.operations(of: number)) }
@@ -131,7 +131,7 @@ struct ExpectedContentsTests {
     #expect(doubled?.rule == .r3)
   }
 
-  @Test("What a server does late for a client that is dead is waited for")
+  @Test("It waits for late work of a server for a dead client")
   func lateWrites() async throws {
     let base = try ReferenceEngine()
     let task = ReadEverything(place: URL(filePath: "/"))
@@ -142,7 +142,7 @@ struct ExpectedContentsTests {
     #expect(found.withLock { $0.map(\.key) } == [key("late")])
   }
 
-  @Test("Timestamps stay as they are without a write, never go back, and are of this time")
+  @Test("Timestamps do not change without a write, never go back, and are current")
   func timestamps() async throws {
     let found = try await entries(after: 20)
     func check(_ change: (inout StorageEntry) -> Void) throws {

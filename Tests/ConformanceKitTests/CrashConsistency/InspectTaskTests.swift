@@ -5,7 +5,7 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("The task that looks at what a power cut has left")
+@Suite("The task that checks a state after a power cut")
 struct InspectTaskTests {
   private static func task(at directory: URL, tolerance: Double) -> InspectTask {
     ClockTolerance.$seconds.withValue(tolerance) {
@@ -36,7 +36,7 @@ struct InspectTaskTests {
   }
 
   /// The process knew nothing of what the suite allows.
-  @Test("It allows the clock of timestamps to differ as much as the suite does")
+  @Test("It applies the suite's clock tolerance to timestamps")
   func clockTolerance() async throws {
     let allowed = violations(in: try await messages(tolerance: 7_200))
     #expect(allowed.isEmpty, "\(allowed)")
@@ -45,7 +45,7 @@ struct InspectTaskTests {
   }
 
   /// All that it did counted as one answer, for which there was a minute.
-  @Test("It says after each answer that it gets on")
+  @Test("It reports progress after each answer")
   func progress() async throws {
     let count = try await messages(tolerance: 7_200).count {
       if case .progress = $0 { true } else { false }

@@ -92,16 +92,16 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
 @Suite("Power cuts", .enabled(if: (try? Strace()) != nil, "strace records what engines do"))
 struct PowerCutTests {
   @Test(
-    "An engine that loses what it has acknowledged fails",
+    "An engine that loses acknowledged changes fails",
     arguments: PowerLossFaultCase.ofPowerCuts + PowerLossFaultCase.ofProcesses)
   func losesWrites(_ engineCase: PowerLossFaultCase) async throws {
     let failure = try #require(
       try await engineCase.outcome(of: "power.cut-while-writing-batches").failure, "It has passed.")
     #expect(engineCase.rules.contains(failure.rule), "\(failure.actual)")
-    #expect(failure.actual.contains("after a power cut behind operation"))
+    #expect(failure.actual.contains("after a power cut following operation"))
   }
 
-  @Test("An engine that syncs what it must passes", arguments: PowerLossFaultCase.careful)
+  @Test("An engine that syncs correctly passes", arguments: PowerLossFaultCase.careful)
   func acquits(_ engineCase: PowerLossFaultCase) async throws {
     #expect(try await engineCase.outcome(of: "power.cut-while-writing-batches") == .passed)
     if engineCase.isDurable {
@@ -116,16 +116,18 @@ struct PowerCutTests {
   }
 }
 
-@Suite("Files without their ends")
+@Suite("Truncated files")
 struct LostEndTests {
   private static let ids = ["corruption.shortened-file", "corruption.truncated-file"]
 
-  @Test("An engine that never syncs, and says so, passes without its last batches", arguments: ids)
+  @Test(
+    "An engine that never syncs, and does not claim durableWrites, passes without its last batches",
+    arguments: ids)
   func unsynced(_ id: String) async throws {
     #expect(try await PowerLossFaultCase.careful[0].outcome(of: id) == .passed)
   }
 
-  @Test("It fails if it has a half of the last batch")
+  @Test("It fails with half of the last batch")
   func torn() async throws {
     let engineCase = PowerLossFaultCase.ofProcesses[0]
     #expect(try await engineCase.outcome(of: "corruption.shortened-file").failure?.rule == .f2)

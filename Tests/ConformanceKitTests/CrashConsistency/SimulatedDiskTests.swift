@@ -5,7 +5,7 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("What a power cut leaves on a disk")
+@Suite("The simulated disk after a power cut")
 struct DiskTests {
   @Test("A file that was synced is lost if its directory was not")
   func fileWithoutName() {
@@ -101,7 +101,8 @@ struct DiskTests {
     #expect(bytes.indices.filter { bytes[$0] == 1 } == Array(512..<1024))
   }
 
-  @Test("A later write can be there without an earlier one, and what is durable stays above what is not")
+  @Test(
+    "A later write can be there without an earlier one, and durable data takes precedence over other data")
   func order() {
     var disk = SimulatedDisk(tree)
     disk.make(.link(name("f"), to: file))
@@ -117,7 +118,7 @@ struct DiskTests {
     #expect(kept(disk) == ["f": "acd\0"])
   }
 
-  @Test("A sync does not cover what was done after it began")
+  @Test("A sync does not cover changes after it began")
   func lateChange() {
     var disk = SimulatedDisk(tree)
     disk.make(.link(name("f"), to: file))
@@ -128,7 +129,7 @@ struct DiskTests {
     #expect(lost(disk) == ["f": "x"])
   }
 
-  @Test("The states begin with nothing and everything, and each is new at its moment")
+  @Test("The first states are nothing and everything, and each state is new at its moment")
   func states() {
     var random = SeededRandom(seed: 1)
     var disk = SimulatedDisk(tree)

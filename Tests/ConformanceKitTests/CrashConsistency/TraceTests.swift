@@ -3,9 +3,9 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("Reading what strace has written")
+@Suite("Reading the output of strace")
 struct TraceTests {
-  @Test("A call is read with its arguments and its result")
+  @Test("A call is parsed with its arguments and its result")
   func call() throws {
     let call = try #require(
       calls(#"7 pwrite64(11<"# + hex("/d/f") + #">, "\x61\x00\x62", 3, 8192) = 3"#).first)
@@ -17,7 +17,7 @@ struct TraceTests {
     #expect(call.arguments[3].number == 8192)
   }
 
-  @Test("A call that was interrupted is put together, and ends where it is resumed")
+  @Test("The two lines of an interrupted call are joined, and it ends where it is resumed")
   func interrupted() throws {
     let calls = calls(
       #"7 fsync(3<\x2f\x64> <unfinished ...>"#, #"8 close(5<\x2f\x65>) = 0"#, "7 <... fsync resumed>) = 0")
@@ -27,7 +27,7 @@ struct TraceTests {
     #expect((calls[1].began, calls[1].ended) == (1, 3))
   }
 
-  @Test("Structures, flags, comments and texts that were cut off are understood")
+  @Test("Structures, flags, comments and truncated texts are parsed")
   func values() throws {
     let calls = calls(
       #"1 writev(3<\x2f\x64>, [{iov_base="\x61", iov_len=1}, {iov_base="\x62\x63", iov_len=2}], 2) = 3"#,
@@ -52,12 +52,12 @@ struct TraceTests {
     #expect(!calls[5].succeeded)
   }
 
-  @Test("Lines about signals and ends are no calls")
+  @Test("Lines about signals and exits are not calls")
   func others() {
     #expect(calls("1 +++ exited with 0 +++", "1 --- SIGCHLD {si_signo=SIGCHLD} ---", "").isEmpty)
   }
 
-  @Test("Writes are followed to where the descriptor has got to")
+  @Test("Writes follow the offset of the descriptor")
   func positions() {
     let recording = record(
       open("f", "O_WRONLY|O_CREAT", 3), write(3, "ab"), #"1 lseek(3, 6, SEEK_SET) = 6"#, write(3, "c"),
@@ -70,7 +70,7 @@ struct TraceTests {
     #expect(contents(before.final) == ["f": "ab\0\0\0\0cde"])
   }
 
-  @Test("Paths through the descriptor of a directory lead where the descriptor does")
+  @Test("Paths relative to a directory descriptor are resolved")
   func pathsThroughDescriptors() {
     let recording = record(
       #"1 mkdir("\#(hex("/d/a"))", 0777) = 0"#, open("a", "O_RDONLY|O_DIRECTORY", 3),
@@ -93,7 +93,7 @@ struct TraceTests {
     #expect(contents(recording.final) == ["b": nil, "b/g": "xy"])
   }
 
-  @Test("A sync covers what had been done when it began, and not what came while it was waiting")
+  @Test("A sync covers what was written before it began, and not what was written while it was waiting")
   func syncs() throws {
     let recording = record(
       open("f", "O_WRONLY|O_CREAT", 3), "1 fsync(3 <unfinished ...>", #"2 write(3, "\x61", 1) = 1"#,
@@ -104,7 +104,7 @@ struct TraceTests {
     #expect(sync.before == 1)
   }
 
-  @Test("A descriptor that is given out again while it is being closed stands for the new file")
+  @Test("A descriptor that is reused while it is being closed refers to the new file")
   func reuse() {
     let recording = record(
       open("f", "O_WRONLY|O_CREAT", 3), "1 close(3 <unfinished ...>",
@@ -113,7 +113,7 @@ struct TraceTests {
     #expect(contents(recording.final) == ["f": "", "g": "x"])
   }
 
-  @Test("What cannot be traced is reported")
+  @Test("Operations that cannot be traced are reported")
   func limitations() {
     #expect(record("1 io_uring_setup(8, {flags=0}) = 3").limitation != nil)
     #expect(
@@ -123,7 +123,7 @@ struct TraceTests {
     #expect(record(open("f", "O_RDONLY", 3)).limitation != nil)
   }
 
-  @Test("Files that are mapped to be written are noted")
+  @Test("Files that are mapped for writing are recorded")
   func maps() {
     let recording = record(
       open("f", "O_RDWR|O_CREAT", 3), "1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3, 0) = 0x7f00",

@@ -6,7 +6,7 @@ import Testing
 @testable import ConformanceKit
 
 /// Engines that stand every failed call as long as one task is alone with them.
-@Suite("Engines whose tasks pay for each other's failed calls", .enabled(if: canInterceptCalls))
+@Suite("Engines whose failed calls affect other tasks", .enabled(if: canInterceptCalls))
 struct GroupFaultTests {
   private static let rules: [GroupFaultEngine.Fault: Set<ContractRule>] = [
     .repeatsGroups: [.t1], .keepsChangesOfFailedBodies: [.t1], .undoesNeighbors: [.w6],

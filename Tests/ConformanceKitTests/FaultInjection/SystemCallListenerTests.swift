@@ -8,7 +8,7 @@
   // In processes of their own, in which the filter stays. Where the kernel allows none, there is nothing to test.
   @Suite("A listener for the calls of a process")
   struct SystemCallListenerTests {
-    @Test("Calls that the answering thread makes are let through")
+    @Test("Calls of the answering thread are not intercepted")
     func ownCalls() async {
       await #expect(processExitsWith: .success) {
         // Without an answer it would wait for ever.
@@ -27,7 +27,7 @@
       }
     }
 
-    @Test("A call of each thread is answered, and answered once")
+    @Test("A call of each thread is answered exactly once")
     func manyThreads() async {
       await #expect(processExitsWith: .success) {
         alarm(60)
@@ -56,7 +56,7 @@
       }
     }
 
-    @Test("Freeing memory makes no call that has to be answered", .disabled(if: System.hasThreadSanitizer))
+    @Test("Freeing memory makes no intercepted call", .disabled(if: System.hasThreadSanitizer))
     func freeing() async {
       await #expect(processExitsWith: .success) {
         alarm(60)
@@ -76,7 +76,7 @@
       }
     }
 
-    @Test("The memory of a caller is copied up to the end of what it has, and is empty where it has none")
+    @Test("The memory of a caller is copied up to the end of the mapping, and is empty where there is none")
     func memory() throws {
       let memory = CallerMemory(try RawSystemCall.required())
       let size = Int(getpagesize())

@@ -134,7 +134,7 @@ let canInterceptCalls: Bool = {
   #endif
 }()
 
-@Suite("Engines whose calls of the system fail", .enabled(if: canInterceptCalls))
+@Suite("Engines whose system calls fail", .enabled(if: canInterceptCalls))
 struct SystemFaultTests {
   @Test("Each faulty engine fails the check that is named for it", arguments: SystemFaultCase.all)
   func failsForItsRule(_ engineCase: SystemFaultCase) async throws {
@@ -154,7 +154,7 @@ struct SystemFaultTests {
   }
 
   @Test(
-    "A correct engine passes, though failed syncs lose what they were about",
+    "A correct engine passes although failed syncs lose the unsynced data",
     arguments: TestRun.isExhaustive ? SystemFaultCase.correct : Array(SystemFaultCase.correct.prefix(2)))
   func passesFailedSyncs(_ engineCase: SystemFaultCase) async throws {
     try await expectSuccess("faults.failed-syncs", of: engineCase)
@@ -175,7 +175,7 @@ extension ConformanceOutcome {
       #expect(rules.contains(failure.rule), "\(failure)")
       // Which call, and what became of it.
       #expect(
-        failure.actual.contains(/(after|when) the \d+(st|nd|rd|th) \w+ (failed with E|did half)/),
+        failure.actual.contains(/(after|when) the \d+(st|nd|rd|th) \w+ (failed with E|did only half)/),
         "\(failure.actual)")
     case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
     case .couldNotRun(let reason): Issue.record("\(reason)")

@@ -94,7 +94,7 @@ struct BruteForceTests {
 
 @Suite("The search is fast")
 struct SearchBudgetTests {
-  @Test("The work grows with the number of calls and not faster", arguments: [false, true])
+  @Test("The work grows linearly with the number of calls", arguments: [false, true])
   func linear(hasQueue: Bool) {
     let simulation = SimulatedHistory(writers: 8, hasQueue: hasQueue)
     let checker = LinearizabilityChecker(
@@ -105,7 +105,7 @@ struct SearchBudgetTests {
     #expect(four.examined < 6 * max(one.examined, 1_000), "\(one.examined) and \(four.examined)")
   }
 
-  @Test("Six tasks that write and wait in a queue leave few configurations to look at")
+  @Test("Six tasks that write and wait in a queue leave few configurations to check")
   func narrow() {
     var simulation = SimulatedHistory(writers: 6, hasQueue: true)
     simulation.methods = [.read, .write, .write, .write, .writeMany, .apply]

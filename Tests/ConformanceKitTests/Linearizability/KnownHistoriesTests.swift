@@ -4,9 +4,9 @@ import Testing
 
 private let (a, b, c) = (0, 1, 2)
 
-@Suite("Histories that are known to be legal or illegal")
+@Suite("Histories known to be legal or illegal")
 struct KnownHistoriesTests {
-  @Test("An empty history, and one call after the other, are legal")
+  @Test("An empty history and a sequential history are legal")
   func sequential() {
     #expect(LinearizabilityChecker.strict().isLegal([]))
     #expect(
@@ -25,7 +25,7 @@ struct KnownHistoriesTests {
     }
   }
 
-  @Test("A read that has seen a write which is under way binds the reads after it")
+  @Test("A read that has seen a write in progress binds the reads after it")
   func newOldInversion() {
     let writing = HistoryCall.write(a, 1, by: 1, 1, 10)
     let new = HistoryCall.read(a, 1, by: 2, 2, 3)
@@ -37,7 +37,7 @@ struct KnownHistoriesTests {
     )
   }
 
-  @Test("A transaction that has seen only that a key exists may overwrite what nobody has read")
+  @Test("A transaction that has only seen that a key exists may overwrite an unread value")
   func overwrittenUnseen() {
     let looking = HistoryCall(
       task: 3, method: .transaction, changes: [.write(key: a, value: 7)], keys: [a], answer: .exist([a]),
@@ -61,7 +61,7 @@ struct KnownHistoriesTests {
       ]))
   }
 
-  @Test("Of two writes at the same time either may be the last, but the same for all readers")
+  @Test("Of two concurrent writes either may be the last, but the same for all readers")
   func overlappingWrites() {
     let writes: [HistoryCall] = [.write(a, 1, by: 1, 1, 4), .write(a, 2, by: 2, 2, 3)]
     for last in [1, 2] {
@@ -94,7 +94,7 @@ struct KnownHistoriesTests {
       ]))
   }
 
-  @Test("What reads of different keys show adds up: each key on its own is legal, so all of them are")
+  @Test("If each key on its own is legal, a history of reads of different keys is legal")
   func locality() {
     #expect(
       LinearizabilityChecker.strict().isLegal([
@@ -104,7 +104,7 @@ struct KnownHistoriesTests {
       ]))
   }
 
-  @Test("Half a batch is illegal unless batches may be seen half")
+  @Test("A partly visible batch is illegal unless batches may be partly visible")
   func halfBatch() {
     let batch = HistoryCall.change(
       .writeMany, [.write(key: a, value: 1), .write(key: b, value: 1)], by: 1, 1, 10)
@@ -146,7 +146,7 @@ struct KnownHistoriesTests {
     }
   }
 
-  @Test("A call that threw may have happened, later too, or not")
+  @Test("A call that threw may have happened, may happen later, or not at all")
   func unclear() {
     let failed = HistoryCall.change(.write, [.write(key: a, value: 1)], by: 1, 1, 2, threw: .unclear)
     #expect(LinearizabilityChecker.strict().isLegal([failed, .read(a, nil, by: 2, 3, 4)]))
@@ -159,7 +159,7 @@ struct KnownHistoriesTests {
     #expect(LinearizabilityChecker.strict().isIllegal([.read(a, 1, by: 2, -2, -1), failed]))
   }
 
-  @Test("A call that was cancelled or refused has not happened")
+  @Test("A call that was cancelled or rejected has not happened")
   func cancelled() {
     for failure in [HistoryCall.Failure.cancelled, .refused] {
       let failed = HistoryCall.change(.write, [.write(key: a, value: 1)], by: 1, 1, 4, threw: failure)
@@ -227,7 +227,7 @@ struct KnownHistoriesTests {
       LinearizabilityChecker.strict().isLegal([both, .read(a, nil, by: 2, 2, 3), .read(b, 1, by: 2, 4, 5)]))
   }
 
-  @Test("A write that nobody sees is no excuse for a transaction that has read what was there before it")
+  @Test("An unseen write does not explain a transaction that has read the state before it")
   func blindWrites() {
     let transaction = HistoryCall.transaction([a: 1], [.write(key: a, value: 3)], by: 2, 5, 8)
     let start = HistoryCall.write(a, 1, by: 1, 1, 2)

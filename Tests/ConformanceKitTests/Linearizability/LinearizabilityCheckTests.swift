@@ -45,7 +45,7 @@ struct LinearizabilityCheckTests {
     #expect(failures.allSatisfy { $0.rule == .c4 && $0.actual.contains("although nobody had cancelled") })
   }
 
-  @Test("Each racy engine has a history that shows a rule that it breaks", arguments: RacyEngine.all)
+  @Test("Each racy engine has a history that shows a broken rule", arguments: RacyEngine.all)
   func failsForItsRule(_ engine: RacyEngine) async throws {
     let engineCase = engine.engineCase
     // Tasks meet by chance, so another seed may see what the first ones have not: its own rule, where the machine
@@ -68,7 +68,7 @@ struct LinearizabilityCheckTests {
   }
 
   @Test(
-    "Correct engines pass, whatever they claim",
+    "Correct engines pass with any capabilities",
     arguments: 1...(TestRun.isExhaustive ? 4 : 1) as ClosedRange<UInt64>)
   func correctEnginesPass(seed: UInt64) async {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .transactions]
@@ -127,7 +127,7 @@ struct LinearizabilityCheckTests {
     #expect(Set(values).count == values.count)
   }
 
-  @Test("Values and keys come back as numbers, and what was not written does not")
+  @Test("Values and keys are read back as numbers, and unknown values are detected")
   func values() {
     let entries = HistoryEntries(count: 6)
     for cell in [

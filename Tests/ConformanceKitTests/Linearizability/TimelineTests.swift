@@ -18,7 +18,7 @@ struct TimelineTests {
         """)
   }
 
-  @Test("Of many calls those are left that cannot be ordered")
+  @Test("Shrinking keeps the calls that cannot be ordered")
   func shrinking() {
     var calls: [HistoryCall] = []
     for step in 0..<200 {
@@ -78,7 +78,7 @@ struct TimelineTests {
     #expect(violation.calls.map(\.method) == [.write, .remove, .read])
   }
 
-  @Test("A cancelled call that may have happened need not have")
+  @Test("A cancelled call may have happened, but need not have")
   func cancelledInVain() {
     let calls: [HistoryCall] = [
       .write(a, 1, by: 1, 0, 1), .change(.remove, [.remove(key: a)], by: 2, 2, 3, threw: .cancelled),

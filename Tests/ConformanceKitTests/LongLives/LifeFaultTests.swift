@@ -5,7 +5,7 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("Engines in long lives, in crowds, and when the clock jumps")
+@Suite("Engines under many changes, many tasks, and clock jumps")
 struct LifeFaultTests {
   @Test("Each faulty engine fails the checks that are named for it", arguments: LifeFaultCase.all)
   func failsForItsRule(_ engineCase: LifeFaultCase) async throws {
@@ -29,7 +29,7 @@ struct LifeFaultTests {
     #expect(missed.isEmpty)
   }
 
-  @Test("Every check of lives, clocks and crowds has an engine that fails it")
+  @Test("Every check of many changes, clocks and many tasks has an engine that fails it")
   func isComplete() {
     let failing = LifeFaultCase.all.reduce(into: Set()) { $0.formUnion($1.checks) }
     let checks = ConformanceSuite.lifeFault("", nil, .standard).checksOfLives
@@ -38,7 +38,7 @@ struct LifeFaultTests {
     #expect(LifeFaultCase.all.count >= 60)
   }
 
-  @Test("A failure in a long life names the first call after which it shows")
+  @Test("A failure after many calls names the first call after which it is visible")
   func firstCall() async throws {
     let suite = ConformanceSuite.lifeFault("Wraps", .wrapsSequences, .exhaustive)
     let check = try #require(suite.checks.first { $0.id == "life.of-few-keys" })
@@ -53,11 +53,11 @@ struct LifeFaultTests {
     }
     let check = try #require(suite.checks.first { $0.id == "life.many-entries" })
     let failure = try #require(await check.outcome().failure)
-    #expect(failure.actual.hasPrefix("the 3000 entries written first were complete, and 3001 were not; "))
+    #expect(failure.actual.hasPrefix("the first 3000 entries were complete, and the first 3001 were not; "))
   }
 
   @Test(
-    "What a place takes could not be measured if its files cannot be listed",
+    "If the files of a place cannot be listed, its size is reported as unmeasurable",
     arguments: ["life.gives-room-back", "life.leaves-nothing-after-calls"])
   func unlistable(_ id: String) async throws {
     let suite = ConformanceSuite.lifeFault("Hides", .hidesItsPlace, .standard)
@@ -69,14 +69,14 @@ struct LifeFaultTests {
     #expect(reason.contains("could not be listed"), "\(reason)")
   }
 
-  @Test("A log that is compacted after more than 100 MiB has given its room back")
+  @Test("An engine that compacts its log after more than 100 MiB passes the check of file sizes")
   func lateCompaction() async throws {
     let suite = ConformanceSuite.lifeFault("Log", nil, .standard)
     try await #require(suite.checks.first { $0.id == "life.gives-room-back" }).run()
   }
 
   @Test(
-    "What is held has stopped growing if it only goes up and down, and not if a part of what is written stays"
+    "Usage that goes up and down has stopped growing; usage that keeps a part of each write has not"
   )
   func growth() {
     func series(of stages: Int, _ held: (Int) -> Int) -> GrowthSeries {
@@ -100,7 +100,7 @@ struct LifeFaultTests {
     #expect(!one.hasStopped)
   }
 
-  @Test("A log that is compacted where others have put links, or on a full disk, is not accused")
+  @Test("An engine that compacts its log next to planted links, or on a full disk, passes")
   func compactionAmongOthers() async throws {
     let suite = ConformanceSuite.lifeFault("Log", nil, .standard)
     for id in [

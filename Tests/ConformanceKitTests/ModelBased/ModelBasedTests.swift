@@ -7,7 +7,7 @@ import Testing
 @Suite("Model-based checks")
 struct ModelBasedTests {
   @Test(
-    "Each engine that goes wrong in few sequences fails, with the shortest sequence",
+    "Each engine that fails in few sequences is found, with the shortest sequence",
     arguments: ModelBasedCase.all)
   func failsShortest(_ testCase: ModelBasedCase) async throws {
     let failure = try #require(
@@ -40,7 +40,7 @@ struct ModelBasedTests {
   }
 
   @Test(
-    "The seed in a failure reproduces it with the first sequence",
+    "The seed of a failure reproduces it with the first sequence",
     arguments: ["counts repeats", "keeps 1 MiB of a value"])
   func namedSeed(_ name: String) async throws {
     let testCase = try #require(ModelBasedCase.all.first { $0.engineCase.name == name })

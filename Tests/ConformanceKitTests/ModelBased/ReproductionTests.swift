@@ -9,7 +9,7 @@ import Testing
 
 @Suite("The reproduction of a failing sequence")
 struct ReproductionTests {
-  @Test("A reproduction is a test as one writes it by hand")
+  @Test("A reproduction looks like a handwritten test")
   func readsWell() async throws {
     let engineCase = try #require(
       ModelBasedCase.all.first { $0.engineCase.name.hasPrefix("forgets overwrites") }
@@ -42,7 +42,7 @@ struct ReproductionTests {
         """)
   }
 
-  @Test("A reproduction waits where only a busy machine takes the time that makes it fail")
+  @Test("A reproduction waits where it would only fail on a busy machine")
   func waits() async throws {
     let engineCase = try #require(
       ModelBasedCase.all.first { $0.engineCase.name == "freezes times in batches" }

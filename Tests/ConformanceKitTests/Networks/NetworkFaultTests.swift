@@ -97,7 +97,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
   }
 }
 
-@Suite("Engines that reach a server")
+@Suite("Engines with a server")
 struct NetworkFaultTests {
   @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all)
   func fails(_ faultCase: NetworkFaultCase) async throws {
@@ -112,7 +112,7 @@ struct NetworkFaultTests {
     Issue.record("It passes.")
   }
 
-  @Test("A write that the server does after its call was cancelled is seen each time")
+  @Test("A write that the server performs after its call was cancelled is always detected")
   func lateWrites() async throws {
     let late = NetworkFaultCase(
       rule: .n1, fault: .callsCancelledWritesUndone, check: "network.cancelled-write")
@@ -123,7 +123,7 @@ struct NetworkFaultTests {
   }
 
   /// More than half of its reads throw after connections were lost, which was enough to say so.
-  @Test("An engine is not said to give up reads where no other one gets through in time either")
+  @Test("An engine does not fail for giving up reads when no other engine gets through in time either")
   func slowServer() async throws {
     let server = try WireServer(lag: 0)
     let suite = ConformanceSuite(
@@ -148,14 +148,14 @@ struct NetworkFaultTests {
     }
   }
 
-  @Test("Every check of networks has an engine that fails it, or its like")
+  @Test("Every check of networks, or a similar one, has an engine that fails it")
   func everyKind() throws {
     let kinds = try NetworkFaultCase.all[0].checks().map(\.id).filter { $0.hasPrefix("network.") }
     let like = Set(NetworkFaultCase.all.map(\.check).compactMap { $0.split(separator: "-").first })
     #expect(kinds.allSatisfy { like.contains($0.split(separator: "-")[0]) })
   }
 
-  @Test("Without a server the checks are skipped, with the reason")
+  @Test("Without a server, the checks are skipped, with the reason")
   func withoutServer() async throws {
     let suite = ConformanceSuite("", capabilities: .networked) { _ in try ReferenceEngine() }
     let check = try #require(suite.checks.first { $0.id == "network.cut-anywhere" })

@@ -31,7 +31,7 @@ struct JUnitTests {
         rule: .w2, check: "c", expectation: "it works", actual: actual, evidence: evidence, seed: 1))
   }
 
-  @Test("A parser finds suites, cases, figures and times")
+  @Test("A parser finds suites, cases, counts and times")
   func structure() throws {
     let document = try junit([
       ("a", .passed, 0.0404), ("b", .skipped("No \"disk\"\nhere."), 0),
@@ -79,7 +79,7 @@ struct JUnitTests {
         "\n\n    let a = 1 < 2 && true\n\n      close()\t// ]]>\n\nReproduce: again & again"))
   }
 
-  @Test("Whatever an engine says, the document stays well-formed and shows it")
+  @Test("With any text from an engine, the document stays well-formed and contains it")
   func anyCharacters() throws {
     let document = try junit([("c", failure(Self.everything, evidence: Self.everything), .infinity)])
     let failure = try #require(document.elements.first { $0.name == "failure" })

@@ -34,11 +34,11 @@ struct ProgressTests {
     let failure = try #require(outcome.failure)
     #expect(
       failure.actual.hasPrefix(
-        "the check got no further for 2.0 seconds after it had taken 1 step; an engine")
+        "the check made no progress for 2.0 seconds after 1 step; if the engine")
     )
   }
 
-  @Test("A check that notes progress may take longer than the limit")
+  @Test("A check that reports progress may take longer than the limit")
   func longSearch() async {
     var outcome = ConformanceOutcome.passed
     // On a busy machine nothing may go on for as long as a short limit.
@@ -61,11 +61,11 @@ struct ProgressTests {
       try await Task.sleep(for: .seconds(100))
     }
     #expect(
-      outcome.failure?.actual.hasPrefix("the check had not come to an end after 0.3 seconds; an engine")
+      outcome.failure?.actual.hasPrefix("the check had not finished after 0.3 seconds; if the engine")
         == true)
   }
 
-  @Test("A check that hangs names the calls that are under way")
+  @Test("A check that hangs names the calls in progress")
   func callsUnderWay() async throws {
     var actual = ""
     // On a busy machine the writes may not have begun when a short time is over.
@@ -75,12 +75,12 @@ struct ProgressTests {
       }
       let check = try #require(suite.checks.first { $0.id == "late.after-acknowledged-calls" })
       actual = try #require(await check.outcome().failure).actual
-      if actual.contains("; under way: 4 times write(_:key:); an engine") { return }
+      if actual.contains("; in progress: 4 times write(_:key:); if the engine") { return }
     }
     Issue.record("\(actual)")
   }
 
-  @Test("The calls under way are those before the work was cancelled")
+  @Test("The calls in progress are those before the work was cancelled")
   func callsBeforeCancellation() async throws {
     let (progress, hasEnded) = (CheckProgress(), Latch())
     progress.begin("write(_:key:)")
@@ -90,10 +90,10 @@ struct ProgressTests {
     }
     #expect(await hasEnded.waitElsewhere(for: .seconds(100)))
     let exceeded = #expect(throws: StallTimeoutExceeded.self) { try result.get() }
-    #expect(exceeded?.standstill.contains("; under way: write(_:key:); an engine") == true)
+    #expect(exceeded?.standstill.contains("; in progress: write(_:key:); if the engine") == true)
   }
 
-  @Test("An engine that blocks every thread of its callers for ever fails, and so does the next one")
+  @Test("An engine that blocks every thread of its callers forever fails, and so does the next one")
   func deadlock() async {
     // In a process of its own, where threads that nobody can stop do no harm.
     await #expect(processExitsWith: .success) {
@@ -108,12 +108,12 @@ struct ProgressTests {
       #expect(report.failures.map(\.rule) == [.c1, .c1, .c1, .c5])
       #expect(
         report.failures.allSatisfy {
-          $0.actual.hasPrefix("the check had not come to an end after 1.0 seconds")
+          $0.actual.hasPrefix("the check had not finished after 1.0 seconds")
         })
     }
   }
 
-  @Test("A violation may carry another rule, evidence and a seed; without them they are the check's")
+  @Test("A violation may have its own rule, evidence and seed; otherwise they are the check's")
   func violation() async throws {
     let found = await outcome(stallTimeout: limit) { _ in
       throw Violation("it broke", rule: .w2, evidence: "one\ntwo", seed: 99)
@@ -128,7 +128,7 @@ struct ProgressTests {
     #expect(plain.failure?.seed == ConformanceBudget().seed)
   }
 
-  @Test("Some checks of a suite can be made alone, and a cancelled run makes none")
+  @Test("Some checks of a suite can be run alone, and a cancelled run runs none")
   func selection() async {
     let suite = ConformanceSuite("Any", capabilities: []) { _ in try ReferenceEngine() }
     let ids: Set = ["values.empty-is-not-absent", "counting.after-changes", "no.such-check"]

@@ -50,7 +50,7 @@ struct ResultsTests {
     ConformanceResults([good, bad]) { "again \($0.name) \($1.seed)" }
   }
 
-  @Test("The text has the matrix, each failure whole, each reason for skipping once, and a conclusion")
+  @Test("The text has the matrix, each failure in full, each reason for skipping once, and a conclusion")
   func text() {
     let expected = """
       Checks passed, by rule and engine.  ✗ failed   ○ could not be checked here   ! could not run   – does not apply
@@ -75,7 +75,7 @@ struct ResultsTests {
         Reproduce: again Bad 7
 
       ○ Good, Bad, disk: No disk.
-      ○ Good, Bad, level standard: sequences of calls go up to 70,000, stores to 12,000 entries, values of any size to 16 MiB, system faults to 90.
+      ○ Good, Bad, level standard: at most 70,000 calls in sequences, 12,000 entries in a store, values of 16 MiB in the checks of all sizes, and 90 system faults.
 
       Bad: contract broken. 3 checks passed, 1 failed, 2 skipped.
 
@@ -101,7 +101,7 @@ struct ResultsTests {
     #expect(lines.contains("- ○ Good, Bad, `disk`: No disk."))
   }
 
-  @Test("The JSON says everything, and characters come back as they were")
+  @Test("The JSON is complete, and characters are preserved")
   func json() throws {
     let object = try JSONSerialization.jsonObject(with: try both.json()) as? [String: Any]
     #expect(object?["conforms"] as? Bool == false)
@@ -124,7 +124,7 @@ struct ResultsTests {
     #expect(failure["actual"] as? String == Self.nasty)
   }
 
-  @Test("Without a command, a failure says what to set to see it again")
+  @Test("Without a command, a failure says which settings reproduce it")
   func reproduction() {
     #expect(
       ConformanceResults([bad]).text.contains(
@@ -132,17 +132,17 @@ struct ResultsTests {
       ))
   }
 
-  @Test("A conclusion is no better than what was looked at")
+  @Test("The conclusion depends on the checks that ran")
   func conclusions() {
     let nothing = report("Nothing", [result("disk", .f1, .skipped("No disk."))])
-    #expect(ConformanceResults([nothing]).conclusion.hasPrefix("No check could be made. "))
-    #expect(ConformanceResults([good]).conclusion.hasPrefix("Every engine keeps the contract. "))
+    #expect(ConformanceResults([nothing]).conclusion.hasPrefix("No check could run. "))
+    #expect(ConformanceResults([good]).conclusion.hasPrefix("Every engine follows the contract. "))
     #expect(ConformanceResults([good]).isConforming)
     #expect(!both.isConforming)
   }
 
   @Test(
-    "Of checks that are not all there are, the conclusion says how many were passed, and not that the contract is kept"
+    "The conclusion of an incomplete run says how many checks passed, and not that the contract is followed"
   )
   func subset() throws {
     let results = [result("keys.one", .k1, .passed), result("keys.two", .k1, .passed)]
@@ -151,7 +151,8 @@ struct ResultsTests {
       seconds: 1)
     #expect(
       ConformanceResults([some]).conclusion
-        == "Passed 2 of 187 checks, which does not show whether the contract is kept. 2 checks passed, 0 failed, 0 skipped."
+        == "Passed 2 of 187 checks, which does not show whether the contract is followed. 2 checks passed, 0 "
+        + "failed, 0 skipped."
     )
     #expect(some.isConforming && !some.isComplete)
     let object =
@@ -173,17 +174,20 @@ struct ResultsTests {
         result("killed.two", .w6, skipped),
       ], leftOutCount: 2, seconds: 1)
     let results = ConformanceResults([report])
-    #expect(results.text.contains("○ Alone, 2 checks left out: The suite was given no worker process"))
-    #expect(results.text.contains("Passed 1 of 3 checks, which does not show whether the contract is kept."))
+    #expect(results.text.contains("○ Alone, 2 checks left out: The suite has no worker process"))
+    #expect(
+      results.text.contains(
+        "Passed 1 of 3 checks, which does not show whether the contract is followed."))
     #expect(!results.text.contains("killed.one"))
-    #expect(results.markdown.contains("`2 checks left out`: The suite was given no worker process"))
+    #expect(results.markdown.contains("`2 checks left out`: The suite has no worker process"))
     #expect(
       results.junit.contains(#"<property name="checks left out for lack of a worker process" value="2"/>"#))
     let object = try JSONSerialization.jsonObject(with: try results.json()) as? [String: Any]
     #expect((object?["engines"] as? [[String: Any]])?.first?["leftOut"] as? Int == 2)
   }
 
-  @Test("A run at quick says what its level leaves out, and not that the contract is kept, in every format")
+  @Test(
+    "A run at quick says what its level leaves out, and not that the contract is followed, in every format")
   func quick() throws {
     let results = [
       result("keys.one", .k1, .passed),
@@ -196,15 +200,16 @@ struct ResultsTests {
       laterChecks: [.exhaustive: 1, .standard: 4], seconds: 1)
     let shown = ConformanceResults([report])
     #expect(report.isCompleteForLevel && !report.isComplete)
-    #expect(shown.text.contains("Passed all 2 checks of the level quick; "))
-    #expect(!shown.text.contains("keeps the contract"))
+    #expect(shown.text.contains("Passed all 2 checks of the level quick. "))
+    #expect(!shown.text.contains("follows the contract"))
     let summary =
-      "4 checks are made from standard on; 1 check is made from exhaustive on; sequences of calls go up to 2,000, stores to 4,097 entries, values of any size to 1 MiB, "
-      + "system faults to 6."
+      "4 checks run only from standard on; 1 check runs only from exhaustive on; at most 2,000 calls in "
+      + "sequences, 4,097 entries in a store, values of 1 MiB in the checks of all sizes, and 6 system "
+      + "faults."
     #expect(shown.text.contains("○ Fast, level quick: \(summary)"))
     #expect(shown.markdown.contains("`level quick`: \(summary)"))
     #expect(
-      shown.text.contains("1 checks went less far than the level has them go: life.long (20 of 2000 calls)."))
+      shown.text.contains("1 checks did not go as far as the level requires: life.long (20 of 2000 calls)."))
     #expect(shown.junit.contains(#"<property name="checks made from the level standard on" value="4"/>"#))
     let object = try JSONSerialization.jsonObject(with: try shown.json()) as? [String: Any]
     #expect(object?["conforms"] is NSNull)
@@ -222,7 +227,9 @@ struct ResultsTests {
     #expect(!results.isConforming && report.failures.isEmpty)
     #expect(results.text.contains("K1     1 ! 1"))
     #expect(results.text.contains("! Full, keys.two: could not run: No room here."))
-    #expect(results.text.contains("Passed 1 of 2 checks, which does not show whether the contract is kept."))
+    #expect(
+      results.text.contains(
+        "Passed 1 of 2 checks, which does not show whether the contract is followed."))
     #expect(results.markdown.contains("- ! **Full**, `keys.two`: could not run: No room here."))
     #expect(results.junit.contains(#"<error message="No room here."/>"#))
     #expect(results.junit.contains(#"tests="2" failures="0" errors="1" skipped="0""#))

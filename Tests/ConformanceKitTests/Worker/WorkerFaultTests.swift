@@ -60,7 +60,7 @@ struct WorkerFaultCase: Sendable, CustomTestStringConvertible {
 
 @Suite("Faulty engines in a worker process")
 struct WorkerFaultTests {
-  @Test("Each fails the check that looks for that", arguments: WorkerFaultCase.all)
+  @Test("Each fails the check for its fault", arguments: WorkerFaultCase.all)
   func fails(_ worker: WorkerFaultCase) async throws {
     let check = try #require(worker.suite.checks.first { $0.id == worker.check })
     switch await check.outcome() {
@@ -71,7 +71,7 @@ struct WorkerFaultTests {
     }
   }
 
-  @Test("An engine passes that reads nothing when it is opened, also after its process was killed")
+  @Test("An engine that reads nothing when it is opened passes, even after its process was killed")
   func passesWithLateReading() async throws {
     try await #require(WorkerFaultCase.lazyLog().checks.first { $0.id == "opening.costs-the-same" }).run()
   }

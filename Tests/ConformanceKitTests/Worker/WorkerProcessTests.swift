@@ -14,7 +14,7 @@ struct WorkerProcessTests {
     ConformanceWorker(executable: URL(filePath: "/bin/sh"), arguments: ["-c", script])
   }
 
-  @Test("A program that does not exist is an error that names it")
+  @Test("A missing program is an error that names it")
   func noSuchProgram() throws {
     let error = #expect(throws: StorageError.self) {
       try WorkerProcess(ConformanceWorker(product: "no-such-worker"))
@@ -26,9 +26,10 @@ struct WorkerProcessTests {
   @Test(
     "A program that is no worker is distinguished from an engine that fails",
     arguments: [
-      ("echo Hello; sleep 60", #"wrote "Hello""#), ("true", "exited with status 0, before it took requests"),
-      ("echo Trouble >&2; exit 3", "exited with status 3 after saying: Trouble, before it took requests"),
-      ("kill -9 $$", "was ended by signal 9, before it took requests"),
+      ("echo Hello; sleep 60", #"wrote "Hello""#),
+      ("true", "exited with status 0, before it accepted requests"),
+      ("echo Trouble >&2; exit 3", "exited with status 3 after saying: Trouble, before it accepted requests"),
+      ("kill -9 $$", "was ended by signal 9, before it accepted requests"),
       ("exec 0<&-; echo conformance worker 2; echo Nonsense; sleep 60", #"wrote "Nonsense""#),
     ])
   func noWorker(script: String, what: String) async throws {
@@ -41,7 +42,7 @@ struct WorkerProcessTests {
     await process.waitUntilEnd()
   }
 
-  @Test("A check whose program is no worker could not run, and says so")
+  @Test("A check whose program is not a worker could not run, and says so")
   func checkWithoutWorker() async throws {
     let suite = ConformanceSuite("", capabilities: .persistent, worker: Self.shell("echo Hello")) { _ in
       try CrashFaultEngine(directory: FileManager.default.temporaryDirectory)
@@ -56,7 +57,7 @@ struct WorkerProcessTests {
   }
 
   #if os(Linux)
-    @Test("A program with the thread sanitizer is given no fake clock")
+    @Test("A program with the thread sanitizer gets no fake clock")
     func noFakeClockWithSanitizer() {
       let skip = #expect(throws: Skip.self) { try FakeClock.tool(hasThreadSanitizer: true) }
       #expect(skip?.reason.contains("thread sanitizer") == true)
@@ -78,7 +79,7 @@ struct WorkerProcessTests {
     }
 
     @Test(
-      "A fake clock that cannot be given to a process once is given to another one",
+      "If a process cannot start with the fake clock, the check retries with another process",
       .disabled(if: System.hasThreadSanitizer))
     func fakeClockAgain() async throws {
       try await withDirectory { directory in
@@ -95,7 +96,7 @@ struct WorkerProcessTests {
     }
   #endif
 
-  @Test("What a task throws comes back, and the next task is done")
+  @Test("The error of a task arrives, and the next task runs")
   func throwing() async throws {
     try await withDirectory { directory in
       let worker = try WorkerProcess(good)
@@ -108,7 +109,7 @@ struct WorkerProcessTests {
     }
   }
 
-  @Test("A request that the worker does not know is answered")
+  @Test("An unknown request to the worker is answered")
   func unknownRequest() async throws {
     struct Undelivered: WorkerTask {
       func run(
@@ -140,7 +141,7 @@ struct WorkerProcessTests {
     }
   }
 
-  @Test("Long requests and long messages arrive whole")
+  @Test("Long requests and long messages arrive complete")
   func longMessages() async throws {
     try await withDirectory { directory in
       let worker = try WorkerProcess(good)
@@ -154,7 +155,7 @@ struct WorkerProcessTests {
     }
   }
 
-  @Test("Several workers work at the same time")
+  @Test("Several workers run at the same time")
   func several() async throws {
     try await withDirectory { directory in
       try await gather(0..<6) { number in
@@ -169,7 +170,7 @@ struct WorkerProcessTests {
     }
   }
 
-  @Test("A worker whose standard input ends does so too, whatever it is doing")
+  @Test("A worker ends when its standard input ends, even in the middle of a task")
   func closingInput() async throws {
     try await withDirectory { directory in
       let worker = try WorkerProcess(good)
@@ -205,7 +206,7 @@ struct WorkerProcessTests {
     }
   }
 
-  @Test("A task that is cancelled does not take that for the death of the worker")
+  @Test("A cancelled task does not report that the worker died")
   func cancelled() async throws {
     try await withDirectory { directory in
       let worker = try WorkerProcess(good)
@@ -218,7 +219,7 @@ struct WorkerProcessTests {
   }
 
   #if os(Linux)
-    @Test("What a process has started is killed with it")
+    @Test("Child processes are killed with their process")
     func killsGroup() async throws {
       let (output, continuation) = AsyncStream<Data>.makeStream()
       let process = try SystemProcess(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"]) { event in
