@@ -76,7 +76,9 @@ package final class ReferenceEngine: ApplyingEngine {
     try look { $0.entries.map { ($0.key, $0.value.data) } }
   }
 
-  private func look<Value>(inOrder: Bool = false, _ body: (borrowing Contents) throws -> Value) throws -> Value {
+  private func look<Value>(inOrder: Bool = false, _ body: (borrowing Contents) throws -> Value) throws
+    -> Value
+  {
     try open().look(inOrder: inOrder, body)
   }
 
