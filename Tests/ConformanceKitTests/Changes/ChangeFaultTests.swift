@@ -229,8 +229,7 @@ struct ChangeFaultTests {
   }
 
   @Test(
-    "A correct engine passes that could not watch its place once and reports it although nothing has "
-      + "changed")
+    "A correct engine passes that could not watch its place once and says so though nothing changed")
   func passesOnceBlind() async throws {
     let checks = ChangeFaultCase.checks("Blind for a moment", .losesSightOnce)
     for check in checks where check.id.hasPrefix("changes.silence-") { try await check.run() }
