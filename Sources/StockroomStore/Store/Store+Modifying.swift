@@ -16,7 +16,7 @@ extension Store {
   /// ```
   ///
   /// The closure gets the stored item, or nil if there is none. What it leaves is stored; nil removes the item. If it leaves the item
-  /// as it is, such that the same bytes would be stored, nothing is written and there is no event. It may run more than once, of which the
+  /// as it is, nothing is written and there is no event. It may run more than once, of which the
   /// last run counts, and runs on a thread of the engine. O(log N); removing moves the items behind it, O(N).
   ///
   /// - Returns: What the closure returned.

@@ -100,7 +100,26 @@ extension StoreBackend {
     if !exists { try verifyIdentity(of: key, in: data) }
     update.result.withLock { $0 = changed }
     // Only looked at.
-    if update.isModification, data == stored { return Batch() }
+    if update.isModification, let stored, try isUnchanged(changed, data, from: stored, of: key) {
+      return Batch()
+    }
     return Batch(steps: [.insert([(key, changed)])], operations: [.write(data, key: key)])
+  }
+
+  /// Whether the item is the stored one. Two encodings of one item may differ in the order of their keys, so others are compared by an
+  /// encoding that sorts them.
+  private func isUnchanged(
+    _ item: Item, _ data: Data, from stored: Data, of key: CacheKey
+  ) throws -> Bool {
+    if data == stored { return true }
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = .sortedKeys
+    // Decoded again, as the closure may have changed an object that the first item refers to.
+    let before = try decoded(stored, of: key)
+    do {
+      return try encoder.encode(item) == encoder.encode(before)
+    } catch is EncodingError {
+      return false
+    }
   }
 }
