@@ -98,7 +98,7 @@ struct SuiteTests {
     let text = String(describing: failure)
     #expect(
       text.hasPrefix("Rule W2 is broken (write.overwrite-keeps-created-at). Expected: an overwrite by "))
-    #expect(text.contains("But createdAt(key:) of \"first by write\" gave a time"))
+    #expect(text.contains("But createdAt(key:) of \"first by write\" returned a time"))
     #expect(text.hasSuffix(ContractRule.w2.summary))
     #expect(!text.contains("\n"))
   }
