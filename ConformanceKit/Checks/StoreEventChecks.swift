@@ -73,8 +73,8 @@ private struct ReceivedEvent: Equatable, CustomStringConvertible {
 }
 
 extension Subscriber {
-  /// What it has received of a store in front of an engine with these capabilities, without loads that have found what was there. Whoever
-  /// follows a feed that stands for everything, be it of what was written right before, reads the items again, and says so.
+  /// The received events without loads that found the same items again. A store loads its items again if the feed of an engine with these
+  /// capabilities reports that everything may have changed.
   func events(_ capabilities: EngineCapabilities) -> [ReceivedEvent] {
     if !capabilities.contains(.changeFeed) { return received }
     var items: [CheckedItem]?

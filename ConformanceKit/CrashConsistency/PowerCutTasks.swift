@@ -32,19 +32,8 @@ struct TakeStepsTask: WorkerTask {
   var histories: [PowerCutHistory] = []
   let capabilities: UInt
   let since: Date
-  /// What a timestamp may differ from the clock where the task was made.
-  var clockTolerance = ClockTolerance.seconds
 
   func run(
-    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
-    send: @escaping @Sendable (Message) throws -> Void
-  ) async throws {
-    try await ClockTolerance.$seconds.withValue(clockTolerance) {
-      try await takeSteps(makeEngine: makeEngine, send: send)
-    }
-  }
-
-  private func takeSteps(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     send: @escaping @Sendable (Message) throws -> Void
   ) async throws {
@@ -87,19 +76,8 @@ struct InspectTask: WorkerTask {
   let histories: [PowerCutHistory]
   let capabilities: UInt
   let since: Date
-  /// What a timestamp may differ from the clock where the task was made.
-  var clockTolerance = ClockTolerance.seconds
 
   func run(
-    makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
-    send: @escaping @Sendable (Message) throws -> Void
-  ) async throws {
-    try await ClockTolerance.$seconds.withValue(clockTolerance) {
-      try await inspect(makeEngine: makeEngine, send: send)
-    }
-  }
-
-  private func inspect(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     send: @escaping @Sendable (Message) throws -> Void
   ) async throws {

@@ -66,7 +66,7 @@ public struct ConformanceWorker: Sendable, Hashable {
     try answers.send(greeting)
     for await line in AnswerChannel.requests() {
       do {
-        try await WorkerRequest(line: line).task.answer(makeEngine: makeEngine)
+        try await WorkerRequest(line: line).perform { try await $0.answer(makeEngine: makeEngine) }
         try answers.send(WorkerReply<String>.done.line)
       } catch let lost as ParentDisconnected {
         throw lost.error
@@ -79,5 +79,5 @@ public struct ConformanceWorker: Sendable, Hashable {
   }
 
   /// The first line that a worker writes. The number is the version of the format of requests and answers.
-  static let greeting = "conformance worker 2"
+  static let greeting = "conformance worker 3"
 }

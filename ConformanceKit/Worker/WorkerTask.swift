@@ -39,7 +39,7 @@ extension WorkerTask {
   }
 }
 
-/// A task as it is sent: one line.
+/// A task as it is sent: one line, with how much timestamps may differ from the clock.
 struct WorkerRequest {
   /// Every kind of task.
   static let kinds: [any WorkerTask.Type] = [
@@ -57,19 +57,34 @@ struct WorkerRequest {
   ]
 
   let task: any WorkerTask
+  private let clockTolerance: Double
 
-  init(task: any WorkerTask) { self.task = task }
+  init(task: any WorkerTask) {
+    self.task = task
+    clockTolerance = ClockTolerance.seconds
+  }
 
   init(line: String) throws {
-    let parts = line.split(separator: " ", maxSplits: 1)
-    guard parts.count == 2, let kind = Self.kinds.first(where: { "\($0)" == parts[0] }) else {
+    let parts = line.split(separator: " ", maxSplits: 2)
+    guard parts.count == 3, let kind = Self.kinds.first(where: { "\($0)" == parts[0] }),
+      let tolerance = Double(parts[1])
+    else {
       throw StorageError(.unsupported, "Unknown task of a worker process: \(line.prefix(80)).")
     }
-    task = try JSONDecoder().decode(kind, from: Data(parts[1].utf8))
+    task = try JSONDecoder().decode(kind, from: Data(parts[2].utf8))
+    clockTolerance = tolerance
   }
 
   var line: String {
-    get throws { "\(type(of: task)) \(String(decoding: try JSONEncoder().encode(task), as: UTF8.self))" }
+    get throws {
+      let contents = String(decoding: try JSONEncoder().encode(task), as: UTF8.self)
+      return "\(type(of: task)) \(clockTolerance) \(contents)"
+    }
+  }
+
+  /// Performs the task with the clock tolerance of the check that has sent it.
+  func perform(_ body: (any WorkerTask) async throws -> Void) async throws {
+    try await ClockTolerance.$seconds.withValue(clockTolerance) { try await body(task) }
   }
 }
 

@@ -110,7 +110,7 @@ final class SQLiteCommitter: Sendable {
   }
 
   /// Writes a commit that changes no entry over what one that has failed has left in the log. If only the sync has failed, all of it is
-  /// there, and whoever recovers the log after a crash would take it for committed (rules W6, F4).
+  /// there, and a recovery of the log after a crash would treat it as committed (rules W6, F4).
   private func overwriteFailedCommit() {
     // Its own sync may fail as well: it is in the log all the same, and may be lost. If it cannot be written, the next commit does it.
     try? connection.transaction(.beginWriting) { try connection.run(.skipSequence) }

@@ -91,7 +91,7 @@ final class SQLiteReaders: Sendable {
   }
 
   private func giveBack(_ reader: SQLiteConnection) {
-    // Where a transaction could not be rolled back, whoever read next would read its old snapshot.
+    // If a transaction could not be rolled back, the next reader would read its old snapshot.
     if reader.isInTransaction { return reader.close() }
     let isKept = idle.withLock { idle in
       guard idle.count < Self.mostIdle else { return false }

@@ -11,8 +11,8 @@ struct UndecidedBatchTests {
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("It is not acknowledged, the engine does nothing more, and the next one completes it")
-  func notAcknowledged() async throws {
+  /// Calls the body while a batch that removes two entries is in the journal, after which the engine must do nothing more.
+  private func withBegunRemoval(_ body: (DiskConnection, Transaction) throws -> Void) async throws {
     let engine = try place.open()
     for key in ["x", "y"] as [CacheKey] { try await engine.write(data("old"), key: key) }
     try await engine.close()
@@ -21,6 +21,16 @@ struct UndecidedBatchTests {
       let boundary = try connection.moveClock(to: .now(), by: 0)
       let transaction = Transaction(boundary: boundary, steps: [.remove("x"), .remove("y")])
       try connection.journal.begin(transaction)
+      try body(connection, transaction)
+    }
+    let later = #expect(throws: StorageError.self) { try connection.withLock {} }
+    #expect(later?.code == .io)
+    connection.release()
+  }
+
+  @Test("It is not acknowledged, the engine does nothing more, and the next one completes it")
+  func notAcknowledged() async throws {
+    try await withBegunRemoval { connection, transaction in
       try FileManager.default.removeItem(at: place.file(".stockroom/undo"))
       // From now on the journal can be read, and not written.
       let readOnly = try #require(
@@ -34,31 +44,18 @@ struct UndecidedBatchTests {
       }
       #expect((error?.underlying as? StorageError)?.code == .io)
     }
-    let later = #expect(throws: StorageError.self) { try connection.withLock {} }
-    #expect(later?.code == .io)
-    connection.release()
     #expect(try await place.open().keyCount() == 0)
   }
 
   @Test(
     "If the disk has not got that it was undone, the engine does nothing more, and the next one undoes it")
   func unsyncedUndoing() async throws {
-    let engine = try place.open()
-    for key in ["x", "y"] as [CacheKey] { try await engine.write(data("old"), key: key) }
-    try await engine.close()
-    let connection = try DiskConnection(directory: place.url.path, durability: .full)
-    try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 0)
-      let transaction = Transaction(boundary: boundary, steps: [.remove("x"), .remove("y")])
-      try connection.journal.begin(transaction)
+    try await withBegunRemoval { connection, transaction in
       #expect(throws: StorageError.self) {
         try connection.complete(
           transaction, isReplay: false, synchronize: { _ in throw StorageError(.io, "In the test.") })
       }
     }
-    let later = #expect(throws: StorageError.self) { try connection.withLock {} }
-    #expect(later?.code == .io)
-    connection.release()
     #expect(try await place.open().keyCount() == 2)
   }
 }

@@ -108,7 +108,7 @@
         throw StorageError(.io, "There is no file \(path) with an encryption key.")
       }
       let status = try descriptor.status()
-      // Whoever owns a file can change its mode and what is in it at any time. Root can do that anyway.
+      // The owner of a file can change its mode and its contents at any time. Root can do that anyway.
       guard status.owner == geteuid() || status.owner == 0 else {
         throw StorageError(
           .permissionDenied,

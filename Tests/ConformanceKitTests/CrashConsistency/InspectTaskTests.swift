@@ -7,12 +7,14 @@ import Testing
 
 @Suite("The task that checks a state after a power cut")
 struct InspectTaskTests {
-  private static func task(at directory: URL, tolerance: Double) -> InspectTask {
-    ClockTolerance.$seconds.withValue(tolerance) {
-      InspectTask(
-        directory: directory, scenario: PowerCutScenario(seed: 1, length: 14),
-        histories: [PowerCutHistory(through: 0)], capabilities: ReferenceEngine.promises.rawValue,
-        since: Date())
+  private static func request(at directory: URL, tolerance: Double) throws -> String {
+    try ClockTolerance.$seconds.withValue(tolerance) {
+      try WorkerRequest(
+        task: InspectTask(
+          directory: directory, scenario: PowerCutScenario(seed: 1, length: 14),
+          histories: [PowerCutHistory(through: 0)], capabilities: ReferenceEngine.promises.rawValue,
+          since: Date())
+      ).line
     }
   }
 
@@ -22,13 +24,14 @@ struct InspectTaskTests {
       path: "inspected-\(UUID().uuidString)", directoryHint: .isDirectory)
     defer { try? FileManager.default.removeItem(at: directory) }
     // As it reaches the process.
-    let sent = try JSONEncoder().encode(Self.task(at: directory, tolerance: tolerance))
-    let task = try JSONDecoder().decode(InspectTask.self, from: sent)
-    let messages = MutexProtected<[InspectTask.Message]>([])
-    try await task.run(
-      makeEngine: { IsAnHourBehind(base: try ReferenceEngine(directory: $0)) },
-      send: { message in messages.withLock { $0.append(message) } })
-    return messages.withLock { $0 }
+    let request = try WorkerRequest(line: Self.request(at: directory, tolerance: tolerance))
+    let messages = ReceivedMessages()
+    try await request.perform { task in
+      try await #require(task as? InspectTask).run(
+        makeEngine: { IsAnHourBehind(base: try ReferenceEngine(directory: $0)) },
+        send: { message in messages.all.withLock { $0.append(message) } })
+    }
+    return messages.all.withLock { $0 }
   }
 
   private func violations(in messages: [InspectTask.Message]) -> [Violation] {
@@ -52,6 +55,10 @@ struct InspectTaskTests {
     }
     #expect(count > 10)
   }
+}
+
+private final class ReceivedMessages: Sendable {
+  let all = MutexProtected<[InspectTask.Message]>([])
 }
 
 /// Has the time of a clock that is an hour behind.

@@ -223,62 +223,36 @@ final class SharesReadsOfEverything: FaultyEngine {
 /// Has the first of several writers write for all, in one batch.
 final class CommitsInGroups: FaultyEngine {
   enum Fault { case failsAll, acknowledgesAll, cancelsAll }
-  private struct Waiting {
-    let operations: [StorageOperation]
-    let continuation: CheckedContinuation<Void, any Error>
-  }
   let base: ReferenceEngine
   private let fault: Fault
-  private let queue = MutexProtected<[Waiting]?>(nil)
+  private let writes = GroupedCalls<[StorageOperation], Void>()
   init(base: ReferenceEngine, _ fault: Fault) { (self.base, self.fault) = (base, fault) }
 
-  func write(_ data: Data, key: CacheKey) async throws { try await commit([.write(data, key: key)]) }
-
-  private func commit(_ operations: [StorageOperation]) async throws {
-    let isFirst = queue.withLock { queue in
-      defer { queue = queue ?? [] }
-      return queue == nil
-    }
-    guard isFirst else {
-      return try await withCheckedThrowingContinuation { continuation in
-        let isLate = queue.withLock { queue in
-          queue?.append(Waiting(operations: operations, continuation: continuation))
-          return queue == nil
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await writes.call([.write(data, key: key)]) { [base, fault] group in
+      switch fault {
+      case .failsAll:
+        let result = await Task { try await base.apply(group.flatMap { $0 }) }.result
+        return group.map { _ in result }
+      case .cancelsAll:
+        // The task of the first may be cancelled.
+        let result = await Self.result { try await base.apply(group.flatMap { $0 }) }
+        return group.map { _ in result }
+      case .acknowledgesAll:
+        // What comes after the first that fails is not written, and not told so.
+        var results: [Result<Void, any Error>] = []
+        var hasFailed = false
+        for operations in group {
+          let result = hasFailed ? .success(()) : await Self.result { try await base.apply(operations) }
+          if case .failure = result { hasFailed = true }
+          results.append(result)
         }
-        if isLate {
-          Task { continuation.resume(with: await Task { try await base.apply(operations) }.result) }
-        }
+        return results
       }
-    }
-    for _ in 0..<8 { await Task.yield() }
-    let group = queue.withLock { queue in
-      defer { queue = nil }
-      return queue ?? []
-    }
-    switch fault {
-    case .failsAll, .cancelsAll:
-      // The task of the first may be cancelled.
-      let all = operations + group.flatMap(\.operations)
-      let result =
-        fault == .cancelsAll
-        ? await result { try await self.base.apply(all) }
-        : await Task { try await self.base.apply(all) }.result
-      for waiting in group { waiting.continuation.resume(with: result) }
-      try result.get()
-    case .acknowledgesAll:
-      // What comes after the first that fails is not written, and not told so.
-      var failed = (try? await base.apply(operations)) == nil
-      let error = failed
-      for waiting in group {
-        let result = failed ? .success(()) : await result { try await self.base.apply(waiting.operations) }
-        if case .failure = result { failed = true }
-        waiting.continuation.resume(with: result)
-      }
-      if error { throw StorageError(.invalidKey, "The key is not valid.") }
     }
   }
 
-  private func result(_ work: @escaping @Sendable () async throws -> Void) async -> Result<Void, any Error> {
+  private static func result(_ work: () async throws -> Void) async -> Result<Void, any Error> {
     do {
       try await work()
       return .success(())

@@ -6,80 +6,32 @@ import StockroomCore
 
 /// Has the first of several readers look for the keys of all, which fails for all if one of them is not valid.
 final class AsksInGroups: FaultyEngine {
-  private struct Waiting {
-    let key: CacheKey
-    let continuation: CheckedContinuation<Data?, any Error>
-  }
   let base: ReferenceEngine
-  /// Those that wait for the first; nil if nobody reads.
-  private let waiting = MutexProtected<[Waiting]?>(nil)
+  private let reads = GroupedCalls<CacheKey, Data?>()
   init(base: ReferenceEngine) { self.base = base }
 
-  private func values(of keys: [CacheKey]) -> Result<[CacheKey: Data], any Error> {
-    Result {
-      try keys.validate()
-      let all = try base.everything()
-      return Dictionary(uniqueKeysWithValues: all.map { ($0.key, $0.data) })
-    }
-  }
-
   func read(key: CacheKey) async throws -> Data? {
-    let isFirst = waiting.withLock { waiting in
-      defer { waiting = waiting ?? [] }
-      return waiting == nil
-    }
-    guard isFirst else {
-      return try await withCheckedThrowingContinuation { continuation in
-        let isLate = waiting.withLock { waiting in
-          waiting?.append(Waiting(key: key, continuation: continuation))
-          return waiting == nil
-        }
-        if isLate { continuation.resume(with: values(of: [key]).map { $0[key] }) }
+    try await reads.call(key) { [base] keys in
+      let found = Result {
+        try keys.validate()
+        return Dictionary(uniqueKeysWithValues: try base.everything().map { ($0.key, $0.data) })
       }
+      return keys.map { key in found.map { $0[key] } }
     }
-    for _ in 0..<8 { await Task.yield() }
-    let others = waiting.withLock { $0.take() } ?? []
-    let found = values(of: [key] + others.map(\.key))
-    for other in others { other.continuation.resume(with: found.map { $0[other.key] }) }
-    return try found.get()[key]
   }
 }
 
 /// Has the first of several tasks remove the keys of all, which fails for all if one of them is not valid.
 final class RemovesInGroups: FaultyEngine {
-  private struct Waiting {
-    let key: CacheKey
-    let continuation: CheckedContinuation<Void, any Error>
-  }
   let base: ReferenceEngine
-  /// Those that wait for the first; nil if nobody removes anything.
-  private let waiting = MutexProtected<[Waiting]?>(nil)
+  private let removals = GroupedCalls<CacheKey, Void>()
   init(base: ReferenceEngine) { self.base = base }
 
   func remove(key: CacheKey) async throws {
-    let isFirst = waiting.withLock { waiting in
-      defer { waiting = waiting ?? [] }
-      return waiting == nil
+    try await removals.call(key) { [base] keys in
+      let result = await Task { try await base.remove(keys: keys) }.result
+      return keys.map { _ in result }
     }
-    guard isFirst else {
-      return try await withCheckedThrowingContinuation { continuation in
-        let isLate = waiting.withLock { waiting in
-          waiting?.append(Waiting(key: key, continuation: continuation))
-          return waiting == nil
-        }
-        if isLate {
-          Task { [base] in
-            continuation.resume(with: await Task { try await base.remove(key: key) }.result)
-          }
-        }
-      }
-    }
-    for _ in 0..<8 { await Task.yield() }
-    let others = waiting.withLock { $0.take() } ?? []
-    let all = [key] + others.map(\.key)
-    let result = await Task { [base] in try await base.remove(keys: all) }.result
-    for other in others { other.continuation.resume(with: result) }
-    try result.get()
   }
 }
 

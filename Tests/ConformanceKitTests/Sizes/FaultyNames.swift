@@ -49,26 +49,10 @@ extension SizeFault {
         })
     },
     .init(.k2, "names.reserved-by-batch", "keeps times beside the entry, under its key and an ending") {
-      AlteredEngine(
-        base: $0,
-        batch: { batch in
-          let names = Set(batch.map(\.key.value))
-          return batch.map { key, data in
-            let isBeside = key.value.hasSuffix(":meta") && names.contains(String(key.value.dropLast(5)))
-            return (key, isBeside ? Data("1700000000".utf8) : data)
-          }
-        })
+      keepsTimesBeside($0) { $0.hasSuffix(":meta") ? $0.dropLast(5) : nil }
     },
     .init(.k2, "names.reserved-by-batch", "keeps times beside the entry, under a beginning and its key") {
-      AlteredEngine(
-        base: $0,
-        batch: { batch in
-          let names = Set(batch.map(\.key.value))
-          return batch.map { key, data in
-            let isBeside = key.value.hasPrefix("ts:") && names.contains(String(key.value.dropFirst(3)))
-            return (key, isBeside ? Data("1700000000".utf8) : data)
-          }
-        })
+      keepsTimesBeside($0) { $0.hasPrefix("ts:") ? $0.dropFirst(3) : nil }
     },
     .init(.k3, "names.reserved-by-write", "hides what begins like the locks of entries") {
       AlteredEngine(base: $0, keys: { $0.filter { !$0.value.hasPrefix("lock:") } })
@@ -292,4 +276,19 @@ struct TakesCommitsForRemovals: FaultyEngine {
     }
     return result
   }
+}
+
+/// - Parameter entryName: The name of the entry whose times are under this name; nil if it is no such name.
+private func keepsTimesBeside(
+  _ base: ReferenceEngine, _ entryName: @escaping @Sendable (String) -> Substring?
+) -> AlteredEngine {
+  AlteredEngine(
+    base: base,
+    batch: { batch in
+      let names = Set(batch.map(\.key.value))
+      return batch.map { key, data in
+        let isBeside = entryName(key.value).map { names.contains(String($0)) } ?? false
+        return (key, isBeside ? Data("1700000000".utf8) : data)
+      }
+    })
 }

@@ -30,7 +30,7 @@ struct WorkerProcessTests {
       ("true", "exited with status 0, before it accepted requests"),
       ("echo Trouble >&2; exit 3", "exited with status 3 after saying: Trouble, before it accepted requests"),
       ("kill -9 $$", "was ended by signal 9, before it accepted requests"),
-      ("exec 0<&-; echo conformance worker 2; echo Nonsense; sleep 60", #"wrote "Nonsense""#),
+      ("exec 0<&-; echo conformance worker 3; echo Nonsense; sleep 60", #"wrote "Nonsense""#),
     ])
   func noWorker(script: String, what: String) async throws {
     let process = try WorkerProcess(Self.shell(script))
