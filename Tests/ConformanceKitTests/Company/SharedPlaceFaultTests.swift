@@ -134,7 +134,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   var suite: ConformanceSuite {
     ConformanceSuite(
       name, capabilities: SharedPlaceFaultEngine.promises(isShared: isShared),
-      stallTimeout: fault == .locksAllPlaces || fault == .waitsToOpen ? .seconds(8) : .seconds(120),
+      stallTimeout: fault == .locksAllPlaces || fault == .waitsToOpen ? .seconds(24) : .seconds(120),
       budget: fault == .waitsToOpen ? .quick : .standard,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker",
@@ -177,7 +177,7 @@ struct SharedPlaceFaultTests {
   @Test("An engine that confuses stores of two engines breaks rule S9")
   func mixesUpStores() async throws {
     let promises = ReferenceEngine.promises.union(.changeFeed)
-    let suite = ConformanceSuite("Numbers", capabilities: promises, stallTimeout: .seconds(8)) {
+    let suite = ConformanceSuite("Numbers", capabilities: promises, stallTimeout: .seconds(24)) {
       NumbersOrigins(base: try ReferenceEngine(directory: $0, claiming: promises))
     }
     let checks = suite.checks.filter { $0.id.hasPrefix("store.follows-another") }
