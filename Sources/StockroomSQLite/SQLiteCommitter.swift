@@ -174,10 +174,10 @@ final class SQLiteCommitter: Sendable {
   func close() {
     do {
       try files.check(isThorough: true)
-      if try files.keepsLog { try connection.keepLogWhenClosing() }
+      try connection.keepLogWhenClosing(files.keepsLog)
     } catch {
-      // The log of this connection will not be read then. The call does not fail on an open connection.
-      _ = try? connection.keepLogWhenClosing()
+      // The connection leaves the log then, as it does since it was opened. If the files are not in place, nobody will read
+      // the log of this connection.
     }
     connection.close()
   }
