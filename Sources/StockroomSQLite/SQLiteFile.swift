@@ -159,16 +159,21 @@ struct SQLiteFile: Sendable {
   /// memory. SQLite would create that, also for a database that is then refused.
   private func recognizeCopiedLog(size: Int) throws {
     guard try hasLog(), try status(path + "-shm") == nil else { return }
-    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
+    // Does not wait: two that wait for each other's exclusive lock would keep the shared ones that they have.
+    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: nil)
     defer { connection.close() }
     try connection.keepLogWhenClosing()
     try recognize(connection, size: size)
     // Opening it again throws the error.
     if connection.isReadOnly { return }
-    // The index of the log is then in the memory of this connection alone:
-    // https://sqlite.org/wal.html#use_of_wal_without_shared_memory
-    try connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    try recognizeContents(connection)
+    do {
+      // The index of the log is then in the memory of this connection alone:
+      // https://sqlite.org/wal.html#use_of_wal_without_shared_memory
+      try connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+      try recognizeContents(connection)
+    } catch let error as StorageError where error.code == .locked {
+      // Another connection has just opened it, or is about to close it.
+    }
   }
 
   /// Whether SQLite can write the database and create files beside it.

@@ -81,4 +81,21 @@ import Testing
     }
     #expect(try copy.contents() == before)
   }
+
+  @Test(
+    "Many engines may open a database at the same time that was copied with its log", .timeLimit(.minutes(1)))
+  func copied() async throws {
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("x"), key: key(0))
+    for _ in 0..<10 {
+      let copy = try copyFiles(["", "-wal"])
+      let engines = try await withThrowingTaskGroup(of: SQLiteStorageEngine.self) { group in
+        for _ in 0..<8 { group.addTask { try SQLiteStorageEngine(directory: copy.directory) } }
+        return try await group.reduce(into: []) { $0.append($1) }
+      }
+      for engine in engines { #expect(try await engine.read(key: key(0)) == data("x")) }
+      for engine in engines { try await engine.close() }
+    }
+    try await engine.close()
+  }
 }
