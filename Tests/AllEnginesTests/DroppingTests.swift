@@ -35,7 +35,7 @@
     func check(name: String, isOtherOpen: Bool) async throws {
       let directory = try TemporaryDirectory()
       let entry = try EngineCatalog.select([name])[0]
-      let other = isOtherOpen ? try await entry.open(directory.url, .process) : nil
+      let other: (any StorageEngine)? = try await isOtherOpen ? entry.open(directory.url, .process) : nil
       var engine: (any StorageEngine)? = try await entry.open(directory.url, .process)
       let changes = try await engine?.changes()
       // Another log in place of that of the feed, which joins it as soon as it finds it. Another process keeps it locked.
