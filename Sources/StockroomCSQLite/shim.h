@@ -2,10 +2,10 @@
 
 // What Swift cannot say: calls of functions with a variable number of arguments, and looks at memory that other processes change.
 
-/// Lets a connection close without moving the write-ahead log into the database and deleting it:
+/// Whether a connection closes without moving the write-ahead log into the database and deleting it:
 /// https://sqlite.org/c3ref/c_dbconfig_defensive.html
-static inline int stockroom_sqlite3_no_checkpoint_on_close(sqlite3 *connection) {
-  return sqlite3_db_config(connection, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)0);
+static inline int stockroom_sqlite3_no_checkpoint_on_close(sqlite3 *connection, int is_set) {
+  return sqlite3_db_config(connection, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_set, (int *)0);
 }
 
 /// The field iChange in the header of the index of the write-ahead log, "a counter that is incremented with each transaction":

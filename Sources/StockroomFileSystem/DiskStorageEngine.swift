@@ -95,9 +95,20 @@ public final class DiskStorageEngine: BatchWritingEngine {
   }
 
   deinit {
-    if case .success(let connection) = opened { connection.feed.finish() }
+    // The last reference may be dropped on a thread of the cooperative pool, and a check of the feed may wait for other processes
+    // (rule C5). Without one, nothing waits, since no call is in progress.
+    if case .success(let connection) = opened, connection.feed.isWatching {
+      connection.feed.hub.finish()
+      do {
+        try thread.enqueue { [opened] in Self.finish(opened) }
+        thread.stopWithoutWaiting()
+        return
+      } catch {
+        // No thread can be created. To wait is better than to leave everything open.
+      }
+    }
     thread.stop()
-    Self.release(opened)
+    Self.finish(opened)
   }
 
   /// The engine on the directory `Files` in this program's data directory.
@@ -168,10 +179,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
       if case .success(let connection) = opened { connection.feed.hub.finish() }
       // On its own thread, since an earlier job may be waiting for a disk, and the watcher of the place for a
       // lock.
-      try await thread.run { [opened] in
-        if case .success(let connection) = opened { connection.feed.finish() }
-        Self.release(opened)
-      }
+      try await thread.run { [opened] in Self.finish(opened) }
       thread.stop()
     }
   }
@@ -191,8 +199,11 @@ public final class DiskStorageEngine: BatchWritingEngine {
       access: access)
   }
 
-  private static func release(_ opened: Result<DiskConnection, any Error>) {
-    if case .success(let connection) = opened { connection.release() }
+  /// Ends the feed and closes all files. May be called twice.
+  private static func finish(_ opened: Result<DiskConnection, any Error>) {
+    guard case .success(let connection) = opened else { return }
+    connection.feed.finish()
+    connection.release()
   }
 }
 

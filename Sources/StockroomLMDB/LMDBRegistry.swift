@@ -173,7 +173,7 @@ extension LMDBSharedEnvironment {
   /// Closes the environment, after the last user, without waiting: if necessary on its own thread, which then
   /// ends by itself (rules C5, O4).
   func drop() {
-    if tryToClose() { return thread.stop() }
+    if !environment.feed.isWatching, tryToClose() { return thread.stop() }
     do {
       try thread.enqueue {
         self.close()

@@ -84,7 +84,8 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   }
 
   deinit {
-    shared.environment.feed.finish(of: ObjectIdentifier(self))
+    // The last reference may be dropped on a thread of the cooperative pool, and a check of the feed may wait for other processes (rule C5).
+    shared.environment.feed.finishWithoutWaiting(of: ObjectIdentifier(self))
     // No call is in progress: each holds a reference.
     if release() { shared.drop() }
   }
@@ -137,7 +138,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   /// May be called any number of times. Afterwards all other methods throw `closed` (rule O3).
   public func close() async throws {
     try await gate.close {
-      shared.environment.feed.finish(of: ObjectIdentifier(self))
+      shared.environment.feed.finishWithoutWaiting(of: ObjectIdentifier(self))
       if release() { await shared.shutDown() }
     }
   }

@@ -10,6 +10,9 @@ final class SQLiteCommitter: Sendable {
     var logLimit = SQLiteCommitter.logLimit
     /// Whether the database becomes smaller once its log has been checkpointed.
     var isRoomInLog = false
+    /// Whether a commit that has failed may be in the log behind the last one, where a recovery of the log after a crash
+    /// would find it and treat it as committed (rules W6, F4).
+    var isFailedCommitInLog = false
   }
 
   /// The number of pages in the log from which on they are checkpointed into the database: SQLite's own
@@ -65,6 +68,8 @@ final class SQLiteCommitter: Sendable {
       var hasNothingToDo = false
       // Whether all has been done but the commit itself.
       var isCommitting = false
+      // Whether the transaction overwrites a commit that has failed before.
+      var isOverwriting = false
       do {
         (left, removesAll) = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
@@ -78,6 +83,12 @@ final class SQLiteCommitter: Sendable {
           let batch = knownBatch?.batch ?? SortedBatch(joining: operations, requests.times(of: operations))
           let changesBefore = connection.changeCount
           let left = try transaction.perform(batch)
+          // Even if the batch changes nothing, and would be acknowledged without a write to the log: the failed commit could
+          // bring back what it removes.
+          if state.isFailedCommitInLog, !batch.operations.isEmpty {
+            try connection.run(.skipSequence)
+            isOverwriting = true
+          }
           // To avoid writing where others write by now, or where no later opening will look.
           try files.check()
           if !batch.operations.isEmpty {
@@ -92,11 +103,13 @@ final class SQLiteCommitter: Sendable {
         }
       } catch {
         if let announcement { feed.withdraw(announcement) }
+        if isCommitting, !error.isFullBeforeCommit { state.isFailedCommitInLog = true }
         try files.check(isThorough: true)
         if hasNothingToDo { return false }
-        if isCommitting { overwriteFailedCommit() }
+        if isCommitting { overwriteFailedCommit(&state) }
         throw error
       }
+      if isOverwriting { state.isFailedCommitInLog = false }
       if let announcement { feed.publish(announcement) }
       // To avoid acknowledging it either, if that happened in between.
       try AfterCommitError.marking { try files.check(isThorough: true) }
@@ -110,10 +123,15 @@ final class SQLiteCommitter: Sendable {
   }
 
   /// Writes a commit that changes no entry over what one that has failed has left in the log. If only the sync has failed, all of it is
-  /// there, and a recovery of the log after a crash would treat it as committed (rules W6, F4).
-  private func overwriteFailedCommit() {
-    // Its own sync may fail as well: it is in the log all the same, and may be lost. If it cannot be written, the next commit does it.
-    try? connection.transaction(.beginWriting) { try connection.run(.skipSequence) }
+  /// there.
+  private func overwriteFailedCommit(_ state: inout State) {
+    do {
+      try connection.transaction(.beginWriting) { try connection.run(.skipSequence) }
+      state.isFailedCommitInLog = false
+    } catch {
+      // If its own sync has failed as well, it is in the log all the same, and may be lost. If it could not be written, the next
+      // commit does it, or the engine when it is closed.
+    }
   }
 
   /// Runs a transaction of an engine that only reads.
@@ -174,10 +192,13 @@ final class SQLiteCommitter: Sendable {
   func close() {
     do {
       try files.check(isThorough: true)
-      if try files.keepsLog { try connection.keepLogWhenClosing() }
+      state.withLock { state in
+        if state.isFailedCommitInLog { overwriteFailedCommit(&state) }
+      }
+      try connection.keepLogWhenClosing(files.keepsLog)
     } catch {
-      // The log of this connection will not be read then. The call does not fail on an open connection.
-      _ = try? connection.keepLogWhenClosing()
+      // The connection leaves the log then, as it does since it was opened. If the files are not in place, nobody will read
+      // the log of this connection.
     }
     connection.close()
   }

@@ -263,10 +263,10 @@ extension SQLiteConnection {
     try body()
   }
 
-  /// Makes close() leave the log unchanged.
-  func keepLogWhenClosing() throws {
+  /// Sets whether close() leaves the log unchanged, even on the last connection.
+  func keepLogWhenClosing(_ isKept: Bool = true) throws {
     guard handle != nil else { return }
-    let result = stockroom_sqlite3_no_checkpoint_on_close(handle)
+    let result = stockroom_sqlite3_no_checkpoint_on_close(handle, isKept ? 1 : 0)
     guard result == SQLITE_OK else { throw error(result, "Leaving the log") }
   }
 

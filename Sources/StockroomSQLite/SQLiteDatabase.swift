@@ -42,18 +42,19 @@ final class SQLiteDatabase: Sendable {
   }
 
   deinit {
-    feed.finish()
-    // Closing waits for the disk, and the last reference may be dropped on a thread of the cooperative pool (rule C5).
-    let (readers, committer, files) = (readers, committer, files)
+    // Streams end at once. Closing waits for the disk, and for a check of the feed's watcher that is in progress; and
+    // the last reference may be dropped on a thread of the cooperative pool (rule C5).
+    feed.hub.finish()
+    let (feed, readers, committer, files) = (feed, readers, committer, files)
     do {
-      try thread.enqueue { Self.release(readers, committer, files) }
+      try thread.enqueue { Self.release(feed, readers, committer, files) }
       thread.stopWithoutWaiting()
     } catch let error as StorageError where error.code == .closed {
       // By close(), which has released everything.
     } catch {
       // No thread to be had. To wait is better than to leave everything open.
       thread.stop()
-      Self.release(readers, committer, files)
+      Self.release(feed, readers, committer, files)
     }
   }
 
@@ -163,13 +164,18 @@ final class SQLiteDatabase: Sendable {
 
   func close() async throws {
     try await gate.close {
-      feed.finish()
-      try await thread.run { [readers, committer, files] in Self.release(readers, committer, files) }
+      feed.hub.finish()
+      try await thread.run { [feed, readers, committer, files] in
+        Self.release(feed, readers, committer, files)
+      }
       thread.stop()
     }
   }
 
-  private static func release(_ readers: SQLiteReaders, _ committer: SQLiteCommitter, _ files: SQLiteFiles) {
+  private static func release(
+    _ feed: ChangeFeed, _ readers: SQLiteReaders, _ committer: SQLiteCommitter, _ files: SQLiteFiles
+  ) {
+    feed.finish()
     readers.drain()
     // Last, since the last connection to close removes the log.
     committer.close()

@@ -47,10 +47,17 @@ enum SQLiteEncoding {
     guard header[18...19].allSatisfy({ (1...2).contains($0) }) else {
       throw StorageError(.corrupted, "\(path) is corrupted: its header has an unknown version.")
     }
-    guard number(header[68..<72]) == applicationID else {
+    try recognize(
+      applicationID: number(header[68..<72]), formatVersion: number(header[60..<64]), path: path)
+  }
+
+  /// Verifies the two fields of the header that identify a database of this engine.
+  ///
+  /// - Throws: `StorageError` with code `unsupported`.
+  static func recognize(applicationID: UInt32, formatVersion version: UInt32, path: String) throws {
+    guard applicationID == Self.applicationID else {
       throw StorageError(.unsupported, "\(path) is an SQLite database of another program.")
     }
-    let version = number(header[60..<64])
     guard version <= formatVersion else {
       throw StorageError(
         .unsupported,

@@ -16,6 +16,15 @@ struct SQLiteFailure: Error, CustomStringConvertible {
   }
 }
 
+extension Error {
+  /// Whether a commit has failed because there was no space to write it to the log completely, and so will not be
+  /// recovered from there. SQLite has another result code for a sync that fails, whatever the cause.
+  var isFullBeforeCommit: Bool {
+    ((self as? StorageError)?.underlying as? SQLiteFailure).map { $0.resultCode & 0xff == SQLITE_FULL }
+      ?? false
+  }
+}
+
 extension StorageError {
   /// The error for a result code of SQLite.
   ///

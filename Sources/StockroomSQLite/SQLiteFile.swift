@@ -69,13 +69,18 @@ struct SQLiteFile: Sendable {
   private func openWriter() throws -> SQLiteConnection {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
+    try recognizeCopiedLog(size: size)
     let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
-    try recognize(connection, size: size)
-    if connection.isReadOnly {
-      let reason = access(path, W_OK) == 0 ? EACCES : errno
-      throw StorageError.posix(reason, "The database \(path) can only be read.")
+    try keepingLog(of: connection) {
+      try recognize(connection, size: size)
+      if connection.isReadOnly {
+        let reason = access(path, W_OK) == 0 ? EACCES : errno
+        throw StorageError.posix(reason, "The database \(path) can only be read.")
+      }
+      // First, since the rest may write to the database.
+      try recognizeContents(connection)
+      try configure(connection)
     }
-    try configure(connection)
     return connection
   }
 
@@ -83,22 +88,37 @@ struct SQLiteFile: Sendable {
   private func openOnlyReader() throws -> SQLiteConnection {
     guard let size = try size() else { throw StorageError.posix(ENOENT, "There is no database \(path).") }
     try refuseWhatIsPlanted()
-    let hasLog = try hasLog()
-    if hasLog, try !Self.isWritable(file), try status(path + "-shm") == nil {
+    if try hasLog(), try !Self.isWritable(file), try status(path + "-shm") == nil {
       throw StorageError(
         .readOnly,
         "The database \(path) cannot be read where it cannot be written: a process that died has left the latest changes in \(path)-wal. "
           + "Copy both files to a place where they can be written.")
     }
+    try recognizeCopiedLog(size: size)
     let connection = try SQLiteConnection(
       file: file, path: path, lockTimeout: options.lockTimeout, isImmutable: isImmutable)
-    try recognize(connection, size: size)
-    // Otherwise the last connection to close checkpoints it. Later commits are checked for when closing.
-    if hasLog { try connection.keepLogWhenClosing() }
-    try connection.execute("PRAGMA query_only = ON")
-    try connection.setCacheSize(options.cacheSize)
-    try findTables(connection)
+    try keepingLog(of: connection) {
+      try recognize(connection, size: size)
+      try connection.execute("PRAGMA query_only = ON")
+      try connection.setCacheSize(options.cacheSize)
+      try recognizeContents(connection)
+    }
     return connection
+  }
+
+  /// Does `body`, which may refuse the database, on a new connection. From now on, closing the connection leaves the log unchanged,
+  /// unless the engine decides otherwise: the last connection to close would checkpoint the log of a refused database
+  /// and delete it (rule O2).
+  private func keepingLog(of connection: SQLiteConnection, _ body: () throws -> Void) throws {
+    let hadLog = try status(path + "-wal") != nil
+    try connection.keepLogWhenClosing()
+    do {
+      try body()
+    } catch {
+      // SQLite removes the empty log that it has made. If it cannot be determined whether that is all, the log stays.
+      if !hadLog, (try? hasLog()) == false { try? connection.keepLogWhenClosing(false) }
+      throw error
+    }
   }
 
   /// Throws if the file is not a database of this engine, or has been truncated.
@@ -115,6 +135,45 @@ struct SQLiteFile: Sendable {
       header = try connection.header(length: SQLiteEncoding.headerLength)
     }
     throw StorageError(.corrupted, "\(path) has been truncated: it has \(found) bytes of \(expected).")
+  }
+
+  /// Throws if the latest commit, which may be only in the log, is one of another program or of a later version of this one,
+  /// or if it lacks what the engine needs. Reads the database, and writes nothing to it.
+  private func recognizeContents(_ connection: SQLiteConnection) throws {
+    try SQLiteEncoding.recognize(
+      applicationID: headerField("application_id", connection),
+      formatVersion: headerField("user_version", connection), path: path)
+    // Errors should occur now: these determine whether the tables exist.
+    if !isReadOnly { _ = try SQLiteWriter(on: connection) }
+    try findTables(connection)
+  }
+
+  private func headerField(_ name: String, _ connection: SQLiteConnection) throws -> UInt32 {
+    guard let number = try connection.execute("PRAGMA \(name)").flatMap({ Int32($0) }) else {
+      throw StorageError(.corrupted, "The header of \(path) has no \(name).")
+    }
+    return UInt32(bitPattern: number)
+  }
+
+  /// Calls `recognizeContents(_:)` before the database is opened, if somebody has copied it with its log, but without the shared
+  /// memory. SQLite would create that, also for a database that is then refused.
+  private func recognizeCopiedLog(size: Int) throws {
+    guard try hasLog(), try status(path + "-shm") == nil else { return }
+    // Does not wait: two that wait for each other's exclusive lock would keep the shared ones that they have.
+    let connection = try SQLiteConnection(file: file, path: path, lockTimeout: nil)
+    defer { connection.close() }
+    try connection.keepLogWhenClosing()
+    try recognize(connection, size: size)
+    // Opening it again throws the error.
+    if connection.isReadOnly { return }
+    do {
+      // The index of the log is then in the memory of this connection alone:
+      // https://sqlite.org/wal.html#use_of_wal_without_shared_memory
+      try connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+      try recognizeContents(connection)
+    } catch let error as StorageError where error.code == .locked {
+      // Another connection has just opened it, or is about to close it.
+    }
   }
 
   /// Whether SQLite can write the database and create files beside it.
@@ -242,9 +301,6 @@ struct SQLiteFile: Sendable {
     // A log that one huge batch made long is truncated at the next checkpoint.
     try connection.execute("PRAGMA journal_size_limit = 67108864")
     try connection.setCacheSize(options.cacheSize)
-    // Errors should occur now: these determine whether the tables exist.
-    _ = try SQLiteWriter(on: connection)
-    try findTables(connection)
   }
 
   private func findTables(_ connection: SQLiteConnection) throws {

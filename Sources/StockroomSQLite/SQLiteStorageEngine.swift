@@ -30,8 +30,8 @@ import StockroomCore
 /// Concurrent writes are committed together, with one sync for all of them.
 ///
 /// A write whose sync fails throws. What it has written to the log is overwritten first, so that it does not come back when the
-/// process dies. Only if the disk fails in that as well, and the process or the machine dies before the next write,
-/// may the write be there afterwards, as a whole.
+/// process dies. If the disk fails in that as well, the next write does it, and is not acknowledged before. Only if the process
+/// or the machine dies until then, may the write be there afterwards, as a whole.
 ///
 /// ## The log
 ///

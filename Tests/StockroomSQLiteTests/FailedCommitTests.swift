@@ -5,6 +5,14 @@ import Testing
 
 /// A commit that is in the log, and could not be synced (rules W6, F4).
 @Suite("SQLite: commits whose sync fails") struct FailedCommitTests {
+  /// Copies what is there if the process dies now.
+  private func copyFiles(of place: TestPlace, to copy: TestPlace) throws {
+    try FileManager.default.createDirectory(at: copy.url, withIntermediateDirectories: true)
+    for (file, second) in [(place.database, copy.database), (place.log, copy.log)] {
+      try FileManager.default.copyItem(atPath: file, toPath: second)
+    }
+  }
+
   @Test("A write that has thrown does not come back when the log is recovered")
   func recovery() async throws {
     try #require(FaultyFiles.areInstalled)
@@ -18,11 +26,7 @@ import Testing
       }
       #expect(try await engine.read(key: key(0)) == data("old"))
     }
-    // What is there if the process dies now.
-    try FileManager.default.createDirectory(at: copy.url, withIntermediateDirectories: true)
-    for (file, second) in [(place.database, copy.database), (place.log, copy.log)] {
-      try FileManager.default.copyItem(atPath: file, toPath: second)
-    }
+    try copyFiles(of: place, to: copy)
     FaultyFiles.end(fault)
     let recovered = try SQLiteStorageEngine(directory: copy.directory)
     #expect(try await recovered.readAllData() == [data("old")])
@@ -33,5 +37,62 @@ import Testing
     #expect(try await engine.allKeys() == [key(0), key(2)])
     try await engine.verify()
     try await engine.close()
+  }
+
+  @Test("A removal of an absent key is acknowledged only once no failed write of the key can come back")
+  func removalAfterTwoFailures() async throws {
+    try #require(FaultyFiles.areInstalled)
+    let (place, copy) = (try TestPlace(), try TestPlace())
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("old"), key: key(0))
+    let path = try place.directory.resolvedPath
+    let failedSyncs = Counter()
+    let sync = FaultyFiles.begin(.sync, in: path) { _ in
+      failedSyncs.increment()
+      return true
+    }
+    // The commit reaches the log, and what would overwrite it does not.
+    let write = FaultyFiles.begin(.write, in: path) { _ in failedSyncs.count > 0 }
+    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(1)) }
+    #expect(failedSyncs.count > 0)
+    FaultyFiles.end(sync)
+    await expectError(.io, naming: place.database) { try await engine.remove(key: key(1)) }
+    #expect(try await engine.allKeys() == [key(0)])
+    FaultyFiles.end(write)
+    try await engine.remove(key: key(1))
+    try copyFiles(of: place, to: copy)
+    let recovered = try SQLiteStorageEngine(directory: copy.directory)
+    #expect(try await recovered.allKeys() == [key(0)])
+    try await recovered.verify()
+    try await recovered.close()
+    try await engine.write(data("last"), key: key(2))
+    #expect(try await engine.allKeys() == [key(0), key(2)])
+    try await engine.close()
+  }
+
+  @Test("Closing overwrites a failed write that is still in the log, which another connection keeps")
+  func closingAfterTwoFailures() async throws {
+    try #require(FaultyFiles.areInstalled)
+    let (place, copy) = (try TestPlace(), try TestPlace())
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("old"), key: key(0))
+    let other = try RawConnection(place.database)
+    try other.run("SELECT * FROM entries")
+    let path = try place.directory.resolvedPath
+    let failedSyncs = Counter()
+    let sync = FaultyFiles.begin(.sync, in: path) { _ in
+      failedSyncs.increment()
+      return true
+    }
+    let write = FaultyFiles.begin(.write, in: path) { _ in failedSyncs.count > 0 }
+    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(1)) }
+    FaultyFiles.end(sync)
+    FaultyFiles.end(write)
+    try await engine.close()
+    try copyFiles(of: place, to: copy)
+    withExtendedLifetime(other) {}
+    let recovered = try SQLiteStorageEngine(directory: copy.directory)
+    #expect(try await recovered.allKeys() == [key(0)])
+    try await recovered.close()
   }
 }

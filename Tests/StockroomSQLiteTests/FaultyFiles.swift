@@ -6,7 +6,7 @@ import StockroomCore
 enum FaultyFiles {
   /// What a test can stand in front of. Closing cannot fail.
   enum Call {
-    case read, sync, lock, close
+    case read, write, sync, lock, close
   }
 
   private struct Fault: Sendable {
@@ -24,6 +24,7 @@ enum FaultyFiles {
   private typealias Methods = UnsafeMutablePointer<sqlite3_io_methods>
   private typealias FileHandle = UnsafeMutablePointer<sqlite3_file>
   private typealias Read = @convention(c) (FileHandle?, UnsafeMutableRawPointer?, Int32, Int64) -> Int32
+  private typealias Write = @convention(c) (FileHandle?, UnsafeRawPointer?, Int32, Int64) -> Int32
   private typealias CallWithFlags = @convention(c) (FileHandle?, Int32) -> Int32
   private typealias Close = @convention(c) (FileHandle?) -> Int32
 
@@ -41,6 +42,7 @@ enum FaultyFiles {
       let copy = Methods.allocate(capacity: 1)
       copy.initialize(to: own.pointee)
       copy.pointee.xRead = read
+      copy.pointee.xWrite = write
       copy.pointee.xSync = sync
       copy.pointee.xLock = lock
       copy.pointee.xClose = close
@@ -76,6 +78,11 @@ enum FaultyFiles {
   private static let read: Read = { file, buffer, count, offset in
     guard let read = methods(for: .read, on: file)?.pointee.xRead else { return SQLITE_IOERR | 1 << 8 }
     return read(file, buffer, count, offset)
+  }
+
+  private static let write: Write = { file, bytes, count, offset in
+    guard let write = methods(for: .write, on: file)?.pointee.xWrite else { return SQLITE_IOERR | 3 << 8 }
+    return write(file, bytes, count, offset)
   }
 
   private static let sync: CallWithFlags = { file, flags in

@@ -81,6 +81,40 @@ import Testing
     FaultyFiles.end(close)
   }
 
+  @Test(
+    "Dropping an engine with a subscriber does not wait until the connection of its change feed is closed (rule C5)"
+  )
+  func droppingWithSubscriber() async throws {
+    try #require(FaultyFiles.areInstalled)
+    let place = try TestPlace()
+    var engine: SQLiteStorageEngine? = try SQLiteStorageEngine(directory: place.directory)
+    try await engine?.write(data("x"), key: key(0))
+    var changes = try await engine?.changes().makeAsyncIterator()
+    let isDropped = DispatchSemaphore(value: 0)
+    let heldUp = Counter()
+    let (closed, continuation) = AsyncStream<Void>.makeStream()
+    let close = FaultyFiles.begin(.close, in: try place.directory.resolvedPath) { file in
+      guard file.hasSuffix(".sqlite3") else { return false }
+      // Bounded, so that a test that fails ends.
+      if isDropped.wait(timeout: .now() + 10) == .timedOut { heldUp.increment() }
+      isDropped.signal()
+      continuation.yield()
+      return false
+    }
+    engine = nil
+    isDropped.signal()
+    #expect(heldUp.count == 0)
+    let end = await changes?.next()
+    #expect(end == nil)
+    // The connection of the feed, and the one that writes.
+    var count = 0
+    for await _ in closed {
+      count += 1
+      if count == 2 { break }
+    }
+    FaultyFiles.end(close)
+  }
+
   #if !canImport(Darwin)
     @Test("Many tasks that count many entries have few connections among them")
     func manyCounts() async throws {

@@ -1,4 +1,5 @@
 import Dispatch
+import Synchronization
 
 /// The changes of a place that several processes may have open. Engines report them to each other through a
 /// ``ChangeLog``; changes by other programs are detected in its files.
@@ -21,6 +22,8 @@ package final class ChangeFeed: Sendable {
   /// Distinguishes the records of this feed from those of others.
   private let writer = UInt64.random(in: .min ... .max)
   private let state = MutexProtected(State())
+  /// Whether the state has a watcher, or is about to have one. Written with the lock of the state, and read without.
+  private let hasWatcher = Atomic(false)
 
   /// - Parameter path: The path of the log while there are subscribers.
   package init(logAtPath path: String, _ permissions: FilePermissions) {
@@ -65,6 +68,8 @@ package final class ChangeFeed: Sendable {
     afterCommits waitForCommits: () throws -> Void
   ) throws {
     if let watcher = state.watcher { return try watcher.noteSubscription() }
+    hasWatcher.store(true, ordering: .sequentiallyConsistent)
+    defer { hasWatcher.store(state.watcher != nil, ordering: .sequentiallyConsistent) }
     let log = try ChangeLog.join(atPath: path, permissions)
     let watcher: ChangeWatcher
     do {
@@ -91,12 +96,23 @@ package final class ChangeFeed: Sendable {
     let watcher = state.withLock { state in
       let watcher = hub.hasSubscribers ? nil : state.watcher.take()
       watcher?.stop()
+      hasWatcher.store(state.watcher != nil, ordering: .sequentiallyConsistent)
       return watcher
     }
     withExtendedLifetime(watcher) {}
   }
 
-  /// Ends the streams of an engine, or all streams, and releases their resources.
+  /// Whether ``finish(of:)`` may have to wait for a check in progress, which may wait for other processes, even if
+  /// all streams have ended. No subscription may be in progress.
+  package var isWatching: Bool { hasWatcher.load(ordering: .sequentiallyConsistent) }
+
+  /// Ends the streams of an engine, and releases their resources later if that would mean to wait.
+  package func finishWithoutWaiting(of owner: ObjectIdentifier) {
+    hub.finish(of: owner)
+    if isWatching { DispatchQueue.global().async { self.stopWatchingIfUnused() } }
+  }
+
+  /// Ends the streams of an engine, or all streams, and releases their resources. Waits for a check in progress.
   package func finish(of owner: ObjectIdentifier? = nil) {
     hub.finish(of: owner)
     stopWatchingIfUnused()
