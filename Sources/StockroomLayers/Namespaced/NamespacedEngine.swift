@@ -208,7 +208,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   ) async throws -> [Element] {
     do {
       return try await readAll()
-    } catch let error as StorageError where error.isOfOneEntry || error.code == .unsupported {
+    } catch let error as StorageError where error.isOfOneEntry {
       return try await readOwn()
     }
   }
