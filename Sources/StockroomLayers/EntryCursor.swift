@@ -100,6 +100,7 @@ struct EntryCursor: Sendable {
 }
 
 extension StorageError {
-  /// Whether it may be about one entry, so that others can be read: one that is corrupted, or encrypted with a key that is not known.
-  var isOfOneEntry: Bool { code == .corrupted || code == .permissionDenied }
+  /// Whether it may be about one entry, so that others can be read: one that is corrupted, encrypted with a key that is not known, or
+  /// stored in a form that this program does not support.
+  var isOfOneEntry: Bool { code == .corrupted || code == .permissionDenied || code == .unsupported }
 }

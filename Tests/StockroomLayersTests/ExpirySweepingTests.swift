@@ -33,6 +33,18 @@ private struct TaskCountingEngine: StorageLayer {
   }
 }
 
+/// A layer that does not support the form of one value.
+private struct Refusing: ValueLayer {
+  let base: MemoryStorageEngine
+
+  func encode(_ value: Data, key: CacheKey) throws -> Data { value }
+
+  func decode(_ stored: Data, key: CacheKey) throws -> Data {
+    guard stored != Data("V".utf8) else { throw StorageError(.unsupported, "A fault of the test.") }
+    return stored
+  }
+}
+
 @Suite("Removing values that have expired")
 struct ExpirySweepingTests {
   private let base = MemoryStorageEngine()
@@ -208,14 +220,23 @@ struct ExpirySweepingTests {
     }
   }
 
-  private func corruptedEntry(_ below: some StorageEngine, _ isOnDemand: Bool) async throws {
+  @Test(
+    "An entry that the engine below does not support stays, and keeps no expired one in the place",
+    arguments: [true, false])
+  func unsupportedEntry(isOnDemand: Bool) async throws {
+    try await corruptedEntry(Refusing(base: base), isOnDemand, .unsupported)
+  }
+
+  private func corruptedEntry(
+    _ below: some StorageEngine, _ isOnDemand: Bool, _ code: StorageError.Code = .corrupted
+  ) async throws {
     let engine = below.expiring(after: .seconds(60), clock: clock.clock)
     try await engine.write((0..<100).map { (CacheKey(verbatim: "b\($0)"), value) })
     try await base.write(Data("V".utf8), key: CacheKey(verbatim: "a"))
     clock.advance(60)
     if isOnDemand {
       let error = await #expect(throws: StorageError.self) { try await engine.removeExpired() }
-      #expect(error?.code == .corrupted)
+      #expect(error?.code == code)
       #expect(try await base.allKeys() == [CacheKey(verbatim: "a")])
     } else {
       for number in 0..<400 {

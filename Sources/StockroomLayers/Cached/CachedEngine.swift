@@ -27,8 +27,8 @@ public import StockroomStore
 /// - Transactions, batches and reads of many keys never use the cache, so no update is lost. The streams of ``changes()`` are in step with
 ///   the cache: after receiving an element, a subscriber reads the change (rule X2).
 ///
-/// Nothing is cached for an engine without the capability `changeFeed`. The feed does not report that an entry expires: put an
-/// ``ExpiringEngine`` in front of this one, not behind it.
+/// Nothing is cached for an engine without the capability `changeFeed`. The feed does not report that an entry expires, so nothing is cached
+/// in front of an ``ExpiringEngine`` either, also behind other layers: put that in front of this one.
 public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   /// The engine below.
   public let base: Base
@@ -37,6 +37,8 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   init(base: Base, limit: CacheLimit) {
     self.base = base
     cache = CachedValues(limit: limit)
+    // Otherwise expired values would be read.
+    if expires(base) { cache.stop() }
   }
 
   /// The capabilities of the engine below, except `multiProcess`.

@@ -73,9 +73,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// Removes every entry whose time is over by the clock, in transactions of at most 128 entries. Reads every value.
   ///
   /// - Returns: How many were removed.
-  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry is, or
-  ///   `permissionDenied` if one was encrypted with a key that is not known: such an entry stays, and is reported after all others that the
-  ///   engine below can list have been looked at. The same if it cannot list its keys; otherwise as a read and a write.
+  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry is,
+  ///   `permissionDenied` if one was encrypted with a key that is not known, or `unsupported` if one is compressed in a way that this
+  ///   program does not support: such an entry stays, and is reported after all others that the engine below can list have been looked at.
+  ///   The same if it cannot list its keys; otherwise as a read and a write.
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     guard capabilities.contains(.transactions) else {
       throw StorageError(

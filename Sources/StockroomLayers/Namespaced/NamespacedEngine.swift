@@ -208,7 +208,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   ) async throws -> [Element] {
     do {
       return try await readAll()
-    } catch let error as StorageError where error.isOfOneEntry || error.code == .unsupported {
+    } catch let error as StorageError where error.isOfOneEntry {
       return try await readOwn()
     }
   }
@@ -238,11 +238,13 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     let later = try await base.readEntries(keys: values.map(\.key))
     let times = Dictionary(later.map { ($0.key, $0) }) { $1 }
     let places = Dictionary(later.enumerated().map { ($1.key, $0) }) { $1 }
-    return values.map { key, data in
-      if let entry = times[key], entry.data == data { return entry }
-      return StorageEntry(
-        key: key, data: data, createdAt: min(times[key]?.createdAt ?? date, date),
-        updatedAt: min(times[key]?.updatedAt ?? date, date))
+    return values.map { key, data -> StorageEntry in
+      var entry = times[key] ?? StorageEntry(key: key, data: data, createdAt: date, updatedAt: date)
+      // It may have been written since, also with the same value.
+      entry.data = data
+      entry.createdAt = min(entry.createdAt, date)
+      entry.updatedAt = min(entry.updatedAt, date)
+      return entry
     }.sorted { places[$0.key] ?? .max < places[$1.key] ?? .max }
   }
 

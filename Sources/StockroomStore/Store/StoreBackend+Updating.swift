@@ -106,19 +106,22 @@ extension StoreBackend {
     return Batch(steps: [.insert([(key, changed)])], operations: [.write(data, key: key)])
   }
 
-  /// Whether the item is the stored one. Two encodings of one item may differ in the order of their keys, so others are compared by an
+  /// Whether the item is the stored one. Two encodings of one item as JSON may differ in the order of their keys, so they are compared by an
   /// encoding that sorts them.
   private func isUnchanged(
     _ item: Item, _ data: Data, from stored: Data, of key: CacheKey
   ) throws -> Bool {
     if data == stored { return true }
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = .sortedKeys
     // Decoded again, as the closure may have changed an object that the first item refers to.
     let before = try decoded(stored, of: key)
     do {
+      // Another codec may store what JSON does not, such as the base of a URL, so only its own bytes show whether items are the same.
+      guard codec.base is JSONCodec else { return try codec.encode(before, for: key) == data }
+      let encoder = JSONEncoder()
+      encoder.outputFormatting = .sortedKeys
       return try encoder.encode(item) == encoder.encode(before)
-    } catch is EncodingError {
+    } catch {
+      // They cannot be compared, so the item, which has been encoded, is written.
       return false
     }
   }

@@ -12,7 +12,7 @@ enum EntrySource {
   case stream(any SnapshotStreamingEngine)
   /// All with one call, which returns a snapshot.
   case snapshot(any StorageEngine)
-  /// All with one call, and those that others have changed in the meantime in one transaction.
+  /// All with one call, and those that others have changed in the meantime in one transaction. Their times are read after it.
   case transaction(any StorageEngine)
   /// All with one call, without a snapshot.
   case anyMoment(any StorageEngine)
@@ -55,14 +55,29 @@ enum EntrySource {
     }
   }
 
-  /// The entries as of a transaction. A transaction has no timestamps: they are read before it, and those of
-  /// entries that have changed in between are read again after it.
+  /// The entries as of a transaction. A transaction has no timestamps: they are read before it, and read again after it, since an entry
+  /// may have been written in between, also with the value that it had.
   private static func entriesInTransaction(of engine: some StorageEngine) async throws -> [StorageEntry] {
     let read = try await engine.readAllEntries()
-    let snapshot = try await engine.withTransaction { try Snapshot($0, after: read) }
+    var snapshot = try await engine.withTransaction { try Snapshot($0, after: read) }
+    var start = 0
+    while start < read.count {
+      try Task.checkCancellation()
+      var (end, size) = (start, 0)
+      repeat {
+        size += read[end].data.count
+        end += 1
+      } while end < read.count && end - start < mostReadAgain && size < largestReadAgain
+      let entries = read[start..<end]
+      snapshot.noteRewritten(entries, as: try await engine.readEntries(keys: entries.map(\.key)))
+      start = end
+    }
     let changed = Array(snapshot.changed.keys)
     return snapshot.entries(of: read, laterEntries: try await engine.readEntries(keys: changed))
   }
+
+  /// How many entries, and about how many bytes of their values, are read again at a time.
+  private static let (mostReadAgain, largestReadAgain) = (256, 8 << 20)
 
   /// The state of the entries during a transaction.
   private struct Snapshot: Sendable {
@@ -84,6 +99,28 @@ enum EntrySource {
       date = Timestamp.now().date
     }
 
+    /// Moves entries to those that have changed that were written again before the date, with the value that they had: that is a write
+    /// (rule W2).
+    ///
+    /// - Parameters:
+    ///   - read: Entries as they were before the transaction.
+    ///   - later: Those of their keys as they were after it.
+    mutating func noteRewritten(_ read: ArraySlice<StorageEntry>, as later: [StorageEntry]) {
+      let later = Dictionary(later.map { ($0.key, $0) }) { $1 }
+      for entry in read where same.contains(entry.key) {
+        guard let last = later[entry.key], last.updatedAt <= date,
+          last.updatedAt != entry.updatedAt || Self.isAnother(last, than: entry)
+        else { continue }
+        same.remove(entry.key)
+        changed[entry.key] = entry.data
+      }
+    }
+
+    /// Whether the key has been removed and written again, so that its entry comes after the others.
+    private static func isAnother(_ last: StorageEntry, than entry: StorageEntry) -> Bool {
+      last.createdAt != entry.createdAt || last.sequence != entry.sequence
+    }
+
     /// The entries with times, in the order of creation.
     ///
     /// - Parameters:
@@ -100,7 +137,7 @@ enum EntrySource {
         } else if let data = changed[entry.key] {
           // Removed and written again before the transaction, so that it comes after the others.
           let last = later[entry.key]
-          if let last, last.createdAt != entry.createdAt, last.createdAt <= date { continue }
+          if let last, Self.isAnother(last, than: entry), last.createdAt <= date { continue }
           entry.data = data
           entry.updatedAt = max(entry.updatedAt, min(last?.updatedAt ?? date, date))
           entries.append(entry)

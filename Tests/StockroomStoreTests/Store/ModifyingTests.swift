@@ -4,6 +4,39 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
+/// A link, of which a property list contains the base, and JSON does not.
+private struct Bookmark: Codable, Sendable, Identifiable {
+  var id: String
+  var link: URL
+}
+
+/// An item that only ``ContextCodec`` can encode.
+private struct Contextual: Codable, Sendable, Identifiable {
+  struct NoContext: Error {}
+
+  var id: String
+  var text: String
+
+  func encode(to encoder: any Encoder) throws {
+    if encoder.userInfo.isEmpty { throw NoContext() }
+    var container = encoder.container(keyedBy: CodingKeys.self)
+    try container.encode(id, forKey: .id)
+    try container.encode(text, forKey: .text)
+  }
+}
+
+private struct ContextCodec: Codec {
+  func encode(_ value: some Encodable) throws -> Data {
+    let encoder = JSONEncoder()
+    if let key = CodingUserInfoKey(rawValue: "context") { encoder.userInfo[key] = true }
+    return try encoder.encode(value)
+  }
+
+  func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
+    try JSONDecoder().decode(type, from: data)
+  }
+}
+
 @MainActor @Suite("Modifying an item that may be absent", .timeLimit(.minutes(10))) struct ModifyingTests {
   private func store(_ engine: MemoryStorageEngine, _ hasTransactions: Bool) async throws -> Store<Note> {
     try await Store<Note>(storage: MaybeTransactional(base: engine, hasTransactions: hasTransactions))
@@ -43,6 +76,31 @@ import Testing
     try await store.insert(Note(id: "c"))
     #expect(await events.next()?.items == [Note(id: "c")])
     #expect(try await engine.updatedAt(key: key("a")) == written)
+  }
+
+  @Test("A change that is in the bytes of the codec, and not in JSON, is written")
+  func changesOutsideOfJSON() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Bookmark>(storage: engine, codec: PropertyListCodec())
+    let site = try #require(URL(string: "https://a.example/"))
+    let link = try #require(URL(string: "page", relativeTo: site))
+    let absolute = link.absoluteURL
+    try await store.insert(Bookmark(id: "a", link: link))
+    try await store.modify("a") { $0?.link = absolute }
+    let stored = try #require(try await engine.read(key: key("a")))
+    #expect(try PropertyListCodec().decode(Bookmark.self, from: stored).link == absolute)
+    #expect(store.items.map(\.link) == [absolute])
+  }
+
+  @Test("An item that only its codec can encode is changed")
+  func encodedByOneCodec() async throws {
+    let engine = MemoryStorageEngine()
+    let store = try await Store<Contextual>(storage: engine, codec: ContextCodec())
+    try await store.insert(Contextual(id: "a", text: "old"))
+    try await store.modify("a") { $0?.text = "new" }
+    #expect(store.items.map(\.text) == ["new"])
+    let stored = try #require(try await engine.read(key: key("a")))
+    #expect(try ContextCodec().decode(Contextual.self, from: stored).text == "new")
   }
 
   @Test("One that throws or leaves another identifier changes nothing", arguments: [true, false])

@@ -26,6 +26,30 @@ import Testing
     #expect(try await engine.base.readAllEntries() == entries)
   }
 
+  @Test(
+    "What is written again with the same value before the transaction has its times and its place in the archive"
+  )
+  func rewrittenMeanwhile() async throws {
+    let place = try TemporaryDirectory()
+    let archive = place.appending("archive")
+    let engine = ChangedOnceRead { engine in
+      // The second write of a value that an engine has is later than the first one.
+      let before = Date.now
+      while Date.now <= before {}
+      try await engine.remove(key: key("a"))
+      for name in ["a", "b"] { try await engine.write(Data(name.utf8), key: key(name)) }
+    }
+    for name in ["a", "b", "c"] { try await engine.write(Data(name.utf8), key: key(name)) }
+    let written = try await engine.base.readAllEntries()
+    #expect(try await engine.dump(to: archive).isOneMoment)
+    let restored = MemoryStorageEngine()
+    try await restored.restore(from: archive)
+    let entries = try await restored.readAllEntries()
+    #expect(entries.map(\.key) == [key("b"), key("c"), key("a")])
+    #expect(try await engine.base.readAllEntries() == entries)
+    #expect(written[1].createdAt == entries[0].createdAt && written[1].updatedAt < entries[0].updatedAt)
+  }
+
   @Test("What is written while the transaction runs, and is read by it, has its time in the archive")
   func changedDuringTransaction() async throws {
     let place = try TemporaryDirectory()

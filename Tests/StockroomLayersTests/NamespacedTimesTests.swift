@@ -1,0 +1,44 @@
+import Foundation
+import StockroomCore
+import StockroomLayers
+import StockroomMemory
+import Testing
+
+/// An engine of which an entry is written again, with the same value, before entries are read.
+private struct RewritesFirst<Base: StorageEngine>: StorageLayer {
+  final class Moment: Sendable {
+    let date = MutexProtected(Date.distantPast)
+  }
+
+  let base: Base
+  let key: CacheKey
+  /// A moment before the last write.
+  let moment = Moment()
+
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    let now = Date.now
+    moment.date.withLock { $0 = now }
+    // A clock may stand still for a moment.
+    while Date.now.timeIntervalSince(now) < 0.000_01 {}
+    if let value = try await base.read(key: key) { try await base.write(value, key: key) }
+    return try await base.readEntries(keys: keys)
+  }
+}
+
+@Suite("Times of entries in a namespace")
+struct NamespacedTimesTests {
+  @Test(
+    "Beside a corrupted neighbor, the time of an entry is not later than the moment at which all are read")
+  func writtenSince() async throws {
+    let place = MemoryStorageEngine()
+    let (below, key) = (place.checksummed(), CacheKey(verbatim: "k"))
+    try await below.namespaced("a").write(Data([1]), key: key)
+    try await place.write(Data([1]), key: CacheKey(verbatim: "b/k"))
+    let rewriting = RewritesFirst(base: below, key: CacheKey(verbatim: "a/k"))
+    let entries = try await rewriting.namespaced("a").readAllEntries()
+    #expect(entries.map(\.key) == [key])
+    let last = rewriting.moment.date.withLock { $0 }
+    // Both are rounded.
+    #expect(try #require(entries.first).updatedAt <= last + 0.000_005)
+  }
+}
