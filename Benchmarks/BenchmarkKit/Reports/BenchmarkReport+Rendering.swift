@@ -27,11 +27,11 @@ extension BenchmarkReport {
 
   /// The report in GitHub's Markdown, with the fastest in bold.
   public var markdown: String {
-    [
+    let note = unrankedText.map { " " + $0 } ?? ""
+    return [
       "\(summary)  \n\(machine.summary)",
       "Time of one operation: \(timesText). The fastest of a row is in "
-        + "bold; ≈ is tied with it: their ranges overlap; – was not measured."
-        + (unrankedText.map { " " + $0 } ?? ""),
+        + "bold; ≈ is tied with it: their ranges overlap; – was not measured.\(note)",
       table(times, fastest: { "**\($0)**" }).markdown,
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "**\($0)**" }).markdown,

@@ -2,11 +2,11 @@ extension BenchmarkReport {
   /// The report as one HTML file that needs no network: charts of throughput, of latency, and of cost against the number
   /// of entries, and a table of everything. Readable in light and dark, narrow and wide.
   public var html: String {
+    let note = unrankedText.map { " " + $0.escapingHTML } ?? ""
     let sections = [
       Section(
         "Throughput",
-        "Operations per second at the median. \(Self.barsNote)"
-          + (unrankedText.map { " " + $0.escapingHTML } ?? ""),
+        "Operations per second at the median. \(Self.barsNote)\(note)",
         workloads.compactMap(throughputFigure)),
       Section(
         "Latency",
