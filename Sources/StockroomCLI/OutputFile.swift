@@ -60,6 +60,15 @@ struct OutputFile {
     if number != 0 { throw StorageError.posix(number, "Writing \(path) failed") }
   }
 
+  /// Opens the file, to which what is written is added.
+  func openedAtEnd() throws -> FileHandle {
+    try naming("Writing \(path) failed") {
+      let handle = try FileHandle(forWritingTo: url)
+      try handle.seekToEnd()
+      return handle
+    }
+  }
+
   /// Throws what writing would throw, so that a long command fails before its work.
   func check() throws {
     var isDirectory: ObjCBool = false
