@@ -86,6 +86,7 @@ ssize_t d_write(int, const void *, size_t) SWIFT("write(_:_:_:)");
 ssize_t d_pread(int, void *, size_t, d_off_t) SWIFT("pread(_:_:_:_:)");
 ssize_t d_pwrite(int, const void *, size_t, d_off_t) SWIFT("pwrite(_:_:_:_:)");
 d_off_t d_lseek(int, d_off_t, int) SWIFT("lseek(_:_:_:)");
+char *d_getcwd(char *, size_t) SWIFT("getcwd(_:_:)");
 char *d_realpath(const char *restrict, char *restrict) SWIFT("realpath(_:_:)");
 ssize_t d_readlink(const char *, char *, size_t) SWIFT("readlink(_:_:_:)");
 d_DIR *d_opendir(const char *) SWIFT("opendir(_:)");
