@@ -199,6 +199,7 @@ int d_posix_spawnattr_setpgroup(d_posix_spawnattr_t _Nullable *, d_pid_t) SWIFT(
 void *d_dlopen(const char *, int) SWIFT("dlopen(_:_:)");
 void *d_dlsym(void *, const char *) SWIFT("dlsym(_:_:)");
 void *d_malloc(size_t) SWIFT("malloc(_:)");
+void *d_realloc(void *, size_t) SWIFT("realloc(_:_:)");
 void d_free(void *) SWIFT("free(_:)");
 int d_memcmp(const void *, const void *, size_t) SWIFT("memcmp(_:_:_:)");
 void *d_memcpy(void *, const void *, size_t) SWIFT("memcpy(_:_:_:)");
