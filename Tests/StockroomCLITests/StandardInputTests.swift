@@ -58,6 +58,53 @@ import Testing
     #expect(try await reading.value == Data(UInt8(0)..<100))
   }
 
+  @Test("A value and an archive may come from a pipe that has a path")
+  func namedPipes() async throws {
+    try await withTemporaryDirectory { directory in
+      let (place, copy) = (
+        DataPlace("sqlite", in: directory), DataPlace("sqlite", in: directory, named: "copy")
+      )
+      let (pipe, archive) = (
+        directory.appending(path: "pipe").path, directory.appending(path: "archive").path
+      )
+      try #require(mkfifo(pipe, 0o600) == 0)
+      /// The command with something that writes to the pipe, and ends with it.
+      func writing(_ program: String) -> String {
+        "\(program) > '\(pipe)' 2>&1 & \"$@\"; status=$?; kill $! 2>/dev/null; exit $status"
+      }
+      try await place.run(
+        "put", "--create", "k", "--file", "/dev/stdin", by: #"printf 'a value' | "$@""#)
+      #expect(try await place.run("get", "k").standardOutput == "a value")
+      try await place.run("put", "k", "--file", pipe, by: writing("printf 'another value'"))
+      #expect(try await place.run("get", "k").standardOutput == "another value")
+
+      try await place.run("dump", "--to", archive)
+      let restored = try await CommandLineTool.run(
+        ["restore", pipe, "--to", copy.url], by: writing("cat '\(archive)'"))
+      #expect(restored.status == 0, "\(restored.standardError)")
+      #expect(try await copy.run("get", "k").standardOutput == "another value")
+      let other = try await CommandLineTool.run(
+        ["restore", pipe, "--to", copy.url, "--merge"], by: writing("echo something else"))
+      #expect(other.status == 1)
+      #expect(other.errorLines.count == 1)
+      #expect(other.standardError.contains("\(pipe): "))
+    }
+  }
+
+  @Test("Files that are read and written again are none that can be read once only")
+  func pipeAsFile() async throws {
+    try await withTemporaryDirectory { directory in
+      let pipe = directory.appending(path: "pipe").path
+      try #require(mkfifo(pipe, 0o600) == 0)
+      for option in ["--resume", "--write-matrix"] {
+        let output = try await CommandLineTool.run("conformance", "--engine", "memory", option, pipe)
+        #expect(output.status == 1)
+        #expect(
+          output.standardError == "stockroom: unsupported: \(pipe) is a pipe or a device, and not a file.\n")
+      }
+    }
+  }
+
   #if os(Linux)
     @Test(
       "A value that does not fit into memory is an error of one line, and nothing is written",
