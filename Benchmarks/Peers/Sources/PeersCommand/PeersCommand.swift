@@ -71,11 +71,14 @@ struct PeersCommand: AsyncParsableCommand {
       throw ExitCode(128 + error.signal)
     }
     let results = BudgetReport(limits, in: report)
-    switch format {
-    case .text: print(results.text, terminator: "")
-    case .markdown: print(results.markdown, terminator: "")
-    case .json: print(String(decoding: try results.json(), as: UTF8.self))
-    }
+    let text =
+      switch format {
+      case .text: results.text
+      case .markdown: results.markdown
+      case .json: String(decoding: try results.json(), as: UTF8.self) + "\n"
+      }
+    // Unlike `print`, this reports what cannot be written.
+    try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
     if !results.areAllMet { throw ExitCode(1) }
   }
 
