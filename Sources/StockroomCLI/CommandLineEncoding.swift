@@ -12,12 +12,14 @@ import StockroomCore
 
 /// Whether all that keys and paths are made of is UTF-8. Swift replaces other bytes, after which a key or a path would be another one.
 enum CommandLineEncoding {
-  /// - Throws: `ValidationError` with the number of the argument that is not.
+  /// - Throws: `ValidationError` with the number of the argument that is not, and the argument without passwords.
   static func checkArguments() throws {
     for index in 0..<Int(CommandLine.argc) {
       guard let argument = CommandLine.unsafeArgv[index] else { continue }
       guard String(validatingCString: argument) != nil else {
-        throw ValidationError("Argument \(index) is not UTF-8: \(String(cString: argument).escaped).")
+        // Passwords first: what is escaped is no longer recognized as what an argument contains.
+        let text = String(cString: argument).hidingPasswords.escaped
+        throw ValidationError("Argument \(index) is not UTF-8: \(text).")
       }
     }
   }

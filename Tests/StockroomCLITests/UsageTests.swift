@@ -184,6 +184,22 @@ import Testing
     }
   }
 
+  @Test(
+    "The error about an argument that is not UTF-8 shows no password",
+    arguments: [
+      #"postgresql://u:se\\cr\377et@h/d"#, #"postgresql://u:se\\cret@h/\377"#,
+      #"host=h\377 password=se\\\\cr\377et"#,
+    ])
+  func encodingOfPassword(format: String) async throws {
+    for option in [["count"], ["bench", "--postgresql"]] {
+      let output = try await CommandLineTool.run(option, by: #""$@" "$(printf '\#(format)')""#)
+      #expect(output.status == 64)
+      #expect(output.standardError.contains("Argument \(option.count + 1) is not UTF-8: "))
+      #expect(output.standardError.contains("***"))
+      #expect(!output.standardError.contains("se\\"), "\(output.standardError)")
+    }
+  }
+
   #if os(Linux)
     // Elsewhere no directory has such a name.
     @Test("In a directory whose path is not UTF-8 nothing is written beside it, and help is shown")
