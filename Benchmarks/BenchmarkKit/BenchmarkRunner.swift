@@ -47,9 +47,9 @@ public struct BenchmarkRunner: Sendable {
   ) async throws -> BenchmarkReport {
     try validate(subjects)
     let scratch = try ScratchDirectory(in: configuration.directory, named: "stockroom-bench")
-    let samples: Samples
+    let (samples, volatile): (Samples, [String])
     do {
-      samples = try await measure(subjects, in: scratch, progress: progress)
+      (samples, volatile) = try await measure(subjects, in: scratch, progress: progress)
     } catch {
       do {
         try scratch.remove()
@@ -60,7 +60,8 @@ public struct BenchmarkRunner: Sendable {
     }
     try scratch.remove()
     return BenchmarkReport(
-      configuration, subjects: subjects.map(\.name), elsewhere: subjects.filter(\.isElsewhere).map(\.name)
+      configuration, subjects: subjects.map(\.name), elsewhere: subjects.filter(\.isElsewhere).map(\.name),
+      volatile: volatile
     ) { subject, workload in
       samples[subject]?[workload] ?? []
     }
@@ -77,10 +78,11 @@ public struct BenchmarkRunner: Sendable {
   /// The measurements by name of subject and name of workload, one for each repetition.
   private typealias Samples = [String: [String: [Measurement]]]
 
+  /// The samples, and the subjects whose entries end with their process.
   private func measure(
     _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
     progress: @Sendable (BenchmarkProgress) -> Void
-  ) async throws -> Samples {
+  ) async throws -> (Samples, volatile: [String]) {
     let workloads = configuration.workloads
     var recordSets: [RecordSet: BenchmarkRecords] = [:]
     for set in workloads.map(configuration.recordSet) where recordSets[set] == nil {
@@ -93,9 +95,11 @@ public struct BenchmarkRunner: Sendable {
     var done = 0
     var samples: Samples = [:]
     var warmUp: Samples = [:]
+    var volatile: [String] = []
 
     for repetition in 0...configuration.repetitions {
       try await withOpenSubjects(subjects, in: scratch) { openSubjects in
+        volatile = openSubjects.filter { !$0.engine.capabilities.contains(.persistent) }.map(\.name)
         for (index, workload) in workloads.enumerated() {
           guard let records = recordSets[configuration.recordSet(of: workload)] else { continue }
           let participants = openSubjects.filter { $0.subject.runs(workload) }
@@ -122,7 +126,7 @@ public struct BenchmarkRunner: Sendable {
         }
       }
     }
-    return samples
+    return (samples, volatile)
   }
 
   /// Opens every subject in a new directory. Closes all of them and removes the directories when `body` returns or

@@ -86,6 +86,7 @@ ssize_t d_write(int, const void *, size_t) SWIFT("write(_:_:_:)");
 ssize_t d_pread(int, void *, size_t, d_off_t) SWIFT("pread(_:_:_:_:)");
 ssize_t d_pwrite(int, const void *, size_t, d_off_t) SWIFT("pwrite(_:_:_:_:)");
 d_off_t d_lseek(int, d_off_t, int) SWIFT("lseek(_:_:_:)");
+char *d_getcwd(char *, size_t) SWIFT("getcwd(_:_:)");
 char *d_realpath(const char *restrict, char *restrict) SWIFT("realpath(_:_:)");
 ssize_t d_readlink(const char *, char *, size_t) SWIFT("readlink(_:_:_:)");
 d_DIR *d_opendir(const char *) SWIFT("opendir(_:)");
@@ -198,6 +199,7 @@ int d_posix_spawnattr_setpgroup(d_posix_spawnattr_t _Nullable *, d_pid_t) SWIFT(
 void *d_dlopen(const char *, int) SWIFT("dlopen(_:_:)");
 void *d_dlsym(void *, const char *) SWIFT("dlsym(_:_:)");
 void *d_malloc(size_t) SWIFT("malloc(_:)");
+void *d_realloc(void *, size_t) SWIFT("realloc(_:_:)");
 void d_free(void *) SWIFT("free(_:)");
 int d_memcmp(const void *, const void *, size_t) SWIFT("memcmp(_:_:_:)");
 void *d_memcpy(void *, const void *, size_t) SWIFT("memcpy(_:_:_:)");

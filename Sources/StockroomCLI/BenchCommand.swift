@@ -11,7 +11,8 @@ struct BenchCommand: AsyncParsableCommand {
     discussion: """
       All engines store the same records, and are measured one after another in every workload. The results of \
       all reads are verified. The table shows the median time of one operation and marks the fastest engine of each \
-      workload; a difference within the spread of the measurements is marked as a tie.
+      workload; a difference within the spread of the measurements is marked as a tie. An engine that keeps nothing beyond \
+      the process is not ranked beside those that do.
 
       Groups of workloads:
       \(Workload.groups.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
@@ -53,10 +54,7 @@ struct BenchCommand: AsyncParsableCommand {
       try writeToStandardOutput(try report.rendered(as: format))
       if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
     }
-    try fileOptions.write(
-      report,
-      unranked: Set(
-        try engineOptions.usableEngines.filter { !$0.capabilities.contains(.persistent) }.map(\.title)))
+    try fileOptions.write(report)
     try shown.get()
     guard let earlier else { return }
     let comparison = BenchmarkComparison(before: earlier, after: report)

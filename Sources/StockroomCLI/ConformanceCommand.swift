@@ -34,7 +34,8 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Stores the result of each check in this file, and skips checks whose result is there.",
+      "Stores the result of each check in this file, and skips checks whose result is there. Results of another build of this command, "
+        + "or with other options, are refused.",
       valueName: "file"))
   var resume: String?
 
@@ -90,7 +91,9 @@ struct ConformanceCommand: AsyncParsableCommand {
         try list.rendered(as: OutputFormat(rawValue: format.rawValue) ?? .text))
     }
     let resumeFile = try resume.map {
-      try ResumeFile(OutputFile($0), settings: settings.map(\.hidingPasswords).joined(separator: " "))
+      try ResumeFile(
+        OutputFile($0), build: buildDescription(),
+        settings: settings.map(\.hidingPasswords).joined(separator: " "))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
       try await checkOptions.nonemptyRun(of: suites(of: try engineOptions.usableEngines, in: directory))

@@ -23,11 +23,24 @@ struct OutputFile {
   }
 
   func read() throws -> String {
-    try naming("Reading \(path) failed") { try String(contentsOf: url, encoding: .utf8) }
+    // What is read would not be there any more.
+    if isSpecial { throw StorageError(.unsupported, "\(path) is a pipe or a device, and not a file.") }
+    return try naming("Reading \(path) failed") { try String(contentsOf: url, encoding: .utf8) }
   }
 
+  /// All that is there. A pipe or a device is read to its end.
   func readBytes() throws -> Data {
-    try naming("Reading \(path) failed") { try Data(contentsOf: url) }
+    guard isSpecial else { return try naming("Reading \(path) failed") { try Data(contentsOf: url) } }
+    let descriptor = try openedToRead()
+    defer { close(descriptor) }
+    return try readToEnd(of: descriptor, named: path, limit: maximumValueSize)
+  }
+
+  /// Opens what is there. A pipe may have to wait for a program that writes to it.
+  func openedToRead() throws -> Int32 {
+    let descriptor = retrying { open(path, O_RDONLY | O_CLOEXEC) }
+    guard descriptor >= 0 else { throw StorageError.posix(errno, "Reading \(path) failed") }
+    return descriptor
   }
 
   /// The file itself, to which symbolic links lead: in place of a link another file would be made.
@@ -36,8 +49,8 @@ struct OutputFile {
       .appending(path: url.lastPathComponent).resolvingSymlinksInPath()
   }
 
-  /// Whether the path leads to something that must not be replaced, such as a pipe or a device.
-  private var isSpecial: Bool {
+  /// Whether the path leads to something that must not be replaced, and may be read once only, such as a pipe or a device.
+  var isSpecial: Bool {
     var raw = stat()
     // Why it cannot be looked at is found out when it is written.
     guard stat(path, &raw) == 0 else { return false }
@@ -58,6 +71,15 @@ struct OutputFile {
     var text = text
     let number = text.withUTF8 { writeAll(UnsafeRawBufferPointer($0), to: descriptor) }
     if number != 0 { throw StorageError.posix(number, "Writing \(path) failed") }
+  }
+
+  /// Opens the file, to which what is written is added.
+  func openedAtEnd() throws -> FileHandle {
+    try naming("Writing \(path) failed") {
+      let handle = try FileHandle(forWritingTo: url)
+      try handle.seekToEnd()
+      return handle
+    }
   }
 
   /// Throws what writing would throw, so that a long command fails before its work.

@@ -40,21 +40,18 @@ struct ReportFileOptions: ParsableArguments {
   }
 
   /// Writes or replaces the files: also the others if one cannot be written.
-  ///
-  /// - Parameter unranked: The subjects that are never marked as the fastest.
-  func write(_ report: BenchmarkReport, unranked: Set<String>) throws {
+  func write(_ report: BenchmarkReport) throws {
     let writtenPage = Result<Void, any Error> { if let page { try page.write(report.html) } }
-    try writeResults(report, unranked: unranked)
+    try writeResults(report)
     try writtenPage.get()
   }
 
-  private func writeResults(_ report: BenchmarkReport, unranked: Set<String>) throws {
+  private func writeResults(_ report: BenchmarkReport) throws {
     guard let results, let chart else { return }
-    let headlines = report.headlinesMarkdown(chart: chart.url.lastPathComponent.asLink, unranked: unranked)
+    let headlines = report.headlinesMarkdown(chart: chart.url.lastPathComponent.asLink)
     let command = (["stockroom"] + CommandLine.arguments.dropFirst()).map(\.hidingPasswords.quotedForShell)
-    try chart.write(report.headlineChart(unranked: unranked))
-    try results.write(
-      report.page(command: command.joined(separator: " "), headlines: headlines, unranked: unranked))
+    try chart.write(report.headlineChart())
+    try results.write(report.page(command: command.joined(separator: " "), headlines: headlines))
   }
 }
 

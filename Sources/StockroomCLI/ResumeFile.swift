@@ -3,8 +3,13 @@ import Foundation
 import StockroomCore
 
 /// A file with the results of the checks that have been made, from which a run goes on that was interrupted: a line of JSON
-/// with what the run was asked for, and one for each result.
+/// with the build that ran and what it was asked for, and one for each result.
 final class ResumeFile: Sendable {
+  private struct Start: Codable, Equatable {
+    let build: String
+    let options: String
+  }
+
   private struct Line: Codable {
     let engine: String
     let result: ConformanceReport.Result
@@ -16,26 +21,30 @@ final class ResumeFile: Sendable {
     var error: (any Error)?
   }
 
+  private let path: String
   private let state: MutexProtected<State>
 
   /// Opens the file, or makes it.
   ///
-  /// - Parameter settings: What the results depend on, without passwords. Those of another run are not used.
-  /// - Throws: `StorageError` if the file belongs to a run with other settings, is something else, or cannot be written.
-  init(_ file: OutputFile, settings: String) throws {
+  /// - Parameters:
+  ///   - build: The build that runs, see ``buildDescription()``. Results of another one are not used.
+  ///   - settings: What the results depend on besides, without passwords. Those of another run are not used.
+  /// - Throws: `StorageError` if the file belongs to a run of another build or with other settings, is something else, or cannot be
+  ///   written.
+  init(_ file: OutputFile, build: String, settings: String) throws {
     let text = FileManager.default.fileExists(atPath: file.path) ? try file.read() : ""
     // A line that was being written when a run was interrupted has no end.
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)
     let decoder = JSONDecoder()
-    let start = try Self.text(Self.json(settings))
+    let own = Start(build: build, options: settings)
+    let start = try Self.text(Self.json(own))
     // The first line may have been interrupted too.
-    let earlier = lines.first.flatMap { try? decoder.decode(String.self, from: Data($0.utf8)) }
-    let isOwn = lines.isEmpty ? start.hasPrefix(text) : earlier == settings
+    let earlier = lines.first.flatMap { try? decoder.decode(Start.self, from: Data($0.utf8)) }
+    let isOwn = lines.isEmpty ? start.hasPrefix(text) : earlier == own
     if !isOwn {
-      let difference =
-        earlier.map { "is from a run with other options. Its options: \($0). Those of this run: \(settings)" }
-        ?? "is not from a run of this command"
-      throw StorageError(.unsupported, "\(file.path) \(difference). Name another file, or remove it.")
+      throw StorageError(
+        .unsupported,
+        "\(file.path) \(Self.difference(of: earlier, from: own)). Name another file, or remove it.")
     }
     // A line that is no result, as a full disk may have left it, is left out: its check is made again. More are those of another version.
     let results = lines.dropFirst().compactMap { text in
@@ -49,9 +58,8 @@ final class ResumeFile: Sendable {
     // One that could not run says nothing of the engine: its process may have been ended together with that run. It is made again, too.
     let kept = results.filter { if case .couldNotRun = $0.line.result.outcome { false } else { true } }
     try file.write(([lines.first ?? start] + kept.map(\.text)).map { $0 + "\n" }.joined())
-    let handle = try FileHandle(forWritingTo: file.url)
-    try handle.seekToEnd()
-    var state = State(handle: handle)
+    path = file.path
+    var state = State(handle: try file.openedAtEnd())
     for (_, line) in kept { state.results[Self.name(line.engine, line.result.check)] = line.result }
     self.state = MutexProtected(state)
   }
@@ -77,8 +85,18 @@ final class ResumeFile: Sendable {
   /// - Throws: `StorageError` if a result could not be added.
   func finish() throws {
     if let error = state.withLock({ $0.error }) {
-      throw StorageError(.io, "The results could not be kept for --resume", underlying: error)
+      throw StorageError(.io, "The results could not be kept for --resume in \(path)", underlying: error)
     }
+  }
+
+  /// In what a run differs from this one; nil stands for what is no run.
+  private static func difference(of earlier: Start?, from own: Start) -> String {
+    guard let earlier else { return "is not from a run of this command" }
+    if earlier.options != own.options {
+      return
+        "is from a run with other options. Its options: \(earlier.options). Those of this run: \(own.options)"
+    }
+    return "is from a run of another build. Its build: \(earlier.build). That of this run: \(own.build)"
   }
 
   private static func name(_ engine: String, _ check: String) -> String { "\(engine)\n\(check)" }

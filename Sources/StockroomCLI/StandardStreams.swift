@@ -28,18 +28,50 @@ func reserveClosedStandardStreams() {
 
 /// Reads standard input to its end.
 ///
-/// - Throws: `StorageError` with the cause.
+/// - Throws: as ``readToEnd(of:named:limit:)``.
 func readStandardInput() throws -> Data {
-  var data = Data()
-  var buffer = [UInt8](repeating: 0, count: 1 << 16)
-  while true {
-    let count = retrying {
-      buffer.withUnsafeMutableBytes { read(STDIN_FILENO, $0.baseAddress, $0.count) }
+  try readToEnd(of: STDIN_FILENO, named: "standard input", limit: maximumValueSize)
+}
+
+/// Reads what comes from a descriptor to its end.
+///
+/// - Throws: `StorageError` with the cause; with code `valueTooLarge` if there are more bytes than the limit.
+func readToEnd(of descriptor: Int32, named name: String, limit: Int) throws -> Data {
+  // One byte more than the limit, to find out whether there is one.
+  var capacity = min(1 << 16, limit + 1)
+  // Not Data that grows, which ends the process where there is no memory left.
+  guard var bytes = malloc(capacity) else { throw StorageError.posix(ENOMEM, "Reading \(name) failed") }
+  var count = 0
+  do {
+    while true {
+      if count == capacity {
+        if count > limit {
+          throw StorageError(
+            .valueTooLarge, "More than \(limit) bytes come from \(name), which do not fit into memory.")
+        }
+        let larger = capacity > limit / 2 ? limit + 1 : 2 * capacity
+        guard let grown = realloc(bytes, larger) else {
+          throw StorageError.posix(ENOMEM, "Reading \(name) failed after \(count) bytes")
+        }
+        (bytes, capacity) = (grown, larger)
+      }
+      let received = retrying { read(descriptor, bytes + count, capacity - count) }
+      if received == 0 { break }
+      if received > 0 {
+        count += received
+      } else if errno == EAGAIN || errno == EWOULDBLOCK {
+        // Another program that has the same pipe or terminal open has made it non-blocking.
+        var wanted = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        _ = poll(&wanted, 1, -1)
+      } else {
+        throw StorageError.posix(errno, "Reading \(name) failed")
+      }
     }
-    if count < 0 { throw StorageError.posix(errno, "Reading standard input failed") }
-    if count == 0 { return data }
-    data.append(contentsOf: buffer[..<count])
+  } catch {
+    free(bytes)
+    throw error
   }
+  return Data(bytesNoCopy: bytes, count: count, deallocator: .free)
 }
 
 /// Writes text to standard output, unbuffered.

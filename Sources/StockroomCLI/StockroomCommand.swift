@@ -39,7 +39,10 @@ import StockroomCore
   }
 
   @concurrent private static func parseAndRun() async throws {
+    try CommandLineEncoding.checkArguments()
     var command = try await asyncParseAsRoot(nil)
+    // Only now, so that help is shown anywhere.
+    try CommandLineEncoding.checkCurrentDirectory()
     if var command = command as? any AsyncParsableCommand {
       try await command.run()
     } else {

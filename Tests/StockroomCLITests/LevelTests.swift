@@ -86,6 +86,60 @@ import Testing
     }
   }
 
+  @Test("A run does not go on with the results of another build")
+  func resumeOfOtherBuild() async throws {
+    try await withTemporaryDirectory { directory in
+      let file = directory.appending(path: "results")
+      func run() async throws -> CommandLineTool.Output {
+        try await CommandLineTool.run(
+          "conformance", "--engine", "memory", "--rule", "R1", "--resume", file.path)
+      }
+      #expect(try await run().status == 0)
+      #expect(try await run().status == 0)
+      // What the first line says of the build is all that another one could write differently.
+      var lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map(String.init)
+      var start = try JSONDecoder().decode([String: String].self, from: Data(lines[0].utf8))
+      let build = try #require(start["build"])
+      #expect(build.hasPrefix("Stockroom "))
+      start["build"] = build + "0"
+      lines[0] = String(decoding: try JSONEncoder().encode(start), as: UTF8.self)
+      let other = lines.map { $0 + "\n" }.joined()
+      try Data(other.utf8).write(to: file)
+      let output = try await run()
+      #expect(output.status == 1)
+      #expect(output.errorLines.count == 1)
+      #expect(
+        output.standardError.contains(
+          "\(file.path) is from a run of another build. Its build: \(build)0. That of this run: \(build)."))
+      #expect(try String(contentsOf: file, encoding: .utf8) == other)
+    }
+  }
+
+  #if os(Linux)
+    // Elsewhere a program that was changed is no longer signed.
+    @Test("A program that differs in its bytes only is another build")
+    func differentBytes() async throws {
+      try await withTemporaryDirectory { directory in
+        let (program, file) = (
+          directory.appending(path: "stockroom"), directory.appending(path: "results").path
+        )
+        try FileManager.default.copyItem(at: CommandLineTool.url, to: program)
+        func run() async throws -> CommandLineTool.Output {
+          try await CommandLineTool.run(
+            ["conformance", "--engine", "memory", "--rule", "R1", "--resume", file], executable: program)
+        }
+        #expect(try await run().status == 0)
+        let handle = try FileHandle(forWritingTo: program)
+        try handle.seekToEnd()
+        try handle.write(contentsOf: Data([0]))
+        try handle.close()
+        let output = try await run()
+        #expect(output.status == 1)
+        #expect(output.standardError.contains("is from a run of another build."))
+      }
+    }
+  #endif
+
   @Test("A check that could not run is made again when a run goes on")
   func resumeAfterError() async throws {
     try await withTemporaryDirectory { directory in
@@ -95,10 +149,10 @@ import Testing
           check: "\(outcome)", rule: .k1, expectation: "", outcome: outcome, seconds: 0)
       }
       let (passed, killed) = (result(.passed), result(.couldNotRun("The process was killed.")))
-      let interrupted = try ResumeFile(file, settings: "")
+      let interrupted = try ResumeFile(file, build: "", settings: "")
       interrupted.add(passed, engine: "Memory")
       interrupted.add(killed, engine: "Memory")
-      let resumed = try ResumeFile(file, settings: "")
+      let resumed = try ResumeFile(file, build: "", settings: "")
       #expect(resumed.result(of: passed.check, engine: "Memory")?.outcome == .passed)
       #expect(resumed.result(of: killed.check, engine: "Memory") == nil)
       #expect(try file.read().split(separator: "\n").count == 2)

@@ -67,7 +67,7 @@ import Testing
           configuration: BenchmarkConfiguration(
             entries: 1, repetitions: 1, workloads: [Workload.standard[0]], directory: directory)
         ).run([BenchmarkSubject("Memory") { _ in MemoryStorageEngine() }])
-        let error = #expect(throws: StorageError.self) { try options.write(report, unranked: []) }
+        let error = #expect(throws: StorageError.self) { try options.write(report) }
         #expect(error?.code == .diskFull)
         #expect(try contents(of: directory).sorted() == ["page.md", "page.svg"])
       }

@@ -166,6 +166,64 @@ import Testing
   }
 
   @Test(
+    "An argument that is not UTF-8 is refused, and no other file is written",
+    arguments: [
+      ["bench", "--html"], ["bench", "--write-results"], ["bench", "--baseline"], ["bench", "--directory"],
+      ["compare", "--directory"], ["conformance", "--engine", "memory", "--rule", "R1", "--resume"],
+      ["conformance", "--write-matrix"], ["serve", "checks"], [],
+    ])
+  func encoding(arguments: [String]) async throws {
+    try await withTemporaryDirectory { directory in
+      let output = try await CommandLineTool.run(
+        arguments, by: #"cd '\#(directory.path)' && "$@" "$(printf 'a\377.md')""#)
+      #expect(output.status == 64)
+      #expect(output.errorLines.count == 1)
+      #expect(output.standardError.contains("Argument \(arguments.count + 1) is not UTF-8: a"))
+      #expect(output.standardOutput == "")
+      #expect(try contents(of: directory) == [])
+    }
+  }
+
+  @Test(
+    "The error about an argument that is not UTF-8 shows no password",
+    arguments: [
+      #"postgresql://u:se\\cr\377et@h/d"#, #"postgresql://u:se\\cret@h/\377"#,
+      #"host=h\377 password=se\\\\cr\377et"#,
+    ])
+  func encodingOfPassword(format: String) async throws {
+    for option in [["count"], ["bench", "--postgresql"]] {
+      let output = try await CommandLineTool.run(option, by: #""$@" "$(printf '\#(format)')""#)
+      #expect(output.status == 64)
+      #expect(output.standardError.contains("Argument \(option.count + 1) is not UTF-8: "))
+      #expect(output.standardError.contains("***"))
+      #expect(!output.standardError.contains("se\\"), "\(output.standardError)")
+    }
+  }
+
+  #if os(Linux)
+    // Elsewhere no directory has such a name.
+    @Test("In a directory whose path is not UTF-8 nothing is written beside it, and help is shown")
+    func currentDirectoryEncoding() async throws {
+      try await withTemporaryDirectory { directory in
+        func run(_ arguments: String...) async throws -> CommandLineTool.Output {
+          try await CommandLineTool.run(
+            arguments,
+            by: #"""
+              cd '\#(directory.path)'; name=$(printf 'a\377'); mkdir "$name"; cd "$name"
+              "$@"; status=$?; cd ..; rmdir "$name"; exit $status
+              """#)
+        }
+        let output = try await run("put", "sqlite:notes", "key", "--value", "1", "--create")
+        #expect(output.status == 1)
+        #expect(output.errorLines.count == 1)
+        #expect(output.standardError.contains("The path of the current directory is not UTF-8: "))
+        #expect(try contents(of: directory) == [])
+        #expect(try await run("--help").status == 0)
+      }
+    }
+  #endif
+
+  @Test(
     "A directory that cannot be created causes one line with path and cause, and status 1",
     arguments: [
       ["compare"], ["conformance"], ["bench", "--engine", "memory"],

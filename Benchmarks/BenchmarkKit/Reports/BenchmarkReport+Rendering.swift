@@ -13,7 +13,8 @@ extension BenchmarkReport {
       summary, machine.summary, "",
       "Time of one operation: \(timesText).",
       "* fastest of its row   ≈ tied with it: their ranges overlap   – not measured",
-    ]
+      unrankedText,
+    ].compactMap(\.self)
     return [
       notes.joined(separator: "\n"),
       table(times, fastest: { "* " + $0 }).text,
@@ -26,10 +27,11 @@ extension BenchmarkReport {
 
   /// The report in GitHub's Markdown, with the fastest in bold.
   public var markdown: String {
-    [
+    let note = unrankedText.map { " " + $0 } ?? ""
+    return [
       "\(summary)  \n\(machine.summary)",
       "Time of one operation: \(timesText). The fastest of a row is in "
-        + "bold; ≈ is tied with it: their ranges overlap; – was not measured.",
+        + "bold; ≈ is tied with it: their ranges overlap; – was not measured.\(note)",
       table(times, fastest: { "**\($0)**" }).markdown,
       "Operations per second, at the median.",
       table(\.throughput, fastest: { "**\($0)**" }).markdown,
@@ -79,6 +81,14 @@ extension BenchmarkReport {
         return result.operations > 0 && !result.samples.isEmpty && seconds == seconds.sorted()
           && (seconds + result.samples).allSatisfy { (1e-12...1e12).contains($0) }
       }
+  }
+
+  /// A sentence about the subjects that are not ranked; nil if all are.
+  var unrankedText: String? {
+    let names = subjects.filter(unrankedSubjects.contains)
+    return names.isEmpty
+      ? nil
+      : "Not ranked, since what is stored there ends with the process: \(names.joined(separator: ", "))."
   }
 
   /// The configuration in one line.
@@ -156,13 +166,13 @@ extension BenchmarkReport {
   ///
   /// - Parameters:
   ///   - chosen: The workloads; nil for all.
-  ///   - unranked: Subjects that cannot be marked as the fastest.
+  ///   - unranked: Subjects that cannot be marked as the fastest, besides ``unrankedSubjects``.
   ///   - fastest: Marks the cell of the fastest; nil for a table without marks.
   func table(
     _ cell: KeyPath<BenchmarkResult, String>, of chosen: [WorkloadDescription]? = nil,
     unranked: Set<String> = [], fastest: ((String) -> String)? = nil
   ) -> TextTable {
-    let ranked = subjects.filter { !unranked.contains($0) }
+    let ranked = ranked(without: unranked)
     let rows = (chosen ?? workloads).map { workload in
       [workload.name]
         + subjects.map { subject in

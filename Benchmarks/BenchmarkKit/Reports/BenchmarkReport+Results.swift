@@ -35,11 +35,12 @@ extension BenchmarkReport {
   ///
   /// - Parameters:
   ///   - chart: The path of ``headlineChart(unranked:)``, from the page.
-  ///   - unranked: Subjects that are shown but never marked as the fastest, such as engines that store
-  ///     nothing permanently.
+  ///   - unranked: Subjects that are shown but never marked as the fastest. Those that store nothing permanently are not
+  ///     marked anyway, unless all are like that.
   public func headlinesMarkdown(chart: String, unranked: Set<String> = []) -> String {
-    let exceptions =
-      unranked.isEmpty ? "" : " except \(subjects.filter(unranked.contains).joined(separator: " and "))"
+    let ranked = ranked(without: unranked)
+    let others = subjects.filter { !ranked.contains($0) }
+    let exceptions = others.isEmpty ? "" : " except \(others.joined(separator: " and "))"
     return [
       "![Operations per second, workload by workload](\(chart))",
       table(\.time, of: headlines, unranked: unranked, fastest: { "**\($0)**" }).markdown,

@@ -27,6 +27,9 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   /// The subjects that stored entries elsewhere, such as on a server, and so perhaps on another disk; nil if
   /// there were none.
   public let elsewhere: [String]?
+  /// The subjects whose entries end with their process (those without the capability `persistent`); nil if there
+  /// were none. Where others were measured too, no report ranks them.
+  public let volatile: [String]?
   /// The libraries that the engines use, with versions, as configured.
   public let software: [String]?
   /// The names of the subjects, in the order of the run.
@@ -38,6 +41,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
 
   init(
     _ configuration: BenchmarkConfiguration, subjects: [String], elsewhere: [String] = [],
+    volatile: [String] = [],
     measurements: (_ subject: String, _ workload: String) -> [Measurement]
   ) {
     date = Date(timeIntervalSince1970: Date().timeIntervalSince1970.rounded(.down))
@@ -49,6 +53,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     durability = configuration.durability
     fileSystem = BenchmarkKit.fileSystem(of: configuration.directory)
     self.elsewhere = elsewhere.isEmpty ? nil : elsewhere
+    self.volatile = volatile.isEmpty ? nil : volatile
     software = configuration.software
     self.subjects = subjects
     workloads = configuration.workloads.map { workload in
@@ -67,12 +72,26 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     return "\(fileSystem ?? "an unknown file system"), \(elsewhere.joined(separator: " and ")) elsewhere"
   }
 
+  /// The subjects that are shown, but not compared with the others: an engine that writes nothing to a disk is faster
+  /// than any that does.
+  var unrankedSubjects: Set<String> {
+    let volatile = Set(volatile ?? [])
+    return volatile.isSuperset(of: subjects) ? [] : volatile
+  }
+
+  /// Those that are compared with each other.
+  ///
+  /// - Parameter unranked: Others that are not.
+  func ranked(without unranked: Set<String> = []) -> [String] {
+    subjects.filter { !unranked.contains($0) && !unrankedSubjects.contains($0) }
+  }
+
   /// The result of a subject in a workload, if there is one. O(results).
   public func result(of subject: String, in workload: String) -> BenchmarkResult? {
     results.first { $0.subject == subject && $0.workload == workload }
   }
 
-  /// The standing of a subject among all in a workload; nil if it was not measured.
+  /// The standing of a subject among all in a workload, those included that no report ranks; nil if it was not measured.
   public func standing(of subject: String, in workload: String) -> Standing? {
     standing(of: subject, in: workload, among: subjects)
   }

@@ -35,7 +35,6 @@ struct BackupCommand: AsyncParsableCommand {
   func validate() throws {
     _ = try place
     if directory.isEmpty { throw ValidationError("The path for --to is empty.") }
-    try PlaceOptions.checkArguments()
   }
 
   /// What an engine keeps is copied without regard to layers.

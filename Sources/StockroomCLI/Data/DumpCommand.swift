@@ -54,6 +54,7 @@ struct DumpCommand: AsyncParsableCommand {
 
   func run() async throws {
     let place = try placeOptions.place
+    try refuseFile(of: place)
     let summary = try await ActivityLine.whileShown("Dumping \(place)") { line in
       try await placeOptions.withEngine(for: .reading) { engine in
         let progress: @Sendable (ArchiveProgress) -> Void = { line.show($0.text) }
@@ -77,6 +78,20 @@ struct DumpCommand: AsyncParsableCommand {
       format == .json
         ? jsonLine(ArchiveJSON(summary))
         : "\(file.escaped): \(summary.entryCount.entryCountText) in \(summary.archiveSize) bytes\n")
+  }
+}
+
+extension DumpCommand {
+  /// An archive in place of a file of the place would be the end of the place.
+  private func refuseFile(of place: Place) throws {
+    guard let file else { return }
+    let url = URL(commandLinePath: file, directoryHint: .notDirectory)
+    guard place.isKept(in: url) else { return }
+    throw PlaceFailure(
+      place: place,
+      cause: StorageError(
+        .unsupported,
+        "\(url.path(percentEncoded: false)) is a file of the place itself, so no archive is written to it."))
   }
 }
 

@@ -34,10 +34,7 @@ struct PlaceOptions: ParsableArguments {
       "For the layer hidden: the key that hides the names of entries.", valueName: "name=file"))
   var namesKeyFileText: String?
 
-  func validate() throws {
-    _ = try layered
-    try Self.checkArguments()
-  }
+  func validate() throws { _ = try layered }
 
   var place: Place {
     get throws { try layered.place }
@@ -49,16 +46,6 @@ struct PlaceOptions: ParsableArguments {
       try LayeredPlace(
         location, layers: layerTexts, keyFiles: keyFileTexts, namesKeyFile: namesKeyFileText,
         optionPrefix: "--")
-    }
-  }
-
-  /// Swift replaces bytes of an argument that are no UTF-8, after which a key or a path would be another one.
-  static func checkArguments() throws {
-    for index in 0..<Int(CommandLine.argc) {
-      guard let argument = CommandLine.unsafeArgv[index] else { continue }
-      guard String(validatingCString: argument) != nil else {
-        throw ValidationError("Argument \(index) is not UTF-8: \(String(cString: argument).escaped).")
-      }
     }
   }
 
@@ -95,10 +82,7 @@ struct TargetOptions: ParsableArguments {
     help: ArgumentHelp("As --names-key-file, for the layers of that place.", valueName: "name=file"))
   var namesKeyFileText: String?
 
-  func validate() throws {
-    _ = try layered
-    try PlaceOptions.checkArguments()
-  }
+  func validate() throws { _ = try layered }
 
   var layered: LayeredPlace {
     get throws {

@@ -60,9 +60,16 @@ struct RemoveCommand: AsyncParsableCommand {
     if all {
       if !force { try await confirm(place) }
       count = try await placeOptions.withEngine(for: .writing) { engine in
-        let count = try await engine.keyCount()
-        try await engine.removeAllData()
-        return count
+        guard format == .json else {
+          try await engine.removeAllData()
+          return 0
+        }
+        // Another program may write in between two calls.
+        return try await engine.withTransaction { transaction in
+          let count = try transaction.keyCount()
+          try transaction.removeAll()
+          return count
+        }
       }
     } else {
       count = try await placeOptions.withEngine(for: .writing) { engine in

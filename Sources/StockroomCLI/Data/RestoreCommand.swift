@@ -50,8 +50,7 @@ struct RestoreCommand: AsyncParsableCommand {
       line.show("verifying the archive")
       let reader =
         if let file {
-          try await ArchiveReader(
-            URL(commandLinePath: file, directoryHint: .notDirectory), maximumValueSize: maximumValueSize)
+          try await Self.archive(at: file)
         } else {
           try await ArchiveReader(descriptor: STDIN_FILENO, maximumValueSize: maximumValueSize)
         }
@@ -69,5 +68,22 @@ struct RestoreCommand: AsyncParsableCommand {
     try writeToStandardOutput(
       format == .json
         ? jsonLine(ArchiveJSON(summary)) : "\(target.place): \(summary.entryCount.entryCountText) restored\n")
+  }
+
+  /// Opens an archive and verifies all of it. One from a pipe, such as the shell makes of `<(…)`, is read as from standard input.
+  private static func archive(at path: String) async throws -> ArchiveReader {
+    let file = OutputFile(path)
+    guard file.isSpecial else {
+      return try await ArchiveReader(
+        URL(commandLinePath: path, directoryHint: .notDirectory), maximumValueSize: maximumValueSize)
+    }
+    let descriptor = try file.openedToRead()
+    defer { close(descriptor) }
+    do {
+      return try await ArchiveReader(descriptor: descriptor, maximumValueSize: maximumValueSize)
+    } catch let error as StorageError {
+      // It has the number of the descriptor only.
+      throw StorageError(error.code, "\(file.path): \(error.message)", underlying: error.underlying)
+    }
   }
 }

@@ -65,7 +65,9 @@ struct ArchiveScanner {
         header.number(at: ArchiveFormat.signature.count, as: UInt32.self)
       )
     }
-    guard isArchive else { throw StorageError(.unsupported, "\(input.path) is not a Stockroom archive.") }
+    guard isArchive else {
+      throw StorageError(.unsupported, "The input \(input.path) is not a Stockroom archive.")
+    }
     // Before the checksum, since the header of another version may be longer.
     guard version == ArchiveFormat.version else {
       throw StorageError(

@@ -69,6 +69,38 @@ import Testing
     }
   }
 
+  @Test(
+    "With --all every entry is counted that is removed, while others write",
+    arguments: ["sqlite", "lmdb", "files"])
+  func countingWhatIsRemoved(_ engine: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace(engine, in: directory)
+      try await place.withEngine { engine in
+        try await engine.write(Data(), key: "first")
+        let writing = Task {
+          var count = 1
+          while !Task.isCancelled {
+            // A call that throws this has written nothing (rule C4).
+            do {
+              try await engine.write(Data(), key: CacheKey(verbatim: "\(count)"))
+            } catch is CancellationError { break }
+            count += 1
+          }
+          return count
+        }
+        defer { writing.cancel() }
+        var removed = 0
+        for _ in 0..<3 {
+          let output = try await place.run("remove", "--all", "--force", "--format", "json")
+          removed += try JSONDecoder().decode([String: Int].self, from: output.bytes)["removed"] ?? 0
+        }
+        writing.cancel()
+        let written = try await writing.value
+        #expect(try await removed + engine.keyCount() == written)
+      }
+    }
+  }
+
   @Test("On a terminal --all asks, and goes on only after a yes", arguments: [("yes", 0, 0), ("y", 1, 2)])
   func confirmation(answer: String, status: Int32, left: Int) async throws {
     try await withTemporaryDirectory { directory in

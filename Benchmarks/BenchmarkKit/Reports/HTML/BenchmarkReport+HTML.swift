@@ -2,9 +2,11 @@ extension BenchmarkReport {
   /// The report as one HTML file that needs no network: charts of throughput, of latency, and of cost against the number
   /// of entries, and a table of everything. Readable in light and dark, narrow and wide.
   public var html: String {
+    let note = unrankedText.map { " " + $0.escapingHTML } ?? ""
     let sections = [
       Section(
-        "Throughput", "Operations per second at the median. \(Self.barsNote)",
+        "Throughput",
+        "Operations per second at the median. \(Self.barsNote)\(note)",
         workloads.compactMap(throughputFigure)),
       Section(
         "Latency",
@@ -91,9 +93,9 @@ extension BenchmarkReport {
     }
   }
 
-  /// - Parameter unranked: Subjects that nothing is compared with.
+  /// - Parameter unranked: Subjects that nothing is compared with, besides ``unrankedSubjects``.
   func throughputChart(_ workload: WorkloadDescription, unranked: Set<String> = []) -> Drawing? {
-    let ranked = subjects.filter { !unranked.contains($0) }
+    let ranked = ranked(without: unranked)
     let bars = results(in: workload).map { result in
       let isTied = standing(of: result.subject, in: workload.name, among: ranked) == .tied
       let operations = Double(result.operations)
@@ -143,6 +145,7 @@ extension BenchmarkReport {
   }
 
   private var table: String {
+    let ranked = ranked()
     let header =
       ["workload", "subject", "time", "spread", "throughput", "p50", "p99", "p99.9"]
       + Self.quantities.map(\.name)
@@ -150,7 +153,7 @@ extension BenchmarkReport {
       let latency = result.latency
       return [
         result.workload, result.subject,
-        (standing(of: result.subject, in: result.workload) == .tied ? "≈ " : "")
+        (standing(of: result.subject, in: result.workload, among: ranked) == .tied ? "≈ " : "")
           + Units.seconds(result.secondsPerOperation),
         spreadText(of: result) ?? "–", Units.perSecond(result.operationsPerSecond),
         latency.map { Units.seconds($0.p50) } ?? "–", latency.map { Units.seconds($0.p99) } ?? "–",

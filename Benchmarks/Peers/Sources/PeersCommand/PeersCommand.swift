@@ -1,6 +1,7 @@
 import ArgumentParser
 import BenchmarkKit
 import Foundation
+import Interruption
 import PeerEngines
 import PerformanceBudget
 import StockroomCore
@@ -13,7 +14,8 @@ struct PeersCommand: AsyncParsableCommand {
     commandName: "peers",
     abstract: "Compares Stockroom with the C libraries that it uses, and with other Swift libraries.",
     discussion: """
-      Prints every ratio next to its limit. The exit status is 0 if all limits are met, and 1 if one is missed.
+      Prints every ratio next to its limit. The exit status is 0 if all limits are met, 1 if one is missed or an error occurred, 64 if \
+      the command line is invalid, and 128 plus the signal's number if a signal ended the command.
 
       Limits:
       \(Limit.all.map { "  \($0.name)" }.joined(separator: "\n"))
@@ -46,27 +48,48 @@ struct PeersCommand: AsyncParsableCommand {
     for name in only where !Limit.all.contains(where: { $0.isSelected(by: name) }) {
       throw ValidationError("There is no limit called \(name). See --help for all of them.")
     }
+    if directory?.isEmpty == true { throw ValidationError("The path for --directory is empty.") }
+    try checkArguments()
     do { try configuration.validate() } catch { throw ValidationError("\(error)") }
   }
 
   func run() async throws {
     let limits = limits
-    let report = try await untilInterrupted {
-      let line = ProgressLine()
-      defer { line.clear() }
-      return try await withServerData { isElsewhere in
-        try await BenchmarkRunner(configuration: configuration).run(
-          subjects(serverIsElsewhere: isElsewhere)
-        ) { line.show($0.description) }
+    let report: BenchmarkReport
+    do {
+      report = try await untilInterrupted {
+        let line = ProgressLine()
+        defer { line.clear() }
+        return try await withServerData { isElsewhere in
+          try await BenchmarkRunner(configuration: configuration).run(
+            subjects(serverIsElsewhere: isElsewhere)
+          ) { line.show($0.description) }
+        }
       }
+    } catch let error as Interrupted {
+      if let cause = error.cause { say("\(cause)") }
+      throw ExitCode(128 + error.signal)
     }
     let results = BudgetReport(limits, in: report)
-    switch format {
-    case .text: print(results.text, terminator: "")
-    case .markdown: print(results.markdown, terminator: "")
-    case .json: print(String(decoding: try results.json(), as: UTF8.self))
-    }
+    let text =
+      switch format {
+      case .text: results.text
+      case .markdown: results.markdown
+      case .json: String(decoding: try results.json(), as: UTF8.self) + "\n"
+      }
+    // Unlike `print`, this reports what cannot be written.
+    try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
     if !results.areAllMet { throw ExitCode(1) }
+  }
+
+  /// Swift replaces bytes of an argument that are no UTF-8, after which a path would be another one.
+  private func checkArguments() throws {
+    for index in 0..<Int(CommandLine.argc) {
+      guard let argument = CommandLine.unsafeArgv[index] else { continue }
+      guard String(validatingCString: argument) != nil else {
+        throw ValidationError("Argument \(index) is not UTF-8.")
+      }
+    }
   }
 
   private var limits: [Limit] {
