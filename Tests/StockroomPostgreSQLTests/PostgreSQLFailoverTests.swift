@@ -139,6 +139,8 @@ struct PostgreSQLFailoverTests {
         "service=shop", namespace: namespace, timeLimit: .seconds(60))
       try await served.write(value(1), key: key(1))
       try await served.close()
+      // What libpq would look for among them, as other programs need it.
+      setenv("PGTARGETSESSIONATTRS", "standby", 1)
       setenv("PGHOST", hosts, 1)
       let engine = try await PostgreSQLStorageEngine(
         "user=postgres dbname=postgres", namespace: namespace, timeLimit: .seconds(60))
