@@ -132,6 +132,8 @@ struct PostgreSQLAddress: Sendable {
       ("host", host.name), ("hostaddr", address ?? host.address), ("port", host.port),
       // Regardless of the encoding in the environment: the name of a schema may contain any characters.
       ("client_encoding", "UTF8"),
+      // Regardless of a service and of the environment: the engine determines itself which server it needs.
+      ("target_session_attrs", "any"),
     ] {
       if let value { parameters.append((keyword, value)) }
     }

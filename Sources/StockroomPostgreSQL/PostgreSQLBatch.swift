@@ -36,7 +36,7 @@ struct PostgreSQLBatch {
     removed = merged.changes.filter { $0.value.isRenewed }.keys.sorted()
     written = merged.inOrder.compactMap { key, change in change.data.map { (key, $0, change.times) } }
     hasTimes = !times.isEmpty && written.contains { $0.times != nil }
-    portions = Self.portions(of: written)
+    portions = Self.portions(of: written.lazy.map { Self.size(of: $0.key) + $0.data.count + 4 })
     isShared =
       !removesAll && (requests.allSatisfy { $0.count <= 1 } || requests.joined().allSatisfy(\.isWrite))
   }
@@ -96,37 +96,44 @@ struct PostgreSQLBatch {
     if !isOpen, isShared, !written.isEmpty { steps.append(.init(.lockOrder)) }
     steps.append(.init(.fence, writer.parameter, .number(epoch)))
     if removesAll { steps.append(.init(.removeAll)) }
-    if !removed.isEmpty {
-      // All rows in byte order first, so that the following statements cannot deadlock.
-      if !isOpen, isShared, !written.isEmpty {
-        steps.append(.init(.lockRows, PostgreSQLArray.keys(removed + written.map(\.key))))
-      }
-      steps.append(.init(.remove, PostgreSQLArray.keys(removed)))
+    // All rows in byte order first, so that the following statements cannot deadlock.
+    if !removed.isEmpty, !isOpen, isShared, !written.isEmpty {
+      steps += Self.steps(.lockRows, (removed + written.map(\.key)).sorted())
     }
+    steps += Self.steps(.remove, removed)
     steps += portions.map { portion($0).step }
     steps.append(.init(.notify, .text(announcement)))
     return steps
   }
 
-  /// The maximum number of bytes of keys and values in one statement, unless it writes one entry.
+  /// The maximum number of bytes of keys and values in one statement, unless it writes one entry. The server ends a
+  /// session that sends more than 1 GiB.
   static let statementSize = 64 << 20
 
-  private static func portions(
-    of written: [(key: CacheKey, data: Data, times: EntryTimes?)]
-  ) -> [Range<Int>] {
+  /// The elements of each statement, of which each takes so many bytes.
+  private static func portions(of sizes: some Sequence<Int>) -> [Range<Int>] {
     var portions: [Range<Int>] = []
-    var (start, size) = (0, 0)
-    for (index, entry) in written.enumerated() {
-      // Each element of an array is preceded by its length.
-      let added = entry.key.value.utf8.count + entry.data.count + 8
-      if index > start, size + added > statementSize {
-        portions.append(start..<index)
-        (start, size) = (index, 0)
+    var (start, end, size) = (0, 0, 0)
+    for added in sizes {
+      if end > start, size + added > statementSize {
+        portions.append(start..<end)
+        (start, size) = (end, 0)
       }
       size += added
+      end += 1
     }
-    if start < written.count { portions.append(start..<written.count) }
+    if start < end { portions.append(start..<end) }
     return portions
+  }
+
+  /// Each element of an array is preceded by its length.
+  private static func size(of key: CacheKey) -> Int { key.value.utf8.count + 4 }
+
+  /// Statements that together do something with all keys, in their order.
+  private static func steps(
+    _ statement: PostgreSQLStatement, _ keys: [CacheKey]
+  ) -> [PostgreSQLConnection.Step] {
+    portions(of: keys.lazy.map { Self.size(of: $0) }).map { .init(statement, PostgreSQLArray.keys(keys[$0])) }
   }
 
   /// Some of the entries as arrays.

@@ -23,6 +23,19 @@ extension PostgreSQLCommitter {
     }
   }
 
+  /// Like ``connected(until:_:)``, with errors that concern no single write.
+  ///
+  /// - Throws: ``FailedConnection``.
+  func connectionForCommit(
+    until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
+  ) throws -> PostgreSQLConnection {
+    do {
+      return try connected(until: deadline, meanwhile)
+    } catch {
+      throw FailedConnection(underlying: error)
+    }
+  }
+
   /// The connection, on which the row has been claimed.
   func connected(
     until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void

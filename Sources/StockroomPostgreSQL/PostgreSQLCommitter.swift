@@ -74,6 +74,9 @@ final class PostgreSQLCommitter: Sendable {
   /// One of several transactions could not read, so each of them must be committed alone.
   struct FailedRead: Error {}
 
+  /// There is no connection for writing, so none of the writes has been tried.
+  struct FailedConnection: Error { let underlying: any Error }
+
   /// Returns once there is a connection for writing, on which nothing has been sent for a write.
   func connect(
     until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void
@@ -87,7 +90,7 @@ final class PostgreSQLCommitter: Sendable {
   /// - Returns: The last of them that have not been begun, since the transactions before them have taken
   ///   long.
   /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been made; ``FailedRead``;
-  ///   `CancellationError` if all calls have ended.
+  ///   ``FailedConnection``; `CancellationError` if all calls have ended.
   func commit(
     _ writes: [PostgreSQLWrite], meanwhile: @escaping () throws -> Void
   ) throws -> ArraySlice<PostgreSQLWrite> {
@@ -103,7 +106,7 @@ final class PostgreSQLCommitter: Sendable {
       var answer = deadline
       var rest: ArraySlice<PostgreSQLWrite> = []
       do {
-        let connection = try connected(until: deadline) {
+        let connection = try connectionForCommit(until: deadline) {
           try meanwhile()
           if !writes.contains(where: \.call.isWanted) { throw CancellationError() }
         }

@@ -57,12 +57,17 @@ final class PostgreSQLConnection: @unchecked Sendable {
   /// right one.
   private func setUp(until deadline: ContinuousClock.Instant) throws {
     var sent = Sent()
-    try sendSettings(&sent, as: .step(settings.statement))
+    // With an isolation level: the default may be `serializable`, at which a standby runs no statement.
+    for step in [Step(.beginReading), settings.step, Step(.commit)] {
+      try send(step)
+      sent.parts.append(.step(step.statement))
+    }
     guard PQpipelineSync(handle) == 1 else { throw lost() }
     try flush(until: deadline)
-    let answer = try receive(sent, until: deadline).first
+    let results = try receive(sent, until: deadline)
     // If nothing is written, a standby suffices, and a role that may only read.
-    guard settings.access == .readWrite, let answer else { return }
+    guard settings.access == .readWrite, results.count == sent.parts.count else { return }
+    let answer = results[1]
     if answer.isTrue(0, 1) || answer.isTrue(0, 2) { throw PostgreSQLFailure.standby }
   }
 
@@ -126,9 +131,9 @@ final class PostgreSQLConnection: @unchecked Sendable {
   /// The maximum number of bytes of parameters that libpq holds before they are sent.
   private static let largestBuffer = 16 << 20
 
-  private func sendSettings(_ sent: inout Sent, as part: Sent.Part = .setting) throws {
+  private func sendSettings(_ sent: inout Sent) throws {
     try send(settings.step)
-    sent.parts.append(part)
+    sent.parts.append(.setting)
   }
 
   private func isPrepared(_ statement: PostgreSQLStatement) -> Bool {
@@ -208,9 +213,14 @@ final class PostgreSQLConnection: @unchecked Sendable {
 
   private func failure(_ result: PostgreSQLResult, of part: Sent.Part) -> PostgreSQLFailure {
     let failure = result.failure
-    // `feature_not_supported`: a standby does not begin a transaction that may write.
-    if case .step(.beginWriting) = part, failure.sqlState == "0A000" { return .standby }
-    return failure
+    // `feature_not_supported`: a standby does not begin a transaction that may write, and runs nothing at the
+    // isolation level `serializable`, which may be the default of a pooler's sessions.
+    guard failure.sqlState == "0A000" else { return failure }
+    return switch part {
+    case .step(.beginWriting): .standby
+    case .setting where settings.access == .readWrite: .standby
+    default: failure
+    }
   }
 
   /// The next result; nil after the last one of a statement.

@@ -139,6 +139,9 @@ final class PostgreSQLWriters: Sendable {
       for write in writes.dropLast(rest.count) { write.call.end(.success(())) }
       if !rest.isEmpty { commit(Array(rest)) }
       return
+    } catch let failure as PostgreSQLCommitter.FailedConnection {
+      for write in writes { write.call.fail(failure.underlying) }
+      return
     } catch let failure {
       error = failure
     }
@@ -154,7 +157,7 @@ final class PostgreSQLWriters: Sendable {
     for write in writes { write.call.retract() }
     for (index, write) in writes.enumerated() {
       state.withLock { $0.next = writes[(index + 1)...].map(\.call) }
-      write.call.end(Result { _ = try commitTogether([write]) })
+      commit([write])
     }
   }
 
@@ -162,11 +165,12 @@ final class PostgreSQLWriters: Sendable {
     try committer.commit(writes) { [self] in try lookAround() }
   }
 
-  /// Whether each request alone would fail with the same error.
+  /// Whether each request alone would fail with the same error. Not if a role may not do all that they do, nor if an
+  /// entry is corrupted.
   private static func affectsAll(_ error: any Error) -> Bool {
     if error is PostgreSQLCommitter.FailedRead { return false }
     guard let code = (error as? StorageError)?.code else { return true }
-    return ![.valueTooLarge, .diskFull, .io, .unsupported].contains(code)
+    return ![.valueTooLarge, .diskFull, .io, .unsupported, .permissionDenied, .corrupted].contains(code)
   }
 
   /// Ends overdue calls.

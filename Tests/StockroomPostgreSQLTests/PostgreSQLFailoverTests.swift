@@ -42,6 +42,42 @@ struct PostgreSQLFailoverTests {
     await second.stop(.fast)
   }
 
+  @Test("A standby is read, and waited for, although sessions are serializable by default (rule N3)")
+  func serializableSessions() async throws {
+    let place = try TemporaryDirectory()
+    let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
+    func open(
+      _ servers: [PostgreSQLServer], _ access: StorageAccess = .readWrite
+    ) async throws -> PostgreSQLStorageEngine {
+      try await PostgreSQLStorageEngine(
+        "host=\(servers.map(\.directory.path).joined(separator: ",")) user=postgres dbname=postgres "
+          + "options='-c default_transaction_isolation=serializable'", timeLimit: .seconds(8), access: access)
+    }
+    let engine = try await open([first, second])
+    try await engine.write(value(1), key: key(1))
+    let standbyOnly = await #expect(throws: StorageError.self) { _ = try await open([second]) }
+    #expect(standbyOnly?.code == .readOnly, "\(String(describing: standbyOnly))")
+    while true {
+      do {
+        let reader = try await open([second], .readOnly)
+        let found = try await reader.readAllDataAndKeys()
+        let same = try await reader.read(key: key(1))
+        try await reader.close()
+        if found.map(\.data) == [value(1)], same == value(1) { break }
+      } catch let error as StorageError where error.code == .unsupported {
+        // The tables have not arrived there yet.
+      }
+    }
+    await first.stop(.killed)
+    let waiting = await #expect(throws: StorageError.self) { try await engine.write(value(2), key: key(2)) }
+    #expect(waiting?.code == .unavailable, "\(String(describing: waiting))")
+    try await second.execute("SELECT pg_promote()")
+    try await engine.write(value(3), key: key(1))
+    #expect(try await engine.readAllData() == [value(3)])
+    try await engine.close()
+    await second.stop(.fast)
+  }
+
   /// Expects that an engine that only reads uses the first of its servers, a standby or not, and never writes.
   private func expectReading(
     _ engine: PostgreSQLStorageEngine, _ primary: PostgreSQLServer, _ standby: PostgreSQLServer
@@ -103,6 +139,8 @@ struct PostgreSQLFailoverTests {
         "service=shop", namespace: namespace, timeLimit: .seconds(60))
       try await served.write(value(1), key: key(1))
       try await served.close()
+      // What libpq would look for among them, as other programs need it.
+      setenv("PGTARGETSESSIONATTRS", "standby", 1)
       setenv("PGHOST", hosts, 1)
       let engine = try await PostgreSQLStorageEngine(
         "user=postgres dbname=postgres", namespace: namespace, timeLimit: .seconds(60))

@@ -84,6 +84,40 @@ struct PostgreSQLLoadTests {
     try await engine.close()
   }
 
+  /// Different keys of 500 bytes.
+  private func longKeys(_ count: Int) -> [CacheKey] {
+    let beginning = String(repeating: "k", count: 490)
+    return (0..<count).map { CacheKey(verbatim: "\(beginning)\(1_000_000_000 + $0)") }
+  }
+
+  @Test("More than 1 GiB of keys are removed as one batch (rule W4)", .enabled(if: TestRun.isExhaustive))
+  func hugeRemoval() async throws {
+    let engine = try await newEngine(newNamespace())
+    let keys = longKeys(2_200_000)
+    let ends = [keys[0], keys[keys.count - 1]]
+    try await engine.write((ends + [key(1)]).map { ($0, value(1)) })
+    try await engine.remove(keys: keys)
+    #expect(try await engine.allKeys() == [key(1)])
+    try await engine.close()
+  }
+
+  @Test("No statement of a batch has more than 64 MiB of keys, each of which one of them removes (rule W4)")
+  func portionsOfRemovals() throws {
+    let removals = longKeys(140_000).map { StorageOperation.remove(key: $0) }
+    let write = StorageOperation.write(value(1), key: key(1))
+    // A batch of one call, and removals of many calls beside a write.
+    for requests in [[removals], [[write]] + removals.map { [$0] }] {
+      let batch = PostgreSQLBatch(requests, [])
+      let steps = batch.steps(UUID(), 2, "", isOpen: false, isPooled: false)
+      // An array has a head of 20 bytes.
+      let limit = PostgreSQLBatch.statementSize + 20
+      #expect(steps.allSatisfy { $0.parameters.allSatisfy { $0.bytes.count <= limit } })
+      let removed = steps.filter { $0.statement == .remove }.flatMap(\.parameters)
+      #expect(removed.map { $0.bytes.count - 20 }.reduce(0, +) == removals.count * 504)
+      #expect(removed.count == 2)
+    }
+  }
+
   @Test("What the server finds wrong at the commit is thrown as it is, and nothing has been done")
   func failingCommit() async throws {
     let namespace = newNamespace()

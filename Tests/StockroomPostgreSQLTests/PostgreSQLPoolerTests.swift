@@ -83,14 +83,18 @@ struct PostgreSQLPoolerTests {
   }
 
   @Test(
-    "Where a pooler's server has become a standby, an engine goes on with the primary, and reads nothing old (rule N3)"
-  )
-  func becomesStandby() async throws {
+    "Where a pooler's server has become a standby, an engine goes on with the primary, and reads nothing old (rule N3)",
+    arguments: ["read committed", "serializable"])
+  func becomesStandby(isolation: String) async throws {
     let place = try TemporaryDirectory()
     let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
     let way = place.parent.appending(path: "way")
     try FileManager.default.createSymbolicLink(at: way, withDestinationURL: first.directory)
-    let pooler = Pooler(to: first, at: way)
+    try await first.execute(
+      """
+      CREATE ROLE pooled LOGIN SUPERUSER; ALTER ROLE pooled SET default_transaction_isolation = '\(isolation)'
+      """)
+    let pooler = Pooler(to: first, at: way, user: "pooled")
     try await pooler.start()
     let engine = try await PostgreSQLStorageEngine(
       "host=\(pooler.directory.path),\(first.directory.path) port=6432,5432 user=postgres dbname=postgres",
