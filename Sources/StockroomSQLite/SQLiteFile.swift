@@ -80,6 +80,8 @@ struct SQLiteFile: Sendable {
       // First, since the rest may write to the database.
       try recognizeContents(connection)
       try configure(connection)
+      // A backup has had no log until now: SQLite creates its files when it reads.
+      _ = try headerField("user_version", connection)
     }
     return connection
   }
