@@ -41,6 +41,21 @@ import Testing
   }
 
   @Test(
+    "What is committed while a subscription begins, and is acknowledged after it, is reported",
+    .timeLimit(.minutes(1)))
+  func committedMeanwhile() async throws {
+    let (place, writing) = (place, writing)
+    var changes = try subscribed.subscribe(without: nil, of: ObjectIdentifier(place), to: { place }) {
+      // Just before the subscription waits for the lock of the place.
+      writing.hub.beginWrite()
+      place.commit("a", to: writing)
+    }.makeAsyncIterator()
+    writing.hub.endWrite()
+    place.commit("b", to: writing)
+    #expect(await changes.next() == .everything)
+  }
+
+  @Test(
     "What was acknowledged before a subscription began is not reported, and nor is a write that commits nothing",
     .timeLimit(.minutes(1)))
   func acknowledgedBefore() async throws {

@@ -73,8 +73,9 @@ final class ChangeWatcher: Sendable {
   }
 
   /// Notifies writers of a new subscriber, so that they report commits that they have not acknowledged yet.
-  /// Call it before the starting position of this watcher is determined, and after it is known what it
-  /// reports.
+  ///
+  /// Call it once everything later is reported to the subscriber: a writer that has learned of it before its
+  /// commit relies on its record.
   func noteSubscription() throws { try state.withLock { try $0.log.noteSubscription() } }
 
   /// Starts watching. No commit may be in progress.
