@@ -82,6 +82,40 @@ import Testing
     #expect(change == .everything)
   }
 
+  @Test(
+    "A commit whose writer could not look for subscribers is reported once it can",
+    .timeLimit(.minutes(1)))
+  func failedLook() async throws {
+    writing.hub.beginWrite()
+    place.commit("a", to: writing)
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    // The writer takes it for another program's file.
+    try overwriteFirstByte(of: log, by: "?")
+    writing.hub.endWrite()
+    try overwriteFirstByte(of: log, by: "S")
+    writing.hub.beginWrite()
+    writing.hub.endWrite()
+    place.commit("b", to: writing)
+    #expect(await changes.next() == .everything)
+  }
+
+  private func overwriteFirstByte(of path: String, by byte: String) throws {
+    let file = try FileHandle(forUpdating: URL(filePath: path))
+    try file.write(contentsOf: Data(byte.utf8))
+    try file.close()
+  }
+
+  @Test(
+    "A check that fails is repeated, although nothing else happens", .timeLimit(.minutes(1)))
+  func failedCheck() async throws {
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    place.failNextCheck()
+    place.commit("a", to: writing)
+    #expect(await changes.next() == .everything)
+    // What has been missed in the meantime.
+    #expect(await changes.next() == .everything)
+  }
+
   @Test("A log that is cut off while somebody subscribes keeps nobody waiting", .timeLimit(.minutes(1)))
   func truncated() async throws {
     var first = try place.subscribe(to: subscribed).makeAsyncIterator()

@@ -31,5 +31,19 @@
       }
       try await engine.close()
     }
+
+    @Test(
+      "The feed reports new files of other programs while another file is in the place of its log",
+      .timeLimit(.minutes(1)))
+    func withoutLog() async throws {
+      let engine = try place.open(.process)
+      var changes = try await engine.changes().makeAsyncIterator()
+      try data("something else").write(to: place.file(".stockroom/changes"), options: .atomic)
+      #expect(await changes.next() == .everything)
+      try data("1").write(to: place.file("a.entry"))
+      #expect(await changes.next() == .everything)
+      #expect(try await engine.read(key: "a") == data("1"))
+      try await engine.close()
+    }
   }
 #endif

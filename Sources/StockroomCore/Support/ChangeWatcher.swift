@@ -19,6 +19,9 @@ final class ChangeWatcher: Sendable {
     var reported: UInt64 = 0
     /// Whether something has been missed.
     var mayHaveMissedChanges = false
+    /// Whether the last check has failed. The subscribers have then received everything, and receive it again
+    /// once one succeeds.
+    var isBlind = false
     var isStopped = false
     /// The files of entries that anyone has changed since the last check.
     var files: Set<CacheKey> = []
@@ -50,7 +53,7 @@ final class ChangeWatcher: Sendable {
   private static let delays: [DispatchTimeInterval] = [
     .milliseconds(1), .milliseconds(4), .milliseconds(16), .milliseconds(64),
   ]
-  /// When to check again after the system has not let a file be watched.
+  /// When to check again after a check has failed, or the system has not let a file be watched.
   private static let delayOfRetry = DispatchTimeInterval.seconds(1)
 
   /// - Throws: ``StorageError``; the source is closed then.
@@ -212,7 +215,8 @@ final class ChangeWatcher: Sendable {
     // The files of a directory of entries are compared with the log.
     guard source.entryDirectory == nil else { return true }
     return state.withLock { state in
-      guard !state.isStopped, !state.mayHaveMissedChanges, state.log.isSameFile(as: entry.log),
+      guard !state.isStopped, !state.mayHaveMissedChanges, !state.isBlind,
+        state.log.isSameFile(as: entry.log),
         state.position == entry.position.lowerBound, state.known &+ 1 == entry.number
       else { return true }
       state.position = entry.position.upperBound
@@ -239,7 +243,8 @@ final class ChangeWatcher: Sendable {
     #endif
     let change = state.withLock { state -> StorageChange? in
       if state.isStopped { return nil }
-      let wasBlind = state.mayHaveMissedChanges
+      // A check that fails may have taken them.
+      let hasFiles = !state.files.isEmpty
       var change: StorageChange?
       do {
         let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
@@ -248,14 +253,16 @@ final class ChangeWatcher: Sendable {
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Regardless of the cause: subscribers that reload everything find the changes, after each commit
-        // that is seen.
-        state.mayHaveMissedChanges = true
-        if !wasBlind { change = .everything }
+        // and each file that is seen.
+        if !state.isBlind || state.mayHaveMissedChanges || hasFiles { change = .everything }
+        (state.isBlind, state.mayHaveMissedChanges) = (true, false)
+        (state.files, state.foreignFiles) = ([], [])
         if case .success(let number?) = latest, number > state.known {
           state.known = number
           change = .everything
         }
-        if case .failure = isWatched, state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
+        // Nothing else may happen for a long time.
+        if state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
       }
       setTimer(&state)
       return change
@@ -288,7 +295,6 @@ final class ChangeWatcher: Sendable {
     // Without it, a commit may have changed everything. A truncated log would remain unusable.
     if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
     if try !state.log.isInPlace && FileIdentity(path: state.log.path) != nil {
-      state.mayHaveMissedChanges = true
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
       let logWatch = try watchLog(log)
       state.missedCommits = try log.missedCommits()
@@ -297,6 +303,7 @@ final class ChangeWatcher: Sendable {
       state.log = log
       state.position = try log.end()
       state.logWatch = logWatch
+      state.mayHaveMissedChanges = true
     }
     let missedCommits = try state.log.missedCommits()
     if missedCommits != state.missedCommits {
@@ -305,14 +312,14 @@ final class ChangeWatcher: Sendable {
     }
     let files = exchange(&state.files, with: [])
     var foreign = exchange(&state.foreignFiles, with: [])
-    guard !state.mayHaveMissedChanges,
+    guard !state.mayHaveMissedChanges, !state.isBlind,
       let (change, logged) = try readLog(&state, upTo: latest, isConclusive: isConclusive)
     else {
       state.known = latest
       state.position = try state.log.end()
       state.reported = state.position
       state.pending = nil
-      state.mayHaveMissedChanges = false
+      (state.isBlind, state.mayHaveMissedChanges) = (false, false)
       return .everything
     }
     // Files without a corresponding commit have been changed by another program, and so have those that were
