@@ -85,8 +85,9 @@ final class ChangeWatcher: Sendable {
   func start() throws {
     // A check before the starting position is known would find earlier changes.
     try queue.sync {
-      let logWatch = try watchLog(state.withLock { $0.log })
-      let contents = try watchContents()
+      let log = state.withLock { $0.log }
+      let logWatch = try watchLog(log)
+      let contents = try watchContents(log)
       let names = try watchNames()
       let known = try source.latestCommit()
       #if !canImport(Darwin)
@@ -113,8 +114,9 @@ final class ChangeWatcher: Sendable {
     }
   }
 
-  private func watchContents() throws -> [FileWatch] {
-    try source.writtenFiles.map { path in
+  private func watchContents(_ log: ChangeLog) throws -> [FileWatch] {
+    let paths = source.writtenFiles + (log.isInPlace ? [] : source.filesWrittenWithoutLog)
+    return try paths.map { path in
       try FileWatch(path: path, .contents) { [weak self] event in
         if case .interruption = event { self?.noteInterruption() }
         self?.noteContents()
@@ -274,7 +276,7 @@ final class ChangeWatcher: Sendable {
   private func watchContentsAgain() throws {
     try state.withLock { state in
       if state.isStopped || state.timer != nil || !state.delays.isEmpty || !state.contents.isEmpty { return }
-      state.contents = try watchContents()
+      state.contents = try watchContents(state.log)
     }
   }
 
@@ -292,7 +294,8 @@ final class ChangeWatcher: Sendable {
       return nil
     }
     // A log that has been removed is not created again, as the whole place may be about to be removed.
-    // Without it, a commit may have changed everything. A truncated log would remain unusable.
+    // Without it, a commit may have changed everything, and is found by the files that it writes. A truncated
+    // log would remain unusable.
     if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
     if try !state.log.isInPlace && FileIdentity(path: state.log.path) != nil {
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
