@@ -116,6 +116,16 @@ import Testing
     #expect(await changes.next() == .everything)
   }
 
+  @Test(
+    "A hard link to another file in the place of the log is refused and not written", arguments: [0, 100])
+  func plantedLink(size: Int) throws {
+    let victim = directory.appending(path: "victim")
+    try Data(count: size).write(to: victim)
+    try FileManager.default.linkItem(at: victim, to: URL(filePath: log))
+    #expect(throws: StorageError.self) { _ = try place.subscribe(to: subscribed) }
+    #expect(try Data(contentsOf: victim) == Data(count: size))
+  }
+
   @Test("A log that is cut off while somebody subscribes keeps nobody waiting", .timeLimit(.minutes(1)))
   func truncated() async throws {
     var first = try place.subscribe(to: subscribed).makeAsyncIterator()
