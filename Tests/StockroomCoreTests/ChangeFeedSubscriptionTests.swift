@@ -89,20 +89,18 @@ import Testing
     writing.hub.beginWrite()
     place.commit("a", to: writing)
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
-    // The writer takes it for another program's file.
-    try overwriteFirstByte(of: log, by: "?")
+    // As if the writer had no descriptor for the log.
+    let files = FileManager.default
+    let elsewhere = URL(filePath: directory.path + "-elsewhere")
+    try files.moveItem(at: directory, to: elsewhere)
+    try Data().write(to: URL(filePath: directory.path))
     writing.hub.endWrite()
-    try overwriteFirstByte(of: log, by: "S")
+    try files.removeItem(at: URL(filePath: directory.path))
+    try files.moveItem(at: elsewhere, to: directory)
     writing.hub.beginWrite()
     writing.hub.endWrite()
     place.commit("b", to: writing)
     #expect(await changes.next() == .everything)
-  }
-
-  private func overwriteFirstByte(of path: String, by byte: String) throws {
-    let file = try FileHandle(forUpdating: URL(filePath: path))
-    try file.write(contentsOf: Data(byte.utf8))
-    try file.close()
   }
 
   @Test(

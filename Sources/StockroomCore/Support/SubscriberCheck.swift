@@ -52,7 +52,7 @@ final class SubscriberCheck: Sendable {
     }
   }
 
-  /// - Returns: Whether every subscriber so far will receive the commits so far.
+  /// - Returns: Whether the subscribers so far need not be searched for again.
   private func look(_ state: inout State) -> Bool {
     do {
       state.log = try ChangeLog.find(atPath: path, known: state.log)
@@ -63,9 +63,11 @@ final class SubscriberCheck: Sendable {
         (state.subscription, state.absentUntil) = (nil, ContinuousClock.now + Self.absenceLifetime)
       }
       return true
+    } catch let error as StorageError where [.unsupported, .corrupted].contains(error.code) {
+      // Subscribers detect a defect of the log themselves, and treat it as a change of everything.
+      return true
     } catch {
-      // Subscribers detect a defect of the log themselves, and treat it as a change of everything. If only
-      // this process cannot open it, for lack of a descriptor, the next check makes up for it.
+      // Only this process cannot open it, for example for lack of a descriptor.
       return false
     }
   }
