@@ -103,6 +103,20 @@ import Testing
     #expect(await changes.next() == .everything)
   }
 
+  @Test("A log that has been removed is made again for the next subscriber", .timeLimit(.minutes(1)))
+  func removedLog() async throws {
+    let earlier = try place.subscribe(to: subscribed)
+    try FileManager.default.removeItem(atPath: log)
+    writing.hub.beginWrite()
+    place.commit("a", to: writing)
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    writing.hub.endWrite()
+    #expect(await changes.next() == .everything)
+    place.commit("b", to: writing)
+    #expect(await changes.next() == keys("b"))
+    withExtendedLifetime(earlier) {}
+  }
+
   @Test(
     "A check that fails is repeated, although nothing else happens", .timeLimit(.minutes(1)))
   func failedCheck() async throws {

@@ -175,8 +175,9 @@ final class ChangeWatcher: Sendable {
     lookLater()
   }
 
-  /// Notifies the subscribers of all earlier commits.
-  func catchUp() { queue.sync { look() } }
+  /// Notifies the subscribers of all earlier commits, before a new one is added. Creates the log if it has
+  /// been removed: without it, writers would not learn of the new one.
+  func catchUp() { queue.sync { look(makesLog: true) } }
 
   private func lookNow() {
     queue.async { [weak self] in self?.look() }
@@ -230,10 +231,11 @@ final class ChangeWatcher: Sendable {
 
   // MARK: Checking, on the queue
 
-  /// - Parameter isLastOfSeries: Whether this is the last check after a file was written, so that no commit
-  ///   may be in progress. Determining that takes the lock of the place for a moment, which no other check
-  ///   does.
-  private func look(isLastOfSeries: Bool = false) {
+  /// - Parameters:
+  ///   - isLastOfSeries: Whether this is the last check after a file was written, so that no commit may be in
+  ///     progress. Determining that takes the lock of the place for a moment, which no other check does.
+  ///   - makesLog: Whether to create the log if it has been removed.
+  private func look(isLastOfSeries: Bool = false, makesLog: Bool = false) {
     if state.withLock({ $0.isStopped }) { return }
     // In this order: later writes are detected, and a commit that has ended before can be read.
     let isWatched = Result { try watchContentsAgain() }
@@ -250,7 +252,7 @@ final class ChangeWatcher: Sendable {
       var change: StorageChange?
       do {
         let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
-        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive)
+        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive, makesLog: makesLog)
         try isWatched.get()
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
@@ -282,10 +284,12 @@ final class ChangeWatcher: Sendable {
 
   /// The changes by others since the last check.
   ///
-  /// - Parameter isConclusive: Whether a commit that is not confirmed by now was not made by the writer that
-  ///   announced it.
+  /// - Parameters:
+  ///   - isConclusive: Whether a commit that is not confirmed by now was not made by the writer that announced
+  ///     it.
+  ///   - makesLog: Whether to create the log if it has been removed.
   private func look(
-    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool
+    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool, makesLog: Bool
   ) throws -> StorageChange? {
     // This process may have committed in the meantime.
     let latest = if let latest, latest < state.known { try source.latestCommit() } else { latest }
@@ -293,11 +297,11 @@ final class ChangeWatcher: Sendable {
       if state.delays.isEmpty { state.delays = Self.delays[...] }
       return nil
     }
-    // A log that has been removed is not created again, as the whole place may be about to be removed.
-    // Without it, a commit may have changed everything, and is found by the files that it writes. A truncated
-    // log would remain unusable.
+    // A log that has been removed is only created again for a new subscriber, as the whole place may be about
+    // to be removed. Without it, a commit may have changed everything, and is found by the files that it
+    // writes. A truncated log would remain unusable.
     if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
-    if try !state.log.isInPlace && FileIdentity(path: state.log.path) != nil {
+    if try !state.log.isInPlace && (makesLog || FileIdentity(path: state.log.path) != nil) {
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
       let logWatch = try watchLog(log)
       state.missedCommits = try log.missedCommits()
