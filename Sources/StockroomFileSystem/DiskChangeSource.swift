@@ -19,7 +19,7 @@ private final class DiskChangeSource: ChangeSource {
 
   init(_ connection: DiskConnection) { self.connection = connection }
 
-  /// Except on Apple's systems, the directory shows commits that are not in the log.
+  /// Except on Apple's systems, the directory shows most commits that are not in the log.
   var writtenFiles: [String] {
     #if canImport(Darwin)
       [connection.state.file.path]
@@ -27,6 +27,15 @@ private final class DiskChangeSource: ChangeSource {
       []
     #endif
   }
+
+  #if !canImport(Darwin)
+    /// The directory does not show commits of long keys, whose files are in directories below it.
+    var filesWrittenWithoutLog: [String] {
+      let path = connection.state.file.path
+      // It cannot be watched once the whole place has been removed.
+      return (try? FileIdentity(path: path)) == nil ? [] : [path]
+    }
+  #endif
 
   var entryDirectory: String? { connection.entries.path }
 

@@ -184,7 +184,10 @@ private struct Commit {
       do {
         try connection.journal.endSynchronously()
       } catch let failure {
-        if case .success(nil) = Result(catching: { try connection.journal.read() }) { throw error }
+        if case .success(nil) = Result(catching: { try connection.journal.read() }) {
+          connection.noteUnsyncedEnd()
+          throw error
+        }
         // The next engine completes it, so this one must not do it again.
         connection.fail(with: failure)
         throw AfterCommitError(StorageError.undecidedBatch(connection.entries.path, failure))

@@ -10,12 +10,26 @@ extension DiskConnection {
 
   /// Syncs the end of the last batch, unless it is known to be on the disk. Otherwise, the batch may be in
   /// the journal again after a crash of the machine, and if it must then be undone, single writes that came
-  /// after it are undone, too.
+  /// after it are undone, too. Needs the lock, and that no batch is pending.
   func synchronizeEndOfBatches() throws {
     let version = try state.batchVersion()
     if syncedBatchVersion.load(ordering: .relaxed) == version { return }
-    try journal.file.synchronize()
+    // Written again: after a sync that has failed, another one may succeed without writing what that one did
+    // not.
+    try journal.endSynchronously()
     syncedBatchVersion.store(version, ordering: .relaxed)
+  }
+
+  /// The end of a transaction that was begun in vain has been written and not synced. After a crash of the
+  /// machine, it could be completed over later writes: so before the next one, every engine writes the end
+  /// again.
+  func noteUnsyncedEnd() {
+    do {
+      try setUnstable(true)
+      try setUnstable(false)
+    } catch {
+      fail(with: error)
+    }
   }
 
   /// Syncs the names of these entries, or their removal.

@@ -5,10 +5,19 @@ import Synchronization
 /// A place that only counts its commits, and the feed of an engine that writes to it.
 final class CountedPlace: ChangeSource {
   private let commits = Atomic<UInt64>(0)
+  private let failsNextCheck = Atomic(false)
 
   var writtenFiles: [String] { [] }
 
-  func latestCommit() throws -> UInt64? { commits.load(ordering: .sequentiallyConsistent) }
+  func latestCommit() throws -> UInt64? {
+    if failsNextCheck.exchange(false, ordering: .sequentiallyConsistent) {
+      throw StorageError(.io, "In the test.")
+    }
+    return commits.load(ordering: .sequentiallyConsistent)
+  }
+
+  /// Makes the next check of a subscriber fail.
+  func failNextCheck() { failsNextCheck.store(true, ordering: .sequentiallyConsistent) }
 
   func close() {}
 

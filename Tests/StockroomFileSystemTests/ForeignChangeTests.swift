@@ -31,5 +31,37 @@
       }
       try await engine.close()
     }
+
+    @Test(
+      "Commits of long keys are reported after another program has removed the log",
+      .timeLimit(.minutes(1)))
+    func removedLog() async throws {
+      let (reader, writer) = (try place.open(.process), try place.open(.process))
+      let key = CacheKey(verbatim: String(repeating: "k", count: 500))
+      try await writer.write(data("0"), key: key)
+      var changes = try await reader.changes().makeAsyncIterator()
+      try FileManager.default.removeItem(at: place.file(".stockroom/changes"))
+      for step in 1...5 {
+        try await writer.write(data("\(step)"), key: key)
+        #expect(await changes.next() == .everything)
+        #expect(try await reader.read(key: key) == data("\(step)"))
+      }
+      try await writer.close()
+      try await reader.close()
+    }
+
+    @Test(
+      "The feed reports new files of other programs while another file is in the place of its log",
+      .timeLimit(.minutes(1)))
+    func withoutLog() async throws {
+      let engine = try place.open(.process)
+      var changes = try await engine.changes().makeAsyncIterator()
+      try data("something else").write(to: place.file(".stockroom/changes"), options: .atomic)
+      #expect(await changes.next() == .everything)
+      try data("1").write(to: place.file("a.entry"))
+      #expect(await changes.next() == .everything)
+      #expect(try await engine.read(key: "a") == data("1"))
+      try await engine.close()
+    }
   }
 #endif

@@ -58,4 +58,47 @@ struct UndecidedBatchTests {
     }
     #expect(try await place.open().keyCount() == 2)
   }
+
+  #if os(Linux)
+    @Test("If neither its beginning nor its end is synced, every engine writes the end before its next write")
+    func unsyncedEnd() throws {
+      func commit(_ operations: [StorageOperation], to connection: DiskConnection) throws {
+        try connection.commit([DiskRequest(.operations(operations))])
+      }
+      let (writer, other) = (
+        try DiskConnection(directory: place.url.path, durability: .full),
+        try DiskConnection(directory: place.url.path, durability: .full)
+      )
+      try commit([.write(data("old"), key: "x")], to: other)
+      // It can be written and not be synced.
+      let unsyncable = try #require(try FileDescriptor.openFile(atPath: "/dev/zero"))
+      try Self.withJournal(of: writer, replacedBy: unsyncable) {
+        #expect(throws: StorageError.self) {
+          try commit([.write(data("batch"), key: "x"), .write(data("batch"), key: "y")], to: writer)
+        }
+      }
+      let readOnly = try #require(
+        try FileDescriptor.openFile(atPath: place.file(".stockroom/journal").path, O_RDONLY))
+      try Self.withJournal(of: other, replacedBy: readOnly) {
+        #expect(throws: StorageError.self) { try commit([.write(data("new"), key: "x")], to: other) }
+      }
+      for (connection, value) in [(other, "new"), (writer, "newest")] {
+        try commit([.write(data(value), key: "x")], to: connection)
+        #expect(try place.contents("x.entry") == data(value))
+        connection.release()
+      }
+    }
+
+    private static func withJournal(
+      of connection: DiskConnection, replacedBy file: FileDescriptor, _ body: () throws -> Void
+    ) throws {
+      let number = connection.journal.file.number
+      let original = dup(number)
+      try #require(original >= 0)
+      defer { close(original) }
+      try #require(dup2(file.number, number) >= 0)
+      try body()
+      try #require(dup2(original, number) >= 0)
+    }
+  #endif
 }

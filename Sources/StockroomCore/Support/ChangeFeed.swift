@@ -79,9 +79,9 @@ package final class ChangeFeed: Sendable {
       throw error
     }
     do {
-      try watcher.noteSubscription()
       try waitForCommits()
       try watcher.start()
+      try watcher.noteSubscription()
     } catch {
       watcher.stop()
       throw error

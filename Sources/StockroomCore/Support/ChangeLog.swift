@@ -87,13 +87,15 @@ extension ChangeLog {
   }
 
   /// Rewrites the header, which is missing after a power cut or once somebody has truncated the file. Takes
-  /// no lock, since other subscribers hold it: they find that the file now ends before their position.
+  /// no lock, since other subscribers hold it: they find that the file now ends before their position. Leaves
+  /// a file alone that has another name, since it may be somebody else's (rule O5).
   private static func repairIfEmpty(_ file: FileDescriptor) throws {
     let header = try file.readBytes(headerSize)
     guard
       header.count < headerSize && signature.starts(with: header.prefix(signature.count))
         || header.count == headerSize && header.allSatisfy({ $0 == 0 })
     else { return }
+    guard try file.status().linkCount <= 1 else { return }
     try emptyHeader.withUnsafeBytes { try file.write($0) }
   }
 

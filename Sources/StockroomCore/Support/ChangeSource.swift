@@ -4,6 +4,10 @@ package protocol ChangeSource: AnyObject, Sendable {
   /// They are often written before the commit can be read.
   var writtenFiles: [String] { get }
 
+  /// Further files that commits write. They are watched only while the ``ChangeLog`` is not in its place, so
+  /// that nobody is notified of commits by it.
+  var filesWrittenWithoutLog: [String] { get }
+
   /// The directory whose files are the entries, if the engine stores them like that. Files that other
   /// programs put there are detected if the system reports their names, as Linux does.
   var entryDirectory: String? { get }
@@ -23,6 +27,7 @@ package protocol ChangeSource: AnyObject, Sendable {
 }
 
 extension ChangeSource {
+  package var filesWrittenWithoutLog: [String] { [] }
   package var entryDirectory: String? { nil }
   package func isSettled() throws -> Bool { true }
   package func key(ofFile name: [UInt8]) -> CacheKey? { nil }

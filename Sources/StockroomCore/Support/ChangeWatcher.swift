@@ -19,6 +19,9 @@ final class ChangeWatcher: Sendable {
     var reported: UInt64 = 0
     /// Whether something has been missed.
     var mayHaveMissedChanges = false
+    /// Whether the last check has failed. The subscribers have then received everything, and receive it again
+    /// once one succeeds.
+    var isBlind = false
     var isStopped = false
     /// The files of entries that anyone has changed since the last check.
     var files: Set<CacheKey> = []
@@ -50,7 +53,7 @@ final class ChangeWatcher: Sendable {
   private static let delays: [DispatchTimeInterval] = [
     .milliseconds(1), .milliseconds(4), .milliseconds(16), .milliseconds(64),
   ]
-  /// When to check again after the system has not let a file be watched.
+  /// When to check again after a check has failed, or the system has not let a file be watched.
   private static let delayOfRetry = DispatchTimeInterval.seconds(1)
 
   /// - Throws: ``StorageError``; the source is closed then.
@@ -73,16 +76,18 @@ final class ChangeWatcher: Sendable {
   }
 
   /// Notifies writers of a new subscriber, so that they report commits that they have not acknowledged yet.
-  /// Call it before the starting position of this watcher is determined, and after it is known what it
-  /// reports.
+  ///
+  /// Call it once everything later is reported to the subscriber: a writer that has learned of it before its
+  /// commit relies on its record.
   func noteSubscription() throws { try state.withLock { try $0.log.noteSubscription() } }
 
   /// Starts watching. No commit may be in progress.
   func start() throws {
     // A check before the starting position is known would find earlier changes.
     try queue.sync {
-      let logWatch = try watchLog(state.withLock { $0.log })
-      let contents = try watchContents()
+      let log = state.withLock { $0.log }
+      let logWatch = try watchLog(log)
+      let contents = try watchContents(log)
       let names = try watchNames()
       let known = try source.latestCommit()
       #if !canImport(Darwin)
@@ -109,8 +114,9 @@ final class ChangeWatcher: Sendable {
     }
   }
 
-  private func watchContents() throws -> [FileWatch] {
-    try source.writtenFiles.map { path in
+  private func watchContents(_ log: ChangeLog) throws -> [FileWatch] {
+    let paths = source.writtenFiles + (log.isInPlace ? [] : source.filesWrittenWithoutLog)
+    return try paths.map { path in
       try FileWatch(path: path, .contents) { [weak self] event in
         if case .interruption = event { self?.noteInterruption() }
         self?.noteContents()
@@ -169,8 +175,9 @@ final class ChangeWatcher: Sendable {
     lookLater()
   }
 
-  /// Notifies the subscribers of all earlier commits.
-  func catchUp() { queue.sync { look() } }
+  /// Notifies the subscribers of all earlier commits, before a new one is added. Creates the log if it has
+  /// been removed: without it, writers would not learn of the new one.
+  func catchUp() { queue.sync { look(makesLog: true) } }
 
   private func lookNow() {
     queue.async { [weak self] in self?.look() }
@@ -211,7 +218,8 @@ final class ChangeWatcher: Sendable {
     // The files of a directory of entries are compared with the log.
     guard source.entryDirectory == nil else { return true }
     return state.withLock { state in
-      guard !state.isStopped, !state.mayHaveMissedChanges, state.log.isSameFile(as: entry.log),
+      guard !state.isStopped, !state.mayHaveMissedChanges, !state.isBlind,
+        state.log.isSameFile(as: entry.log),
         state.position == entry.position.lowerBound, state.known &+ 1 == entry.number
       else { return true }
       state.position = entry.position.upperBound
@@ -223,10 +231,11 @@ final class ChangeWatcher: Sendable {
 
   // MARK: Checking, on the queue
 
-  /// - Parameter isLastOfSeries: Whether this is the last check after a file was written, so that no commit
-  ///   may be in progress. Determining that takes the lock of the place for a moment, which no other check
-  ///   does.
-  private func look(isLastOfSeries: Bool = false) {
+  /// - Parameters:
+  ///   - isLastOfSeries: Whether this is the last check after a file was written, so that no commit may be in
+  ///     progress. Determining that takes the lock of the place for a moment, which no other check does.
+  ///   - makesLog: Whether to create the log if it has been removed.
+  private func look(isLastOfSeries: Bool = false, makesLog: Bool = false) {
     if state.withLock({ $0.isStopped }) { return }
     // In this order: later writes are detected, and a commit that has ended before can be read.
     let isWatched = Result { try watchContentsAgain() }
@@ -238,23 +247,26 @@ final class ChangeWatcher: Sendable {
     #endif
     let change = state.withLock { state -> StorageChange? in
       if state.isStopped { return nil }
-      let wasBlind = state.mayHaveMissedChanges
+      // A check that fails may have taken them.
+      let hasFiles = !state.files.isEmpty
       var change: StorageChange?
       do {
         let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
-        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive)
+        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive, makesLog: makesLog)
         try isWatched.get()
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Regardless of the cause: subscribers that reload everything find the changes, after each commit
-        // that is seen.
-        state.mayHaveMissedChanges = true
-        if !wasBlind { change = .everything }
+        // and each file that is seen.
+        if !state.isBlind || state.mayHaveMissedChanges || hasFiles { change = .everything }
+        (state.isBlind, state.mayHaveMissedChanges) = (true, false)
+        (state.files, state.foreignFiles) = ([], [])
         if case .success(let number?) = latest, number > state.known {
           state.known = number
           change = .everything
         }
-        if case .failure = isWatched, state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
+        // Nothing else may happen for a long time.
+        if state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
       }
       setTimer(&state)
       return change
@@ -266,16 +278,18 @@ final class ChangeWatcher: Sendable {
   private func watchContentsAgain() throws {
     try state.withLock { state in
       if state.isStopped || state.timer != nil || !state.delays.isEmpty || !state.contents.isEmpty { return }
-      state.contents = try watchContents()
+      state.contents = try watchContents(state.log)
     }
   }
 
   /// The changes by others since the last check.
   ///
-  /// - Parameter isConclusive: Whether a commit that is not confirmed by now was not made by the writer that
-  ///   announced it.
+  /// - Parameters:
+  ///   - isConclusive: Whether a commit that is not confirmed by now was not made by the writer that announced
+  ///     it.
+  ///   - makesLog: Whether to create the log if it has been removed.
   private func look(
-    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool
+    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool, makesLog: Bool
   ) throws -> StorageChange? {
     // This process may have committed in the meantime.
     let latest = if let latest, latest < state.known { try source.latestCommit() } else { latest }
@@ -283,11 +297,11 @@ final class ChangeWatcher: Sendable {
       if state.delays.isEmpty { state.delays = Self.delays[...] }
       return nil
     }
-    // A log that has been removed is not created again, as the whole place may be about to be removed.
-    // Without it, a commit may have changed everything. A truncated log would remain unusable.
+    // A log that has been removed is only created again for a new subscriber, as the whole place may be about
+    // to be removed. Without it, a commit may have changed everything, and is found by the files that it
+    // writes. A truncated log would remain unusable.
     if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
-    if try !state.log.isInPlace && FileIdentity(path: state.log.path) != nil {
-      state.mayHaveMissedChanges = true
+    if try !state.log.isInPlace && (makesLog || FileIdentity(path: state.log.path) != nil) {
       let log = try ChangeLog.join(atPath: state.log.path, permissions)
       let logWatch = try watchLog(log)
       state.missedCommits = try log.missedCommits()
@@ -296,6 +310,7 @@ final class ChangeWatcher: Sendable {
       state.log = log
       state.position = try log.end()
       state.logWatch = logWatch
+      state.mayHaveMissedChanges = true
     }
     let missedCommits = try state.log.missedCommits()
     if missedCommits != state.missedCommits {
@@ -304,14 +319,14 @@ final class ChangeWatcher: Sendable {
     }
     let files = exchange(&state.files, with: [])
     var foreign = exchange(&state.foreignFiles, with: [])
-    guard !state.mayHaveMissedChanges,
+    guard !state.mayHaveMissedChanges, !state.isBlind,
       let (change, logged) = try readLog(&state, upTo: latest, isConclusive: isConclusive)
     else {
       state.known = latest
       state.position = try state.log.end()
       state.reported = state.position
       state.pending = nil
-      state.mayHaveMissedChanges = false
+      (state.isBlind, state.mayHaveMissedChanges) = (false, false)
       return .everything
     }
     // Files without a corresponding commit have been changed by another program, and so have those that were

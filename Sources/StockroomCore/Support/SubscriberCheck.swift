@@ -13,7 +13,7 @@ final class SubscriberCheck: Sendable {
     /// The time until which the last check that found no log is valid.
     var absentUntil = ContinuousClock.now
     var writesUnderWay = 0
-    /// Whether some of them may have been committed.
+    /// Whether some of them may have been committed, or earlier ones whose check has failed.
     var hasCommitted = false
     var isClosed = false
   }
@@ -38,7 +38,7 @@ final class SubscriberCheck: Sendable {
   func noteLog(_ log: ChangeLog) throws { try state.withLock { try note(log, &$0) } }
 
   /// Records that a commit is about to be made.
-  func noteCommit() { state.withLock { $0.hasCommitted = $0.writesUnderWay > 0 } }
+  func noteCommit() { state.withLock { if $0.writesUnderWay > 0 { $0.hasCommitted = true } } }
 
   // MARK: Writes
 
@@ -46,13 +46,14 @@ final class SubscriberCheck: Sendable {
 
   func endWrite() {
     state.withLock { state in
-      look(&state)
+      let isChecked = look(&state)
       state.writesUnderWay -= 1
-      if state.writesUnderWay == 0 { state.hasCommitted = false }
+      if isChecked, state.writesUnderWay == 0 { state.hasCommitted = false }
     }
   }
 
-  private func look(_ state: inout State) {
+  /// - Returns: Whether the subscribers so far need not be searched for again.
+  private func look(_ state: inout State) -> Bool {
     do {
       state.log = try ChangeLog.find(atPath: path, known: state.log)
       if let log = state.log {
@@ -61,8 +62,13 @@ final class SubscriberCheck: Sendable {
       } else {
         (state.subscription, state.absentUntil) = (nil, ContinuousClock.now + Self.absenceLifetime)
       }
-    } catch {
+      return true
+    } catch let error as StorageError where [.unsupported, .corrupted].contains(error.code) {
       // Subscribers detect a defect of the log themselves, and treat it as a change of everything.
+      return true
+    } catch {
+      // Only this process cannot open it, for example for lack of a descriptor.
+      return false
     }
   }
 
