@@ -65,6 +65,16 @@ private let thrownBodies: [(String, @Sendable (any StorageTransaction) throws ->
   ("after a write", { try $0.write(data("new"), key: keys(4)[0]) }),
   ("after a write of a new key", { try $0.write(data("new"), key: key("new")) }),
   ("after a removal", { try $0.remove(key: keys(4)[1]) }),
+  (
+    "after importing an entry and a new one",
+    { transaction in
+      for key in [keys(4)[3], key("new")] {
+        let past = Date(timeIntervalSince1970: 1_000_000_000)
+        try transaction.writeEntry(
+          StorageEntry(key: key, data: data("imported"), createdAt: past, updatedAt: past))
+      }
+    }
+  ),
   ("after removeAll()", { try $0.removeAll() }),
   (
     "after many changes",
