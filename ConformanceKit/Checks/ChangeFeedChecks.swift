@@ -273,6 +273,25 @@ private func checkFailingCalls(_ context: CheckContext) async throws {
     try await subscriber.expectCovered(
       changed, "\(method.call) after a call that had thrown or been cancelled")
   }
+  for method in methods { try await checkCancelled(method, engine, subscriber, context) }
+}
+
+/// Cancels calls of the method, later and later. Those that return have to be covered.
+private func checkCancelled(
+  _ method: ChangeMethod, _ engine: EngineUnderTest, _ subscriber: ChangeSubscriber, _ context: CheckContext
+) async throws {
+  let end = try await turns {
+    try await method.perform([(key("\(method.rawValue), not cancelled"), data("v"))], in: engine)
+  }
+  for step in 0..<8 {
+    context.noteProgress()
+    let own = key("\(method.rawValue), cancelled \(step)")
+    let task = Task { @concurrent in try await method.perform([(own, data("v"))], in: engine) }
+    for _ in 0..<end * step / 8 { await Task.yield() }
+    task.cancel()
+    guard case .success = await task.result else { continue }
+    try await subscriber.expectCovered([own], "\(method.call) that returned although its task was cancelled")
+  }
 }
 
 private func expectThrows(_ call: () async throws -> Void) async throws {
@@ -303,4 +322,12 @@ private func checkSlowSubscriber(_ context: CheckContext) async throws {
     count += 1
   }
   try await slower.expectCovered([early], "a write before \(count) others")
+  // What they could not take in then must not be the end.
+  for round in 0..<3 {
+    let later = key("later \(round)")
+    try await engine.write(data("v"), key: later)
+    for subscriber in [slow, slower] {
+      try await subscriber.expectCovered([later], "a write after a subscriber had caught up")
+    }
+  }
 }

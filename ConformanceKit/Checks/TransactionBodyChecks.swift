@@ -68,10 +68,10 @@ private let thrownBodies: [(String, @Sendable (any StorageTransaction) throws ->
   (
     "after importing an entry and a new one",
     { transaction in
-      for key in [keys(4)[3], key("new")] {
-        let past = Date(timeIntervalSince1970: 1_000_000_000)
+      let past = Date(timeIntervalSince1970: 1_000_000_000)
+      for imported in [keys(4)[3], key("new")] {
         try transaction.writeEntry(
-          StorageEntry(key: key, data: data("imported"), createdAt: past, updatedAt: past))
+          StorageEntry(key: imported, data: data("imported"), createdAt: past, updatedAt: past))
       }
     }
   ),
