@@ -185,6 +185,9 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
       try await expectAllOrNothing(of: change, changed, before: old, after: outcome, in: engine)
     }
   }
+  // What was counted or listed before a call noticed that it was cancelled shows here.
+  try await ExpectedContents.settle(engine)
+  try await expectAllWaysAgree(in: engine)
 }
 
 /// Expects that a cancelled change has been made if it returned, and not if it threw.

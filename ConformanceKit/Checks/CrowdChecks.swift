@@ -25,9 +25,17 @@ extension CheckDefinition {
       let hot = key("hot")
       try await engine.write(data("hot"), key: hot)
       for method in ReadMethod.allCases {
-        try await gather(0..<150) { _ in
-          let isFound = try await method.finds(data("hot"), under: hot, in: engine)
-          try expect(isFound, "\(method.call) in one of 150 tasks did not return the only entry")
+        try await gather(0..<150) { task in
+          // Some ask for something else, of which the answer is another.
+          if task % 3 == 1, method.isOfOneKey || method.isOfManyKeys {
+            let found = try await method.found(of: [key("absent \(task)")], in: engine)
+            try expect(
+              found.isEmpty, "\(method.call) of an absent key in one of 150 tasks returned \(describe(found))"
+            )
+          } else {
+            let isFound = try await method.finds(data("hot"), under: hot, in: engine)
+            try expect(isFound, "\(method.call) in one of 150 tasks did not return the only entry")
+          }
           context.noteProgress()
         }
       }
@@ -170,6 +178,27 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
     }
   }
   try await expectAllWaysAgree(in: engine)
+  try await writeFirstByMany(hot, engine)
+}
+
+/// Has 24 tasks write a key that is absent, and each look then when it was created. The first has created it, and the others keep that.
+private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async throws {
+  try await engine.remove(key: key)
+  let dates = try await gather(0..<24) { task in
+    if task.isMultiple(of: 2) {
+      try await engine.write(data("\(task)"), key: key)
+    } else {
+      try await engine.write([(key, data("\(task)"))])
+    }
+    return try await engine.createdAt(key: key)
+  }
+  let last = try await engine.createdAt(key: key)
+  for date in dates where date != last {
+    throw Violation(
+      "createdAt of a key was \(describe(date as Any)), and then \(describe(last as Any)), although it was never removed in "
+        + "between",
+      rule: .w2)
+  }
 }
 
 /// Closes an engine that a hundred tasks use.

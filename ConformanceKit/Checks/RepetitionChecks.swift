@@ -42,7 +42,11 @@ extension CheckDefinition {
           asked = entries(keys(2), version: number)
           try await engine.write(asked)
         }
-        if number % 3 == 2 {
+        if number % 6 == 5 {
+          // By all methods, one after the other.
+          let method = ReadMethod.allCases[number / 6 % ReadMethod.allCases.count]
+          try await expectAnswer(to: method, asked + others, engine, number)
+        } else if number % 3 == 2 {
           let found = try await engine.scan(.all, limit: 2)
           try expect(found, are: asked, "a scan of two entries, read number \(number + 1),")
         } else {
@@ -115,6 +119,18 @@ extension CheckDefinition {
       try await useAfterPause(context, seconds: context.byLevel(quick: 5, standard: 12, exhaustive: 70))
     }
   }
+}
+
+/// Fails unless the method finds all of the entries, which are in the order of their keys.
+private func expectAnswer(
+  to method: ReadMethod, _ all: [(key: CacheKey, data: Data)], _ engine: EngineUnderTest, _ number: Int
+) async throws {
+  let found = try await method.found(of: all.map(\.key), in: engine)
+  let wanted: [Data?] = method.givesValues ? all.map(\.data) : all.map { _ in nil }
+  // A list of everything may be in any order.
+  let isWhole =
+    found == wanted || found.count == wanted.count && Set(found) == Set(wanted) && !method.isOfManyKeys
+  try expect(isWhole, "\(method.call), read number \(number + 1), returned \(describe(found))")
 }
 
 /// Writes new keys all the time, behind the others, and removes those before: what is left of these is in front of every scan.

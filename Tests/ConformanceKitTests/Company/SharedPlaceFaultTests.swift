@@ -187,6 +187,18 @@ struct SharedPlaceFaultTests {
     #expect(failures.allSatisfy { $0.rule == .s9 })
   }
 
+  @Test("An engine that takes transactions of others for those of a store breaks rule S9")
+  func mixesUpTransactions() async throws {
+    let promises: EngineCapabilities = [
+      .atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed,
+    ]
+    let suite = ConformanceSuite("Origins", capabilities: promises, stallTimeout: .seconds(8)) { _ in
+      HasTheOriginOfTheLast(base: try ReferenceEngine(claiming: promises))
+    }
+    let check = try #require(suite.checks.first { $0.id == "store.follows-the-engine" })
+    #expect(await check.outcome().failure?.rule == .s9)
+  }
+
   @Test("A correct engine passes", arguments: SharedPlaceFaultCase.correct)
   func passes(_ engineCase: SharedPlaceFaultCase) async throws {
     for check in engineCase.suite.checks where SharedPlaceFaultCase.ids.contains(check.id) {
