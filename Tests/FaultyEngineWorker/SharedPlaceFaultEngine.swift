@@ -10,7 +10,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case remembersAbsence, remembersAbsenceForAMoment, remembersValues, remembersCount, remembersKeys,
       remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
-    case trustsItsFirstDirectory, staysOnCompactedFiles
+    case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
@@ -40,12 +40,14 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     var times: [String: SharedPlaceEntry] = [:]
     var count: Int?
     var keys: [String]?
+    /// What scans have found that had a limit or a prefix.
+    var pages: [String: [(key: CacheKey, data: Data)]] = [:]
     /// How large a file can be of which everything is seen.
     var mapSize = 256 << 10
 
     mutating func forget() {
       (absent, values, times, count, keys) = ([], [:], [:], nil, nil)
-      lastAbsences = [:]
+      (lastAbsences, pages) = ([:], [:])
     }
   }
 
@@ -154,6 +156,21 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       let count = state.count ?? entries.count
       state.count = count
       return count
+    }
+  }
+
+  package func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    return try perform { state, entries in
+      let isPage = limit != nil || range.prefix != nil
+      let page =
+        "\(range.prefix ?? ""), \(range.after?.value ?? ""), \(range.upTo?.value ?? ""), \(limit ?? -1)"
+      if fault == .remembersPages, isPage, let known = state.pages[page] { return known }
+      let all = entries.map { (key: CacheKey(verbatim: $0.key), data: $0.value.data) }
+      let found = all.filter { range.contains($0.key) }.sorted { $0.key < $1.key }
+      let limited = Array(found.prefix(max(0, limit ?? .max)))
+      state.pages[page] = limited
+      return limited
     }
   }
 

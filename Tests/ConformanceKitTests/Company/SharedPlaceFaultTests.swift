@@ -35,6 +35,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.c2, "remembers its count", .remembersCount, by: "sharing.every-answer"),
     .init(.c3, "remembers its count, beside a process", .remembersCount, by: "processes.every-answer"),
     .init(.c2, "remembers its keys", .remembersKeys, by: "sharing.every-answer"),
+    .init(.c2, "remembers pages of scans", .remembersPages, by: "sharing.every-answer"),
+    .init(
+      .c3, "remembers pages of scans, beside a process", .remembersPages, by: "processes.every-answer"),
     .init(.c2, "remembers times", .remembersTimes, by: "sharing.every-answer"),
     .init(.c3, "compares times of the file in seconds", .comparesSeconds, by: "processes.every-answer"),
     .init(.c3, "compares sizes of the file", .comparesSizes, by: "processes.every-answer"),

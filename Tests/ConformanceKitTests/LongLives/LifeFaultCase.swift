@@ -161,6 +161,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.t1], memory: "numbers transactions with twelve bits", by: "life.of-transactions",
       claiming: .transactions
     ) { NumbersTransactions(base: $0) },
+    .init([.k3], memory: "leaves a key out of one list in a thousand", by: "life.of-reads") {
+      ShortensSomeLists(base: $0)
+    },
     .init([.w1], memory: "numbers scans with twelve bits", by: "life.of-reads") {
       NumbersScans(base: $0)
     },
