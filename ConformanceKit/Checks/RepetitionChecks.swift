@@ -36,6 +36,10 @@ extension CheckDefinition {
       var asked = entries(keys(2))
       let others = entries(keys(3, prefix: "left alone "))
       try await engine.write(asked + others)
+      // Another engine is asked by all methods, one after the other: here nothing is to be read but what is asked.
+      let lists = try await context.open(context.root.appending(path: "lists", directoryHint: .isDirectory))
+      let listed = entries(keys(3))
+      try await lists.write(listed)
       for number in context.rounds(quick: 70_000, standard: 200_000, exhaustive: 3_000_000, of: "reads") {
         if number % 5_000 == 4_999 {
           // What a read with the same number saw, if numbers come again, is not there any more.
@@ -43,10 +47,10 @@ extension CheckDefinition {
           try await engine.write(asked)
         }
         if number % 12 == 11 {
-          // By all methods, one after the other.
           let method = ReadMethod.allCases[number / 12 % ReadMethod.allCases.count]
-          try await expectAnswer(to: method, asked + others, engine, number)
-        } else if number % 3 == 2 {
+          try await expectAnswer(to: method, listed, lists, number)
+        }
+        if number % 3 == 2 {
           let found = try await engine.scan(.all, limit: 2)
           try expect(found, are: asked, "a scan of two entries, read number \(number + 1),")
         } else {
