@@ -21,7 +21,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     // Misses others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
-    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs
+    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
     // Tells too early
     case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
       tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate

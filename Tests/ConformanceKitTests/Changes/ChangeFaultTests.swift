@@ -103,6 +103,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "tells of its own changes only", .hearsOnlyItself, by: "changes.of-another-engine",
       "changes.of-two-engines", "processes.changes"),
+    .init(
+      .x1, "hears of the first hundred keys of others", .hearsOfAHundredKeys,
+      by: "changes.of-another-engine", "processes.changes-of-any-key"),
     .init(.x1, "tells of its own process only", .hearsOnlyItsProcess, by: "processes.changes"),
     .init(
       .x1, "knows places by the spelling of their paths", .hearsOnlyItsProcess,

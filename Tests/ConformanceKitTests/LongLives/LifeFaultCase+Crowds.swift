@@ -147,6 +147,9 @@ extension LifeFaultCase {
     .init([.c4], memory: "works after it has thrown", by: "late.after-cancelled-calls") {
       WorksAfterThrowing(base: $0)
     },
+    .init([.c1], memory: "loses one import of a thousand", by: "crowd.reads-own-writes") {
+      LosesSomeImports(base: $0)
+    },
     .init([.c1], memory: "loses one write of a thousand", by: "crowd.reads-own-writes") {
       LosesSomeWrites(base: $0, oneIn: 1_000)
     },
