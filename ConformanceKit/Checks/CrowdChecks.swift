@@ -201,7 +201,13 @@ private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async 
   }
 }
 
-/// Closes an engine that a hundred tasks use.
+/// Another engine on the place, if it can be shared.
+private func anotherEngine(_ context: CheckContext, at place: URL) async throws -> EngineUnderTest? {
+  guard context.capabilities.contains(.persistent) else { return nil }
+  return try await context.openUnlessLocked(place)
+}
+
+/// Closes an engine that a hundred tasks use, and perhaps ten those of another engine on its place.
 private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
@@ -251,9 +257,26 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
       }
     }
   }
+  let other = try await anotherEngine(context, at: place)
+  let beside = entries(keys(10, prefix: "beside-"))
+  let writes = beside.map { key, data in
+    Task { @concurrent in try await other?.write(data, key: key) }
+  }
   for _ in 0..<round * 3 % 11 { await Task.yield() }
   try await engine.close()
   var (stored, gone): ([(key: CacheKey, data: Data)], [CacheKey]) = (old, [])
+  for write in writes {
+    do {
+      try await write.value
+    } catch let failure as CallFailure {
+      throw Violation(
+        "a write of another engine on the place failed while this one was closed: \(failure)", rule: .c2)
+    }
+  }
+  if let other {
+    stored += beside
+    try await context.close(other)
+  }
   for (number, task) in tasks.enumerated() {
     let isDone = try await task.value
     guard writers.contains(number) else { continue }

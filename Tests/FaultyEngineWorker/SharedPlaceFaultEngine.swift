@@ -11,6 +11,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
+    // What becomes of others when one is closed
+    case abortsCallsOfOthers
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
@@ -25,6 +27,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   }
 
   package let capabilities: EngineCapabilities
+  /// How often an engine was closed, for a fault that closes with it what all have in common.
+  private static let closings = MutexProtected(0)
   private let state: MutexProtected<State>
   private let fault: Fault?
 
@@ -100,6 +104,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   package func apply(_ operations: [StorageOperation]) async throws { try change(operations) }
 
   package func write(_ data: Data, key: CacheKey) async throws {
+    if fault == .abortsCallsOfOthers { try await waitAMoment() }
     try change([.write(data, key: key)], isCounted: fault != .countsApplies)
   }
 
@@ -119,7 +124,19 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     }
   }
 
-  package func close() async throws { state.withLock { $0.place = nil } }
+  /// Waits, and throws if another engine has been closed meanwhile.
+  private func waitAMoment() async throws {
+    let before = Self.closings.withLock { $0 }
+    for _ in 0..<20 { await Task.yield() }
+    if Self.closings.withLock({ $0 != before }), state.withLock({ $0.place != nil }) {
+      throw StorageError(.io, "The file has been closed.")
+    }
+  }
+
+  package func close() async throws {
+    state.withLock { $0.place = nil }
+    Self.closings.withLock { $0 += 1 }
+  }
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()

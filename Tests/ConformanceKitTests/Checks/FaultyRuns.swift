@@ -25,6 +25,14 @@ extension FaultyEngineCase {
       persistent: .t1, "runs no body again for what another engine has imported",
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, place in OverlooksImportsOfOthers(base: base, place: place) },
+    .init(
+      persistent: .t3, "takes back what another engine has written when a body throws",
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in TakesBackOthers(base: base, place: place) },
+    .init(
+      persistent: .c4, "keeps the turn of a call that was cancelled behind another engine", also: [.t1],
+      claiming: ReferenceEngine.promises.union(.transactions), stallTimeout: .seconds(8)
+    ) { base, place in KeepsTurnsOfPlaces(base: base, place: place) },
   ]
 }
 
