@@ -7,12 +7,14 @@ import TestFixtures
 // Engines that are right about their own calls, and wrong about those of another engine on their place.
 
 /// Gives each engine a number.
-private let engineCount = MutexProtected(0)
+private enum EngineNumbers {
+  private static let last = MutexProtected(0)
 
-private func nextNumber() -> Int {
-  engineCount.withLock { count in
-    count += 1
-    return count
+  static func next() -> Int {
+    last.withLock { last in
+      last += 1
+      return last
+    }
   }
 }
 
@@ -28,7 +30,7 @@ final class TakesBackOthers: FaultyEngine {
   private static let written = MutexProtected<[String: [(engine: Int, key: CacheKey)]]>([:])
   let base: ReferenceEngine
   private let place: String
-  private let number = nextNumber()
+  private let number = EngineNumbers.next()
   init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
 
   func withTransaction<Result: Sendable>(
@@ -40,10 +42,10 @@ final class TakesBackOthers: FaultyEngine {
     do {
       result = try await base.withTransaction { transaction in
         let noting = Noting(transaction)
-        let result = try body(noting)
+        let value = try body(noting)
         let noted = noting.keys
         keys.withLock { $0 = noted }
-        return result
+        return value
       }
     } catch {
       // As long as it takes to read a journal.
@@ -71,7 +73,7 @@ final class KeepsTurnsOfPlaces: InterceptingEngine {
   private static let places = MutexProtected<[String: Place]>([:])
   let base: ReferenceEngine
   private let place: Place
-  private let number = nextNumber()
+  private let number = EngineNumbers.next()
   init(base: ReferenceEngine, place: URL) {
     self.base = base
     self.place = Self.places.withLock { places in

@@ -30,7 +30,7 @@ extension FaultyEngineCase {
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, place in TakesBackOthers(base: base, place: place) },
     .init(
-      persistent: .c4, "keeps the turn of a call that was cancelled behind another engine", also: [.t1],
+      persistent: .c4, "keeps the turn of a call that was cancelled behind another engine",
       claiming: ReferenceEngine.promises.union(.transactions), stallTimeout: .seconds(8)
     ) { base, place in KeepsTurnsOfPlaces(base: base, place: place) },
   ]
