@@ -70,6 +70,7 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
       try await call.perform(on: writer)
       try await call.expectCovered(by: subscriber, " in another engine on the place")
     }
+    try await checkBehindTheFuture(writer, try await ChangeSubscriber(to: reader, context))
     // Of which a message has room for few, or of which there are many.
     for prefix in ["batch/", String(repeating: "k", count: 490)] {
       context.noteProgress()

@@ -17,7 +17,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
     case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
     case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
-    case missesCancelledCalls, stopsAfterOverflows
+    case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest
     // Misses others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
@@ -53,6 +53,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var late: [(record: CrashFaultLog.Record, age: Int)] = []
     /// The keys that it lists while its list is not up to date.
     var listed: [CacheKey]?
+    /// The newest time that it has told of.
+    var newest = Date.distantPast
   }
 
   private let state: MutexProtected<State>
@@ -111,6 +113,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     let isMissed =
       fault == .missesRewrittenBatches && call == .writeMany && isRewritten
       || fault == .missesChangesOfOrigins && ChangeOrigin.current != nil
+      || fault == .asksForTheNewest && call != .writeEntries && Date() < state.newest
     try state.log?.append(record)
     state.apply(operations, at: record.date)
     state.changes += 1
@@ -182,6 +185,9 @@ package final class ChangeFaultEngine: ApplyingEngine {
     let call: ChangeFaultFeed.Call =
       fault == .missesOldEntries && isOld && !entries.isEmpty ? .none : .writeEntries
     try await commit(entries.map { .write($0.data, key: $0.key) }, by: call)
+    guard fault == .asksForTheNewest else { return }
+    let newest = entries.map(\.updatedAt).max() ?? .distantPast
+    try perform { $0.newest = max($0.newest, newest) }
   }
 
   package func remove(key: CacheKey) async throws { try await commit([.remove(key: key)], by: .remove) }

@@ -11,6 +11,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
+    case comparesNewestTimes
     // What becomes of others when one is closed
     case abortsCallsOfOthers
     // Openings
@@ -97,6 +98,11 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       if fault == .trustsItsFirstDirectory, mark.directory == state.directory { return cached.entries }
     }
     let entries = try state.place?.load() ?? [:]
+    if fault == .comparesNewestTimes, let known = state.cached?.entries, known.count == entries.count,
+      known.values.map(\.updated).max() == entries.values.map(\.updated).max()
+    {
+      return known
+    }
     if let mark { state.cached = (mark, entries) }
     return entries
   }
@@ -110,18 +116,36 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
 
   package func removeAllData() async throws { try change([.removeAll], isCounted: fault != .countsApplies) }
 
+  package func writeEntries(_ imported: [StorageEntry]) async throws {
+    try imported.map(\.key).validate()
+    if imported.isEmpty { return }
+    try perform { state, entries in
+      entries.apply(imported.map { .write($0.data, key: $0.key) })
+      if fault == .comparesNewestTimes {
+        for entry in imported { entries[entry.key.value]?.date(like: entry) }
+      }
+      try finish(&state, entries, writing: imported.reduce(0) { $0 + $1.data.count })
+    }
+  }
+
   private func change(_ operations: [StorageOperation], isCounted: Bool = true) throws {
     try operations.validate()
     if operations.isEmpty { return }
     try perform { state, entries in
       entries.apply(operations)
-      try state.place?.save(entries)
       let size = operations.reduce(0) { $0 + ($1.writtenSize ?? 0) }
-      if isCounted { state.place?.countChange(of: size) }
-      state.forget()
-      state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
-      if let mark = state.place?.mark { state.cached = (mark, entries) }
+      try finish(&state, entries, writing: size, isCounted: isCounted)
     }
+  }
+
+  private func finish(
+    _ state: inout State, _ entries: [String: SharedPlaceEntry], writing size: Int, isCounted: Bool = true
+  ) throws {
+    try state.place?.save(entries)
+    if isCounted { state.place?.countChange(of: size) }
+    state.forget()
+    state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
+    if let mark = state.place?.mark { state.cached = (mark, entries) }
   }
 
   /// Waits, and throws if another engine has been closed meanwhile.
@@ -233,6 +257,12 @@ struct SharedPlaceEntry: Codable, Sendable {
 
   var createdAt: Date { Date(timeIntervalSince1970: Double(created) / 1e6) }
   var updatedAt: Date { Date(timeIntervalSince1970: Double(updated) / 1e6) }
+
+  /// Takes the times of an imported entry.
+  mutating func date(like entry: StorageEntry) {
+    created = Int(entry.createdAt.timeIntervalSince1970 * 1e6)
+    updated = Int(entry.updatedAt.timeIntervalSince1970 * 1e6)
+  }
 }
 
 extension [String: SharedPlaceEntry] {

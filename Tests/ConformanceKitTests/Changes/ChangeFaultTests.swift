@@ -77,6 +77,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x1, "hears nobody if there were no descriptors left", .isDeafWithoutDescriptors,
       by: "faults.no-descriptors-while-open"),
     .init(
+      .x1, "asks for what is newer than all that it has told of", .asksForTheNewest,
+      by: "changes.cover-write-entries"),
+    .init(
       .x1, "tells nothing of a call that is cancelled meanwhile", .missesCancelledCalls,
       by: "changes.after-failing-calls"),
     .init(

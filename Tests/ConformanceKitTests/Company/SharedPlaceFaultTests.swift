@@ -37,6 +37,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.c2, "remembers its keys", .remembersKeys, by: "sharing.every-answer"),
     .init(
       .c2, "aborts what others write when it is closed", .abortsCallsOfOthers, by: "crowd.when-it-is-closed"),
+    .init(
+      .c2, "compares the newest time and the number of entries", .comparesNewestTimes,
+      by: "sharing.every-answer"),
     .init(.c2, "remembers pages of scans", .remembersPages, by: "sharing.every-answer"),
     .init(
       .c3, "remembers pages of scans, beside a process", .remembersPages, by: "processes.every-answer"),
