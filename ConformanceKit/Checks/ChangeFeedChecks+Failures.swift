@@ -68,7 +68,7 @@ private func expectThrows(_ call: () async throws -> Void) async throws {
   throw Violation("a call that should have thrown returned", rule: .k1)
 }
 
-func checkSlowSubscriber(_ context: CheckContext) async throws {
+func checkChangesForSlowSubscriber(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let slow = try await ChangeSubscriber(to: engine, context)
   let fast = try await ChangeSubscriber(to: engine, context)

@@ -49,7 +49,7 @@ extension CheckDefinition {
     Check(
       .x1, "changes.for-a-slow-subscriber",
       "every change is covered for a subscriber that has not read for a long time", needs: .changeFeed
-    ) { try await checkSlowSubscriber($0) }
+    ) { try await checkChangesForSlowSubscriber($0) }
   }
 }
 
