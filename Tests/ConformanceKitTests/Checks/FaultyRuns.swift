@@ -1,3 +1,4 @@
+import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
@@ -175,7 +176,7 @@ final class ShowsOthersEarly: FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    defer { Self.early.withLock { [place, number] in $0[place]?[number] = nil } }
+    defer { Self.early.withLock { [place, number] in $0[place, default: [:]][number] = nil } }
     return try await base.withTransaction { [place, number] transaction in
       try body(
         Noting(transaction) { key, data in
