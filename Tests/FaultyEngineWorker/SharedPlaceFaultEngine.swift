@@ -28,8 +28,9 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   }
 
   package let capabilities: EngineCapabilities
-  /// How often an engine was closed, for a fault that closes with it what all have in common.
-  private static let closings = MutexProtected(0)
+  /// How often an engine was closed, by place, for a fault that closes with it what all have in common.
+  private static let closings = MutexProtected<[String: Int]>([:])
+  private let path: String
   private let state: MutexProtected<State>
   private let fault: Fault?
 
@@ -63,7 +64,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   }
 
   package init(directory: URL, isShared: Bool = false, fault: Fault? = nil) throws {
-    self.fault = fault
+    (self.fault, path) = (fault, directory.path)
     capabilities = Self.promises(isShared: isShared)
     var state = State()
     state.place = try SharedPlaceFile(in: directory, isShared: isShared, fault: fault)
@@ -150,17 +151,19 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
 
   /// Waits, and throws if another engine has been closed meanwhile.
   private func waitAMoment() async throws {
-    let before = Self.closings.withLock { $0 }
+    let before = closingCount
     for _ in 0..<20 { await Task.yield() }
-    if Self.closings.withLock({ $0 != before }), state.withLock({ $0.place != nil }) {
+    if closingCount != before, state.withLock({ $0.place != nil }) {
       throw StorageError(.io, "The file has been closed.")
     }
   }
 
   package func close() async throws {
     state.withLock { $0.place = nil }
-    Self.closings.withLock { $0 += 1 }
+    if fault == .abortsCallsOfOthers { Self.closings.withLock { [path] in $0[path, default: 0] += 1 } }
   }
+
+  private var closingCount: Int { Self.closings.withLock { [path] in $0[path] ?? 0 } }
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()
