@@ -260,7 +260,10 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
   let other = try await anotherEngine(context, at: place)
   let beside = entries(keys(10, prefix: "beside-"))
   let writes = beside.map { key, data in
-    Task { @concurrent in try await other?.write(data, key: key) }
+    Task { @concurrent in
+      guard let other else { return }
+      try await other.write(data, key: key)
+    }
   }
   for _ in 0..<round * 3 % 11 { await Task.yield() }
   try await engine.close()
