@@ -95,8 +95,11 @@ extension CheckDefinition {
         }
         _ = await cancelled(after: round % 3) { try await engine.readAllDataAndKeys().count }
       }
+      let others = try await otherEngines(context)
+      for other in others { try await cancelBehind(other, engine, context) }
       // What was cancelled on its way to a server may happen yet.
       try await ExpectedContents.settle(engine)
+      for other in others { try await other.write(data("v"), key: key("by another")) }
       try await engine.removeAllData()
       try await engine.write(entries(keys(10)))
       try await expectStored(entries(keys(10)), in: engine)
@@ -155,6 +158,36 @@ private func checkCancellationOfOpening(_ context: CheckContext) async throws {
   }
 }
 
+/// Cancels calls that may have to wait for another engine on the place, and has both write after that.
+private func cancelBehind(
+  _ other: EngineUnderTest, _ engine: EngineUnderTest, _ context: CheckContext
+) async throws {
+  let changes = ChangeMethod.all(context.capabilities)
+  let hasTransactions = context.capabilities.contains(.transactions)
+  for (number, change) in changes.enumerated() {
+    context.noteProgress()
+    // Without a body that takes its time, they meet by chance.
+    let body =
+      hasTransactions
+      ? PausedBody(in: other, milliseconds: 30) { transaction, pause in
+        try transaction.write(data("v"), key: key("by a body"))
+        pause()
+      } : nil
+    try await body?.begin()
+    let busy = Task { @concurrent in
+      for _ in 0..<3 { try await other.write(data("v"), key: key("by another")) }
+    }
+    for step in 0..<3 {
+      _ = await cancelled(after: step * (2 + number)) {
+        try await change.perform([(key("k \(step)"), data("cancelled"))], in: engine)
+      }
+    }
+    try await busy.value
+    try await body?.end()
+    try await engine.write(data("v"), key: key("after"))
+  }
+}
+
 /// Cancels the change before the call, at once after, and later and later; several times each.
 private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTest) async throws {
   let all = keys(12)
@@ -185,6 +218,9 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
       try await expectAllOrNothing(of: change, changed, before: old, after: outcome, in: engine)
     }
   }
+  // What was counted or listed before a call noticed that it was cancelled shows here.
+  try await ExpectedContents.settle(engine)
+  try await expectAllWaysAgree(in: engine)
 }
 
 /// Expects that a cancelled change has been made if it returned, and not if it threw.

@@ -70,6 +70,17 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
       try await call.perform(on: writer)
       try await call.expectCovered(by: subscriber, " in another engine on the place")
     }
+    try await checkBehindTheFuture(writer, try await ChangeSubscriber(to: reader, context))
+    // Of which a message has room for few, or of which there are many.
+    for prefix in ["batch/", String(repeating: "k", count: 490)] {
+      context.noteProgress()
+      let (subscriber, many) = (try await ChangeSubscriber(to: reader, context), keys(1_100, prefix: prefix))
+      let what = "\(many.count) keys of some \(many[0].value.utf8.count) bytes in another engine on the place"
+      try await writer.write(entries(many))
+      try await subscriber.expectCovered(many, "a batch of \(what)")
+      try await writer.remove(keys: many)
+      try await subscriber.expectCovered(many, "a removal of \(what)")
+    }
   }
 }
 

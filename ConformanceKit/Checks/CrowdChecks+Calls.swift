@@ -15,8 +15,9 @@ func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async thr
     for (number, _) in rounds.share(of: task, among: taskCount).enumerated() {
       let own = key("task-\(task)-\(number % 5)")
       let value = data("\(task) wrote this as number \(number)")
-      // Half of them are single writes, and each other one is a change of another kind.
-      let change = number.isMultiple(of: 2) ? ChangeMethod.write : changes[number / 2 % changes.count]
+      // A third of them are single writes, and each other one is a change of another kind.
+      let other = number / 3 * 2 + number % 3 - 1
+      let change = number.isMultiple(of: 3) ? ChangeMethod.write : changes[other % changes.count]
       // Others would miss what they wrote if everything was removed.
       let name = change == .removeAll ? wayOfReplacing.name : change.call
       var wanted: Data? = value

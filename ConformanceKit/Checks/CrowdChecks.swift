@@ -25,9 +25,17 @@ extension CheckDefinition {
       let hot = key("hot")
       try await engine.write(data("hot"), key: hot)
       for method in ReadMethod.allCases {
-        try await gather(0..<150) { _ in
-          let isFound = try await method.finds(data("hot"), under: hot, in: engine)
-          try expect(isFound, "\(method.call) in one of 150 tasks did not return the only entry")
+        try await gather(0..<150) { task in
+          // Some ask for something else, of which the answer is another.
+          if task % 3 == 1, method.isOfOneKey || method.isOfManyKeys {
+            let found = try await method.found(of: [key("absent \(task)")], in: engine)
+            try expect(
+              found.isEmpty, "\(method.call) of an absent key in one of 150 tasks returned \(describe(found))"
+            )
+          } else {
+            let isFound = try await method.finds(data("hot"), under: hot, in: engine)
+            try expect(isFound, "\(method.call) in one of 150 tasks did not return the only entry")
+          }
           context.noteProgress()
         }
       }
@@ -170,9 +178,36 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
     }
   }
   try await expectAllWaysAgree(in: engine)
+  try await writeFirstByMany(hot, engine)
 }
 
-/// Closes an engine that a hundred tasks use.
+/// Has 24 tasks write a key that is absent, and each look then when it was created. The first has created it, and the others keep that.
+private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async throws {
+  try await engine.remove(key: key)
+  let dates = try await gather(0..<24) { task in
+    if task.isMultiple(of: 2) {
+      try await engine.write(data("\(task)"), key: key)
+    } else {
+      try await engine.write([(key, data("\(task)"))])
+    }
+    return try await engine.createdAt(key: key)
+  }
+  let last = try await engine.createdAt(key: key)
+  for date in dates where date != last {
+    throw Violation(
+      "createdAt of a key was \(describe(date as Any)), and then \(describe(last as Any)), although it was never removed in "
+        + "between",
+      rule: .w2)
+  }
+}
+
+/// Another engine on the place, if it can be shared.
+private func anotherEngine(_ context: CheckContext, at place: URL) async throws -> EngineUnderTest? {
+  guard context.capabilities.contains(.persistent) else { return nil }
+  return try await context.openUnlessLocked(place)
+}
+
+/// Closes an engine that a hundred tasks use, and perhaps ten those of another engine on its place.
 private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
@@ -222,9 +257,29 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
       }
     }
   }
+  let other = try await anotherEngine(context, at: place)
+  let beside = entries(keys(10, prefix: "beside-"))
+  let writes = beside.map { key, data in
+    Task { @concurrent in
+      guard let other else { return }
+      try await other.write(data, key: key)
+    }
+  }
   for _ in 0..<round * 3 % 11 { await Task.yield() }
   try await engine.close()
   var (stored, gone): ([(key: CacheKey, data: Data)], [CacheKey]) = (old, [])
+  for write in writes {
+    do {
+      try await write.value
+    } catch let failure as CallFailure {
+      throw Violation(
+        "a write of another engine on the place failed while this one was closed: \(failure)", rule: .c2)
+    }
+  }
+  if let other {
+    stored += beside
+    try await context.close(other)
+  }
   for (number, task) in tasks.enumerated() {
     let isDone = try await task.value
     guard writers.contains(number) else { continue }

@@ -36,11 +36,19 @@ extension CheckDefinition {
       var asked = entries(keys(2))
       let others = entries(keys(3, prefix: "left alone "))
       try await engine.write(asked + others)
+      // Another engine is asked by all methods, one after the other: here nothing is to be read but what is asked.
+      let lists = try await context.open(context.root.appending(path: "lists", directoryHint: .isDirectory))
+      let listed = entries(keys(3))
+      try await lists.write(listed)
       for number in context.rounds(quick: 70_000, standard: 200_000, exhaustive: 3_000_000, of: "reads") {
         if number % 5_000 == 4_999 {
           // What a read with the same number saw, if numbers come again, is not there any more.
           asked = entries(keys(2), version: number)
           try await engine.write(asked)
+        }
+        if number % 12 == 11 {
+          let method = ReadMethod.allCases[number / 12 % ReadMethod.allCases.count]
+          try await expectAnswer(to: method, listed, lists, number)
         }
         if number % 3 == 2 {
           let found = try await engine.scan(.all, limit: 2)
@@ -115,6 +123,18 @@ extension CheckDefinition {
       try await useAfterPause(context, seconds: context.byLevel(quick: 5, standard: 12, exhaustive: 70))
     }
   }
+}
+
+/// Fails unless the method finds all of the entries, in any order.
+private func expectAnswer(
+  to method: ReadMethod, _ all: [(key: CacheKey, data: Data)], _ engine: EngineUnderTest, _ number: Int
+) async throws {
+  let found = try await method.found(of: all.map(\.key), in: engine)
+  let wanted = all.map { method.givesValues ? $0.data : nil }
+  if found.count == wanted.count, Set(found) == Set(wanted) { return }
+  throw Violation(
+    "\(method.call), read number \(number + 1), found \(describe(found)) of \(all.count) entries",
+    rule: method.rule)
 }
 
 /// Writes new keys all the time, behind the others, and removes those before: what is left of these is in front of every scan.

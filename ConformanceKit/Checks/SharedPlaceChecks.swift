@@ -118,9 +118,36 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
   try await verify(
     answers, in: sharers, first: 0, changedBySecond: true, "\(count) changes in a row",
     noting: context.progress)
+  try await checkAnswersOfOtherTimes(&answers, of: sharers, context)
   try await checkAnswersAfterLargeBatches(of: sharers, context)
   try await checkAnswersAtOnce(answers, of: sharers, context)
   try await checkAnswersAfterOverwrites(answers, of: sharers, context)
+}
+
+/// Has the second import entries that were updated long ago, or in a year, and write something after that: what has changed is not what
+/// has the newest time.
+private func checkAnswersOfOtherTimes(
+  _ answers: inout AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+) async throws {
+  let imported = key("imported")
+  for (number, seconds) in [-31_536_000.0, 31_536_000, -31_536_000].enumerated() {
+    context.noteProgress()
+    let (time, value) = (Date(timeIntervalSinceNow: seconds), data("import \(number)"))
+    let entry = StorageEntry(key: imported, data: value, createdAt: time, updatedAt: time)
+    guard try await sharers.importBySecond([entry]) else { return }
+    answers.apply([.write(value, key: imported)])
+    try await verify(
+      answers, in: sharers, first: 0, changedBySecond: true, "an import of \(describe(time))",
+      noting: context.progress)
+    let change = StorageOperation.write(data("behind \(number)"), key: key("steady"))
+    try await sharers.perform([change], bySecond: true, by: nil)
+    answers.apply([change])
+    try await verify(
+      answers, in: sharers, first: 0, changedBySecond: true, "a write behind an import of \(describe(time))",
+      noting: context.progress)
+  }
+  try await sharers.perform([.remove(key: imported)], bySecond: true, by: nil)
+  answers.apply([.remove(key: imported)])
 }
 
 /// Has the second write far more than is left in the end, after which an engine may have put a new file in the place of an old

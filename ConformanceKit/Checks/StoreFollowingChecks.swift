@@ -121,6 +121,19 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
   try await waitForItems([changed, CheckedItem("c")], in: fixture)
   try await fixture.engineUnderTest.removeAllData()
   try await waitForItems([], in: fixture)
+  // By every method, right after a change by the store, which is not to be taken for the one behind it.
+  var expected: [CheckedItem] = []
+  let methods = ChangeMethod.writing(fixture.context.capabilities).filter { $0 != .writeEntries }
+  for (number, method) in methods.enumerated() {
+    let (own, new) = (CheckedItem("own\(number)"), CheckedItem("new\(number)"))
+    try await fixture.insert(own)
+    try await letClockTick()
+    let entry = (key: CacheKey(verbatim: "new\(number)"), data: try codec.encode(new))
+    try await method.perform([entry], in: fixture.engineUnderTest)
+    try await letClockTick()
+    expected += [own, new]
+    try await waitForItems(expected, in: fixture)
+  }
 }
 
 @MainActor private func checkConvergence(_ context: CheckContext) async throws {

@@ -65,6 +65,16 @@ private let thrownBodies: [(String, @Sendable (any StorageTransaction) throws ->
   ("after a write", { try $0.write(data("new"), key: keys(4)[0]) }),
   ("after a write of a new key", { try $0.write(data("new"), key: key("new")) }),
   ("after a removal", { try $0.remove(key: keys(4)[1]) }),
+  (
+    "after importing an entry and a new one",
+    { transaction in
+      let past = Date(timeIntervalSince1970: 1_000_000_000)
+      for imported in [keys(4)[3], key("new")] {
+        try transaction.writeEntry(
+          StorageEntry(key: imported, data: data("imported"), createdAt: past, updatedAt: past))
+      }
+    }
+  ),
   ("after removeAll()", { try $0.removeAll() }),
   (
     "after many changes",
@@ -158,12 +168,15 @@ private func checkErrors(_ context: CheckContext) async throws {
 
 private func checkCallsBesideThrown(_ context: CheckContext) async throws {
   let engine = try await context.open()
+  // What another engine on the place has done stays as well.
+  let engines = try await [engine] + otherEngines(context)
   let tasks = 12
   let rounds = context.rounds(
     quick: 60, standard: 300, exhaustive: 6_000, of: "transactions of which a third throw")
   let written =
     try await gather(0..<tasks) { task in
       var written: [CacheKey] = []
+      let engine = engines[task / 2 % engines.count]
       for round in rounds.share(of: task, among: tasks) {
         let own = key("\(round)")
         if round % 3 == 1 {

@@ -155,10 +155,13 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
     }
     try await expectKept(written)
   }
-  for method in ChangeMethod.allCases where method != .transaction {
-    context.noteProgress()
-    try await changeBesideBody(method, engine)
+  for writer in try await [engine] + otherEngines(context) {
+    for method in ChangeMethod.allCases where method != .transaction {
+      context.noteProgress()
+      try await changeBesideBody(method, engine, by: writer)
+    }
   }
+  if context.capabilities.contains(.atomicBatches) { try await writeBesideRemoval(engine) }
   let rounds = context.rounds(quick: 60, standard: 300, exhaustive: 5_000, of: "writes beside transactions")
   try await whileRunning {
     for round in rounds { try await expectKept(try await write(meetings + round)) }
@@ -169,14 +172,24 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   }
 }
 
+/// Another engine on the place, if it can be shared.
+func otherEngines(_ context: CheckContext) async throws -> [EngineUnderTest] {
+  guard context.capabilities.contains(.persistent) else { return [] }
+  return try await [context.openUnlessLocked(context.place)].compactMap { $0 }
+}
+
 /// Has a body read a number, a call of another method store another one, or remove it, and the body write what it makes of the first.
-private func changeBesideBody(_ method: ChangeMethod, _ engine: EngineUnderTest) async throws {
+///
+/// - Parameter writer: What the call is made of: the engine itself, or another one on its place.
+private func changeBesideBody(
+  _ method: ChangeMethod, _ engine: EngineUnderTest, by writer: EngineUnderTest
+) async throws {
   let counter = key("counter beside a body")
   try await engine.write(data("1000"), key: counter)
   try await engine.withTransaction {
     try $0.number(counter)
   } meanwhile: {
-    try await method.perform([(counter, data("2000"))], in: engine)
+    try await method.perform([(counter, data("2000"))], in: writer)
   } then: { transaction, number in
     try transaction.write(data("\(number + 1)"), key: counter)
   }
@@ -187,6 +200,28 @@ private func changeBesideBody(_ method: ChangeMethod, _ engine: EngineUnderTest)
     allowed.contains(found),
     "read(key:) of a number was \(describe(found as Any)) after a transaction had added one to it and \(method.call) had "
       + (method.removes ? "removed it" : "stored 2000") + " meanwhile")
+}
+
+/// Has a body remove everything, and a batch overwrite one entry and add another before the body ends. The removal comes before the
+/// batch, of which both are left then, or after it.
+private func writeBesideRemoval(_ engine: EngineUnderTest) async throws {
+  let both = keys(2, prefix: "beside a removal/")
+  for _ in 0..<3 {
+    try await engine.remove(key: both[1])
+    try await engine.write(data("old"), key: both[0])
+    try await engine.withTransaction {
+      try $0.removeAll()
+    } meanwhile: {
+      try await engine.write(both.map { ($0, data("new")) })
+    } then: { transaction, _ in
+      try transaction.write(data("v"), key: key("removed everything"))
+    }
+    let found = try await engine.readDataAndKeys(keys: both)
+    try expect(
+      found.count != 1 && found.allSatisfy { $0.data == data("new") },
+      "of a batch of two entries that was written while a body removed everything, \(describe(found.map(\.key))) was left"
+    )
+  }
 }
 
 // MARK: - Reading only

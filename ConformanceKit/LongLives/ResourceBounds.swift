@@ -211,6 +211,13 @@ struct ResourceBounds: CheckTask {
   /// Overwrites until what is held is within the bound, or grows no further. No rule says how large a log may become before
   /// it is compacted, so that it is given several times the bound for that.
   private func overwrite(_ engine: EngineUnderTest, _ note: (String) throws -> Void) async throws {
+    // What has thrown or was cancelled must not keep what was there then.
+    for number in 0..<24 {
+      try note("group \(number + 1) of calls that throw or are cancelled")
+      try await fail(engine, number)
+      try await cancel(engine, number)
+    }
+    try await ExpectedContents.settle(engine)
     let before = try await Holdings.measured(in: place)
     var overwrites = try await Overwrites(in: engine)
     var series = GrowthSeries()

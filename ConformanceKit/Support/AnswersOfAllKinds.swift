@@ -91,7 +91,14 @@ struct AnswersOfAllKinds: Codable, Sendable {
     case .keysExist: try expect(try await engine.keysExist(all), is: wanted, method.call)
     case .readMany, .readDataAndKeys:
       try expect(try await method.found(of: all, in: engine), is: values, method.call)
-    case .scan: try expect(try await engine.scan(.all, limit: nil), are: sorted, "scan(.all)")
+    case .scan:
+      try expect(try await engine.scan(.all, limit: nil), are: sorted, "scan(.all)")
+      // Pages, which are the same requests each time.
+      try expect(
+        try await engine.scan(.all, limit: 2), are: Array(sorted.prefix(2)), "scan(.all) up to 2 entries")
+      try expect(
+        try await engine.scan(.prefix("s"), limit: nil), are: sorted.filter { $0.key.value.hasPrefix("s") },
+        "scan(.prefix(\"s\"))")
     case .readEntries:
       try listed(try await engine.readEntries(keys: all).map { ($0.key, $0.data) }, method)
     case .readAllEntries: try listed(try await engine.readAllEntries().map { ($0.key, $0.data) }, method)

@@ -30,6 +30,15 @@ enum Sharers {
     }
   }
 
+  /// Has the second engine import the entries. Processes have times of their own.
+  ///
+  /// - Returns: Whether it has.
+  func importBySecond(_ entries: [StorageEntry]) async throws -> Bool {
+    guard case .engines(let engines) = self else { return false }
+    try await engines[engines.count - 1].writeEntries(entries)
+    return true
+  }
+
   /// Has the second process, or one more engine, open the place and close it.
   func reopenSecond(_ context: CheckContext) async throws {
     switch self {

@@ -17,13 +17,14 @@ package final class ChangeFaultEngine: ApplyingEngine {
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
     case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
     case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
+    case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest
     // Misses others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
-    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs
+    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
     // Tells too early
     case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
-      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly
+      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate
     // Tells too much
     case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
     case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
@@ -50,6 +51,10 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var changes = 0
     /// What others have written and cannot be read here yet, with the number of calls since.
     var late: [(record: CrashFaultLog.Record, age: Int)] = []
+    /// The keys that it lists while its list is not up to date.
+    var listed: [CacheKey]?
+    /// The newest time that it has told of.
+    var newest = Date.distantPast
   }
 
   private let state: MutexProtected<State>
@@ -108,6 +113,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     let isMissed =
       fault == .missesRewrittenBatches && call == .writeMany && isRewritten
       || fault == .missesChangesOfOrigins && ChangeOrigin.current != nil
+      || fault == .asksForTheNewest && call != .writeEntries && Date() < state.newest
     try state.log?.append(record)
     state.apply(operations, at: record.date)
     state.changes += 1
@@ -143,12 +149,22 @@ package final class ChangeFaultEngine: ApplyingEngine {
     if fault == .waitsForSubscribers { await feed.waitUntilUnused() }
     underWay.withLock { $0 += 1 }
     defer { underWay.withLock { $0 -= 1 } }
-    if fault == .knowsSubscribersEarly || fault == .leavesItToOthers {
+    let slow: [Fault] = [.knowsSubscribersEarly, .leavesItToOthers, .missesCancelledCalls]
+    if let fault, slow.contains(fault) {
       for _ in 0..<20 { await Task.yield() }
     }
     let isLeft = fault == .leavesItToOthers && underWay.withLock { $0 > 1 }
-    let told = isEarly || isLeft ? .none : call
+    let isCancelled = fault == .missesCancelledCalls && Task.isCancelled
+    let told = isEarly || isLeft || isCancelled ? .none : call
+    if fault == .listsKeysLate {
+      try perform { state in
+        if state.listed == nil { state.listed = Array(state.entries.keys) }
+      }
+    }
     try perform { try commit(operations, by: told, to: subscribers, &$0) }
+    guard fault == .listsKeysLate else { return }
+    try? await Task.sleep(for: .milliseconds(2))
+    try perform { $0.listed = nil }
   }
 
   package func apply(_ operations: [StorageOperation]) async throws {
@@ -169,6 +185,9 @@ package final class ChangeFaultEngine: ApplyingEngine {
     let call: ChangeFaultFeed.Call =
       fault == .missesOldEntries && isOld && !entries.isEmpty ? .none : .writeEntries
     try await commit(entries.map { .write($0.data, key: $0.key) }, by: call)
+    guard fault == .asksForTheNewest else { return }
+    let newest = entries.map(\.updatedAt).max() ?? .distantPast
+    try perform { $0.newest = max($0.newest, newest) }
   }
 
   package func remove(key: CacheKey) async throws { try await commit([.remove(key: key)], by: .remove) }
@@ -287,7 +306,12 @@ package final class ChangeFaultEngine: ApplyingEngine {
     if fault == .tellsOfVerification { feed.tell(.everything) }
   }
 
-  package func allKeys() async throws -> [CacheKey] { try perform { Array($0.entries.keys) } }
+  package func allKeys() async throws -> [CacheKey] {
+    try perform { state in
+      if let listed = state.listed { return listed }
+      return Array(state.entries.keys)
+    }
+  }
 
   package func createdAt(key: CacheKey) async throws -> Date? {
     try key.validate()

@@ -30,6 +30,7 @@ final class ChangeFaultFeed: Sendable {
     var looksToSkip = 0
     var lastOfOthers: [StorageOperation] = []
     var bytesOfOthers = 0
+    var backlogs: [Int: Backlog] = [:]
   }
 
   private let state = MutexProtected(State())
@@ -82,12 +83,19 @@ final class ChangeFaultFeed: Sendable {
     // The system tells the second subscriber that there was more than it could tell of.
     if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
     if isFirst, let look, !isDeaf { poll(look) }
-    return changes
+    guard fault == .stopsAfterOverflows else { return changes }
+    let backlog = Backlog()
+    state.withLock { $0.backlogs[id] = backlog }
+    return changes.mapping { change in
+      backlog.isRead()
+      return change
+    }
   }
 
   private func leave(_ id: Int) {
     let remaining = state.withLock { state in
       state.subscribers[id] = nil
+      state.backlogs[id] = nil
       return state.subscribers
     }
     if fault == .endsAllWithOneSubscriber { for continuation in remaining.values { continuation.finish() } }
@@ -152,6 +160,8 @@ final class ChangeFaultFeed: Sendable {
       if fault == .tellsOnlyTheFirst, let first = receivers.keys.min() {
         receivers = receivers.filter { $0.key == first }
       }
+      let backlogs = state.backlogs
+      receivers = receivers.filter { backlogs[$0.key]?.admitsMore() ?? true }
       switch fault {
       case .mergesForAWhile: state.delayed.append((change, receivers))
       case .forgetsWhatIsOld:
@@ -247,6 +257,7 @@ final class ChangeFaultFeed: Sendable {
         // A log of half a mebibyte is begun again.
         for case .write(let data, _) in operations { state.bytesOfOthers += data.count }
         return state.bytesOfOthers > 1 << 19 ? [] : operations
+      case .hearsOfAHundredKeys: return Array(operations.prefix(100))
       case .noticesSubscriptionsLate where state.looksToSkip > 0:
         state.looksToSkip -= 1
         return []
@@ -271,6 +282,27 @@ final class ChangeFaultFeed: Sendable {
       if fault == .stopsAfterErrors { state.isMute = true }
     }
     if fault == .tellsOfRefusedWrites, !operations.isEmpty { tell(.everything) }
+  }
+}
+
+/// How much a subscriber has been sent and has not read, for an engine with a fault that sends it nothing more once that was too much.
+private final class Backlog: Sendable {
+  private let state = MutexProtected((count: 0, isOver: false))
+
+  /// Whether something else is sent.
+  func admitsMore() -> Bool {
+    state.withLock { state in
+      state.count += 1
+      return !state.isOver
+    }
+  }
+
+  /// The subscriber has read what there was.
+  func isRead() {
+    state.withLock { state in
+      if state.count > 300 { state.isOver = true }
+      state.count = 0
+    }
   }
 }
 

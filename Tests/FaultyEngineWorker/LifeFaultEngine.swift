@@ -10,6 +10,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case compactionDropsTheNewest, compactionRevives, compactionRedates, compactionReorders, compactsInPlace
     case compactionDropsLargeValues, compactionIsUnchecked, neverCompacts, keepsOldLogs, readsOldLogs
     case compactionIgnoresAFullDisk, compactionIsReadableByAll, compactionFollowsLinks
+    case neverCompactsAfterErrors
     // Counters and structures that grow
     case wrapsSequences, wrapsVersions, losesAtSplits, countsRemovalsTwice, forgetsTheTail, mergesRevive
     // What is left behind
@@ -53,6 +54,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     var removedFirst: (key: CacheKey, entry: Entry)?
     var written = 0
     var countError = 0
+    /// Whether something that has thrown still has what was there then.
+    var isPinned = false
     var kept: [Data] = []
     var latest = Date.distantPast
     /// When everything was removed last.
@@ -104,6 +107,7 @@ package final class LifeFaultEngine: ApplyingEngine {
       try operations.validate()
     } catch {
       if fault == .leaksFilesPerError { try leaveFile() }
+      state.withLock { $0.isPinned = fault == .neverCompactsAfterErrors }
       throw error
     }
     if Task.isCancelled {
@@ -141,7 +145,7 @@ package final class LifeFaultEngine: ApplyingEngine {
         for (key, entry) in before { state.entries[key] = entry }
         throw error
       }
-      if state.log?.mustBeCompacted == true { try state.compact(fault, clock) }
+      if state.log?.mustBeCompacted == true, !state.isPinned { try state.compact(fault, clock) }
     }
   }
 

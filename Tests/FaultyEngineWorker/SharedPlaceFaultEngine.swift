@@ -10,7 +10,10 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case remembersAbsence, remembersAbsenceForAMoment, remembersValues, remembersCount, remembersKeys,
       remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
-    case trustsItsFirstDirectory, staysOnCompactedFiles
+    case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
+    case comparesNewestTimes
+    // What becomes of others when one is closed
+    case abortsCallsOfOthers
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
@@ -25,6 +28,9 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   }
 
   package let capabilities: EngineCapabilities
+  /// How often an engine was closed, by place, for a fault that closes with it what all have in common.
+  private static let closings = MutexProtected<[String: Int]>([:])
+  private let path: String
   private let state: MutexProtected<State>
   private let fault: Fault?
 
@@ -40,12 +46,14 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     var times: [String: SharedPlaceEntry] = [:]
     var count: Int?
     var keys: [String]?
+    /// What scans have found that had a limit or a prefix.
+    var pages: [String: [(key: CacheKey, data: Data)]] = [:]
     /// How large a file can be of which everything is seen.
     var mapSize = 256 << 10
 
     mutating func forget() {
       (absent, values, times, count, keys) = ([], [:], [:], nil, nil)
-      lastAbsences = [:]
+      (lastAbsences, pages) = ([:], [:])
     }
   }
 
@@ -56,7 +64,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   }
 
   package init(directory: URL, isShared: Bool = false, fault: Fault? = nil) throws {
-    self.fault = fault
+    (self.fault, path) = (fault, directory.path)
     capabilities = Self.promises(isShared: isShared)
     var state = State()
     state.place = try SharedPlaceFile(in: directory, isShared: isShared, fault: fault)
@@ -91,6 +99,11 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       if fault == .trustsItsFirstDirectory, mark.directory == state.directory { return cached.entries }
     }
     let entries = try state.place?.load() ?? [:]
+    if fault == .comparesNewestTimes, let known = state.cached?.entries, known.count == entries.count,
+      known.values.map(\.updated).max() == entries.values.map(\.updated).max()
+    {
+      return known
+    }
     if let mark { state.cached = (mark, entries) }
     return entries
   }
@@ -98,26 +111,59 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   package func apply(_ operations: [StorageOperation]) async throws { try change(operations) }
 
   package func write(_ data: Data, key: CacheKey) async throws {
+    if fault == .abortsCallsOfOthers { try await waitAMoment() }
     try change([.write(data, key: key)], isCounted: fault != .countsApplies)
   }
 
   package func removeAllData() async throws { try change([.removeAll], isCounted: fault != .countsApplies) }
+
+  package func writeEntries(_ imported: [StorageEntry]) async throws {
+    try imported.map(\.key).validate()
+    if imported.isEmpty { return }
+    try perform { state, entries in
+      entries.apply(imported.map { .write($0.data, key: $0.key) })
+      if fault == .comparesNewestTimes {
+        for entry in imported { entries[entry.key.value]?.date(like: entry) }
+      }
+      try finish(&state, entries, writing: imported.reduce(0) { $0 + $1.data.count })
+    }
+  }
 
   private func change(_ operations: [StorageOperation], isCounted: Bool = true) throws {
     try operations.validate()
     if operations.isEmpty { return }
     try perform { state, entries in
       entries.apply(operations)
-      try state.place?.save(entries)
       let size = operations.reduce(0) { $0 + ($1.writtenSize ?? 0) }
-      if isCounted { state.place?.countChange(of: size) }
-      state.forget()
-      state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
-      if let mark = state.place?.mark { state.cached = (mark, entries) }
+      try finish(&state, entries, writing: size, isCounted: isCounted)
     }
   }
 
-  package func close() async throws { state.withLock { $0.place = nil } }
+  private func finish(
+    _ state: inout State, _ entries: [String: SharedPlaceEntry], writing size: Int, isCounted: Bool = true
+  ) throws {
+    try state.place?.save(entries)
+    if isCounted { state.place?.countChange(of: size) }
+    state.forget()
+    state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
+    if let mark = state.place?.mark { state.cached = (mark, entries) }
+  }
+
+  /// Waits, and throws if another engine has been closed meanwhile.
+  private func waitAMoment() async throws {
+    let before = closingCount
+    for _ in 0..<20 { await Task.yield() }
+    if closingCount != before, state.withLock({ $0.place != nil }) {
+      throw StorageError(.io, "The file has been closed.")
+    }
+  }
+
+  package func close() async throws {
+    state.withLock { $0.place = nil }
+    if fault == .abortsCallsOfOthers { Self.closings.withLock { [path] in $0[path, default: 0] += 1 } }
+  }
+
+  private var closingCount: Int { Self.closings.withLock { [path] in $0[path] ?? 0 } }
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()
@@ -154,6 +200,21 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       let count = state.count ?? entries.count
       state.count = count
       return count
+    }
+  }
+
+  package func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    try range.validate()
+    return try perform { state, entries in
+      let isPage = limit != nil || range.prefix != nil
+      let page =
+        "\(range.prefix ?? ""), \(range.after?.value ?? ""), \(range.upTo?.value ?? ""), \(limit ?? -1)"
+      if fault == .remembersPages, isPage, let known = state.pages[page] { return known }
+      let all = entries.map { (key: CacheKey(verbatim: $0.key), data: $0.value.data) }
+      let found = all.filter { range.contains($0.key) }.sorted { $0.key < $1.key }
+      let limited = Array(found.prefix(max(0, limit ?? .max)))
+      state.pages[page] = limited
+      return limited
     }
   }
 
@@ -199,6 +260,12 @@ struct SharedPlaceEntry: Codable, Sendable {
 
   var createdAt: Date { Date(timeIntervalSince1970: Double(created) / 1e6) }
   var updatedAt: Date { Date(timeIntervalSince1970: Double(updated) / 1e6) }
+
+  /// Takes the times of an imported entry.
+  mutating func date(like entry: StorageEntry) {
+    created = Int(entry.createdAt.timeIntervalSince1970 * 1e6)
+    updated = Int(entry.updatedAt.timeIntervalSince1970 * 1e6)
+  }
 }
 
 extension [String: SharedPlaceEntry] {

@@ -76,6 +76,15 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "hears nobody if there were no descriptors left", .isDeafWithoutDescriptors,
       by: "faults.no-descriptors-while-open"),
+    .init(
+      .x1, "asks for what is newer than all that it has told of", .asksForTheNewest,
+      by: "changes.cover-write-entries"),
+    .init(
+      .x1, "tells nothing of a call that is cancelled meanwhile", .missesCancelledCalls,
+      by: "changes.after-failing-calls"),
+    .init(
+      .x1, "tells a subscriber nothing more that had 300 changes unread", .stopsAfterOverflows,
+      by: "changes.for-a-slow-subscriber"),
     .init(.x1, "tells eight engines of each other", .hearsFewEngines, by: "changes.of-many-engines"),
     .init(.x1, "tells 64 subscribers", .tellsTheFirst64, by: "changes.for-many-subscribers"),
     .init(
@@ -97,6 +106,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "tells of its own changes only", .hearsOnlyItself, by: "changes.of-another-engine",
       "changes.of-two-engines", "processes.changes"),
+    .init(
+      .x1, "hears of the first hundred keys of others", .hearsOfAHundredKeys,
+      by: "changes.of-another-engine", "processes.changes-of-any-key"),
     .init(.x1, "tells of its own process only", .hearsOnlyItsProcess, by: "processes.changes"),
     .init(
       .x1, "knows places by the spelling of their paths", .hearsOnlyItsProcess,
@@ -119,6 +131,7 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(.x2, "tells of removals early", .tellsOfRemovalsEarly, by: "changes.can-be-read"),
     .init(
       .x2, "tells of large batches early", .tellsOfLargeBatchesEarly, by: "changes.can-be-read"),
+    .init(.x2, "tells before its list of keys is up to date", .listsKeysLate, by: "changes.can-be-read"),
     .init(.x2, "tells of transactions early", .tellsOfTransactionsEarly, by: "changes.can-be-read"),
     .init(
       .x2, "tells of what it does not read yet", .tellsOfOthersEarly, by: "processes.changes-can-be-read"),

@@ -7,6 +7,7 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let ofCancellation: [FaultyEngineCase] = [
+    .init(.l2, "counts writes that were cancelled", also: [.c4]) { CountsCancelledWrites(base: $0) },
     .init(.c4, "throws after the work") { ThrowsAfterTheWork(base: $0) },
     .init(.c4, "throws after any work") { ThrowsAfterAnyWork(base: $0) },
     .init(.c4, "throws after entries of others are written") { ThrowsAfterEntries(base: $0) },
@@ -212,4 +213,20 @@ final class SubscribesNowhere: FaultyEngine {
     kept.withLock { $0.append(continuation) }
     return changes
   }
+}
+
+/// Counts a write before it notices that it was cancelled.
+final class CountsCancelledWrites: FaultyEngine {
+  let base: ReferenceEngine
+  private let surplus = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    do {
+      try await base.write(data, key: key)
+    } catch is CancellationError {
+      surplus.withLock { $0 += 1 }
+      throw CancellationError()
+    }
+  }
+  func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }

@@ -178,6 +178,25 @@ final class NumbersOrigins: FaultyEngine {
   }
 }
 
+/// Has a thread for transactions which takes whatever it does for a change of the last who came with an origin.
+final class HasTheOriginOfTheLast: InterceptingEngine {
+  let base: ReferenceEngine
+  private let last = MutexProtected<ChangeOrigin?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    if isChange, let current = ChangeOrigin.current { last.withLock { $0 = current } }
+    return try await work()
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let origin = ChangeOrigin.current ?? last.withLock { $0 }
+    return try await ChangeOrigin.$current.withValue(origin) { try await base.withTransaction(body) }
+  }
+}
+
 /// Has bodies that only read run on a copy, which is made again when this engine has written, or after a moment.
 final class KeepsACopyForReaders: InterceptingEngine {
   let base: ReferenceEngine

@@ -35,6 +35,14 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.c2, "remembers its count", .remembersCount, by: "sharing.every-answer"),
     .init(.c3, "remembers its count, beside a process", .remembersCount, by: "processes.every-answer"),
     .init(.c2, "remembers its keys", .remembersKeys, by: "sharing.every-answer"),
+    .init(
+      .c2, "aborts what others write when it is closed", .abortsCallsOfOthers, by: "crowd.when-it-is-closed"),
+    .init(
+      .c2, "compares the newest time and the number of entries", .comparesNewestTimes,
+      by: "sharing.every-answer"),
+    .init(.c2, "remembers pages of scans", .remembersPages, by: "sharing.every-answer"),
+    .init(
+      .c3, "remembers pages of scans, beside a process", .remembersPages, by: "processes.every-answer"),
     .init(.c2, "remembers times", .remembersTimes, by: "sharing.every-answer"),
     .init(.c3, "compares times of the file in seconds", .comparesSeconds, by: "processes.every-answer"),
     .init(.c3, "compares sizes of the file", .comparesSizes, by: "processes.every-answer"),
@@ -185,6 +193,18 @@ struct SharedPlaceFaultTests {
     for check in checks { failures += [await check.outcome().failure].compactMap { $0 } }
     #expect(failures.map(\.check) == ["store.follows-another-engine"])
     #expect(failures.allSatisfy { $0.rule == .s9 })
+  }
+
+  @Test("An engine that takes transactions of others for those of a store breaks rule S9")
+  func mixesUpTransactions() async throws {
+    let promises: EngineCapabilities = [
+      .atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed,
+    ]
+    let suite = ConformanceSuite("Origins", capabilities: promises, stallTimeout: .seconds(8)) { _ in
+      HasTheOriginOfTheLast(base: try ReferenceEngine(claiming: promises))
+    }
+    let check = try #require(suite.checks.first { $0.id == "store.follows-the-engine" })
+    #expect(await check.outcome().failure?.rule == .s9)
   }
 
   @Test("A correct engine passes", arguments: SharedPlaceFaultCase.correct)

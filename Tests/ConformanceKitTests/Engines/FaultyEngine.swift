@@ -55,6 +55,8 @@ extension FaultyEngine {
     defer { thread.stop() }
     return try await thread.run {
       let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before))
+      // Also if the body throws.
+      defer { copy.end() }
       return (try body(copy), copy.end())
     }
   }

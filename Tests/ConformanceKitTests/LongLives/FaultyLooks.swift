@@ -62,3 +62,48 @@ final class ClearsItsIndexLate: FaultyBatchEngine {
     return index.withLock { Array($0) }
   }
 }
+
+/// Looks whether an entry is new, and dates it as created when it has written it, though others may have done both meanwhile.
+final class DatesEachFirstWrite: FaultyEngine {
+  let base: ReferenceEngine
+  private let created = MutexProtected<[CacheKey: Date]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let isNew = try await base.read(key: key) == nil
+    for _ in 0..<Int.random(in: 1...12) { await Task.yield() }
+    try await base.write(data, key: key)
+    guard isNew, let now = try await base.updatedAt(key: key) else { return }
+    created.withLock { $0[key] = now }
+  }
+  func remove(key: CacheKey) async throws { try await remove(keys: [key]) }
+  func remove(keys: [CacheKey]) async throws {
+    try await base.remove(keys: keys)
+    created.withLock { created in for key in keys { created[key] = nil } }
+  }
+  func removeAllData() async throws {
+    try await base.removeAllData()
+    created.withLock { $0 = [:] }
+  }
+  func createdAt(key: CacheKey) async throws -> Date? {
+    guard let date = try await base.createdAt(key: key) else { return nil }
+    return created.withLock { $0[key] } ?? date
+  }
+}
+
+/// Has questions for times that come together answered by one, whatever their keys are.
+final class GivesOneTimeToAll: FaultyEngine {
+  let base: ReferenceEngine
+  private let groups = GroupedCalls<CacheKey, Date?>()
+  init(base: ReferenceEngine) { self.base = base }
+  func updatedAt(key: CacheKey) async throws -> Date? {
+    try key.validate()
+    return try await groups.call(key) { [base] keys in
+      do {
+        let date = try await base.updatedAt(key: keys[0])
+        return keys.map { _ in .success(date) }
+      } catch {
+        return keys.map { _ in .failure(error) }
+      }
+    }
+  }
+}

@@ -321,3 +321,32 @@ final class JoinsEarlierRemovals: FaultyEngine {
     try await flight.value
   }
 }
+
+/// Begins a new page with each thousandth list of its keys, and loses what was on the one before.
+final class ShortensSomeLists: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func allKeys() async throws -> [CacheKey] {
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    return Array(try await base.allKeys().dropLast(number.isMultiple(of: 1_000) ? 1 : 0))
+  }
+}
+
+/// Loses one import of a thousand.
+final class LosesSomeImports: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try entries.map(\.key).validate()
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    if !number.isMultiple(of: 1_000) { try await base.writeEntries(entries) }
+  }
+}

@@ -120,6 +120,12 @@ extension LifeFaultCase {
     .init([.w2], memory: "looks for a date, then writes it", by: "crowd.of-one-key") {
       KeepsOldDates(base: $0)
     },
+    .init([.w2], memory: "dates an entry by each of several first writes", by: "crowd.of-one-key") {
+      DatesEachFirstWrite(base: $0)
+    },
+    .init([.c1], memory: "gives the answer to one question for a time to all", by: "crowd.of-one-method") {
+      GivesOneTimeToAll(base: $0)
+    },
     .init([.c1, .k3], memory: "clears its index of keys late", by: "crowd.of-one-key") {
       ClearsItsIndexLate(base: $0)
     },
@@ -140,6 +146,9 @@ extension LifeFaultCase {
     },
     .init([.c4], memory: "works after it has thrown", by: "late.after-cancelled-calls") {
       WorksAfterThrowing(base: $0)
+    },
+    .init([.c1], memory: "loses one import of a thousand", by: "crowd.reads-own-writes") {
+      LosesSomeImports(base: $0)
     },
     .init([.c1], memory: "loses one write of a thousand", by: "crowd.reads-own-writes") {
       LosesSomeWrites(base: $0, oneIn: 1_000)

@@ -72,6 +72,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       at: .standard),
     .init([.o4], "never compacts its log", .neverCompacts, by: "life.gives-room-back", at: .standard),
     .init(
+      [.o4], "never compacts its log once a call has thrown", .neverCompactsAfterErrors,
+      by: "life.gives-room-back", at: .standard),
+    .init(
       [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.gives-room-back", at: .standard),
     .init([.w6], "reads logs that were compacted", .readsOldLogs, by: "life.of-few-keys-reopened"),
     .init([.r6], "counts entries in two bytes", .wrapsSequences, by: "life.of-few-keys"),
@@ -161,6 +164,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.t1], memory: "numbers transactions with twelve bits", by: "life.of-transactions",
       claiming: .transactions
     ) { NumbersTransactions(base: $0) },
+    .init([.k3], memory: "leaves a key out of one list in a thousand", by: "life.of-reads") {
+      ShortensSomeLists(base: $0)
+    },
     .init([.w1], memory: "numbers scans with twelve bits", by: "life.of-reads") {
       NumbersScans(base: $0)
     },

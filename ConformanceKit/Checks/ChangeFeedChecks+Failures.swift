@@ -1,0 +1,102 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Changes after calls that failed or were cancelled, and for subscribers that are late: rule X1.
+
+func checkChangesAfterFailures(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  let invalid = [key(""), key(String(repeating: "k", count: 512))]
+  let methods = ChangeMethod.writing(context.capabilities)
+  for round in 0..<30 {
+    switch round % 6 {
+    case 0: try await expectThrows { try await engine.write(data("v"), key: invalid[0]) }
+    case 1:
+      try await expectThrows { try await engine.write([(key("a"), data("v")), (invalid[1], data("v"))]) }
+    case 2:
+      try await expectThrows { try await engine.apply([.remove(key: key("a")), .remove(key: invalid[0])]) }
+    case 3: try await expectThrows { try await engine.remove(keys: [key("a"), invalid[1]]) }
+    case 4 where context.capabilities.contains(.transactions):
+      try await expectThrows {
+        try await engine.withTransaction { transaction in
+          try transaction.write(data("\(round)"), key: key("a"))
+          throw ThrownByBody()
+        }
+      }
+    default:
+      let task = Task { @concurrent in
+        withUnsafeCurrentTask { $0?.cancel() }
+        try await engine.write(data("v"), key: key("cancelled \(round)"))
+      }
+      // Rule C4 covers what a cancelled call may throw.
+      _ = await task.result
+    }
+    let next = key("after \(round)")
+    // Each kind of failure is followed by each method, which changes what had been refused.
+    let (method, changed) = (methods[(round + round / 6) % methods.count], [key("a"), next])
+    try await method.perform(changed.map { ($0, data("v")) }, in: engine)
+    try await subscriber.expectCovered(
+      changed, "\(method.call) after a call that had thrown or been cancelled")
+  }
+  for method in methods { try await checkCancelled(method, engine, subscriber, context) }
+}
+
+/// Cancels calls of the method, later and later. Those that return have to be covered.
+private func checkCancelled(
+  _ method: ChangeMethod, _ engine: EngineUnderTest, _ subscriber: ChangeSubscriber, _ context: CheckContext
+) async throws {
+  let end = try await turns {
+    try await method.perform([(key("\(method.rawValue), not cancelled"), data("v"))], in: engine)
+  }
+  for step in 0..<8 {
+    context.noteProgress()
+    let own = key("\(method.rawValue), cancelled \(step)")
+    let task = Task { @concurrent in try await method.perform([(own, data("v"))], in: engine) }
+    for _ in 0..<end * step / 8 { await Task.yield() }
+    task.cancel()
+    guard case .success = await task.result else { continue }
+    try await subscriber.expectCovered([own], "\(method.call) that returned although its task was cancelled")
+  }
+}
+
+private func expectThrows(_ call: () async throws -> Void) async throws {
+  do { try await call() } catch { return }
+  throw Violation("a call that should have thrown returned", rule: .k1)
+}
+
+func checkChangesForSlowSubscriber(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let slow = try await ChangeSubscriber(to: engine, context)
+  let fast = try await ChangeSubscriber(to: engine, context)
+  var all: [CacheKey] = []
+  for round in context.rounds(quick: 60, standard: 300, exhaustive: 3_000, of: "changes") {
+    let prefix = "round \(round)/"
+    let some = keys(round % 3 == 0 ? 50 : 1, prefix: prefix)
+    try await engine.write(entries(some))
+    try await fast.expectCovered(some, "a write beside a subscriber that reads nothing")
+    all += some
+  }
+  try await slow.expectCovered(all, "what was written while the subscriber read nothing")
+  // One change, and very many of another key.
+  let slower = try await ChangeSubscriber(to: engine, context)
+  let (early, busy) = (key("early"), key("busy"))
+  try await engine.write(data("v"), key: early)
+  var count = 0
+  for number in context.rounds(quick: 1_100, standard: 4_200, exhaustive: 70_000, of: "changes of one key") {
+    try await engine.write(data("\(number)"), key: busy)
+    count += 1
+  }
+  try await slower.expectCovered([early], "a write before \(count) others")
+  // What they could not take in then must not be the end.
+  for round in 0..<3 {
+    let later = key("later \(round)")
+    try await engine.write(data("v"), key: later)
+    for subscriber in [slow, slower] {
+      try await subscriber.expectCovered([later], "a write after a subscriber had caught up")
+    }
+  }
+}
