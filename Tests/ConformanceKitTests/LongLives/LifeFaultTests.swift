@@ -1,13 +1,14 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
 
 @Suite("Engines under many changes, many tasks, and clock jumps")
 struct LifeFaultTests {
-  @Test("Each faulty engine fails the checks that are named for it", arguments: LifeFaultCase.all)
+  @Test("Each faulty engine fails the checks that are named for it", arguments: LifeFaultCase.all.spread)
   func failsForItsRule(_ engineCase: LifeFaultCase) async throws {
     var missed = engineCase.checks
     // Where tasks have to meet, and where a process is killed at random, it takes another look now and then.
