@@ -29,8 +29,7 @@ func data(_ text: String) -> Data { Data(text.utf8) }
 /// A value that says for which key, and in which version, it was written: a plain text, so that an engine which spoils
 /// other values does not seem to confuse keys.
 func value(for key: CacheKey, version: Int = 1) -> Data {
-  let isPlain = key.value.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
-  if isPlain { return data("\(version) \(key.value)") }
+  if key.value.isPlain { return data("\(version) \(key.value)") }
   return data("\(version) \\" + key.value.utf8.map { String($0, radix: 16) }.joined(separator: "."))
 }
 
