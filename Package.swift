@@ -251,7 +251,10 @@ let package = Package(
       swiftSettings: settings),
   ]
     + engines.map {
-      .target(name: $0.name, dependencies: ["StockroomCore"] + $0.storesWith, swiftSettings: settings)
+      .target(
+        name: $0.name, dependencies: ["StockroomCore"] + $0.storesWith,
+        // Its trees are a library's, of which an optimized module has copies of its own that are optimized, too.
+        swiftSettings: $0.name == "StockroomMemory" ? optimizedSettings : settings)
     }
     + engines.map {
       .testTarget(

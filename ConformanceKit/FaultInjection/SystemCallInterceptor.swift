@@ -168,9 +168,14 @@ final class SystemCallInterceptor: Sendable {
     }
 
     private static func link(_ path: String) -> [UInt8]? {
-      var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
-      let count = readlink(path, &buffer, buffer.count)
-      return count < 0 ? nil : buffer.prefix(count).map(UInt8.init(bitPattern:))
+      var isLink = false
+      let target = [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, count in
+        let length = buffer.withMemoryRebound(to: CChar.self) { buffer in
+          buffer.baseAddress.map { readlink(path, $0, buffer.count) } ?? -1
+        }
+        (isLink, count) = (length >= 0, max(0, length))
+      }
+      return isLink ? target : nil
     }
 
     private static func name(_ path: [UInt8]) -> String {
@@ -188,10 +193,22 @@ final class SystemCallInterceptor: Sendable {
 private func descriptor(_ argument: UInt64) -> Int32 { Int32(truncatingIfNeeded: argument) }
 
 extension [UInt8] {
+  /// Whether the bytes are among these. By the C library: each call of an engine is asked about.
   fileprivate func contains(_ part: [UInt8]) -> Bool {
-    guard count >= part.count else { return false }
-    return (0...(count - part.count)).contains {
-      self[$0] == part[0] && self[$0..<($0 + part.count)].elementsEqual(part)
+    withUnsafeBytes { bytes in
+      part.withUnsafeBytes { part in
+        guard var start = bytes.baseAddress, let first = part.first, let sought = part.baseAddress else {
+          return part.isEmpty
+        }
+        var places = bytes.count - part.count + 1
+        while places > 0, let found = memchr(start, Int32(first), places) {
+          if memcmp(found, sought, part.count) == 0 { return true }
+          let skipped = start.distance(to: UnsafeRawPointer(found)) + 1
+          start += skipped
+          places -= skipped
+        }
+        return false
+      }
     }
   }
 }

@@ -129,7 +129,7 @@ private struct SystemFaultTrial: FaultTrial {
       if limit.isOver() {
         throw Violation("closed, it had \(open.joined(separator: ", ")) open", rule: .o4)
       }
-      await Task.yield()
+      await letTimePass()
     }
   }
 }

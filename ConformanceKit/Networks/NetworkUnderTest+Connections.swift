@@ -151,7 +151,7 @@ extension NetworkUnderTest {
   /// Waits until the engine has closed unused connections, which it may do in the background.
   private func expectFewConnections(_ when: String) async throws {
     var limit = RunningTimeLimit(max(server.timeLimit, .seconds(3)))
-    while proxy.connectionCount > server.maximumConnections, !limit.isOver() { await Task.yield() }
+    while proxy.connectionCount > server.maximumConnections, !limit.isOver() { await letTimePass() }
     let count = proxy.connectionCount
     try expect(
       count <= server.maximumConnections,

@@ -56,6 +56,7 @@ struct NetworkUnderTest: Sendable {
       } catch let failure as CallFailure {
         let code = (failure.error as? StorageError)?.code
         guard code == .unavailable || code == .outcomeUnknown else { throw failure }
+        await letTimePass()
         try Task.checkCancellation()
       }
     }
@@ -67,7 +68,7 @@ struct NetworkUnderTest: Sendable {
   func contents() async throws -> [CacheKey: Data] {
     proxy.set(.open)
     let end = ContinuousClock.now + server.timeLimit
-    while !proxy.hasPassedOn, ContinuousClock.now < end { await Task.yield() }
+    while !proxy.hasPassedOn, ContinuousClock.now < end { await letTimePass() }
     return try contentsByKey(try await untilAvailable { try await $0.readAllDataAndKeys() })
   }
 
@@ -198,7 +199,7 @@ struct NetworkUnderTest: Sendable {
   /// Waits until an engine has sent something to the silent server, for a moment at most: it may not have to.
   func untilSomethingIsHeldBack() async {
     let end = ContinuousClock.now + server.timeLimit / 10
-    while !proxy.isHoldingBack, ContinuousClock.now < end { await Task.yield() }
+    while !proxy.isHoldingBack, ContinuousClock.now < end { await letTimePass() }
   }
 
   /// Makes every call that has no separate check while the network does not work, all concurrently, each on

@@ -106,7 +106,7 @@ final class ChangeCollector: Sendable {
       self.elements.contains { if case .keys(let keys) = $0 { keys.contains(key) } else { true } }
     }
     let outcome = await withStallTimeout(patience) {
-      while !isCovered(), !Task.isCancelled { await Task.yield() }
+      while !isCovered(), !Task.isCancelled { await letTimePass() }
     }
     if case .success = outcome { return true }
     return isCovered()

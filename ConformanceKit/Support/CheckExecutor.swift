@@ -9,6 +9,8 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
   private let condition = NSCondition()
   private var jobs: [UnownedJob] = []
   private var next = 0
+  /// How many threads have nothing to do.
+  private var idle = 0
   private var isStopped = false
   /// As many as the cooperative pool has.
   static let usualCount = max(2, ProcessInfo.processInfo.activeProcessorCount)
@@ -38,11 +40,11 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
     let job = UnownedJob(job)
     condition.lock()
     let isTooLate = isStopped
-    if !isTooLate {
-      jobs.append(job)
-      condition.signal()
-    }
+    if !isTooLate { jobs.append(job) }
+    let wakes = !isTooLate && idle > 0
     condition.unlock()
+    // A thread that is woken earlier only waits for the lock.
+    if wakes { condition.signal() }
     // An actor that the check has used may still have something to do for others.
     if isTooLate { globalConcurrentExecutor.enqueue(job) }
   }
@@ -61,13 +63,17 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
     defer { condition.unlock() }
     while next == jobs.count {
       if isStopped { return nil }
+      idle += 1
       condition.wait()
+      idle -= 1
     }
-    defer {
-      next += 1
-      if next == jobs.count { (jobs, next) = ([], 0) }
+    let job = jobs[next]
+    next += 1
+    if next == jobs.count {
+      jobs.removeAll(keepingCapacity: true)
+      next = 0
     }
-    return jobs[next]
+    return job
   }
 }
 

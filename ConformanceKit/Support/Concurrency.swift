@@ -111,6 +111,13 @@ func turns(of call: @escaping @Sendable () async throws -> Void) async throws ->
 /// Gives other tasks, those on the main actor above all, the chance to do what they can do now.
 func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
 
+/// Waits for a moment, or not at all in a task that is cancelled: between two looks at what takes its time. Whoever looks all the
+/// time takes a processor from those that are waited for.
+func letTimePass() async {
+  // It throws nothing but the cancellation, which is the caller's to see.
+  do { try await Task.sleep(for: .milliseconds(1)) } catch {}
+}
+
 /// Waits for a moment, in which everybody's tasks have gone on: those on the threads of the check, on the main actor if
 /// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
 ///

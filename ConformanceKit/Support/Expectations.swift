@@ -68,11 +68,12 @@ func expect(_ keys: [CacheKey], areInAnyOrder expected: [CacheKey], _ what: Stri
 
 /// Fails unless the entries are those expected, in that order.
 func expect(
-  _ entries: [(key: CacheKey, data: Data)], are expected: [(key: CacheKey, data: Data)], _ what: String
+  _ entries: [(key: CacheKey, data: Data)], are expected: [(key: CacheKey, data: Data)],
+  _ what: @autoclosure () -> String
 ) throws {
-  try expect(entries.map(\.key), is: expected.map(\.key), "the keys of \(what)")
-  for (entry, expected) in zip(entries, expected) {
-    try expect(entry.data, is: expected.data, "the value of \(entry.key) in \(what)")
+  try expect(entries.map { $0.key }, is: expected.map { $0.key }, "the keys of \(what())")
+  for (entry, expected) in zip(entries, expected) where entry.data != expected.data {
+    try expect(entry.data, is: expected.data, "the value of \(entry.key) in \(what())")
   }
 }
 

@@ -17,21 +17,16 @@ func longKey(_ text: String) -> CacheKey {
 
 /// Keys `prefix00000`, `prefix00001`, … whose order in bytes is that of the numbers.
 func keys(_ count: Int, prefix: String = "key-") -> [CacheKey] {
-  (0..<count).map { number in
-    let digits = String(number)
-    return key(prefix + String(repeating: "0", count: max(0, 5 - digits.count)) + digits)
-  }
+  (0..<count).map { key(SampleText.numbered(prefix, $0)) }
 }
 
 /// The text as a value.
-func data(_ text: String) -> Data { Data(text.utf8) }
+func data(_ text: String) -> Data { SampleText.data(text) }
 
 /// A value that says for which key, and in which version, it was written: a plain text, so that an engine which spoils
 /// other values does not seem to confuse keys.
 func value(for key: CacheKey, version: Int = 1) -> Data {
-  let isPlain = key.value.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
-  if isPlain { return data("\(version) \(key.value)") }
-  return data("\(version) \\" + key.value.utf8.map { String($0, radix: 16) }.joined(separator: "."))
+  SampleText.value(of: key.value, version: version)
 }
 
 func entries(_ keys: [CacheKey], version: Int = 1) -> [(key: CacheKey, data: Data)] {

@@ -124,6 +124,12 @@ extension FileName {
 
   /// Whether Windows treats the name as a device, regardless of what follows the first dot.
   static func namesDevice(_ name: some Collection<UInt8>) -> Bool {
+    // Most names are not looked at any further: these are the letters with which devices begin.
+    switch name.first {
+    case UInt8(ascii: "a")?, UInt8(ascii: "c")?, UInt8(ascii: "l")?, UInt8(ascii: "n")?, UInt8(ascii: "p")?:
+      break
+    default: return false
+    }
     let stem = name.prefix(5).prefix { $0 != UInt8(ascii: ".") }
     switch stem.count {
     case 3: return devices.contains { stem.elementsEqual($0) }

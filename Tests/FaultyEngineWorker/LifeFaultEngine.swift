@@ -118,8 +118,9 @@ package final class LifeFaultEngine: ApplyingEngine {
     if fault == .leavesTemporaryFiles { try Self.leaveFile(in: FileManager.default.temporaryDirectory) }
     try perform { state in
       let now = clock.now(after: &state.latest)
-      let newest = state.entries.values.map(\.updatedAt).max() ?? .distantPast
-      if fault == .refusesOlder, now < newest - 1 { throw StorageError(.io, "The clock has gone back.") }
+      if fault == .refusesOlder, state.entries.values.contains(where: { now < $0.updatedAt - 1 }) {
+        throw StorageError(.io, "The clock has gone back.")
+      }
       var changes: [LifeFaultLog.Change] = []
       let before = operations.reduce(into: [CacheKey: Entry?]()) { before, operation in
         switch operation {

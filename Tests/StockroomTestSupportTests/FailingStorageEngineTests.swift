@@ -15,12 +15,18 @@ struct FailingStorageEngineTests {
     engine = FailingStorageEngine(base)
   }
 
-  @Test(
-    "Without faults it keeps the contract",
-    arguments: ConformanceSuite("Failing", capabilities: MemoryStorageEngine().capabilities, budget: .quick) {
-      _ in
-      FailingStorageEngine(MemoryStorageEngine())
-    }.checks)
+  private static let suite = ConformanceSuite(
+    "Failing", capabilities: MemoryStorageEngine().capabilities, budget: .quick
+  ) { _ in FailingStorageEngine(MemoryStorageEngine()) }
+
+  /// Without those of stores and the searches, which the engine below passes: calls are passed on one by one.
+  private static let checks = suite.checks.filter { check in
+    let searches = ["model.", "linearizability.", "life.", "late.", "crowd.", "fairness."]
+    return TestRun.isExhaustive
+      || !check.rule.isForStores && !searches.contains { check.id.hasPrefix($0) }
+  }
+
+  @Test("Without faults it keeps the contract", arguments: checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test("Every requirement is forwarded as itself and recorded with its keys")

@@ -170,9 +170,15 @@
 
   /// Hides keys.
   private struct HiddenNames: Sendable {
-    let secret: SymmetricKey
+    /// A hash of nothing yet, of which each key's is a copy: half of what a hash takes is to begin it with the secret.
+    private let begun: HMAC<SHA256>
     /// The engine below, for errors.
-    let place: String?
+    private let place: String?
+
+    init(secret: SymmetricKey, place: String?) {
+      begun = HMAC(key: secret)
+      self.place = place
+    }
 
     /// The entry, of what is stored for it.
     ///
@@ -208,8 +214,9 @@
     /// What the entry is stored under: 43 letters, digits, `-` and `_`.
     func hidden(_ key: CacheKey) throws -> CacheKey {
       try key.validate()
-      let hash = HMAC<SHA256>.authenticationCode(for: Data(key.value.utf8), using: secret)
-      let text = Data(hash).base64EncodedString().utf8.dropLast().map { byte in
+      var hash = begun
+      hash.update(data: Data(key.value.utf8))
+      let text = Data(hash.finalize()).base64EncodedString().utf8.dropLast().map { byte in
         switch byte {
         case UInt8(ascii: "+"): UInt8(ascii: "-")
         case UInt8(ascii: "/"): UInt8(ascii: "_")

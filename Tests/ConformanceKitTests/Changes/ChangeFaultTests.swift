@@ -207,7 +207,7 @@ extension ChangeFaultCase {
 
 @Suite("Engines with faulty change feeds")
 struct ChangeFaultTests {
-  @Test("Each faulty engine fails the checks that are named for it", arguments: ChangeFaultCase.all)
+  @Test("Each faulty engine fails the checks that are named for it", arguments: ChangeFaultCase.all.spread)
   func failsForItsRule(_ engineCase: ChangeFaultCase) async throws {
     let checks = ChangeFaultCase.checks(
       engineCase.name, engineCase.fault, stallTimeout: engineCase.stallTimeout)

@@ -103,7 +103,7 @@ struct FaultyStoreTests {
 
   @Test(
     "Each faulty store fails a check of its rule, and none of a rule that it follows",
-    arguments: FaultyStoreCase.all)
+    arguments: FaultyStoreCase.all.spread)
   func failsForItsRule(_ engineCase: FaultyStoreCase) async {
     let failures = await CheckOutcomes.shared.outcomes(of: engineCase).values.compactMap(\.failure)
     #expect(failures.contains { $0.rule == engineCase.rule })

@@ -1,6 +1,7 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -153,7 +154,8 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
 
 @Suite("Engines that share a place")
 struct SharedPlaceFaultTests {
-  @Test("Each faulty engine fails the checks that are named for it", arguments: SharedPlaceFaultCase.all)
+  @Test(
+    "Each faulty engine fails the checks that are named for it", arguments: SharedPlaceFaultCase.all.spread)
   func failsForItsRule(_ engineCase: SharedPlaceFaultCase) async throws {
     for id in engineCase.checks {
       let check = try #require(engineCase.suite.checks.first { $0.id == id })

@@ -2,6 +2,7 @@ import Foundation
 import FaultyEngineWorker
 import StockroomCore
 import TestFixtures
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -147,7 +148,7 @@ extension ConformanceSuite {
 struct CrashFaultTests {
   @Test(
     "Each faulty engine fails the checks that are named for it",
-    arguments: CrashFaultCase.ofKills + CrashFaultCase.ofTwoProcesses)
+    arguments: (CrashFaultCase.ofKills + CrashFaultCase.ofTwoProcesses).spread)
   func failsForItsRule(_ engineCase: CrashFaultCase) async throws {
     let suite = ConformanceSuite.crashFault(
       engineCase.name, isShared: engineCase.isShared, claimsToShare: engineCase.claimsToShare,

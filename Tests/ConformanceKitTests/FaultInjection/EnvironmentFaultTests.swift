@@ -1,6 +1,7 @@
 import Foundation
 import FaultyEngineWorker
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -137,7 +138,8 @@ extension ConformanceSuite {
 
 @Suite("Engines under corruption, exhausted resources and clock rollback")
 struct EnvironmentFaultTests {
-  @Test("Each faulty engine fails the checks that are named for it", arguments: EnvironmentFaultCase.all)
+  @Test(
+    "Each faulty engine fails the checks that are named for it", arguments: EnvironmentFaultCase.all.spread)
   func failsForItsRule(_ engineCase: EnvironmentFaultCase) async throws {
     let suite = ConformanceSuite.environmentFault(engineCase.name, engineCase.fault)
     for check in suite.environmentFaultChecks where engineCase.checks.contains(check.id) {

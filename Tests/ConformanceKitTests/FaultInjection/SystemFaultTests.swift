@@ -136,7 +136,7 @@ let canInterceptCalls: Bool = {
 
 @Suite("Engines whose system calls fail", .enabled(if: canInterceptCalls))
 struct SystemFaultTests {
-  @Test("Each faulty engine fails the check that is named for it", arguments: SystemFaultCase.all)
+  @Test("Each faulty engine fails the check that is named for it", arguments: SystemFaultCase.all.spread)
   func failsForItsRule(_ engineCase: SystemFaultCase) async throws {
     var outcome = ConformanceOutcome.passed
     for seed in UInt64(1)...3 where outcome == .passed {

@@ -45,7 +45,7 @@ struct LinearizabilityCheckTests {
     #expect(failures.allSatisfy { $0.rule == .c4 && $0.actual.contains("although nobody had cancelled") })
   }
 
-  @Test("Each racy engine has a history that shows a broken rule", arguments: RacyEngine.all)
+  @Test("Each racy engine has a history that shows a broken rule", arguments: RacyEngine.all.spread)
   func failsForItsRule(_ engine: RacyEngine) async throws {
     let engineCase = engine.engineCase
     // Tasks meet by chance, so another seed may see what the first ones have not: its own rule, where the machine

@@ -2,13 +2,14 @@ import FaultyEngineWorker
 import ConformanceKit
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @Suite("Model-based checks")
 struct ModelBasedTests {
   @Test(
     "Each engine that fails in few sequences is found, with the shortest sequence",
-    arguments: ModelBasedCase.all)
+    arguments: ModelBasedCase.all.spread)
   func failsShortest(_ testCase: ModelBasedCase) async throws {
     let failure = try #require(
       await ModelBasedFailures.shared.failure(of: testCase), "No sequence shows it.")

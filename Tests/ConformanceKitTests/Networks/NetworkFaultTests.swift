@@ -99,7 +99,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
 
 @Suite("Engines with a server")
 struct NetworkFaultTests {
-  @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all)
+  @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all.spread)
   func fails(_ faultCase: NetworkFaultCase) async throws {
     // Tasks meet by chance, so another look may see what the first has not, which is short.
     for look in 0..<10 {

@@ -2,6 +2,7 @@ import FaultyEngineWorker
 import ConformanceKit
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 /// An engine that is wrong about sizes, names or one of several ways to do the same, and the check that finds it.
@@ -78,7 +79,7 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
 struct SizeFaultTests {
   @Test(
     "Each fault is found by its check, under its rule, with the smallest size that shows it",
-    arguments: SizeFault.all)
+    arguments: SizeFault.all.spread)
   func isFound(_ fault: SizeFault) async throws {
     var failure = try await fault.failure()
     // Where tasks have to meet, it takes another look now and then on a busy machine.
