@@ -41,9 +41,9 @@ import StockroomCore
   @concurrent private static func parseAndRun() async throws {
     try CommandLineEncoding.checkArguments()
     var command = try await asyncParseAsRoot(nil)
-    // Only now, so that help is shown anywhere.
-    try CommandLineEncoding.checkCurrentDirectory()
+    // All commands but the one that shows help, which can be shown anywhere.
     if var command = command as? any AsyncParsableCommand {
+      try CommandLineEncoding.checkCurrentDirectory()
       try await command.run()
     } else {
       try command.run()

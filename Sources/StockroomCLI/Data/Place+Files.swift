@@ -18,7 +18,7 @@ extension Place {
     case .lmdb: return isOne(of: ["data.mdb", "lock.mdb"].map { "\(path)/\($0)" })
     case .leveldb: return isBelow("\(path)/Stockroom.leveldb")
     case .files:
-      return isBelow("\(path)/.stockroom") || isBelow(path) && url.pathExtension == "entry"
+      return isBelow("\(path)/.stockroom") || isBelow(path) && components.last?.hasSuffix(".entry") == true
     }
   }
 }
