@@ -7,20 +7,26 @@ struct StallTimeoutExceeded: Error {
   let standstill: String
 }
 
-/// When a check last made progress, initially its start. Time in which the machine sleeps does not count.
+/// When a check last made progress, initially its start.
 final class CheckProgress: Sendable {
-  private let state = MutexProtected((last: SuspendingClock.now, count: 0))
+  private let state = MutexProtected((last: ContinuousClock.now, count: 0))
   /// How many calls of each kind have begun and not come to their end.
   private let underWay = MutexProtected<[String: Int]>([:])
 
   /// How many bodies of transactions run.
   private let bodies = MutexProtected(0)
 
-  var last: SuspendingClock.Instant { state.withLock { $0.last } }
+  var last: ContinuousClock.Instant { state.withLock { $0.last } }
 
   func note() {
-    let now = SuspendingClock.now
+    let now = ContinuousClock.now
     state.withLock { $0 = (now, $0.count + 1) }
+  }
+
+  /// Restarts the limit for what belongs to the same step.
+  func goOn() {
+    let now = ContinuousClock.now
+    state.withLock { $0.last = now }
   }
 
   func begin(_ call: String) { underWay.withLock { $0[call, default: 0] += 1 } }
@@ -67,6 +73,7 @@ final class CheckProgress: Sendable {
 ///
 /// Work without progress is cancelled and abandoned, since a task cannot be stopped by force. A thread
 /// watches the time, so that work that blocks every thread of the cooperative pool does not stop the clock.
+/// Time in which the process does not run, because it is stopped or the machine sleeps, does not count.
 ///
 /// - Parameters:
 ///   - threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
@@ -84,10 +91,13 @@ func withStallTimeout<Result: Sendable>(
   }
   let isDelivered = Latch()
   Thread.detachNewThread {
-    while case let remaining = SuspendingClock.now.duration(to: progress.last.advanced(by: limit)),
-      remaining > .zero
-    {
-      if isDelivered.wait(for: remaining) { return }
+    var last = progress.last
+    var running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
+    while !running.isOver() {
+      if isDelivered.wait(for: min(running.left, Latch.look)) { return }
+      if last == progress.last { continue }
+      last = progress.last
+      running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
     }
     let exceeded = StallTimeoutExceeded(standstill: progress.standstill(of: limit))
     race.finish(with: .failure(exceeded))
