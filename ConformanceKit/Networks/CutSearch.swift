@@ -25,9 +25,9 @@ struct CutSearch: Sendable {
     defer { proxy.close() }
     let passage = try NetworkProxy(to: server.address)
     defer { passage.close() }
-    let direct = try await context.open(through: passage.port, to: server)
+    let direct = try await context.untilReached { try await context.open(through: passage.port, to: server) }
     defer { direct.release() }
-    let (lengths, lostAnswers) = try await measure(proxy, direct)
+    let (lengths, lostAnswers) = try await context.untilReached { try await measure(proxy, direct) }
     let cuts = NetworkProxy.Direction.allCases.flatMap { direction in
       (0...lengths[direction, default: 0]).map { NetworkProxy.Cut(direction: direction, bytes: $0) }
     }
@@ -93,7 +93,7 @@ struct CutSearch: Sendable {
     try expect(
       possible.observe(contents),
       "\(place), the entries afterwards were \(PossibleContents.describe(contents)) instead of \(expected)")
-    try await direct.removeAllData()
+    try await context.untilReached { try await direct.removeAllData() }
   }
 
   private func perform(
@@ -140,7 +140,7 @@ struct CutSearch: Sendable {
   }
 
   private func contents(of engine: EngineUnderTest) async throws -> CutScenario.Contents {
-    try contentsByKey(try await engine.readAllDataAndKeys())
+    try contentsByKey(try await context.untilReached { try await engine.readAllDataAndKeys() })
   }
 }
 

@@ -20,8 +20,12 @@ struct FailoverFeed: Sendable {
     context.addTeardown { listening.close() }
     let writing = try NetworkProxy(to: server.address)
     context.addTeardown { writing.close() }
-    let engine = try await context.open(through: listening.port, to: server, at: directory)
-    let other = try await context.open(through: writing.port, to: server, at: directory)
+    let engine = try await context.untilReached {
+      try await context.open(through: listening.port, to: server, at: directory)
+    }
+    let other = try await context.untilReached {
+      try await context.open(through: writing.port, to: server, at: directory)
+    }
     context.addTeardown {
       engine.release()
       other.release()
