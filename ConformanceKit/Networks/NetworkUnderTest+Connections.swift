@@ -150,7 +150,7 @@ extension NetworkUnderTest {
 
   /// Waits until the engine has closed unused connections, which it may do in the background.
   private func expectFewConnections(_ when: String) async throws {
-    var limit = RunningTimeLimit(max(server.timeLimit, .seconds(15)))
+    var limit = RunningTimeLimit(max(server.timeLimit, .seconds(3)))
     while proxy.connectionCount > server.maximumConnections, !limit.isOver() { await Task.yield() }
     let count = proxy.connectionCount
     try expect(

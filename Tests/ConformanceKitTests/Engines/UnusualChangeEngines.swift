@@ -29,3 +29,15 @@ final class TellsOfWhatCameBefore: FaultyEngine {
     return told
   }
 }
+
+/// Takes its time for each of the first writes.
+final class WritesSlowlyAtFirst: FaultyEngine {
+  let base: ReferenceEngine
+  private let writes = CallCount()
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    if writes.next() <= 25 { try await Task.sleep(for: .milliseconds(350)) }
+    try await base.write(data, key: key)
+  }
+}
