@@ -75,9 +75,9 @@ struct Holdings {
     isMemoryCounted: Bool = false, isAwaited: Bool = true
   ) async throws -> String? {
     // Room is given back by a compaction; what is only waited for here are threads, which may not run for long on a busy machine.
-    let attempts = isAwaited ? isRoomCounted ? attempts : 4 * attempts : 1
+    let looks = isAwaited ? (isRoomCounted ? attempts : 4 * attempts) : 1
     var growth: String?
-    for _ in 0..<attempts {
+    for _ in 0..<looks {
       growth = try await measured(in: place).growth(
         since: first, files: areFilesCounted, room: isRoomCounted,
         memory: isRoomCounted || isMemoryCounted)

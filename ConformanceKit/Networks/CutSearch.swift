@@ -71,7 +71,7 @@ struct CutSearch: Sendable {
   private func check(
     _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest, _ outcomes: inout CutOutcomes
   ) async throws {
-    let intruder = Intruder(direct)
+    let intruder = Intruder(direct, context)
     proxy.cut(after: cut.bytes, cut.direction, willCut: intruder.prepare, onCut: intruder.act)
     defer { proxy.endCut() }
     let place = "with the connection cut after byte \(cut.bytes) \(cut.direction.rawValue)"
@@ -187,9 +187,10 @@ private final class Intruder: Sendable {
   }
 
   private let engine: EngineUnderTest
+  private let context: CheckContext
   private let state = MutexProtected(State())
 
-  init(_ engine: EngineUnderTest) { self.engine = engine }
+  init(_ engine: EngineUnderTest, _ context: CheckContext) { (self.engine, self.context) = (engine, context) }
 
   /// The step that is about to begin.
   ///
@@ -234,9 +235,10 @@ private final class Intruder: Sendable {
     } else {
       return nil
     }
-    guard try await engine.read(key: result.key) == result.data else { return nil }
+    let found = try await context.untilReached { try await engine.read(key: result.key) }
+    guard found == result.data else { return nil }
     let change = (key: result.key, data: data("intruder"))
-    try await engine.write(change.data, key: change.key)
+    try await context.untilReached { try await engine.write(change.data, key: change.key) }
     return change
   }
 

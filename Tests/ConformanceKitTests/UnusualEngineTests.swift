@@ -99,10 +99,10 @@ struct SlowEngineTests {
   func waitsForItsLock() async throws {
     let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
     let suite = ConformanceSuite(
-      "Waits", capabilities: claims, stallTimeout: .seconds(20), budget: .quick
+      "Waits", capabilities: claims, stallTimeout: .seconds(40), budget: .quick
     ) {
       try await WaitsForItsLock(
-        base: try ReferenceEngine(claiming: claims), directory: $0, waiting: .seconds(11))
+        base: try ReferenceEngine(claiming: claims), directory: $0, waiting: .seconds(21))
     }
     try await #require(suite.checks.first { $0.id == "planted.directory" }).run()
   }

@@ -28,7 +28,7 @@ import Testing
 
   @Test(
     "What was committed before a subscription began, and is acknowledged after, is reported",
-    .timeLimit(.minutes(1)), arguments: [true, false])
+    .timeLimit(.minutes(10)), arguments: [true, false])
   func acknowledgedLater(isFirst: Bool) async throws {
     let earlier = isFirst ? nil : try place.subscribe(to: subscribed)
     writing.hub.beginWrite()
@@ -42,7 +42,7 @@ import Testing
 
   @Test(
     "What was acknowledged before a subscription began is not reported, and nor is a write that commits nothing",
-    .timeLimit(.minutes(1)))
+    .timeLimit(.minutes(10)))
   func acknowledgedBefore() async throws {
     writing.hub.beginWrite()
     place.commit("a", to: writing)
@@ -56,7 +56,7 @@ import Testing
 
   @Test(
     "A commit is everything if the process that had announced it has died, and another program made it",
-    .timeLimit(.minutes(1)))
+    .timeLimit(.minutes(10)))
   func announcedByAnother() async throws {
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
     _ = place.announce("a", to: writing)
@@ -67,7 +67,7 @@ import Testing
     #expect(change == .everything)
   }
 
-  @Test("A log that is cut off while somebody subscribes keeps nobody waiting", .timeLimit(.minutes(1)))
+  @Test("A log that is cut off while somebody subscribes keeps nobody waiting", .timeLimit(.minutes(10)))
   func truncated() async throws {
     var first = try place.subscribe(to: subscribed).makeAsyncIterator()
     let file = try FileHandle(forWritingTo: URL(filePath: log))

@@ -23,7 +23,7 @@ struct PostgreSQLFailoverTests {
     let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
     let engine = try await PostgreSQLStorageEngine(
       "host=\(first.directory.path),\(second.directory.path) user=postgres dbname=postgres",
-      timeLimit: .seconds(8))
+      timeLimit: .seconds(16))
     try await engine.write(value(1), key: key(1))
     await first.stop(.killed)
     let calls: [@Sendable () async throws -> Void] = [
@@ -125,7 +125,7 @@ struct PostgreSQLFailoverTests {
     try await server.start()
     // Makes the tables without another server.
     try await PostgreSQLStorageEngine(server.connection, durability: .process).close()
-    let engine = try await PostgreSQLStorageEngine(server.connection, timeLimit: .seconds(20))
+    let engine = try await PostgreSQLStorageEngine(server.connection, timeLimit: .seconds(300))
     let write = Task { try await engine.write(value(1), key: key(1)) }
     let waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"
     try await server.wait(until: "EXISTS (SELECT \(waiting))")

@@ -116,7 +116,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     budget.seed = seed
     return ConformanceSuite(
       name, capabilities: SystemFaultEngine.promises,
-      stallTimeout: fault == .hangsWhenInterrupted ? .seconds(6) : .seconds(120),
+      stallTimeout: fault == .hangsWhenInterrupted ? .seconds(24) : .seconds(120),
       budget: budget,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker",
