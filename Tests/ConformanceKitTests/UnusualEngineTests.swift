@@ -147,6 +147,20 @@ struct UnusualFeedTests {
     for check in checks { try await check.run() }
   }
 
+  /// A batch of tens of thousands of entries was one step, for which a slow engine takes minutes.
+  @Test(
+    "An engine that is slow for each entry is asked for fewer in the check of the changes of large batches")
+  func slowBatches() async throws {
+    let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
+    let suite = ConformanceSuite("Slow batches", capabilities: claims, budget: .quick) { _ in
+      TakesTimeForWrites(base: try ReferenceEngine(claiming: claims))
+    }
+    let check = try #require(suite.checks.first { $0.id == "changes.of-a-large-batch" })
+    let result = await check.result()
+    #expect(result.outcome == .passed)
+    #expect(result.shortfall?.hasSuffix(" of 5000 entries of a batch") == true)
+  }
+
   /// All of the writes together were waited for as long as for one element.
   @Test("A feed of slow writes passes the check of the last write")
   func tellsOfSlowWrites() async throws {

@@ -125,7 +125,7 @@ struct PostgreSQLFailoverTests {
     try await server.start()
     // Makes the tables without another server.
     try await PostgreSQLStorageEngine(server.connection, durability: .process).close()
-    let engine = try await PostgreSQLStorageEngine(server.connection, timeLimit: .seconds(300))
+    let engine = try await PostgreSQLStorageEngine(server.connection, timeLimit: .seconds(20))
     let write = Task { try await engine.write(value(1), key: key(1)) }
     let waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"
     try await server.wait(until: "EXISTS (SELECT \(waiting))")

@@ -30,6 +30,15 @@ final class TellsOfWhatCameBefore: FaultyEngine {
   }
 }
 
+/// Takes its time for each entry of a batch, of as many as are written to find out how long that takes.
+struct TakesTimeForWrites: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    if dataAndKeys.count <= 100 { try await Task.sleep(for: .milliseconds(5 * dataAndKeys.count)) }
+    try await base.write(dataAndKeys)
+  }
+}
+
 /// Takes its time for each of the first writes.
 final class WritesSlowlyAtFirst: FaultyEngine {
   let base: ReferenceEngine
