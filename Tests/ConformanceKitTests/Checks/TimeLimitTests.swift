@@ -41,6 +41,23 @@ struct TimeLimitTests {
     #expect(context.progress.last > opened)
   }
 
+  /// Thousands of calls of a slow engine were one step of a check.
+  @Test("A call that returns prolongs a step, unless others are in progress, and not without end")
+  func returns() {
+    let (progress, limit) = (CheckProgress(), Duration.seconds(60))
+    let start = progress.last
+    progress.begin("write(_:key:)")
+    progress.begin("read(key:)")
+    progress.end("read(key:)", hasReturned: true)
+    #expect(progress.last(within: limit) == start)
+    progress.end("write(_:key:)")
+    #expect(progress.last(within: limit) == start)
+    progress.begin("read(key:)")
+    progress.end("read(key:)", hasReturned: true)
+    #expect(progress.last(within: limit) > start)
+    #expect(progress.last(within: .zero) == start)
+  }
+
   /// Only the check as a whole had longer.
   @Test("A suite with a long stall timeout waits longer for a single call, too")
   func longerPatience() {
