@@ -173,6 +173,9 @@ private struct BesideMereReader {
   let patience: Duration
 
   func check() async throws {
+    // How long a process takes to start is not up to the engine.
+    try await worker.waitUntilReady()
+    context.noteProgress()
     try await callAlone("opening", .open)
     try await callAlone("a write", Self.write("before"))
     var names = ["before"]

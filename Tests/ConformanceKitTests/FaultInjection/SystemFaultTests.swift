@@ -160,6 +160,19 @@ struct SystemFaultTests {
     try await expectSuccess("faults.failed-syncs", of: engineCase)
   }
 
+  /// Its start was a part of its first step.
+  @Test("An engine whose worker process takes long to start does not count as hanging")
+  func startsSlowly() async throws {
+    let program = ConformanceWorker(product: "FaultyEngineWorker").executable.systemPath
+    let worker = ConformanceWorker(
+      executable: URL(filePath: "/bin/sh"), arguments: ["-c", "sleep 14; exec '\(program)' systemFault log"])
+    let suite = ConformanceSuite(
+      "Starts slowly", capabilities: SystemFaultEngine.promises, stallTimeout: .seconds(24), budget: .quick,
+      worker: worker
+    ) { try SystemFaultEngine(directory: $0, keepsLog: true, fault: nil) }
+    try await #require(suite.checks.first { $0.id == "faults.system-calls" }).outcome().expectPass()
+  }
+
   private func expectSuccess(_ id: String, of engineCase: SystemFaultCase) async throws {
     let check = try #require(engineCase.suite(of: id).checks.first { $0.id == id })
     await check.outcome().expectPass()
