@@ -32,7 +32,7 @@ struct FailoverFeed: Sendable {
     }
     self.listening = listening
     writer = NetworkUnderTest(context: context, server: server, proxy: writing, engine: other)
-    subscriber = try await ChangeSubscriber(to: engine, context)
+    subscriber = try await context.untilReached { try await ChangeSubscriber(to: engine, context) }
     // Elements received from one server say nothing about another.
     for number in 0..<3 { try await expectCovered(key("\(number)"), "a write before a failover") }
   }
