@@ -227,9 +227,10 @@ private func checkSubscribing(_ context: CheckContext) async throws {
 
 private func checkLargeBatch(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let count = context.byLevel(quick: 5_000, standard: 50_000, exhaustive: 300_000)
+  let wanted = context.byLevel(quick: 5_000, standard: 50_000, exhaustive: 300_000)
+  let count = max(1_100, try await context.affordableCount(wanted, of: "entries of a batch"))
   let keys = keys(count, prefix: "batch/")
-  for size in [900, 1_100, count] {
+  for size in Set([900, 1_100, count]).sorted() {
     try await expectCovered(Array(keys.prefix(size)), by: [.writeMany, .removeMany], engine, context)
   }
   // By every method, of keys that are short and of keys of which a message holds few.

@@ -136,9 +136,12 @@ extension ChangeSubscriber {
     until what: String, patience: Duration, about key: CacheKey,
     look isSeen: @escaping @Sendable () async throws -> Bool
   ) async -> Result<Void, any Error> {
-    let outcome = await withStallTimeout(patience) { () -> Result<Void, any Error> in
+    // The changes may still be in progress, with a slow engine for a long time.
+    let progress = CheckProgress()
+    let outcome = await withStallTimeout(patience, since: progress) { () -> Result<Void, any Error> in
       do {
         while let change = await next() {
+          progress.note()
           if case .keys(let found) = change, !found.contains(key) { continue }
           if try await isSeen() { return .success(()) }
         }
@@ -149,7 +152,9 @@ extension ChangeSubscriber {
     }
     switch outcome {
     case .success(let result): return result
-    case .failure: return .failure(Violation("within \(patience), there was no element after which \(what)"))
+    case .failure:
+      return .failure(
+        Violation("for \(patience), there was no further element, and none after which \(what)"))
     }
   }
 }

@@ -209,8 +209,9 @@ func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws
     files = System.openFiles(in: context.root)
   }
   if files.isEmpty { return }
-  // Counted in pauses, as the process may not run for a while.
-  let allowed = min(try await timeOfClosing(context) * 20, context.patience(atMost: .seconds(30)))
+  // Counted in pauses, as the process may not run for a while, nor the engine's thread on a busy machine.
+  let time = max(try await timeOfClosing(context) * 20, .seconds(10))
+  let allowed = min(time, context.patience(atMost: .seconds(30)))
   for _ in 0..<Int(allowed.inSeconds * 20) where !files.isEmpty {
     try await Task.sleep(for: .milliseconds(50))
     files = System.openFiles(in: context.root)

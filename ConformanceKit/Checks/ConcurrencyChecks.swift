@@ -78,7 +78,10 @@ extension CheckDefinition {
       let engine = try await context.open()
       let shared = keys(24)
       try await gather(0..<16) { task in
-        for step in 0..<12 { try await runConcurrentCalls(engine, shared, task: task, step: step) }
+        for step in 0..<12 {
+          try await runConcurrentCalls(engine, shared, task: task, step: step)
+          context.noteProgress()
+        }
       }
       for key in shared {
         let exists = try await engine.read(key: key) != nil

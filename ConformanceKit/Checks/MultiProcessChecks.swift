@@ -109,6 +109,8 @@ private func checkKilledHolder(_ context: CheckContext) async throws {
 private func expectLocked(_ context: CheckContext, _ open: () async throws -> Void) async throws {
   let what = "opening a place that another process has open"
   let (code, description): (String?, String)
+  // Each may wait for a minute before it throws.
+  defer { context.noteProgress() }
   do {
     try await open()
     throw Violation("\(what) did not throw")

@@ -251,7 +251,7 @@ extension CheckContext {
     try await withServer { server in
       let proxy = try NetworkProxy(to: server.address)
       defer { proxy.close() }
-      let engine = try await open(through: proxy.port, to: server)
+      let engine = try await untilReached { try await open(through: proxy.port, to: server) }
       let network = NetworkUnderTest(context: self, server: server, proxy: proxy, engine: engine)
       do {
         try await body(network)

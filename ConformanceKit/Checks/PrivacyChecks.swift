@@ -136,54 +136,104 @@ struct MakeFiles: WorkerTask {
 private let patienceWithReader = Duration.seconds(20)
 
 private func checkMereReader(_ context: CheckContext) async throws {
-  let worker = try context.startWorker(under: try FakeClock.fastTool())
-  defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
-  try await FakeClock.requireFastClock(of: worker)
-  let place = context.place
-  func attempt(_ what: String, _ call: CallEngine.Call) async throws -> Bool {
-    let result = await withStallTimeout(context.patience(atMost: patienceWithReader)) {
+  do {
+    let worker = try context.startWorker(under: try FakeClock.fastTool())
+    defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
+    try await FakeClock.requireFastClock(of: worker)
+    return try await BesideMereReader(
+      context: context, worker: worker, place: context.place,
+      patience: context.patience(atMost: patienceWithReader)
+    ).check()
+  } catch is CallHung {
+    // A task that sleeps until a moment of the fast clock hardly ever wakes up: only with the right one does the engine hang.
+  }
+  context.noteProgress()
+  let place = context.root.appending(path: "with the right clock", directoryHint: .isDirectory)
+  // That an engine makes what is missing is for checks of opening to see.
+  try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+  do {
+    try await BesideMereReader(
+      context: context, worker: try context.startWorker(), place: place, patience: context.patienceWithLocks
+    ).check()
+  } catch let hung as CallHung {
+    throw Violation(
+      "\(hung.call) did not return within \(context.patienceWithLocks), while a process with only read access held locks"
+    )
+  }
+}
+
+/// A call that did not return as long as it was waited for.
+private struct CallHung: Error { let call: String }
+
+/// An engine in another process, while this one holds locks on its files now and then.
+private struct BesideMereReader {
+  let context: CheckContext
+  let worker: WorkerProcess
+  let place: URL
+  let patience: Duration
+
+  func check() async throws {
+    // How long a process takes to start is not up to the engine.
+    try await worker.waitUntilReady()
+    context.noteProgress()
+    try await callAlone("opening", .open)
+    try await callAlone("a write", Self.write("before"))
+    var names = ["before"]
+    var locks = try ReaderLocks(on: place)
+    defer { locks.release() }
+    if try await isDone("a write", Self.write("beside")) { names.append("beside") }
+    _ = try await isDone("a read", .read)
+    locks.release()
+    try await callAlone("a write", Self.write("after"))
+    names.append("after")
+    try await callAlone("close()", .close)
+
+    locks = try ReaderLocks(on: place)
+    let isOpen = try await isDone("opening", .open)
+    if isOpen, try await isDone("a write", Self.write("later")) { names.append("later") }
+    locks.release()
+    if !isOpen { try await callAlone("opening", .open) }
+    let found = try await callAlone("a read", .read).flatMap { $0 }
+    try expect(
+      found.map(\.key).sorted(), is: names.sorted(), "the keys after a mere reader had held locks, sorted,")
+    try await callAlone("close()", .close)
+    worker.closeInput()
+    await worker.waitUntilEnd()
+  }
+
+  private static func write(_ name: String) -> CallEngine.Call {
+    .write([SharedWork.Entry(key: name, data: data(name))])
+  }
+
+  private func call(_ name: String, _ call: CallEngine.Call) async throws -> [CallEngine.Message] {
+    let result = await withStallTimeout(patience) { [worker, place] in
       await Result { try await worker.perform(CallEngine(call, at: place)) }
     }
-    switch result {
-    case .success(.success): return true
-    case .success(.failure(let error as WorkerError)):
+    context.noteProgress()
+    guard case .success(let messages) = result else {
+      worker.kill()
+      throw CallHung(call: name)
+    }
+    return try messages.get()
+  }
+
+  @discardableResult
+  private func callAlone(_ name: String, _ call: CallEngine.Call) async throws -> [CallEngine.Message] {
+    try await translatingWorkerErrors { try await self.call(name, call) }
+  }
+
+  /// Whether the call returned. Otherwise it threw `locked`.
+  private func isDone(_ name: String, _ call: CallEngine.Call) async throws -> Bool {
+    do {
+      _ = try await self.call(name, call)
+      return true
+    } catch let error as WorkerError {
       try expect(
         error.code == StorageError.Code.locked.name,
-        "\(what) did not throw locked, while a process with only read access held locks: \(error)"
-      )
+        "\(name) did not throw locked, while a process with only read access held locks: \(error)")
       return false
-    case .success(.failure(let error)): throw error
-    case .failure:
-      worker.kill()
-      throw Violation(
-        "\(what) did not return for minutes, while a process with only read access held locks")
     }
   }
-  func write(_ name: String) -> CallEngine.Call { .write([.init(key: name, data: data(name))]) }
-
-  try await translatingWorkerErrors { try await worker.perform(CallEngine(.open, at: place)) }
-  try await translatingWorkerErrors { try await worker.perform(CallEngine(write("before"), at: place)) }
-  var names = ["before"]
-  var locks = try ReaderLocks(on: place)
-  if try await attempt("a write", write("beside")) { names.append("beside") }
-  _ = try await attempt("a read", .read)
-  locks.release()
-  try await translatingWorkerErrors { try await worker.perform(CallEngine(write("after"), at: place)) }
-  names.append("after")
-  try await translatingWorkerErrors { try await worker.perform(CallEngine(.close, at: place)) }
-
-  locks = try ReaderLocks(on: place)
-  let isOpen = try await attempt("opening", .open)
-  if isOpen, try await attempt("a write", write("later")) { names.append("later") }
-  locks.release()
-  if !isOpen { try await translatingWorkerErrors { try await worker.perform(CallEngine(.open, at: place)) } }
-  let found = try await translatingWorkerErrors { try await worker.perform(CallEngine(.read, at: place)) }
-    .flatMap { $0 }
-  try expect(
-    found.map(\.key).sorted(), is: names.sorted(), "the keys after a mere reader had held locks, sorted,")
-  try await translatingWorkerErrors { try await worker.perform(CallEngine(.close, at: place)) }
-  worker.closeInput()
-  await worker.waitUntilEnd()
 }
 
 /// All locks that a user with only read access can take on the files of a directory.

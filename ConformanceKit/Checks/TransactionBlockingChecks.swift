@@ -49,6 +49,8 @@ private func patience(_ context: CheckContext) -> Duration { context.patience(at
 private struct LongBody: Sendable {
   let hasBegun = Latch()
   let mayEnd = Latch()
+  /// Set when it has been released, whatever comes of its writes after that.
+  let isReleased = Flag()
   let patience: Duration
 
   /// The body: writes, waits and writes. If it runs again, it does not wait again.
@@ -56,6 +58,7 @@ private struct LongBody: Sendable {
     try transaction.write(data("first"), key: key("long body"))
     hasBegun.signal()
     let wasReleased = mayEnd.wait(for: patience)
+    if wasReleased { isReleased.set() }
     try transaction.write(data("second"), key: key("long body"))
     return wasReleased
   }
@@ -141,10 +144,7 @@ private func checkThreadsOfWaiting(
 ) async throws {
   let engine = try await context.open()
   let body = LongBody(patience: patience(context))
-  let wasReleased = Flag()
-  async let isBodyDone = isDone {
-    _ = try await engine.withTransaction { if try body.run($0) { wasReleased.set() } }
-  }
+  async let isBodyDone = isDone { _ = try await engine.withTransaction { try body.run($0) } }
   guard await body.hasBegun.waitElsewhere(for: body.patience) else {
     throw Violation("the body of a transaction had not begun after \(body.patience)")
   }
@@ -163,7 +163,7 @@ private func checkThreadsOfWaiting(
   // What close() has the body's transaction throw is for another check.
   _ = try await isBodyDone
   try expect(
-    wasReleased.isSet,
+    body.isReleased.isSet,
     "while \(waiting.count) calls waited for the body of a transaction, unrelated tasks did not run for "
       + "\(body.patience)")
   await other.value

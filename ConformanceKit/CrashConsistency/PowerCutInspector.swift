@@ -18,6 +18,9 @@ final class PowerCutInspector {
       histories: histories, capabilities: search.context.capabilities.rawValue, since: search.since)
     let worker = try worker ?? search.context.startWorker()
     self.worker = worker
+    // How long a process takes to start is not up to the engine.
+    try await worker.waitUntilReady()
+    search.context.noteProgress()
     let usual = PowerCutSearch.patience
     let patience = max(usual, search.context.patience(atMost: usual))
     let progress = CheckProgress()

@@ -107,6 +107,9 @@ struct CorruptionRun {
     }
     let worker = try self.worker ?? context.startWorker()
     self.worker = nil
+    // How long a process takes to start is not up to the engine.
+    try await worker.waitUntilReady()
+    context.noteProgress()
     try await context.check(reading, in: worker, limit: limit)
     self.worker = worker
   }

@@ -25,9 +25,9 @@ struct CutSearch: Sendable {
     defer { proxy.close() }
     let passage = try NetworkProxy(to: server.address)
     defer { passage.close() }
-    let direct = try await context.open(through: passage.port, to: server)
+    let direct = try await context.untilReached { try await context.open(through: passage.port, to: server) }
     defer { direct.release() }
-    let (lengths, lostAnswers) = try await measure(proxy, direct)
+    let (lengths, lostAnswers) = try await context.untilReached { try await measure(proxy, direct) }
     let cuts = NetworkProxy.Direction.allCases.flatMap { direction in
       (0...lengths[direction, default: 0]).map { NetworkProxy.Cut(direction: direction, bytes: $0) }
     }
@@ -71,7 +71,7 @@ struct CutSearch: Sendable {
   private func check(
     _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest, _ outcomes: inout CutOutcomes
   ) async throws {
-    let intruder = Intruder(direct)
+    let intruder = Intruder(direct, context)
     proxy.cut(after: cut.bytes, cut.direction, willCut: intruder.prepare, onCut: intruder.act)
     defer { proxy.endCut() }
     let place = "with the connection cut after byte \(cut.bytes) \(cut.direction.rawValue)"
@@ -93,7 +93,7 @@ struct CutSearch: Sendable {
     try expect(
       possible.observe(contents),
       "\(place), the entries afterwards were \(PossibleContents.describe(contents)) instead of \(expected)")
-    try await direct.removeAllData()
+    try await context.untilReached { try await direct.removeAllData() }
   }
 
   private func perform(
@@ -140,7 +140,7 @@ struct CutSearch: Sendable {
   }
 
   private func contents(of engine: EngineUnderTest) async throws -> CutScenario.Contents {
-    try contentsByKey(try await engine.readAllDataAndKeys())
+    try contentsByKey(try await context.untilReached { try await engine.readAllDataAndKeys() })
   }
 }
 
@@ -187,9 +187,10 @@ private final class Intruder: Sendable {
   }
 
   private let engine: EngineUnderTest
+  private let context: CheckContext
   private let state = MutexProtected(State())
 
-  init(_ engine: EngineUnderTest) { self.engine = engine }
+  init(_ engine: EngineUnderTest, _ context: CheckContext) { (self.engine, self.context) = (engine, context) }
 
   /// The step that is about to begin.
   ///
@@ -234,9 +235,10 @@ private final class Intruder: Sendable {
     } else {
       return nil
     }
-    guard try await engine.read(key: result.key) == result.data else { return nil }
+    let found = try await context.untilReached { try await engine.read(key: result.key) }
+    guard found == result.data else { return nil }
     let change = (key: result.key, data: data("intruder"))
-    try await engine.write(change.data, key: change.key)
+    try await context.untilReached { try await engine.write(change.data, key: change.key) }
     return change
   }
 

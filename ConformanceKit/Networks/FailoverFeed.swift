@@ -20,15 +20,19 @@ struct FailoverFeed: Sendable {
     context.addTeardown { listening.close() }
     let writing = try NetworkProxy(to: server.address)
     context.addTeardown { writing.close() }
-    let engine = try await context.open(through: listening.port, to: server, at: directory)
-    let other = try await context.open(through: writing.port, to: server, at: directory)
+    let engine = try await context.untilReached {
+      try await context.open(through: listening.port, to: server, at: directory)
+    }
+    let other = try await context.untilReached {
+      try await context.open(through: writing.port, to: server, at: directory)
+    }
     context.addTeardown {
       engine.release()
       other.release()
     }
     self.listening = listening
     writer = NetworkUnderTest(context: context, server: server, proxy: writing, engine: other)
-    subscriber = try await ChangeSubscriber(to: engine, context)
+    subscriber = try await context.untilReached { try await ChangeSubscriber(to: engine, context) }
     // Elements received from one server say nothing about another.
     for number in 0..<3 { try await expectCovered(key("\(number)"), "a write before a failover") }
   }

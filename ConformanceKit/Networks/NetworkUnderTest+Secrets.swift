@@ -100,4 +100,31 @@ extension NetworkUnderTest {
     // The message must not repeat the secret either.
     if texts.contains(where: { $0.contains(secret) }) { throw Violation("\(what) contained the secret") }
   }
+
+  // MARK: - Refusals
+
+  func check(_ refusal: ConformanceServer.Refusal) async throws {
+    var error = try await self.error(of: refusal)
+    // On a busy machine the time limit may be over before the server has refused the engine.
+    for _ in 0..<10 where error.code == .unavailable && refusal.code != .unavailable {
+      context.noteProgress()
+      error = try await self.error(of: refusal)
+    }
+    try expect(error.code == refusal.code, "with \(refusal.reason), opening threw \(error)")
+    guard let secret = refusal.secret else { return }
+    try expectNone(of: texts(of: error), contains: secret, "with \(refusal.reason), the error")
+  }
+
+  /// What the engine throws when it is opened or first used.
+  private func error(of refusal: ConformanceServer.Refusal) async throws -> StorageError {
+    do {
+      let engine = try await refusal.makeEngine(context.place, proxy.port)
+      _ = try await engine.read(key: key("k"))
+    } catch let error as StorageError {
+      return error
+    } catch {
+      throw Violation("with \(refusal.reason), opening threw \(shortened(String(describing: error)))")
+    }
+    throw Violation("with \(refusal.reason), the engine could be opened and read")
+  }
 }

@@ -179,7 +179,9 @@ struct NetworkUnderTest: Sendable {
         let cause = (error as? CallFailure)?.error ?? error
         if cause is CancellationError { continue }
         let code = (cause as? StorageError)?.code
-        if !isInTime, code == .unavailable { continue }
+        // On a busy machine the limit may be over when the engine hears of the cancellation.
+        let isOver = start.duration(to: .now) >= server.timeLimit
+        if !isInTime || isOver, code == .unavailable { continue }
         try expect(code == .outcomeUnknown && !call.isRead, "\(call.phrase), cancelled, threw \(cause)")
         isUnknown = true
       }
@@ -315,24 +317,5 @@ struct NetworkUnderTest: Sendable {
 
   private func openAnother() async throws -> EngineUnderTest {
     try await context.open(through: proxy.port, to: server)
-  }
-
-  func check(_ refusal: ConformanceServer.Refusal) async throws {
-    do {
-      let engine = try await refusal.makeEngine(context.place, proxy.port)
-      _ = try await engine.read(key: key("k"))
-      throw Violation("with \(refusal.reason), the engine could be opened and read")
-    } catch let error as StorageError {
-      try expect(error.code == refusal.code, "with \(refusal.reason), opening threw \(error)")
-      if let secret = refusal.secret {
-        try expect(!"\(error)".contains(secret), "with \(refusal.reason), the error contained the secret")
-        try expect(
-          !String(reflecting: error).contains(secret),
-          "with \(refusal.reason), the error contained the secret")
-      }
-    } catch {
-      if error is Violation { throw error }
-      throw Violation("with \(refusal.reason), opening threw \(shortened(String(describing: error)))")
-    }
   }
 }

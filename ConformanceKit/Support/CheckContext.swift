@@ -126,7 +126,11 @@ final class CheckContext: Sendable {
   private func opening(_ make: () async throws -> any StorageEngine) async throws -> EngineUnderTest {
     let call = "opening the engine"
     progress.begin(call)
-    defer { progress.end(call) }
+    defer {
+      progress.end(call)
+      // It may have waited for a lock for a minute, and a check may open several.
+      progress.goOn()
+    }
     do {
       return EngineUnderTest(try await make(), noting: progress)
     } catch {

@@ -213,9 +213,12 @@ struct EngineUnderTest: StorageEngine {
   ) async throws -> Result {
     let call = progress.map { _ in name() }
     if let call { progress?.begin(call) }
-    defer { if let call { progress?.end(call) } }
+    var hasReturned = false
+    defer { if let call { progress?.end(call, hasReturned: hasReturned) } }
     do {
-      return try await body()
+      let result = try await body()
+      hasReturned = true
+      return result
     } catch let failure as CallFailure {
       // A check that could be made in a worker passes calls on through two of these if there is none.
       throw failure

@@ -6,6 +6,9 @@ final class Latch: @unchecked Sendable {
   private let condition = NSCondition()
   private var isSignaled = false
 
+  /// How long a thread that waits pauses between two looks.
+  static let look = Duration.milliseconds(100)
+
   func signal() {
     condition.lock()
     isSignaled = true
@@ -15,13 +18,14 @@ final class Latch: @unchecked Sendable {
 
   /// Holds the thread until the latch has been signaled, or for so long. Returns whether it has been.
   ///
-  /// It looks every second, as the wall clock by which a condition waits may be set.
+  /// It looks now and then, as the wall clock by which a condition waits may be set, and as the process may be stopped: whoever is to
+  /// signal does not run then either.
   func wait(for duration: Duration) -> Bool {
-    let end = ContinuousClock.now + duration
+    var limit = RunningTimeLimit(duration, longestLook: Self.look * 2)
     condition.lock()
     defer { condition.unlock() }
-    while !isSignaled, case let remaining = ContinuousClock.now.duration(to: end), remaining > .zero {
-      _ = condition.wait(until: Date(timeIntervalSinceNow: min(remaining.inSeconds, 1)))
+    while !isSignaled, !limit.isOver() {
+      _ = condition.wait(until: Date(timeIntervalSinceNow: min(limit.left, Self.look).inSeconds))
     }
     return isSignaled
   }

@@ -7,29 +7,62 @@ struct StallTimeoutExceeded: Error {
   let standstill: String
 }
 
-/// When a check last made progress, initially its start. Time in which the machine sleeps does not count.
+/// When a check last made progress, initially its start.
 final class CheckProgress: Sendable {
-  private let state = MutexProtected((last: SuspendingClock.now, count: 0))
+  private struct State: Sendable {
+    var last: ContinuousClock.Instant
+    var count = 0
+    /// When a call that was alone returned, or there was progress.
+    var lastReturn: ContinuousClock.Instant
+
+    init() {
+      let now = ContinuousClock.now
+      (last, lastReturn) = (now, now)
+    }
+  }
+
+  private let state = MutexProtected(State())
   /// How many calls of each kind have begun and not come to their end.
   private let underWay = MutexProtected<[String: Int]>([:])
 
   /// How many bodies of transactions run.
   private let bodies = MutexProtected(0)
 
-  var last: SuspendingClock.Instant { state.withLock { $0.last } }
+  var last: ContinuousClock.Instant { state.withLock { $0.last } }
+
+  /// When the check last made progress or a call returned that was alone: an engine that is slow has many of them in one step. They
+  /// prolong a step to no more than five times the limit, as a check may ask again and again for what never comes.
+  func last(within limit: Duration) -> ContinuousClock.Instant {
+    state.withLock { max($0.last, min($0.lastReturn, $0.last + limit * 4)) }
+  }
 
   func note() {
-    let now = SuspendingClock.now
-    state.withLock { $0 = (now, $0.count + 1) }
+    let now = ContinuousClock.now
+    state.withLock { state in
+      (state.last, state.lastReturn) = (now, now)
+      state.count += 1
+    }
+  }
+
+  /// Restarts the limit for what belongs to the same step.
+  func goOn() {
+    let now = ContinuousClock.now
+    state.withLock { $0.last = now }
   }
 
   func begin(_ call: String) { underWay.withLock { $0[call, default: 0] += 1 } }
 
-  func end(_ call: String) {
-    underWay.withLock { underWay in
+  /// - Parameter hasReturned: Whether the call has not thrown. Beside others that are in progress, of which one may hang, it does not
+  ///   matter.
+  func end(_ call: String, hasReturned: Bool = false) {
+    let isAlone = underWay.withLock { underWay in
       let left = (underWay[call] ?? 0) - 1
       underWay[call] = left > 0 ? left : nil
+      return underWay.isEmpty
     }
+    guard hasReturned, isAlone else { return }
+    let now = ContinuousClock.now
+    state.withLock { $0.lastReturn = now }
   }
 
   /// Whether a call of an engine has begun and not come to its end.
@@ -67,6 +100,7 @@ final class CheckProgress: Sendable {
 ///
 /// Work without progress is cancelled and abandoned, since a task cannot be stopped by force. A thread
 /// watches the time, so that work that blocks every thread of the cooperative pool does not stop the clock.
+/// Time in which the process does not run, because it is stopped or the machine sleeps, does not count.
 ///
 /// - Parameters:
 ///   - threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
@@ -84,10 +118,14 @@ func withStallTimeout<Result: Sendable>(
   }
   let isDelivered = Latch()
   Thread.detachNewThread {
-    while case let remaining = SuspendingClock.now.duration(to: progress.last.advanced(by: limit)),
-      remaining > .zero
-    {
-      if isDelivered.wait(for: remaining) { return }
+    var last = progress.last(within: limit)
+    var running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
+    while !running.isOver() {
+      if isDelivered.wait(for: min(running.left, Latch.look)) { return }
+      let latest = progress.last(within: limit)
+      if latest == last { continue }
+      last = latest
+      running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
     }
     let exceeded = StallTimeoutExceeded(standstill: progress.standstill(of: limit))
     race.finish(with: .failure(exceeded))

@@ -20,9 +20,9 @@ struct ConflictTests {
     try await EngineUnderTest.$patienceWithConflicts.withValue(.seconds(1)) {
       async let isReleased = engine.withTransaction { _ -> Bool in
         hasBegun.signal()
-        return mayEnd.wait(for: .seconds(60))
+        return mayEnd.wait(for: .seconds(600))
       }
-      let isUnderWay = await hasBegun.waitElsewhere(for: .seconds(60))
+      let isUnderWay = await hasBegun.waitElsewhere(for: .seconds(600))
       try await engine.withTransaction { try $0.write(data("v"), key: key("k")) }
       let hasEnded = try await isReleased
       #expect(isUnderWay && hasEnded)

@@ -141,9 +141,7 @@ struct SuiteTests {
 
   @Test("A report survives JSON")
   func json() async throws {
-    let suite = ConformanceSuite(
-      "File", capabilities: .persistent, stallTimeout: .seconds(30), budget: .quick
-    ) {
+    let suite = ConformanceSuite("File", capabilities: .persistent, stallTimeout: .seconds(120)) {
       try ReferenceEngine(directory: $0, fault: .sharesNothing, claiming: .persistent)
     }
     let rules: Set<ContractRule> = [.w1, .c2, .o4]

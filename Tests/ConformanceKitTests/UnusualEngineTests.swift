@@ -81,14 +81,15 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == id }).run()
   }
 
-  /// It took longer than a check had waited for any engine.
+  /// It took longer than a check had waited for any engine, or for one that is closed at once.
   @Test(
-    "An engine that closes its files slowly after its release does not fail the check of open files"
-  )
-  func slowlyClosedFiles() async throws {
+    "An engine that closes its files slowly after its release does not fail the check of open files",
+    arguments: [400, 0])
+  func slowlyClosedFiles(_ milliseconds: Int) async throws {
     let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
     let suite = ConformanceSuite("Slow disk", capabilities: claims, budget: .quick) {
-      try ClosesSlowly(base: try ReferenceEngine(claiming: claims), directory: $0)
+      try ClosesSlowly(
+        base: try ReferenceEngine(claiming: claims), directory: $0, closingFor: .milliseconds(milliseconds))
     }
     try await #require(suite.checks.first { $0.id == "dropping.releases-files" }).run()
   }
@@ -98,10 +99,10 @@ struct SlowEngineTests {
   func waitsForItsLock() async throws {
     let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
     let suite = ConformanceSuite(
-      "Waits", capabilities: claims, stallTimeout: .seconds(20), budget: .quick
+      "Waits", capabilities: claims, stallTimeout: .seconds(40), budget: .quick
     ) {
       try await WaitsForItsLock(
-        base: try ReferenceEngine(claiming: claims), directory: $0, waiting: .seconds(11))
+        base: try ReferenceEngine(claiming: claims), directory: $0, waiting: .seconds(21))
     }
     try await #require(suite.checks.first { $0.id == "planted.directory" }).run()
   }
@@ -144,6 +145,30 @@ struct UnusualFeedTests {
     let checks = suite.checks.filter { $0.id.hasPrefix("changes.silence-") }
     #expect(checks.count > 3)
     for check in checks { try await check.run() }
+  }
+
+  /// A batch of tens of thousands of entries was one step, for which a slow engine takes minutes.
+  @Test(
+    "An engine that is slow for each entry is asked for fewer in the check of the changes of large batches")
+  func slowBatches() async throws {
+    let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
+    let suite = ConformanceSuite("Slow batches", capabilities: claims, budget: .quick) { _ in
+      TakesTimeForWrites(base: try ReferenceEngine(claiming: claims))
+    }
+    let check = try #require(suite.checks.first { $0.id == "changes.of-a-large-batch" })
+    let result = await check.result()
+    #expect(result.outcome == .passed)
+    #expect(result.shortfall?.hasSuffix(" of 5000 entries of a batch") == true)
+  }
+
+  /// All of the writes together were waited for as long as for one element.
+  @Test("A feed of slow writes passes the check of the last write")
+  func tellsOfSlowWrites() async throws {
+    let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
+    let suite = ConformanceSuite(
+      "Slow writes", capabilities: claims, stallTimeout: .seconds(16), budget: .quick
+    ) { _ in WritesSlowlyAtFirst(base: try ReferenceEngine(claiming: claims)) }
+    try await #require(suite.checks.first { $0.id == "changes.announce-the-latest" }).run()
   }
 }
 

@@ -48,7 +48,7 @@ struct PostgreSQLAwayTests {
   @Test("A write to a server that went away while nothing was asked of it has not happened (rule N1)")
   func idleConnection() async throws {
     let way = try Way()
-    let engine = try await way.engine(timeLimit: .seconds(5))
+    let engine = try await way.engine(timeLimit: .seconds(12))
     try await engine.write(value(0), key: key(0))
     try await way.close()
     let error = await #expect(throws: StorageError.self) { try await engine.write(value(1), key: key(1)) }

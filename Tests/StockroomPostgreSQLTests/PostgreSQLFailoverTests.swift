@@ -23,7 +23,7 @@ struct PostgreSQLFailoverTests {
     let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
     let engine = try await PostgreSQLStorageEngine(
       "host=\(first.directory.path),\(second.directory.path) user=postgres dbname=postgres",
-      timeLimit: .seconds(8))
+      timeLimit: .seconds(16))
     try await engine.write(value(1), key: key(1))
     await first.stop(.killed)
     let calls: [@Sendable () async throws -> Void] = [

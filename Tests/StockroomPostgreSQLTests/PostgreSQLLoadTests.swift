@@ -121,7 +121,7 @@ struct PostgreSQLLoadTests {
   @Test("What the server finds wrong at the commit is thrown as it is, and nothing has been done")
   func failingCommit() async throws {
     let namespace = newNamespace()
-    let engine = try await newEngine(namespace, timeLimit: .seconds(20))
+    let engine = try await newEngine(namespace, timeLimit: .seconds(300))
     try await PostgreSQLServer.shared.execute(
       """
       CREATE FUNCTION "\(namespace)".refuse() RETURNS trigger LANGUAGE plpgsql AS

@@ -73,7 +73,7 @@ struct PostgreSQLReaderTests {
     let name = newNamespace()
     try await server.start()
     let engine = try await PostgreSQLStorageEngine(
-      server.connection, namespace: name, maximumConnections: 3, timeLimit: .seconds(5))
+      server.connection, namespace: name, maximumConnections: 3, timeLimit: .seconds(12))
     try await engine.write(value(1), key: key(1))
     try await server.execute(
       """

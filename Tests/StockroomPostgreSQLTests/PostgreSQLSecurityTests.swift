@@ -116,10 +116,10 @@ struct PostgreSQLSecurityTests {
       try PostgreSQLAddress(
         "host=shop port=\(port) dbname=postgres user=secured password=not-the-password sslmode=disable"),
       try PostgreSQLNamespace("orders"),
-      PostgreSQLSettings(durability: .full, timeLimit: .seconds(20), isPooled: false))
+      PostgreSQLSettings(durability: .full, timeLimit: .seconds(300), isPooled: false))
     let host = try #require(connector.address.hosts.first)
     let failure = #expect(throws: PostgreSQLFailure.self) {
-      _ = try connector.attempt(host, at: addresses, until: .now + .seconds(20)) {}
+      _ = try connector.attempt(host, at: addresses, until: .now + .seconds(300)) {}
     }
     #expect(failure?.sqlState == "28P01", "\(String(describing: failure))")
     await server.stop(.fast)
@@ -163,7 +163,7 @@ struct PostgreSQLSecurityTests {
   private func use(_ port: Int, _ options: String) async throws {
     let engine = try await PostgreSQLStorageEngine(
       "host=localhost port=\(port) dbname=postgres \(options)", namespace: newNamespace(),
-      timeLimit: .seconds(20))
+      timeLimit: .seconds(300))
     try await engine.write(value(1), key: key(1))
     try await engine.close()
   }

@@ -208,7 +208,7 @@ struct PostgreSQLTransactionTests {
     let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
     try await server.execute("CREATE ROLE \(name) LOGIN; CREATE SCHEMA \(name) AUTHORIZATION \(name)")
     let engine = try await PostgreSQLStorageEngine(
-      "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name, timeLimit: .seconds(20))
+      "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name, timeLimit: .seconds(300))
     try await engine.write(value(1), key: key(1))
     try await server.execute("REVOKE SELECT ON \(name).entries FROM \(name)")
     let error = await #expect(throws: StorageError.self) {

@@ -1,4 +1,5 @@
 import Foundation
+import StockroomCore
 import Testing
 
 @testable import ConformanceKit
@@ -12,6 +13,49 @@ struct TimeLimitTests {
     var limit = RunningTimeLimit(.milliseconds(50), from: start)
     let looks = [.milliseconds(10), .seconds(60), .seconds(60) + .milliseconds(20)] as [Duration]
     #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
+  }
+
+  @Test("A limit that is looked at seldom counts as much of each pause as it is told to")
+  func seldomLooks() {
+    let start = ContinuousClock.now
+    var limit = RunningTimeLimit(.milliseconds(500), from: start, longestLook: .milliseconds(200))
+    let looks = [.milliseconds(150), .seconds(60), .seconds(120)] as [Duration]
+    #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
+    #expect(limit.left == .milliseconds(-50))
+  }
+
+  /// Three openings that wait for a lock for a minute each were one step of two minutes.
+  @Test("An opening that has ended restarts the stall timeout, whether it has thrown or not")
+  func openings() async throws {
+    let suite = ConformanceSuite("", capabilities: []) { url in
+      if url.lastPathComponent == "locked" { throw StorageError(.locked, "Somebody else has it.") }
+      return LockedEngine()
+    }
+    let context = CheckContext(suite: suite)
+    let start = context.progress.last
+    _ = try await context.openUnkept()
+    let opened = context.progress.last
+    #expect(opened > start)
+    let refused = try await context.openUnlessLocked(context.root.appending(path: "locked"))
+    #expect(refused == nil)
+    #expect(context.progress.last > opened)
+  }
+
+  /// Thousands of calls of a slow engine were one step of a check.
+  @Test("A call that returns prolongs a step, unless others are in progress, and not without end")
+  func returns() {
+    let (progress, limit) = (CheckProgress(), Duration.seconds(60))
+    let start = progress.last
+    progress.begin("write(_:key:)")
+    progress.begin("read(key:)")
+    progress.end("read(key:)", hasReturned: true)
+    #expect(progress.last(within: limit) == start)
+    progress.end("write(_:key:)")
+    #expect(progress.last(within: limit) == start)
+    progress.begin("read(key:)")
+    progress.end("read(key:)", hasReturned: true)
+    #expect(progress.last(within: limit) > start)
+    #expect(progress.last(within: .zero) == start)
   }
 
   /// Only the check as a whole had longer.

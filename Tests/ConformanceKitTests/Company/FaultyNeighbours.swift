@@ -218,7 +218,7 @@ final class KeepsACopyForReaders: InterceptingEngine {
     let before = try await base.readAllDataAndKeys().map { ($0.key, $0.data) }
     let (result, operations) = try await runOnCopy(body)
     if operations.isEmpty {
-      copy.withLock { $0 = (Dictionary(uniqueKeysWithValues: before), .now + .milliseconds(30)) }
+      copy.withLock { $0 = (Dictionary(uniqueKeysWithValues: before), .now + .milliseconds(300)) }
       return result
     }
     return try await call(isChange: true) { [self] in try await base.withTransaction(body) }

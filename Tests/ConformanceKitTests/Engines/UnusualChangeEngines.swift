@@ -29,3 +29,24 @@ final class TellsOfWhatCameBefore: FaultyEngine {
     return told
   }
 }
+
+/// Takes its time for each entry of a batch, of as many as are written to find out how long that takes.
+struct TakesTimeForWrites: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    if dataAndKeys.count <= 100 { try await Task.sleep(for: .milliseconds(5 * dataAndKeys.count)) }
+    try await base.write(dataAndKeys)
+  }
+}
+
+/// Takes its time for each of the first writes.
+final class WritesSlowlyAtFirst: FaultyEngine {
+  let base: ReferenceEngine
+  private let writes = CallCount()
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    if writes.next() <= 25 { try await Task.sleep(for: .milliseconds(350)) }
+    try await base.write(data, key: key)
+  }
+}

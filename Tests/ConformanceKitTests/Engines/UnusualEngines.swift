@@ -224,8 +224,10 @@ final class SerialEngine: StorageEngine {
 final class ClosesSlowly: FaultyEngine {
   let base: ReferenceEngine
   private let file: FileDescriptor?
-  init(base: ReferenceEngine, directory: URL) throws {
-    self.base = base
+  private let timeOfClosing: Duration
+  init(base: ReferenceEngine, directory: URL, closingFor timeOfClosing: Duration = .milliseconds(400)) throws
+  {
+    (self.base, self.timeOfClosing) = (base, timeOfClosing)
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     let path = directory.appending(path: "entries").path(percentEncoded: false)
     if !FileManager.default.fileExists(atPath: path) { try Data().write(to: URL(filePath: path)) }
@@ -238,7 +240,7 @@ final class ClosesSlowly: FaultyEngine {
     }
   }
   func close() async throws {
-    try await Task.sleep(for: .milliseconds(400))
+    try await Task.sleep(for: timeOfClosing)
     file?.release()
     try await base.close()
   }

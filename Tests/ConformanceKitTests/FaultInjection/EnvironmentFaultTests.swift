@@ -112,12 +112,13 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
 
 extension ConformanceSuite {
   /// The checks of corruption, resource exhaustion and clocks for a faulty engine.
-  static func environmentFault(_ name: String, _ fault: EnvironmentFaultEngine.Fault? = nil)
-    -> ConformanceSuite
-  {
+  static func environmentFault(
+    _ name: String, _ fault: EnvironmentFaultEngine.Fault? = nil, stallTimeout: Duration = .seconds(120)
+  ) -> ConformanceSuite {
     ConformanceSuite(
       name, capabilities: EnvironmentFaultEngine.promises(with: fault),
-      stallTimeout: fault == .hangsOnCorruption || fault == .waitsForTheClock ? .seconds(6) : .seconds(120),
+      stallTimeout: fault == .hangsOnCorruption
+        ? .seconds(6) : fault == .waitsForTheClock ? .seconds(24) : stallTimeout,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker", arguments: ["environmentFault"] + (fault.map { [$0.rawValue] } ?? []))
     ) { try EnvironmentFaultEngine(directory: $0, fault: fault) }

@@ -116,7 +116,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     budget.seed = seed
     return ConformanceSuite(
       name, capabilities: SystemFaultEngine.promises,
-      stallTimeout: fault == .hangsWhenInterrupted ? .seconds(6) : .seconds(120),
+      stallTimeout: fault == .hangsWhenInterrupted ? .seconds(24) : .seconds(120),
       budget: budget,
       worker: ConformanceWorker(
         product: "FaultyEngineWorker",
@@ -158,6 +158,19 @@ struct SystemFaultTests {
     arguments: TestRun.isExhaustive ? SystemFaultCase.correct : Array(SystemFaultCase.correct.prefix(2)))
   func passesFailedSyncs(_ engineCase: SystemFaultCase) async throws {
     try await expectSuccess("faults.failed-syncs", of: engineCase)
+  }
+
+  /// Its start was a part of its first step.
+  @Test("An engine whose worker process takes long to start does not count as hanging")
+  func startsSlowly() async throws {
+    let program = ConformanceWorker(product: "FaultyEngineWorker").executable.systemPath
+    let worker = ConformanceWorker(
+      executable: URL(filePath: "/bin/sh"), arguments: ["-c", "sleep 14; exec '\(program)' systemFault log"])
+    let suite = ConformanceSuite(
+      "Starts slowly", capabilities: SystemFaultEngine.promises, stallTimeout: .seconds(24), budget: .quick,
+      worker: worker
+    ) { try SystemFaultEngine(directory: $0, keepsLog: true, fault: nil) }
+    try await #require(suite.checks.first { $0.id == "faults.system-calls" }).outcome().expectPass()
   }
 
   private func expectSuccess(_ id: String, of engineCase: SystemFaultCase) async throws {

@@ -75,8 +75,9 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     let fault = fault
     let suite = ConformanceSuite(
       "Wire", capabilities: WireEngine.promises,
-      // Only engines with a fault hang.
-      stallTimeout: fault == .none ? .seconds(300) : .seconds(8), budget: ConformanceBudget(level),
+      // Only engines with a fault hang, of which one fails by another rule than that of its check.
+      stallTimeout: fault == .none ? .seconds(300) : fault == .comparesCounts ? .seconds(30) : .seconds(8),
+      budget: ConformanceBudget(level),
       server: ConformanceServer(
         address: server.address,
         timeLimit: fault == .takesLongerThanItsLimit ? WireEngine.timeLimit / 10 : WireEngine.timeLimit,
@@ -122,19 +123,56 @@ struct NetworkFaultTests {
     }
   }
 
+  /// A correct engine that is reached in an unusual way.
+  private func expectSuccess(
+    of id: String, refusals: [ConformanceServer.Refusal] = [],
+    makeEngine: @escaping @Sendable (URL, UInt16) async throws -> any StorageEngine
+  ) async throws {
+    let server = try WireServer(lag: 0)
+    let suite = ConformanceSuite(
+      "Unusual", capabilities: WireEngine.promises, stallTimeout: .seconds(300), budget: .quick,
+      server: ConformanceServer(
+        address: server.address, timeLimit: WireEngine.timeLimit,
+        maximumConnections: WireEngine.maximumConnections, refusals: refusals,
+        start: { server.start() }, kill: { server.kill() }, makeEngine: makeEngine)
+    ) { _ in throw StorageError(.unavailable, "It is reached through the proxy alone.") }
+    try await #require(suite.checks.first { $0.id == id }).run()
+  }
+
   /// More than half of its reads throw after connections were lost, which was enough to say so.
   @Test("An engine does not fail for giving up reads when no other engine gets through in time either")
   func slowServer() async throws {
-    let server = try WireServer(lag: 0)
-    let suite = ConformanceSuite(
-      "Slowly reached", capabilities: WireEngine.promises, stallTimeout: .seconds(300), budget: .quick,
-      server: ConformanceServer(
-        address: server.address, timeLimit: WireEngine.timeLimit,
-        maximumConnections: WireEngine.maximumConnections,
-        start: { server.start() }, kill: { server.kill() }
-      ) { try await SlowlyReachedEngine($0, port: $1) }
-    ) { _ in throw StorageError(.unavailable, "It is reached through the proxy alone.") }
-    try await #require(suite.checks.first { $0.id == "network.pool-of-lost-connections" }).run()
+    try await expectSuccess(of: "network.pool-of-lost-connections") {
+      try await SlowlyReachedEngine($0, port: $1)
+    }
+  }
+
+  /// That its calls had been cancelled in time was taken for the engine's having heard of it.
+  @Test("An engine does not fail that hears of one cancellation only after its time limit")
+  func lateCancellation() async throws {
+    try await expectSuccess(of: "network.cancelled-read") { try await HeldUpAtFirst($0, port: $1) }
+  }
+
+  @Test("An engine does not fail that does not reach the server in time when it is opened")
+  func lateOpening() async throws {
+    let attempts = CallCount()
+    try await expectSuccess(of: "network.dripping") {
+      if attempts.next() <= 2 { throw StorageError(.unavailable, "The server has not answered in time.") }
+      return try await WireEngine($0, port: $1, fault: .none)
+    }
+  }
+
+  /// It had not been refused by then.
+  @Test("An engine does not fail that does not reach the server in time when it is to be refused")
+  func lateRefusal() async throws {
+    let attempts = CallCount()
+    let refusal = ConformanceServer.Refusal("a wrong password") {
+      if attempts.next() <= 2 { throw StorageError(.unavailable, "The server has not answered in time.") }
+      return try await WireEngine($0, port: $1, password: "let me in", fault: .none)
+    }
+    try await expectSuccess(of: "network.refused", refusals: [refusal]) {
+      try await WireEngine($0, port: $1, fault: .none)
+    }
   }
 
   @Test(

@@ -16,3 +16,36 @@ struct SlowlyReachedEngine: FaultyEngine {
   func read(key: CacheKey) async throws -> Data? { throw late }
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] { throw late }
 }
+
+/// Hears of the first cancellations only when its time limit is over, as where its threads are not run for a while.
+struct HeldUpAtFirst: FaultyEngine {
+  let base: WireEngine
+  private let heldUp: WireEngine
+  private let reads = CallCount()
+
+  init(_ directory: URL, port: UInt16) async throws {
+    base = try await WireEngine(directory, port: port, fault: .none)
+    heldUp = try await WireEngine(directory, port: port, fault: .ignoresCancellation)
+  }
+
+  func read(key: CacheKey) async throws -> Data? {
+    // As many as the check cancels at a time.
+    try await reads.next() <= 20 ? heldUp.read(key: key) : base.read(key: key)
+  }
+
+  func close() async throws {
+    try await heldUp.close()
+    try await base.close()
+  }
+}
+
+final class CallCount: Sendable {
+  private let count = MutexProtected(0)
+
+  func next() -> Int {
+    count.withLock { count in
+      count += 1
+      return count
+    }
+  }
+}

@@ -76,6 +76,13 @@ struct WorkerFaultTests {
     try await #require(WorkerFaultCase.lazyLog().checks.first { $0.id == "opening.costs-the-same" }).run()
   }
 
+  /// With the fast clock of the check, its tasks slept for hours.
+  @Test("An engine whose calls wait for timers passes beside a process that may only read")
+  func passesWithTimers() async throws {
+    let suite = ConformanceSuite.environmentFault("Timers", .waitsWithTimers, stallTimeout: .seconds(24))
+    try await #require(suite.checks.first { $0.id == "locks.of-a-mere-reader" }).run()
+  }
+
   @Test("An engine that gives up when another process has its lock passes")
   func passesBesideReaders() async throws {
     let suite = ConformanceSuite.crashFault("Log", isShared: false)

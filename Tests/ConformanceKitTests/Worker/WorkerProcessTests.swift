@@ -68,7 +68,7 @@ struct WorkerProcessTests {
       .disabled(if: System.hasThreadSanitizer))
     func noFakeClock() async throws {
       let suite = ConformanceSuite(
-        "", capabilities: .persistent, stallTimeout: .seconds(4), worker: Self.shell("exec sleep 600")
+        "", capabilities: .persistent, stallTimeout: .seconds(20), worker: Self.shell("exec sleep 600")
       ) { _ in try CrashFaultEngine(directory: FileManager.default.temporaryDirectory) }
       let check = try #require(suite.checks.first { $0.id == "clock.set-back" })
       guard case .skipped(let reason) = await check.outcome() else {
@@ -254,7 +254,7 @@ struct WorkerProcessTests {
         let (files, threads) = (try count("fd"), try count("task"))
         for number in 1...500 { try await start(number) }
         // The last threads may be on their way out.
-        for _ in 0..<1_000 where try count("task") > threads + 2 { usleep(1_000) }
+        for _ in 0..<20_000 where try count("task") > threads + 2 { usleep(1_000) }
         #expect(try count("fd") <= files + 3)
         #expect(try count("task") <= threads + 2)
         #expect(waitpid(-1, nil, WNOHANG) == -1 && errno == ECHILD)

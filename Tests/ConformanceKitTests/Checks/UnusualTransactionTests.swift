@@ -1,0 +1,37 @@
+import ConformanceKit
+import FaultyEngineWorker
+import StockroomCore
+import Testing
+
+@Suite("Unusual transactions")
+struct UnusualTransactionTests {
+  private func failure(
+    of id: String, _ claims: EngineCapabilities,
+    makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
+  ) async throws -> ConformanceFailure? {
+    let suite = ConformanceSuite("Unusual", capabilities: claims, budget: .quick) { _ in
+      makeEngine(try ReferenceEngine(claiming: claims))
+    }
+    return try await #require(suite.checks.first { $0.id == id }).outcome().failure
+  }
+
+  /// That its body had been released was taken from the body's end, which it did not come to.
+  @Test(
+    "An engine that does not wait for bodies when it is closed passes the checks of closing beside them",
+    arguments: ["transactions.closings-block-no-thread", "transactions.under-way-at-close"])
+  func endsBodies(_ id: String) async throws {
+    let failure = try await failure(of: id, FaultyEngineCase.claimsOfTransactions) {
+      EndsBodiesWhenClosed(base: $0)
+    }
+    #expect(failure == nil, "\(failure?.actual ?? "")")
+  }
+
+  /// Two writes of one transaction, which have the same time, were expected in the order in which the body made them.
+  @Test("An engine with transactions that orders entries by times alone passes the check of their order")
+  func ordersByTimes() async throws {
+    let failure = try await failure(of: "transactions.times-and-order", .transactions) {
+      OrdersByCoarseTimes(base: $0)
+    }
+    #expect(failure == nil, "\(failure?.actual ?? "")")
+  }
+}
