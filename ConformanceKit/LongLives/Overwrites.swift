@@ -12,13 +12,15 @@ struct Overwrites {
   private static let still = ConformanceKit.keys(8, prefix: "still-")
 
   private let engine: EngineUnderTest
+  /// What was removed before.
+  private let removed: CacheKey
   /// What is there.
   private var entries: [CacheKey: Data] = [:]
   /// How much has been written.
   private(set) var megabytes = 0
 
-  init(in engine: EngineUnderTest) async throws {
-    self.engine = engine
+  init(in engine: EngineUnderTest, removed: CacheKey) async throws {
+    (self.engine, self.removed) = (engine, removed)
     try await write(ConformanceKit.entries(Self.still))
   }
 
@@ -62,7 +64,7 @@ struct Overwrites {
 
   /// Fails unless everything is what was written last.
   func verify() async throws {
-    let all = Self.still + Self.keys
+    let all = Self.still + Self.keys + [removed]
     do {
       try await expectStored(
         all.compactMap { key in entries[key].map { (key: key, data: $0) } },

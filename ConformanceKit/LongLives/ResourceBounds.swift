@@ -211,6 +211,9 @@ struct ResourceBounds: CheckTask {
   /// Overwrites until what is held is within the bound, or grows no further. No rule says how large a log may become before
   /// it is compacted, so that it is given several times the bound for that.
   private func overwrite(_ engine: EngineUnderTest, _ note: (String) throws -> Void) async throws {
+    let removed = ConformanceKit.key("removed")
+    try await engine.write(value(for: removed), key: removed)
+    try await engine.remove(key: removed)
     // What has thrown or was cancelled must not keep what was there then.
     for number in 0..<24 {
       try note("group \(number + 1) of calls that throw or are cancelled")
@@ -219,7 +222,7 @@ struct ResourceBounds: CheckTask {
     }
     try await ExpectedContents.settle(engine)
     let before = try await Holdings.measured(in: place)
-    var overwrites = try await Overwrites(in: engine)
+    var overwrites = try await Overwrites(in: engine, removed: removed)
     var series = GrowthSeries()
     let (least, most) = level == .exhaustive ? (40, 320) : (4, 20)
     for stage in 1...most {

@@ -20,6 +20,8 @@ final class LifeFaultLog {
 
   private let directory: URL
   private let fault: LifeFaultEngine.Fault?
+  /// The directory, whose lock keeps others out.
+  private let place: Int32
   private var file: Int32
   private var recordCount = 0
   private var lastLength: off_t = 0
@@ -29,6 +31,10 @@ final class LifeFaultLog {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     (self.directory, self.fault) = (directory, fault)
     file = -1
+    place = open(directory.path(percentEncoded: false), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard flock(place, LOCK_EX | LOCK_NB) == 0 else {
+      throw StorageError(.locked, "\(directory.path) is open already.")
+    }
     file = try Self.opened(directory.appending(path: "log"))
     if fault == .hidesItsPlace {
       // A link that leads to itself can be neither listed nor followed.
@@ -39,7 +45,12 @@ final class LifeFaultLog {
     }
   }
 
-  deinit { close(file) }
+  deinit {
+    close(file)
+    // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
+    _ = flock(place, LOCK_UN)
+    close(place)
+  }
 
   private static func opened(_ url: URL, flags: Int32 = O_NOFOLLOW) throws -> Int32 {
     let file = open(url.path(percentEncoded: false), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | flags, 0o600)

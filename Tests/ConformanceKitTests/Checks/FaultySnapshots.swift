@@ -158,6 +158,7 @@ struct ReadsOneByOne: FaultyEngine {
 
 struct ReadsTimesLater: FaultyEngine {
   let base: MemoryStorageEngine
+  var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
   func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
   func readAllEntries() async throws -> [StorageEntry] {
     var entries = try await base.readAllEntries()
@@ -174,6 +175,7 @@ struct ReadsTimesLater: FaultyEngine {
 
 struct ReadsValuesLater: FaultyEngine {
   let base: MemoryStorageEngine
+  var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
   func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     var entries = try await base.readEntries(keys: keys)
