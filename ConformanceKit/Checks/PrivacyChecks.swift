@@ -145,7 +145,7 @@ private func checkMereReader(_ context: CheckContext) async throws {
       patience: context.patience(atMost: patienceWithReader)
     ).check()
   } catch is CallHung {
-    // A task that sleeps until a moment of the fast clock hardly ever wakes up: only with the right one does the engine hang.
+    // With the fast clock, a task that sleeps until a moment hardly ever wakes up. The engine hangs if it does with the right clock, too.
   }
   context.noteProgress()
   let place = context.root.appending(path: "with the right clock", directoryHint: .isDirectory)
@@ -157,13 +157,18 @@ private func checkMereReader(_ context: CheckContext) async throws {
     ).check()
   } catch let hung as CallHung {
     throw Violation(
-      "\(hung.call) did not return within \(context.patienceWithLocks), while a process with only read access held locks"
+      "\(hung.call) did not return within \(context.patienceWithLocks), while "
+        + (hung.isBesideReader ? "a process with only read access" : "no other process") + " held locks"
     )
   }
 }
 
 /// A call that did not return as long as it was waited for.
-private struct CallHung: Error { let call: String }
+private struct CallHung: Error {
+  let call: String
+  /// Whether the other process held its locks meanwhile.
+  let isBesideReader: Bool
+}
 
 /// An engine in another process, while this one holds locks on its files now and then.
 private struct BesideMereReader {
@@ -205,27 +210,29 @@ private struct BesideMereReader {
     .write([SharedWork.Entry(key: name, data: data(name))])
   }
 
-  private func call(_ name: String, _ call: CallEngine.Call) async throws -> [CallEngine.Message] {
+  private func call(
+    _ name: String, _ call: CallEngine.Call, isBesideReader: Bool
+  ) async throws -> [CallEngine.Message] {
     let result = await withStallTimeout(patience) { [worker, place] in
       await Result { try await worker.perform(CallEngine(call, at: place)) }
     }
     context.noteProgress()
     guard case .success(let messages) = result else {
       worker.kill()
-      throw CallHung(call: name)
+      throw CallHung(call: name, isBesideReader: isBesideReader)
     }
     return try messages.get()
   }
 
   @discardableResult
   private func callAlone(_ name: String, _ call: CallEngine.Call) async throws -> [CallEngine.Message] {
-    try await translatingWorkerErrors { try await self.call(name, call) }
+    try await translatingWorkerErrors { try await self.call(name, call, isBesideReader: false) }
   }
 
   /// Whether the call returned. Otherwise it threw `locked`.
   private func isDone(_ name: String, _ call: CallEngine.Call) async throws -> Bool {
     do {
-      _ = try await self.call(name, call)
+      _ = try await self.call(name, call, isBesideReader: true)
       return true
     } catch let error as WorkerError {
       try expect(
