@@ -140,6 +140,7 @@ private func checkMereReader(_ context: CheckContext) async throws {
     let worker = try context.startWorker(under: try FakeClock.fastTool())
     defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
     try await FakeClock.requireFastClock(of: worker)
+    context.noteProgress()
     return try await BesideMereReader(
       context: context, worker: worker, place: context.place,
       patience: context.patience(atMost: patienceWithReader)
@@ -153,7 +154,8 @@ private func checkMereReader(_ context: CheckContext) async throws {
   try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
   do {
     try await BesideMereReader(
-      context: context, worker: try context.startWorker(), place: place, patience: context.patienceWithLocks
+      context: context, worker: try await context.readyWorker(), place: place,
+      patience: context.patienceWithLocks
     ).check()
   } catch let hung as CallHung {
     throw Violation(
@@ -178,9 +180,6 @@ private struct BesideMereReader {
   let patience: Duration
 
   func check() async throws {
-    // How long a process takes to start is not up to the engine.
-    try await worker.waitUntilReady()
-    context.noteProgress()
     try await callAlone("opening", .open)
     try await callAlone("a write", Self.write("before"))
     var names = ["before"]
