@@ -223,7 +223,8 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
   let writes = beside.map { key, data in
     Task { @concurrent in
       guard let other else { return }
-      try await other.write(data, key: key)
+      // Several times, so that they have not come to their end at close().
+      for _ in 0..<3 { try await other.write(data, key: key) }
     }
   }
   let tasks = (0..<100).map { number in
