@@ -72,13 +72,13 @@ private func checkCall(_ context: CheckContext, _ kind: ChangeCall.Kind) async t
   }
 }
 
-/// Imports an entry that was updated in a year: what is written later has earlier times, for an engine that keeps times.
+/// Imports an entry whose times are a year ahead: what is written later has earlier times, for an engine that keeps times.
 func checkBehindTheFuture(_ writer: EngineUnderTest, _ subscriber: ChangeSubscriber) async throws {
   let (ofTheFuture, first, second) = (key("of the future"), key("behind it/1"), key("behind it/2"))
   let future = Date(timeIntervalSinceNow: 31_536_000)
   let entry = StorageEntry(key: ofTheFuture, data: data("v"), createdAt: future, updatedAt: future)
   try await writer.writeEntries([entry])
-  try await subscriber.expectCovered([ofTheFuture], "an import of an entry that was updated in a year")
+  try await subscriber.expectCovered([ofTheFuture], "an import of an entry whose times are a year ahead")
   for method in [ChangeMethod.write, .writeMany, .remove] {
     try await method.perform([(first, data("v")), (second, data("v"))], in: writer)
     try await subscriber.expectCovered([first, second], "\(method.call) after such an import")
@@ -228,7 +228,7 @@ private func checkSubscribing(_ context: CheckContext) async throws {
 private func checkLargeBatch(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let wanted = context.byLevel(quick: 5_000, standard: 50_000, exhaustive: 300_000)
-  let count = max(1_100, try await context.affordableCount(wanted, of: "entries of a batch"))
+  let count = try await context.affordableCount(wanted, of: "entries of a batch", atLeast: 1_100)
   let keys = keys(count, prefix: "batch/")
   for size in Set([900, 1_100, count]).sorted() {
     try await expectCovered(Array(keys.prefix(size)), by: [.writeMany, .removeMany], engine, context)

@@ -265,10 +265,13 @@ extension CheckContext {
   /// An engine on the place, and a second one if the two share what is there and the place can be opened twice.
   func openTwiceIfPossible() async throws -> [EngineUnderTest] {
     let engine = try await open()
-    guard capabilities.contains(.persistent), let second = try await openUnlessLocked(place) else {
-      return [engine]
-    }
-    return [engine, second]
+    return try await [engine, openAnotherIfPossible()].compactMap { $0 }
+  }
+
+  /// Another engine on a place that is open; nil if the two would not share what is there, or the place cannot be opened twice.
+  func openAnotherIfPossible(at directory: URL? = nil) async throws -> EngineUnderTest? {
+    guard capabilities.contains(.persistent) else { return nil }
+    return try await openUnlessLocked(directory ?? place)
   }
 
   /// A second engine on a place that is open; nil if that throws `locked`, as an engine may.

@@ -181,7 +181,7 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
   try await writeFirstByMany(hot, engine)
 }
 
-/// Has 24 tasks write a key that is absent, and each look then when it was created. The first has created it, and the others keep that.
+/// Has 24 tasks write a key that is absent, and each ask then when it was created. The first has created it, and the others keep that.
 private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async throws {
   try await engine.remove(key: key)
   let dates = try await gather(0..<24) { task in
@@ -201,13 +201,7 @@ private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async 
   }
 }
 
-/// Another engine on the place, if it can be shared.
-private func anotherEngine(_ context: CheckContext, at place: URL) async throws -> EngineUnderTest? {
-  guard context.capabilities.contains(.persistent) else { return nil }
-  return try await context.openUnlessLocked(place)
-}
-
-/// Closes an engine that a hundred tasks use, and perhaps ten those of another engine on its place.
+/// Closes an engine that a hundred tasks use; in every other round, while ten tasks use another engine on its place.
 private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
@@ -223,6 +217,16 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
   let writers = (0..<100).filter { !$0.isMultiple(of: 2) }
   let removed = writers.map(change).filter(\.method.removes).flatMap(\.entries)
   try await engine.write(removed)
+  // Before the hundred tasks: until it was open, they might have come to their end.
+  let other = try await round.isMultiple(of: 2) ? nil : context.openAnotherIfPossible(at: place)
+  let beside = other == nil ? [] : entries(keys(10, prefix: "beside-"))
+  let writes = beside.map { key, data in
+    Task { @concurrent in
+      guard let other else { return }
+      // Several times, so that they have not come to their end at close().
+      for _ in 0..<3 { try await other.write(data, key: key) }
+    }
+  }
   let tasks = (0..<100).map { number in
     Task { @concurrent () async throws -> Bool in
       let change = change(of: number)
@@ -257,14 +261,6 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
       }
     }
   }
-  let other = try await anotherEngine(context, at: place)
-  let beside = entries(keys(10, prefix: "beside-"))
-  let writes = beside.map { key, data in
-    Task { @concurrent in
-      guard let other else { return }
-      try await other.write(data, key: key)
-    }
-  }
   for _ in 0..<round * 3 % 11 { await Task.yield() }
   try await engine.close()
   var (stored, gone): ([(key: CacheKey, data: Data)], [CacheKey]) = (old, [])
@@ -276,10 +272,8 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
         "a write of another engine on the place failed while this one was closed: \(failure)", rule: .c2)
     }
   }
-  if let other {
-    stored += beside
-    try await context.close(other)
-  }
+  stored += beside
+  if let other { try await context.close(other) }
   for (number, task) in tasks.enumerated() {
     let isDone = try await task.value
     guard writers.contains(number) else { continue }

@@ -140,12 +140,13 @@ private func checkMereReader(_ context: CheckContext) async throws {
     let worker = try context.startWorker(under: try FakeClock.fastTool())
     defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
     try await FakeClock.requireFastClock(of: worker)
+    context.noteProgress()
     return try await BesideMereReader(
       context: context, worker: worker, place: context.place,
       patience: context.patience(atMost: patienceWithReader)
     ).check()
   } catch is CallHung {
-    // A task that sleeps until a moment of the fast clock hardly ever wakes up: only with the right one does the engine hang.
+    // With the fast clock, a task that sleeps until a moment hardly ever wakes up. The engine hangs if it does with the right clock, too.
   }
   context.noteProgress()
   let place = context.root.appending(path: "with the right clock", directoryHint: .isDirectory)
@@ -153,17 +154,23 @@ private func checkMereReader(_ context: CheckContext) async throws {
   try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
   do {
     try await BesideMereReader(
-      context: context, worker: try context.startWorker(), place: place, patience: context.patienceWithLocks
+      context: context, worker: try await context.readyWorker(), place: place,
+      patience: context.patienceWithLocks
     ).check()
   } catch let hung as CallHung {
     throw Violation(
-      "\(hung.call) did not return within \(context.patienceWithLocks), while a process with only read access held locks"
+      "\(hung.call) did not return within \(context.patienceWithLocks), while "
+        + (hung.isBesideReader ? "a process with only read access" : "no other process") + " held locks"
     )
   }
 }
 
 /// A call that did not return as long as it was waited for.
-private struct CallHung: Error { let call: String }
+private struct CallHung: Error {
+  let call: String
+  /// Whether the other process held its locks meanwhile.
+  let isBesideReader: Bool
+}
 
 /// An engine in another process, while this one holds locks on its files now and then.
 private struct BesideMereReader {
@@ -173,9 +180,6 @@ private struct BesideMereReader {
   let patience: Duration
 
   func check() async throws {
-    // How long a process takes to start is not up to the engine.
-    try await worker.waitUntilReady()
-    context.noteProgress()
     try await callAlone("opening", .open)
     try await callAlone("a write", Self.write("before"))
     var names = ["before"]
@@ -205,27 +209,29 @@ private struct BesideMereReader {
     .write([SharedWork.Entry(key: name, data: data(name))])
   }
 
-  private func call(_ name: String, _ call: CallEngine.Call) async throws -> [CallEngine.Message] {
+  private func call(
+    _ name: String, _ call: CallEngine.Call, isBesideReader: Bool
+  ) async throws -> [CallEngine.Message] {
     let result = await withStallTimeout(patience) { [worker, place] in
       await Result { try await worker.perform(CallEngine(call, at: place)) }
     }
     context.noteProgress()
     guard case .success(let messages) = result else {
       worker.kill()
-      throw CallHung(call: name)
+      throw CallHung(call: name, isBesideReader: isBesideReader)
     }
     return try messages.get()
   }
 
   @discardableResult
   private func callAlone(_ name: String, _ call: CallEngine.Call) async throws -> [CallEngine.Message] {
-    try await translatingWorkerErrors { try await self.call(name, call) }
+    try await translatingWorkerErrors { try await self.call(name, call, isBesideReader: false) }
   }
 
   /// Whether the call returned. Otherwise it threw `locked`.
   private func isDone(_ name: String, _ call: CallEngine.Call) async throws -> Bool {
     do {
-      _ = try await self.call(name, call)
+      _ = try await self.call(name, call, isBesideReader: true)
       return true
     } catch let error as WorkerError {
       try expect(

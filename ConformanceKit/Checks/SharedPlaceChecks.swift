@@ -124,8 +124,8 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
   try await checkAnswersAfterOverwrites(answers, of: sharers, context)
 }
 
-/// Has the second import entries that were updated long ago, or in a year, and write something after that: what has changed is not what
-/// has the newest time.
+/// Has the second import entries whose times are a year back or a year ahead, and write something after that: what has changed is not
+/// what has the newest time.
 private func checkAnswersOfOtherTimes(
   _ answers: inout AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
 ) async throws {

@@ -27,12 +27,12 @@ extension CheckDefinition {
       .t4, "transactions.end-with-their-body",
       "a transaction that is used after its body has returned or thrown throws, and changes nothing",
       needs: .transactions
-    ) { try await checkLateUse($0) }
+    ) { try await checkLateUseOfTransactions($0) }
     Check(
       .t4, "transactions.refuse-invalid-keys",
       "every method of a transaction throws invalidKey for an invalid key, and the body can continue",
       needs: .transactions
-    ) { try await checkInvalidKeys($0) }
+    ) { try await checkInvalidKeysInTransactions($0) }
     Check(
       .t4, "transactions.give-back-results",
       "withTransaction(_:) returns the result of the last run of the body",
@@ -167,9 +167,9 @@ private func checkErrors(_ context: CheckContext) async throws {
 }
 
 private func checkCallsBesideThrown(_ context: CheckContext) async throws {
-  let engine = try await context.open()
   // What another engine on the place has done stays as well.
-  let engines = try await [engine] + otherEngines(context)
+  let engines = try await context.openTwiceIfPossible()
+  let engine = engines[0]
   let tasks = 12
   let rounds = context.rounds(
     quick: 60, standard: 300, exhaustive: 6_000, of: "transactions of which a third throw")
@@ -199,103 +199,7 @@ private func checkCallsBesideThrown(_ context: CheckContext) async throws {
   try expect(try await engine.allKeys(), areInAnyOrder: written, "allKeys()")
 }
 
-// MARK: - After the end
-
-/// Holds on to a transaction, as no body should.
-private final class Keeper: @unchecked Sendable {
-  // Safe to share: written by the body, and read after withTransaction(_:) has returned.
-  var transaction: (any StorageTransaction)?
-}
-
-private let callsOfTransactions: [(String, @Sendable (any StorageTransaction, CacheKey) throws -> Void)] = [
-  ("write(_:key:)", { try $0.write(data("late"), key: $1) }),
-  (
-    "writeEntry(_:)",
-    { try $0.writeEntry(StorageEntry(key: $1, data: data("late"), createdAt: Date(), updatedAt: Date())) }
-  ),
-  ("remove(key:)", { try $0.remove(key: $1) }),
-  ("read(key:)", { _ = try $0.read(key: $1) }),
-  ("read(keys:)", { _ = try $0.read(keys: [key("k"), $1]) }),
-  ("keyExists(_:)", { _ = try $0.keyExists($1) }),
-  ("scan(_:limit:)", { _ = try $0.scan(KeyRange(after: $1, upTo: nil), limit: 1) }),
-  ("scan(_:limit:) up to it", { _ = try $0.scan(KeyRange(after: nil, upTo: $1), limit: 1) }),
-  ("scan(_:limit:) behind another", { _ = try $0.scan(KeyRange(after: key("z"), upTo: $1), limit: nil) }),
-  ("scan(_:limit:) of no entries", { _ = try $0.scan(KeyRange(after: nil, upTo: $1), limit: 0) }),
-]
-
-private let callsWithoutKeys: [(String, @Sendable (any StorageTransaction) throws -> Void)] = [
-  ("removeAll()", { try $0.removeAll() }),
-  ("keyCount()", { _ = try $0.keyCount() }),
-  ("allKeys()", { _ = try $0.allKeys() }),
-]
-
-private func checkLateUse(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  try await engine.write(data("v"), key: key("k"))
-  for throwsInstead in [false, true] {
-    let keeper = Keeper()
-    let end = throwsInstead ? "thrown" : "returned"
-    do {
-      try await engine.withTransaction { transaction in
-        keeper.transaction = transaction
-        if throwsInstead { throw Refusal() }
-      }
-    } catch let failure as CallFailure where failure.error is Refusal {}
-    guard let transaction = keeper.transaction else { throw Violation("the body had not been run") }
-    for (name, call) in callsOfTransactions {
-      try expectRefused(name, end) { try call(transaction, key("k")) }
-    }
-    for (name, call) in callsWithoutKeys { try expectRefused(name, end) { try call(transaction) } }
-    try await engine.withTransaction { _ in }
-    try await expectStored([(key("k"), data("v"))], in: engine)
-    try expect(try await engine.keyCount(), is: 1, "keyCount() after a transaction was used too late")
-  }
-}
-
-private func expectRefused(_ name: String, _ end: String, _ call: () throws -> Void) throws {
-  do {
-    try call()
-  } catch is StorageError {
-    return
-  } catch {
-    throw Violation("\(name) threw \(error), which is not a StorageError, after the body had \(end)")
-  }
-  throw Violation("\(name) did not throw after the body had \(end)")
-}
-
-// MARK: - Invalid keys, and results
-
-private func checkInvalidKeys(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  try await engine.write(data("v"), key: key("k"))
-  let invalid = ["", String(repeating: "x", count: 512), String(repeating: "é", count: 256)].map { key($0) }
-  try await engine.withTransaction { transaction in
-    try transaction.write(data("before"), key: key("before"))
-    for key in invalid {
-      for (name, call) in callsOfTransactions {
-        do {
-          try call(transaction, key)
-          throw Violation("\(name) of a transaction accepted a key of \(key.value.utf8.count) bytes")
-        } catch let error as StorageError {
-          guard error.code == .invalidKey else {
-            throw Violation(
-              "\(name) of a transaction threw \(error) for a key of \(key.value.utf8.count) bytes")
-          }
-        }
-        let (count, found) = (try transaction.keyCount(), try transaction.allKeys().count)
-        try expect(
-          count == 2 && found == 2,
-          "after \(name) of a transaction had thrown for a key, keyCount() was \(count) and allKeys() had "
-            + "\(found) of 2 keys"
-        )
-      }
-    }
-    try transaction.write(data("after"), key: key("after"))
-  }
-  try await expectStored(
-    [(key("k"), data("v")), (key("before"), data("before")), (key("after"), data("after"))], in: engine)
-  try expect(try await engine.keyCount(), is: 3, "keyCount() after a transaction with invalid keys")
-}
+// MARK: - Results
 
 private func checkResults(_ context: CheckContext) async throws {
   let engine = try await context.open()

@@ -155,7 +155,7 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
     }
     try await expectKept(written)
   }
-  for writer in try await [engine] + otherEngines(context) {
+  for writer in try await [engine, context.openAnotherIfPossible()].compactMap({ $0 }) {
     for method in ChangeMethod.allCases where method != .transaction {
       context.noteProgress()
       try await changeBesideBody(method, engine, by: writer)
@@ -170,12 +170,6 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
       try transaction.write(data("\(try transaction.number(counter) + 1)"), key: counter)
     }
   }
-}
-
-/// Another engine on the place, if it can be shared.
-func otherEngines(_ context: CheckContext) async throws -> [EngineUnderTest] {
-  guard context.capabilities.contains(.persistent) else { return [] }
-  return try await [context.openUnlessLocked(context.place)].compactMap { $0 }
 }
 
 /// Has a body read a number, a call of another method store another one, or remove it, and the body write what it makes of the first.

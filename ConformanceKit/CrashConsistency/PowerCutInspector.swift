@@ -16,11 +16,8 @@ final class PowerCutInspector {
     let task = InspectTask(
       directory: search.directory.appending(path: PowerCutRecorder.enginePath), scenario: search.scenario,
       histories: histories, capabilities: search.context.capabilities.rawValue, since: search.since)
-    let worker = try worker ?? search.context.startWorker()
+    let worker = try await search.context.readyWorker(self.worker)
     self.worker = worker
-    // How long a process takes to start is not up to the engine.
-    try await worker.waitUntilReady()
-    search.context.noteProgress()
     let usual = PowerCutSearch.patience
     let patience = max(usual, search.context.patience(atMost: usual))
     let progress = CheckProgress()

@@ -105,11 +105,8 @@ struct CorruptionRun {
       return try await reading.check(
         makeEngine: { try await context.openUnkept($0) }, note: { _ in context.noteProgress() })
     }
-    let worker = try self.worker ?? context.startWorker()
+    let worker = try await context.readyWorker(self.worker)
     self.worker = nil
-    // How long a process takes to start is not up to the engine.
-    try await worker.waitUntilReady()
-    context.noteProgress()
     try await context.check(reading, in: worker, limit: limit)
     self.worker = worker
   }

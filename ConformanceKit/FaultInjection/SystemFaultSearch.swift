@@ -172,11 +172,8 @@ private final class FaultWorker {
 
   /// - Throws: ``Skip`` where no call can be made to fail.
   func outcome(of task: SystemFaultRun, limit: Duration) async throws -> Outcome {
-    let process = try process ?? context.startWorker()
+    let process = try await context.readyWorker(self.process)
     self.process = process
-    // How long a process takes to start is not up to the engine.
-    try await process.waitUntilReady()
-    context.noteProgress()
     let messages = MutexProtected<[SystemFaultRun.Message]>([])
     let progress = CheckProgress()
     let result = await withStallTimeout(limit, since: progress) { [context] () -> Result<Void, any Error> in

@@ -74,7 +74,7 @@ struct Holdings {
     over first: Holdings, in place: URL, areFilesCounted: Bool = true, isRoomCounted: Bool = false,
     isMemoryCounted: Bool = false, isAwaited: Bool = true
   ) async throws -> String? {
-    // Room is given back by a compaction; what is only waited for here are threads, which may not run for long on a busy machine.
+    // Room is given back by a compaction. All else is by threads that end or close files, and may not run for long on a busy machine.
     let looks = isAwaited ? (isRoomCounted ? attempts : 4 * attempts) : 1
     var growth: String?
     for _ in 0..<looks {

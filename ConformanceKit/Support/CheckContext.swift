@@ -128,8 +128,8 @@ final class CheckContext: Sendable {
     progress.begin(call)
     defer {
       progress.end(call)
-      // It may have waited for a lock for a minute, and a check may open several.
-      progress.goOn()
+      // It may have waited for a lock for a minute, and a check may open several; one that throws may be tried again without end.
+      progress.noteReturn()
     }
     do {
       return EngineUnderTest(try await make(), noting: progress)

@@ -110,15 +110,17 @@ extension CheckContext {
   ///
   /// - Parameters:
   ///   - onlyReads: Whether the entries are only asked for.
+  ///   - least: How many there are however slow the engine is.
   ///   - way: In which way they are written.
   func affordableCount(
-    _ wanted: Int, of what: String, onlyReads: Bool = false, by way: WayOfWriting = wayOfBatches
+    _ wanted: Int, of what: String, onlyReads: Bool = false, atLeast least: Int = 200,
+    by way: WayOfWriting = wayOfBatches
   ) async throws -> Int {
     // Longer than what a ladder may take for all of its rungs: to sync a batch takes an engine as long for 50 entries as for
     // thousands.
     let affordable = try await affordableEntries(within: 5, by: way)
     let most = onlyReads ? affordable.reads : min(affordable.reads, affordable.writes)
-    let count = min(wanted, max(200, most))
+    let count = min(wanted, max(least, most))
     if count < wanted { noteShortfall("\(count) of \(wanted) \(what)") }
     return count
   }

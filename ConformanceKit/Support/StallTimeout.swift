@@ -12,7 +12,7 @@ final class CheckProgress: Sendable {
   private struct State: Sendable {
     var last: ContinuousClock.Instant
     var count = 0
-    /// When a call that was alone returned, or there was progress.
+    /// When a call that was alone returned, an opening ended, or there was progress.
     var lastReturn: ContinuousClock.Instant
 
     init() {
@@ -30,8 +30,8 @@ final class CheckProgress: Sendable {
 
   var last: ContinuousClock.Instant { state.withLock { $0.last } }
 
-  /// When the check last made progress or a call returned that was alone: an engine that is slow has many of them in one step. They
-  /// prolong a step to no more than five times the limit, as a check may ask again and again for what never comes.
+  /// When the check last made progress, a call returned that was alone, or an opening ended: an engine that is slow has many of them in
+  /// one step. They prolong a step to no more than five times the limit, as a check may ask again and again for what never comes.
   func last(within limit: Duration) -> ContinuousClock.Instant {
     state.withLock { max($0.last, min($0.lastReturn, $0.last + limit * 4)) }
   }
@@ -44,10 +44,10 @@ final class CheckProgress: Sendable {
     }
   }
 
-  /// Restarts the limit for what belongs to the same step.
-  func goOn() {
+  /// Notes that a part of the step has ended, which prolongs the step: see ``last(within:)``.
+  func noteReturn() {
     let now = ContinuousClock.now
-    state.withLock { $0.last = now }
+    state.withLock { $0.lastReturn = now }
   }
 
   func begin(_ call: String) { underWay.withLock { $0[call, default: 0] += 1 } }
@@ -60,9 +60,7 @@ final class CheckProgress: Sendable {
       underWay[call] = left > 0 ? left : nil
       return underWay.isEmpty
     }
-    guard hasReturned, isAlone else { return }
-    let now = ContinuousClock.now
-    state.withLock { $0.lastReturn = now }
+    if hasReturned, isAlone { noteReturn() }
   }
 
   /// Whether a call of an engine has begun and not come to its end.

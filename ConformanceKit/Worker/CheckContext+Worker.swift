@@ -1,6 +1,14 @@
 import StockroomCore
 
 extension CheckContext {
+  /// The process, or a new one if there is none, once it takes requests: how long that takes is not up to the engine.
+  func readyWorker(_ worker: WorkerProcess? = nil) async throws -> WorkerProcess {
+    let worker = try worker ?? startWorker()
+    try await worker.waitUntilReady()
+    noteProgress()
+    return worker
+  }
+
   /// Does something with a worker process, which has ended when this returns.
   ///
   /// What becomes of a process that was not meant to die, and what a task throws there, fails.

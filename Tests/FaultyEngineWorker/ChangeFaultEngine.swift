@@ -4,39 +4,6 @@ import StockroomCore
 /// A correct engine with a change feed, on a log that several processes share, from which those are made that tell of changes
 /// wrongly.
 package final class ChangeFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose.
-  package enum Fault: String, CaseIterable, Sendable {
-    // Misses one kind of call
-    case missesWrites, missesOverwrites, missesBatches, missesRemovals, missesBatchesOfRemovals
-    case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
-    case missesRemoveAllInTransactions, missesImports, missesRewrittenBatches, missesChangesOfOrigins
-    case cancelsOutReplacements, cancelsOutRemovals
-    // Misses some
-    case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
-    case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
-    case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
-    case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
-    case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
-    case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest
-    // Misses others
-    case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
-      missesUnusualKeysOfOthers
-    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
-    // Tells too early
-    case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
-      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate
-    // Tells too much
-    case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
-    case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
-    case tellsOfOtherPlaces
-    // Holds too much
-    case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
-    // Ends wrongly
-    case goesOnWhenClosed, subscribesWhenClosed, endsAllWithOneEngine, endsAllWithOneSubscriber
-    // No faults
-    case saysEverything, mergesForAWhile, losesSightOnce
-  }
-
   package static let promises: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .multiProcess, .transactions, .changeFeed,
   ]

@@ -30,7 +30,7 @@ final class ChangeFaultFeed: Sendable {
     var looksToSkip = 0
     var lastOfOthers: [StorageOperation] = []
     var bytesOfOthers = 0
-    var backlogs: [Int: Backlog] = [:]
+    var backlogs: [Int: ChangeFaultBacklog] = [:]
   }
 
   private let state = MutexProtected(State())
@@ -84,7 +84,7 @@ final class ChangeFaultFeed: Sendable {
     if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
     if isFirst, let look, !isDeaf { poll(look) }
     guard fault == .stopsAfterOverflows else { return changes }
-    let backlog = Backlog()
+    let backlog = ChangeFaultBacklog()
     state.withLock { $0.backlogs[id] = backlog }
     return changes.mapping { change in
       backlog.isRead()
@@ -282,44 +282,5 @@ final class ChangeFaultFeed: Sendable {
       if fault == .stopsAfterErrors { state.isMute = true }
     }
     if fault == .tellsOfRefusedWrites, !operations.isEmpty { tell(.everything) }
-  }
-}
-
-/// How much a subscriber has been sent and has not read, for an engine with a fault that sends it nothing more once that was too much.
-private final class Backlog: Sendable {
-  private let state = MutexProtected((count: 0, isOver: false))
-
-  /// Whether something else is sent.
-  func admitsMore() -> Bool {
-    state.withLock { state in
-      state.count += 1
-      return !state.isOver
-    }
-  }
-
-  /// The subscriber has read what there was.
-  func isRead() {
-    state.withLock { state in
-      if state.count > 300 { state.isOver = true }
-      state.count = 0
-    }
-  }
-}
-
-extension ChangeFaultEngine.Fault {
-  /// The kind of call that is not told of.
-  fileprivate var missedCall: ChangeFaultFeed.Call? {
-    switch self {
-    case .missesWrites: .write
-    case .missesOverwrites: .overwrite
-    case .missesBatches: .writeMany
-    case .missesRemovals: .remove
-    case .missesBatchesOfRemovals: .removeMany
-    case .missesRemovalsOfAll: .removeAll
-    case .missesApplies: .apply
-    case .missesImports: .writeEntries
-    case .missesTransactions: .transaction
-    default: nil
-    }
   }
 }

@@ -7,15 +7,10 @@ import TestFixtures
 // Engines that are right about their own calls, and wrong about those of another engine on their place.
 
 /// Gives each engine a number.
-private enum EngineNumbers {
-  private static let last = MutexProtected(0)
+enum EngineNumbers {
+  private static let last = AtomicCounter()
 
-  static func next() -> Int {
-    last.withLock { last in
-      last += 1
-      return last
-    }
-  }
+  static func next() -> Int { last.increment() }
 }
 
 /// Removes what other engines have written since a body began that throws.

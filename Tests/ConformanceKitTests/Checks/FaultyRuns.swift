@@ -162,17 +162,10 @@ final class ShowsOthersEarly: FaultyEngine {
   }
   /// By place, what the bodies of each engine have written and not committed.
   private static let early = MutexProtected<[String: [Int: [CacheKey: Data]]]>([:])
-  private static let engineCount = MutexProtected(0)
   let base: ReferenceEngine
   private let place: String
-  private let number: Int
-  init(base: ReferenceEngine, place: URL) {
-    (self.base, self.place) = (base, place.path)
-    number = Self.engineCount.withLock { count in
-      count += 1
-      return count
-    }
-  }
+  private let number = EngineNumbers.next()
+  init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -205,17 +198,10 @@ final class ShowsOthersEarly: FaultyEngine {
 /// Runs bodies on a copy, and again if something is another by then, unless another engine on the place has imported it.
 final class OverlooksImportsOfOthers: FaultyEngine {
   private static let imports = MutexProtected<[String: [(engine: Int, key: CacheKey)]]>([:])
-  private static let engineCount = MutexProtected(0)
   let base: ReferenceEngine
   private let place: String
-  private let number: Int
-  init(base: ReferenceEngine, place: URL) {
-    (self.base, self.place) = (base, place.path)
-    number = Self.engineCount.withLock { count in
-      count += 1
-      return count
-    }
-  }
+  private let number = EngineNumbers.next()
+  init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
   func writeEntries(_ entries: [StorageEntry]) async throws {
     let imported = entries.map { (engine: number, key: $0.key) }
     Self.imports.withLock { [place] in $0[place, default: []] += imported }

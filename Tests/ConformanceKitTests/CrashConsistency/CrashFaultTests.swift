@@ -2,7 +2,6 @@ import Foundation
 import FaultyEngineWorker
 import StockroomCore
 import TestFixtures
-import TestFixtures
 import Testing
 
 @testable import ConformanceKit

@@ -2,6 +2,8 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
+@testable import ConformanceKit
+
 // Correct engines that tell their subscribers of changes in a way of their own.
 
 /// Finds changes by looking at its place now and then, and tells all who have subscribed by then of what it has found: also of what was
@@ -42,11 +44,11 @@ struct TakesTimeForWrites: FaultyEngine {
 /// Takes its time for each of the first writes.
 final class WritesSlowlyAtFirst: FaultyEngine {
   let base: ReferenceEngine
-  private let writes = CallCount()
+  private let writes = AtomicCounter()
   init(base: ReferenceEngine) { self.base = base }
 
   func write(_ data: Data, key: CacheKey) async throws {
-    if writes.next() <= 25 { try await Task.sleep(for: .milliseconds(350)) }
+    if writes.increment() <= 25 { try await Task.sleep(for: .milliseconds(350)) }
     try await base.write(data, key: key)
   }
 }

@@ -58,6 +58,35 @@ final class LosesSomeOverwrites: FaultyEngine {
   }
 }
 
+/// Loses one import of a thousand.
+final class LosesSomeImports: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try entries.map(\.key).validate()
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    if !number.isMultiple(of: 1_000) { try await base.writeEntries(entries) }
+  }
+}
+
+/// Begins a new page with each thousandth list of its keys, and loses what was on the one before.
+final class ShortensSomeLists: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func allKeys() async throws -> [CacheKey] {
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    return Array(try await base.allKeys().dropLast(number.isMultiple(of: 1_000) ? 1 : 0))
+  }
+}
+
 /// Has the order of its entries from a table that is made again after many removals.
 final class OrdersAnewAfterRemovals: FaultyEngine {
   let base: ReferenceEngine
@@ -70,6 +99,27 @@ final class OrdersAnewAfterRemovals: FaultyEngine {
   func readAllEntries() async throws -> [StorageEntry] {
     let entries = try await base.readAllEntries()
     return removals.withLock { $0 > 300 } ? entries.sorted { $0.key < $1.key } : entries
+  }
+}
+
+/// Splits its table when there are so many entries, and takes what it moves for written.
+final class DatesWhatItMoves: FaultyEngine {
+  let base: ReferenceEngine
+  private let moved = MutexProtected<Date?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    let entries = try await base.readEntries(keys: keys)
+    guard try await base.keyCount() > 8_192 else { return entries }
+    let date = moved.withLock { moved in
+      if let moved { return moved }
+      moved = Date()
+      return moved ?? Date()
+    }
+    return entries.map { entry in
+      var entry = entry
+      entry.updatedAt = max(entry.updatedAt, date)
+      return entry
+    }
   }
 }
 
@@ -145,6 +195,22 @@ final class NumbersScans: FaultyEngine {
     let found = try await base.scan(range, limit: limit)
     if number == 1 { first.withLock { $0 = found } }
     return found
+  }
+}
+
+/// Takes the transaction after 4,095 others for one that has been committed.
+final class NumbersTransactions: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    return try await withTransaction(lostIf: { number % 4_096 == 0 }, body)
   }
 }
 

@@ -247,43 +247,6 @@ final class DropsTheUnread: FaultyEngine {
   }
 }
 
-/// Takes the transaction after 4,095 others for one that has been committed.
-final class NumbersTransactions: FaultyEngine {
-  let base: ReferenceEngine
-  private let count = MutexProtected(0)
-  init(base: ReferenceEngine) { self.base = base }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    let number = count.withLock { count in
-      count += 1
-      return count
-    }
-    return try await withTransaction(lostIf: { number % 4_096 == 0 }, body)
-  }
-}
-
-/// Splits its table when there are so many entries, and takes what it moves for written.
-final class DatesWhatItMoves: FaultyEngine {
-  let base: ReferenceEngine
-  private let moved = MutexProtected<Date?>(nil)
-  init(base: ReferenceEngine) { self.base = base }
-  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
-    let entries = try await base.readEntries(keys: keys)
-    guard try await base.keyCount() > 8_192 else { return entries }
-    let date = moved.withLock { moved in
-      if let moved { return moved }
-      moved = Date()
-      return moved ?? Date()
-    }
-    return entries.map { entry in
-      var entry = entry
-      entry.updatedAt = max(entry.updatedAt, date)
-      return entry
-    }
-  }
-}
-
 /// Sends what is written in one moment as one message, which may be too large.
 final class RefusesMuchAtOnce: FaultyEngine {
   let base: ReferenceEngine
@@ -319,34 +282,5 @@ final class JoinsEarlierRemovals: FaultyEngine {
     }
     defer { if isFirst { flights.withLock { $0[key] = nil } } }
     try await flight.value
-  }
-}
-
-/// Begins a new page with each thousandth list of its keys, and loses what was on the one before.
-final class ShortensSomeLists: FaultyEngine {
-  let base: ReferenceEngine
-  private let count = MutexProtected(0)
-  init(base: ReferenceEngine) { self.base = base }
-  func allKeys() async throws -> [CacheKey] {
-    let number = count.withLock { count in
-      count += 1
-      return count
-    }
-    return Array(try await base.allKeys().dropLast(number.isMultiple(of: 1_000) ? 1 : 0))
-  }
-}
-
-/// Loses one import of a thousand.
-final class LosesSomeImports: FaultyEngine {
-  let base: ReferenceEngine
-  private let count = MutexProtected(0)
-  init(base: ReferenceEngine) { self.base = base }
-  func writeEntries(_ entries: [StorageEntry]) async throws {
-    try entries.map(\.key).validate()
-    let number = count.withLock { count in
-      count += 1
-      return count
-    }
-    if !number.isMultiple(of: 1_000) { try await base.writeEntries(entries) }
   }
 }

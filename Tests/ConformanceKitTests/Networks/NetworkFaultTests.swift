@@ -155,9 +155,11 @@ struct NetworkFaultTests {
 
   @Test("An engine does not fail that does not reach the server in time when it is opened")
   func lateOpening() async throws {
-    let attempts = CallCount()
+    let attempts = AtomicCounter()
     try await expectSuccess(of: "network.dripping") {
-      if attempts.next() <= 2 { throw StorageError(.unavailable, "The server has not answered in time.") }
+      if attempts.increment() <= 2 {
+        throw StorageError(.unavailable, "The server has not answered in time.")
+      }
       return try await WireEngine($0, port: $1, fault: .none)
     }
   }
@@ -165,9 +167,11 @@ struct NetworkFaultTests {
   /// It had not been refused by then.
   @Test("An engine does not fail that does not reach the server in time when it is to be refused")
   func lateRefusal() async throws {
-    let attempts = CallCount()
+    let attempts = AtomicCounter()
     let refusal = ConformanceServer.Refusal("a wrong password") {
-      if attempts.next() <= 2 { throw StorageError(.unavailable, "The server has not answered in time.") }
+      if attempts.increment() <= 2 {
+        throw StorageError(.unavailable, "The server has not answered in time.")
+      }
       return try await WireEngine($0, port: $1, password: "let me in", fault: .none)
     }
     try await expectSuccess(of: "network.refused", refusals: [refusal]) {

@@ -2,6 +2,8 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
+@testable import ConformanceKit
+
 /// Reaches its server so slowly that a read on a new connection does not come to its end in time, as where everything takes its time.
 struct SlowlyReachedEngine: FaultyEngine {
   let base: WireEngine
@@ -21,7 +23,7 @@ struct SlowlyReachedEngine: FaultyEngine {
 struct HeldUpAtFirst: FaultyEngine {
   let base: WireEngine
   private let heldUp: WireEngine
-  private let reads = CallCount()
+  private let reads = AtomicCounter()
 
   init(_ directory: URL, port: UInt16) async throws {
     base = try await WireEngine(directory, port: port, fault: .none)
@@ -30,22 +32,11 @@ struct HeldUpAtFirst: FaultyEngine {
 
   func read(key: CacheKey) async throws -> Data? {
     // As many as the check cancels at a time.
-    try await reads.next() <= 20 ? heldUp.read(key: key) : base.read(key: key)
+    try await reads.increment() <= 20 ? heldUp.read(key: key) : base.read(key: key)
   }
 
   func close() async throws {
     try await heldUp.close()
     try await base.close()
-  }
-}
-
-final class CallCount: Sendable {
-  private let count = MutexProtected(0)
-
-  func next() -> Int {
-    count.withLock { count in
-      count += 1
-      return count
-    }
   }
 }

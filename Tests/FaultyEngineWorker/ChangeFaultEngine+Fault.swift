@@ -1,0 +1,52 @@
+extension ChangeFaultEngine {
+  /// How the engine is broken on purpose.
+  package enum Fault: String, CaseIterable, Sendable {
+    // Misses one kind of call
+    case missesWrites, missesOverwrites, missesBatches, missesRemovals, missesBatchesOfRemovals
+    case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
+    case missesRemoveAllInTransactions, missesImports, missesRewrittenBatches, missesChangesOfOrigins
+    case cancelsOutReplacements, cancelsOutRemovals
+    // Misses some
+    case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
+    case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
+    case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
+    case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
+    case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
+    case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest
+    // Misses others
+    case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
+      missesUnusualKeysOfOthers
+    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
+    // Tells too early
+    case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
+      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate
+    // Tells too much
+    case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
+    case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
+    case tellsOfOtherPlaces
+    // Holds too much
+    case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
+    // Ends wrongly
+    case goesOnWhenClosed, subscribesWhenClosed, endsAllWithOneEngine, endsAllWithOneSubscriber
+    // No faults
+    case saysEverything, mergesForAWhile, losesSightOnce
+  }
+}
+
+extension ChangeFaultEngine.Fault {
+  /// The kind of call that is not told of.
+  var missedCall: ChangeFaultFeed.Call? {
+    switch self {
+    case .missesWrites: .write
+    case .missesOverwrites: .overwrite
+    case .missesBatches: .writeMany
+    case .missesRemovals: .remove
+    case .missesBatchesOfRemovals: .removeMany
+    case .missesRemovalsOfAll: .removeAll
+    case .missesApplies: .apply
+    case .missesImports: .writeEntries
+    case .missesTransactions: .transaction
+    default: nil
+    }
+  }
+}
