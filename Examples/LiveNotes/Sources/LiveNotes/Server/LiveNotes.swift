@@ -123,7 +123,9 @@ struct LiveNotes: AsyncParsableCommand {
 
   /// The names by which browsers may call this server: those of this machine, and `--allowed-host`.
   private var hosts: Set<String> {
-    Set(([host, "localhost", "127.0.0.1", "[::1]", "[\(host)]"] + allowedHosts).map { $0.lowercased() })
+    let names = ["localhost", "127.0.0.1", "::1", host] + allowedHosts
+    // Browsers write an IPv6 address in brackets.
+    return Set((names + names.map { "[\($0)]" }).map { $0.lowercased() })
   }
 }
 
