@@ -1,17 +1,18 @@
-# make demo      notes in the browser that every window shows at once: see Examples/LiveNotes
-# make compare   verify and race every engine: the main job
-# make peers     measure the engines against the C libraries and against others, and hold them to the limits
-# make results   measure everything that RESULTS.md shows, and write it again
-# make test      everything CI tests
-# make tests     builds what make test runs
-# make lint      formatting
-# make check-apple  whether every module compiles for Apple's systems, on any system
-# make format    puts formatting right
-# make docs      documentation of every module as a site in .docs
-# make test-exhaustive  every test as long as it is useful, and every faulty engine against every check: no engine fails for a rule it keeps
-# make test-layers  every layer in front of every engine, and five stacks of three, against the whole suite: half an hour
-# make test-threads   the tests under the thread sanitizer
-# make test-peers     the tests of what the engines are measured against
+# make demo             starts LiveNotes, notes in the browser: see Examples/LiveNotes
+# make compare          checks every engine, then compares their speeds
+# make peers            compares the engines with the C libraries, plain files and GRDB, and checks limits
+# make results          measures and rewrites RESULTS.md
+# make test             tests what CI tests
+# make tests            builds what make test runs
+# make lint             checks the formatting
+# make format           corrects the formatting
+# make check-apple      compiles every module for Apple's systems, on any system
+# make docs             builds the documentation of every module as a site in .docs
+# make test-exhaustive  runs longer loops in every test, and every faulty engine against every check: it must fail none of a rule that it
+#                       follows
+# make test-layers      runs the checks of the level quick on every layer in front of every engine, and on stacks of layers: half an hour
+# make test-threads     runs the tests with the thread sanitizer
+# make test-peers       runs the tests of the programs that the engines are compared with
 
 .PHONY: demo compare peers results tests test test-exhaustive test-layers test-threads test-peers lint format check-apple docs libraries test-tools
 
@@ -22,12 +23,11 @@ ifeq ($(shell uname -s),Darwin)
 BREW := $(shell brew --prefix 2>/dev/null)
 export CPATH := $(BREW)/include:$(CPATH)
 export LIBRARY_PATH := $(BREW)/lib:$(LIBRARY_PATH)
-# Nor does Homebrew put libpq where it puts the others.
+# Homebrew does not link libpq into the directory of the other libraries.
 export PKG_CONFIG_PATH := $(BREW)/opt/libpq/lib/pkgconfig:$(PKG_CONFIG_PATH)
 endif
 
-# Otherwise Swift Testing starts all tests at once, and each of them has files open and gets a thousandth of the time that it
-# should take.
+# Otherwise Swift Testing starts all tests at once: too many files would be open, and each test would get too little processor time.
 export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 16
 
 # Options for building what `make test` and `make check-apple` need, as CI has them.
@@ -46,11 +46,11 @@ results: libraries
 	swift run -c release stockroom bench --workload calls --workload ycsb --workload headline --entries 2000 \
 		--write-results RESULTS.md
 
-# What is tested is everything, also what a package gets only if it asks for it.
+# Tests include the code of all traits.
 tests test test-exhaustive test-layers test-threads check-apple: export STOCKROOM_ALL_TRAITS = 1
 
-# The examples build into the same folder, where the modules that they use are built already. The plan of a build that is kept there may
-# be that of another package, whose tests would be run again instead.
+# The examples are built in the same folder, which contains the modules that they use. The cached build plan in it may be that of
+# another package, whose tests would be run instead.
 PLANNED = --disable-build-manifest-caching
 EXAMPLE = $(PLANNED) --scratch-path .build --package-path Examples
 
@@ -73,7 +73,8 @@ tests: libraries test-tools
 test-exhaustive: tests
 	STOCKROOM_EXHAUSTIVE_TESTS=1 $(RUN_TESTS) $(PLANNED)
 
-# `cached` is not in front of engines that others may open too: what these write is read a moment later there (rules C2, C3, C6).
+# `cached` is tested in front of Memory only: in front of an engine whose place others can open, it returns their writes a moment later,
+# against rules C2, C3 and C6.
 LAYERS = compressed namespaced checksummed inventory expiring instrumented encrypted hidden
 LAYERED = $(foreach engine,memory files sqlite lmdb leveldb,$(foreach layer,$(LAYERS),$(engine)+$(layer))) memory+cached \
 	sqlite+encrypted+compressed+instrumented lmdb+namespaced+encrypted+compressed leveldb+inventory+expiring+compressed \

@@ -32,14 +32,14 @@ let isDependency =
     Context.packageDirectory.contains($0)
   } || Context.packageDirectory == "/"
 
-/// With this in the environment the package has every trait, also as what the examples depend on: so they use the modules that
+/// With this environment variable the package enables every trait, also when the examples depend on it: so they use the modules that
 /// the tests have built.
 let defaultTraits: Set<String> =
   isDependency || Context.environment["STOCKROOM_ALL_TRAITS"] == nil
   ? [] : ["Encryption", "Zstandard", "Instrumentation"]
 
-/// What all tests call millions of times: in CI it is optimized in debug builds, too. A dependency may not have such flags. The kit is
-/// not among it, whose compilation would take longer than all tests together gain.
+/// For the modules that tests call millions of times: in CI they are optimized in debug builds too. A dependency may not have such flags.
+/// ConformanceKit is not optimized: compiling it would take longer than the tests would become faster.
 let optimizedSettings =
   settings
   + (isDependency || Context.environment["STOCKROOM_OPTIMIZED_CORE"] == nil

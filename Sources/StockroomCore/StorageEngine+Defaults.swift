@@ -6,7 +6,7 @@
 
 /// Default implementations for an engine that implements only the six required methods.
 extension StorageEngine {
-  /// nothing beyond the rules that hold for all engines.
+  /// Nothing beyond the rules that hold for all engines.
   public var capabilities: EngineCapabilities { [] }
 
   /// Writes one by one, after validating every key.
@@ -71,7 +71,7 @@ extension StorageEngine {
     try await createdAt(key: key) != nil
   }
 
-  /// One question for each key, each at its own moment.
+  /// One call of ``keyExists(_:)`` for each key, so the keys are not checked in one snapshot.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try keys.validate()
     var existing: [CacheKey] = []
@@ -132,10 +132,10 @@ extension StorageEngine {
     try await write(entries.map { ($0.key, $0.data) })
   }
 
-  /// Does the operations with the plainest method that can do all of them: one alone with the method of its kind, writes with
-  /// ``write(_:)``, removals with ``remove(keys:)``. Others are done one by one, after validating every key.
+  /// Performs a single operation with the method of its kind, several writes with ``write(_:)``, several removals with
+  /// ``remove(keys:)``, and all other batches one by one, after validating every key.
   ///
-  /// An engine that makes ``write(_:)`` or ``remove(keys:)`` of ``apply(_:)`` has an ``apply(_:)`` of its own.
+  /// An engine whose ``write(_:)`` or ``remove(keys:)`` calls ``apply(_:)`` must implement ``apply(_:)`` itself.
   public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     guard operations.count > 1 else {

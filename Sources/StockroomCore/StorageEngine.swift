@@ -146,7 +146,8 @@ public protocol StorageEngine: Sendable {
   /// Performs the operations in the order given, as one batch (rules W4, W5).
   ///
   /// Default: calls ``write(_:)`` or ``remove(keys:)`` if one of them can do all of it; otherwise validates every key, then
-  /// performs the operations one by one. Throws as ``write(_:key:)``.
+  /// performs the operations one by one. So an engine whose own ``write(_:)`` or ``remove(keys:)`` calls this method must implement
+  /// it, too. Throws as ``write(_:key:)``.
   func apply(_ operations: [StorageOperation]) async throws
 
   /// The entries of a range in ascending byte order of keys, at most `limit` of them (rule R5).

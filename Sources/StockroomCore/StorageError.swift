@@ -22,7 +22,7 @@ public struct StorageError: Error, Sendable {
 
 extension StorageError {
   /// A kind of failure. A structure rather than an enumeration, so that other engines can add codes of their own.
-  /// StockroomStore adds `encodingFailed` and `decodingFailed`.
+  /// StockroomStore adds `encodingFailed` and `decodingFailed`, StockroomImport adds `targetNotEmpty`.
   public struct Code: Hashable, Sendable {
     /// The name of the code.
     public let name: String

@@ -38,6 +38,10 @@ func change(_ notes: Store<Note>, _ milk: Note, _ bread: Note) async throws {
   try await notes.removeAll()
 }
 
+func addFigs(to note: Note, in notes: Store<Note>) async throws {
+  try await notes.update(note) { $0.text += ", figs" }
+}
+
 func refresh(_ notes: Store<Note>, with fresh: [Note]) async throws {
   try await notes
     .removeAll()

@@ -15,6 +15,8 @@ public import StockroomCore
 ///
 /// A copy that is killed, cancelled or released leaves a target that is accepted only by a copy with the
 /// option ``CopyTarget/resume``, which continues it. The target has an additional entry until it is finished.
+/// With ``CopyTarget/merge``, only a target without `preservesTimestamps` has such an entry, and another merge
+/// completes the copy.
 ///
 /// Memory: the keys, timestamps and digests of all entries of source and target, about 150 bytes each in
 /// addition to the bytes of the key, and ``CopyOptions/batchSize`` of values; up to 256 values if small ones

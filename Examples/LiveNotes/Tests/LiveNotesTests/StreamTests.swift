@@ -77,6 +77,33 @@ struct StreamTests {
     }
   }
 
+  @Test("A change of many long notes comes in short events, of which only the last one has an identifier")
+  func largeChange() async throws {
+    struct Message: Decodable { let notes: [LiveServer.Note] }
+    let directory = try TemporaryDirectory()
+    let arguments = ["--engine", "lmdb", "--directory", directory.path]
+    let text = String(repeating: "long ", count: 1_900)
+    let first = try await LiveServer.start(arguments)
+    var notes: [LiveServer.Note] = []
+    for number in 0..<40 { notes.append(try await first.add("\(number) \(text)")) }
+    #expect(first.process.end(by: SIGTERM) == 0)
+    // The first change of the next server is that it has loaded all notes.
+    let second = try await LiveServer.start(arguments)
+    let beat = try #require(
+      try await EventReader(second, "/events?panel=counter").events { $0.contains { $0.name == "beat" } }
+        .first { $0.name == "beat" })
+    let feed = try #require(beat.id.split(separator: "-").first)
+    let events = try await EventReader(second, "/events?panel=notes&after=\(feed)-0")
+      .events { $0.contains { $0.name == "notes" && !$0.id.isEmpty } }
+    let change = events.filter { $0.name == "notes" }
+    let end = try #require(change.firstIndex { !$0.id.isEmpty })
+    let parts = change[...end]
+    #expect(parts.allSatisfy { $0.data.utf8.count <= 128 << 10 })
+    #expect(parts.map { $0.data.contains("\"all\":true") } == parts.indices.map { $0 == 0 })
+    let sent = try parts.flatMap { try JSONDecoder().decode(Message.self, from: Data($0.data.utf8)).notes }
+    #expect(sent == notes)
+  }
+
   @Test("Who does not read is cut off and delays nobody, and gets everything when it comes back")
   func stalled() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])

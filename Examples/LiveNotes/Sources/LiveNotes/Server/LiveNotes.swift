@@ -11,24 +11,27 @@ import Stockroom
 @main
 struct LiveNotes: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "LiveNotes", abstract: "Notes that every window shows at once.",
+    commandName: "LiveNotes", abstract: "Notes that are updated live in every open window.",
     discussion: """
-      Several servers may use one place, but with memory and leveldb. What one of them changes, the pages of all of them show.
+      Several servers may use one place, except with memory and leveldb. Their pages show the changes of all of them.
       """)
 
   enum Engine: String, ExpressibleByArgument, CaseIterable {
     case memory, files, sqlite, lmdb, leveldb, postgresql
   }
 
-  @Option(help: "What keeps the notes.") var engine: Engine?
-  @Option(help: "The directory of the notes. (default: LiveNotes, among the data of your programs)")
+  @Option(help: "The engine that stores the notes. (default: sqlite)") var engine: Engine?
+  @Option(help: "The directory of the notes. (default: LiveNotes in the user's directory for data)")
   var directory: String?
   @Option(
-    help: "The database of the notes, as libpq takes it. Keep the password in PGPASSWORD or ~/.pgpass.")
+    help: "The database of the notes, as libpq accepts it. Keep the password in PGPASSWORD or ~/.pgpass.")
   var postgresql: String?
-  @Option(help: "The address to listen at.") var host = "127.0.0.1"
+  @Option(help: "The address to listen at. Browsers of other machines also need --allowed-host.")
+  var host = "127.0.0.1"
   @Option(help: "The port to listen at; 0 for any that is free.") var port = 8080
-  @Option(name: .customLong("allowed-host"), help: "Another name by which browsers call this server.")
+  @Option(
+    name: .customLong("allowed-host"),
+    help: "Another host name or address under which browsers may call this server; repeat it for more.")
   var allowedHosts: [String] = []
   @Option(help: "How many streams of events there may be at the same time.") var streams = 1_000
   @Option(help: "The least important lines to log: trace, debug, info, notice, warning, error or critical.")
@@ -36,7 +39,7 @@ struct LiveNotes: AsyncParsableCommand {
 
   func validate() throws {
     if engine == .postgresql, postgresql == nil {
-      throw ValidationError("Say by --postgresql which database it is.")
+      throw ValidationError("--engine postgresql needs --postgresql, the database.")
     }
     if let engine, engine != .postgresql, postgresql != nil {
       throw ValidationError("Either --engine \(engine.rawValue) or --postgresql.")
@@ -120,7 +123,9 @@ struct LiveNotes: AsyncParsableCommand {
 
   /// The names by which browsers may call this server: those of this machine, and `--allowed-host`.
   private var hosts: Set<String> {
-    Set(([host, "localhost", "127.0.0.1", "[::1]", "[\(host)]"] + allowedHosts).map { $0.lowercased() })
+    let names = ["localhost", "127.0.0.1", "::1", host] + allowedHosts
+    // Browsers write an IPv6 address in brackets.
+    return Set((names + names.map { "[\($0)]" }).map { $0.lowercased() })
   }
 }
 

@@ -79,12 +79,12 @@ final class EventFeed: Sendable {
     return state.withLock { number <= $0.last && number + 1 >= $0.first ? number : nil }
   }
 
-  /// Appends a change, and disconnects the subscribers that are too far behind.
-  func publish(_ panel: PanelName?, _ json: Data) {
+  /// Appends a change, which consists of one or more events, and disconnects the subscribers that are too far behind.
+  func publish(_ panel: PanelName?, _ parts: [Data]) {
     let (waiting, slow) = state.withLock { state -> ([CheckedContinuation<Void, Never>], [Subscriber]) in
       if state.isClosed { return ([], []) }
       state.last += 1
-      let bytes = Self.event(panel?.rawValue ?? "beat", id: eventID(state.last), json)
+      let bytes = Self.events(panel?.rawValue ?? "beat", id: eventID(state.last), parts)
       state.messages.append(FeedMessage(number: state.last, panel: panel, bytes: bytes))
       state.byteCount += bytes.readableBytes
       while state.messages.count - state.start > limit.messages || state.byteCount > limit.bytes,
@@ -108,7 +108,7 @@ final class EventFeed: Sendable {
   static func beat(id: String) -> ByteBuffer { event("beat", id: id, Data("{}".utf8)) }
 
   /// Publishes a heartbeat.
-  func beat() { publish(nil, Data("{}".utf8)) }
+  func beat() { publish(nil, [Data("{}".utf8)]) }
 
   /// Disconnects the subscribers whose write has taken longer than this.
   func cutOffStalled(for duration: Duration) {
@@ -208,11 +208,26 @@ final class EventFeed: Sendable {
   static func event(_ name: String, id: String? = nil, _ json: Data) -> ByteBuffer {
     var bytes = ByteBuffer()
     bytes.reserveCapacity(json.count + 64)
+    write(name, id: id, json, to: &bytes)
+    return bytes
+  }
+
+  /// The events of one change. Only the last one has the identifier: a subscriber that has received a part of the change receives all of
+  /// it when it reconnects.
+  private static func events(_ name: String, id: String, _ parts: [Data]) -> ByteBuffer {
+    var bytes = ByteBuffer()
+    bytes.reserveCapacity(parts.reduce(0) { $0 + $1.count + 64 })
+    for (index, part) in parts.enumerated() {
+      write(name, id: index == parts.count - 1 ? id : nil, part, to: &bytes)
+    }
+    return bytes
+  }
+
+  private static func write(_ name: String, id: String?, _ json: Data, to bytes: inout ByteBuffer) {
     if let id { bytes.writeString("id: \(id)\n") }
     // Encoded JSON has no line breaks, which would end the data.
     bytes.writeString("event: \(name)\ndata: ")
     bytes.writeBytes(json)
     bytes.writeString("\n\n")
-    return bytes
   }
 }

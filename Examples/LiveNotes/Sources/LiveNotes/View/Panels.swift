@@ -3,15 +3,6 @@ import NIOCore
 import Observation
 import Stockroom
 
-/// The content of a list of notes, or a change of it.
-struct NotesMessage: Encodable, Sendable {
-  /// Whether these notes replace everything that the list has shown before.
-  var all: Bool?
-  var notes: [Note] = []
-  /// The notes that are no longer in the list.
-  var removed: [UUID]?
-}
-
 /// The views: the content of each panel, and its changes.
 ///
 /// They read from controllers and have no data of their own. Two of them follow the store's events, since lists are long and changes
@@ -25,8 +16,6 @@ final class Panels {
 
   /// Changes within this time are combined in one message.
   private static let interval = Duration.milliseconds(25)
-  /// The number of notes of a snapshot in one event, so that a page on a slow connection receives events all the time.
-  private nonisolated static let sliceCount = 250
 
   init(_ notes: NotesController, _ favourites: FavouritesController, feed: EventFeed) {
     (self.notes, self.favourites, self.feed) = (notes, favourites, feed)
@@ -60,10 +49,8 @@ final class Panels {
 
   private func encode(_ notes: [Note], _ panel: PanelName) -> Task<[ByteBuffer], any Error> {
     Task { @concurrent in
-      try stride(from: 0, to: max(1, notes.count), by: Self.sliceCount).map { start in
-        let slice = notes[start..<min(notes.count, start + Self.sliceCount)]
-        let message = NotesMessage(all: start == 0 ? true : nil, notes: Array(slice))
-        return EventFeed.event(panel.rawValue, try JSONEncoder().encode(message))
+      try NotesMessage(all: true, notes: notes).slices().map { slice in
+        EventFeed.event(panel.rawValue, try JSONEncoder().encode(slice))
       }
     }
   }
@@ -86,7 +73,7 @@ final class Panels {
       }
       group.addTask { @concurrent in
         while let message = await changes.take() {
-          self.feed.publish(panel, try JSONEncoder().encode(message))
+          self.feed.publish(panel, try message.slices().map { try JSONEncoder().encode($0) })
           try await Task.sleep(for: Self.interval)
         }
       }
@@ -96,7 +83,7 @@ final class Panels {
 
   private func followCounts() async throws {
     for await counts in Observations({ self.notes.counts }) {
-      feed.publish(.counter, try JSONEncoder().encode(counts))
+      feed.publish(.counter, [try JSONEncoder().encode(counts)])
       try await Task.sleep(for: Self.interval)
     }
   }

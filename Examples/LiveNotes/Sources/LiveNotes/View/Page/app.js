@@ -121,12 +121,21 @@ connection.open();
 /** What was sent last and may not have arrived; sent again, it makes no second note. */
 let sent = null;
 
+/** `crypto.randomUUID` is missing in pages that came by HTTP from another machine. */
+function randomUUID() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = bytes[6] & 0x0f | 0x40;
+  bytes[8] = bytes[8] & 0x3f | 0x80;
+  const digits = Array.from(bytes, byte => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
 find("add").addEventListener("submit", async event => {
   event.preventDefault();
   const [text, tags] = [find("text"), find("tags")];
   const draft = { text: text.value, tags: parseTags(tags.value) };
   const words = JSON.stringify(draft);
-  if (sent?.words !== words) sent = { words, id: crypto.randomUUID?.() };
+  if (sent?.words !== words) sent = { words, id: randomUUID() };
   if (!await attempt(() => ask("POST", "/notes", { ...draft, id: sent.id }))) return;
   sent = null;
   if (text.value === draft.text) text.value = tags.value = "";

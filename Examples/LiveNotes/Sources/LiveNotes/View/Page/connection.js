@@ -37,13 +37,15 @@ export class Connection {
       this.#heard();
     };
     source.onerror = () => this.#lost();
+    let latestID = "";
     for (const panel of [...panels, "beat"]) {
       source.addEventListener(panel, event => {
         this.#heard();
         if (panel !== "beat") this.#snapshot.push([panel, JSON.parse(event.data)]);
-        // What has no identifier is a part of a snapshot, which is shown when it is complete.
-        if (!event.lastEventId) return;
-        this.#lastEventID = event.lastEventId;
+        // An event without an identifier, which has that of the event before it, is a part of a snapshot or of a large change. It is
+        // shown when that is complete.
+        if (event.lastEventId === latestID) return;
+        this.#lastEventID = latestID = event.lastEventId;
         for (const [panel, value] of this.#snapshot.splice(0)) this.#onMessage(panel, value);
       });
     }
