@@ -306,10 +306,11 @@ final class ChangeWatcher: Sendable {
       let logWatch = try watchLog(log)
       state.missedCommits = try log.missedCommits()
       try log.noteSubscription()
+      state.position = try log.end()
+      // Before the removed file is closed, which its watch would report as another interruption.
+      state.logWatch = logWatch
       state.log.close()
       state.log = log
-      state.position = try log.end()
-      state.logWatch = logWatch
       state.mayHaveMissedChanges = true
     }
     let missedCommits = try state.log.missedCommits()
