@@ -129,6 +129,30 @@ import Testing
     #expect(await changes.next() == .everything)
   }
 
+  #if !canImport(Darwin)
+    @Test(
+      "While a file cannot be watched, commits are reported, and not everything again and again",
+      .timeLimit(.minutes(10)))
+    func unwatched() async throws {
+      let file = directory.appending(path: "data")
+      try Data().write(to: file)
+      let place = CountedPlace(writtenFiles: [file.path])
+      var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+      // A file that has been written is watched again a moment later.
+      let handle = try FileHandle(forWritingTo: file)
+      try FileManager.default.removeItem(at: file)
+      try handle.write(contentsOf: Data([0]))
+      #expect(await changes.next() == .everything)
+      for name in ["a", "b"] {
+        place.commit(name, to: writing)
+        #expect(await changes.next() == keys(name))
+      }
+      try Data().write(to: file)
+      #expect(await changes.next() == .everything)
+      try handle.close()
+    }
+  #endif
+
   @Test(
     "A hard link to another file in the place of the log is refused and not written", arguments: [0, 100])
   func plantedLink(size: Int) throws {

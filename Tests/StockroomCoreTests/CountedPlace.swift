@@ -7,7 +7,10 @@ final class CountedPlace: ChangeSource {
   private let commits = Atomic<UInt64>(0)
   private let checksFail = Atomic(false)
 
-  var writtenFiles: [String] { [] }
+  let writtenFiles: [String]
+
+  /// - Parameter writtenFiles: The files that are watched as those that commits write.
+  init(writtenFiles: [String] = []) { self.writtenFiles = writtenFiles }
 
   func latestCommit() throws -> UInt64? {
     if checksFail.load(ordering: .sequentiallyConsistent) { throw StorageError(.io, "In the test.") }

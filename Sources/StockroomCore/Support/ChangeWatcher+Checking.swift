@@ -7,7 +7,7 @@ extension ChangeWatcher {
   func look(isLastOfSeries: Bool = false, makesLog: Bool = false) {
     if state.withLock({ $0.isStopped }) { return }
     // In this order: later writes are detected, and a commit that has ended before can be read.
-    let isWatched = Result { try watchContentsAgain() }
+    watchContentsAgain()
     let isSettled = Result { try !isLastOfSeries || source.isSettled() }
     let latest = Result { try source.latestCommit() }
     #if !canImport(Darwin)
@@ -22,7 +22,6 @@ extension ChangeWatcher {
       do {
         let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
         change = try look(&state, upTo: latest.get(), isConclusive: isConclusive, makesLog: makesLog)
-        try isWatched.get()
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Regardless of the cause: subscribers that reload everything find the changes, after each commit
@@ -37,6 +36,8 @@ extension ChangeWatcher {
         // Nothing else may happen for a long time.
         if state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
       }
+      // A check that is scheduled tries again.
+      if state.isUnwatched, state.timer == nil, state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
       setTimer(&state)
       return change
     }
@@ -44,10 +45,16 @@ extension ChangeWatcher {
   }
 
   /// Watches the files that commits write again, if no more checks are scheduled.
-  private func watchContentsAgain() throws {
-    try state.withLock { state in
+  ///
+  /// While the system does not allow that, commits are found by their number. The subscribers receive everything
+  /// when that begins and when it ends, and not with each check.
+  private func watchContentsAgain() {
+    state.withLock { state in
       if state.isStopped || state.timer != nil || !state.delays.isEmpty || !state.contents.isEmpty { return }
-      state.contents = try watchContents(state.log)
+      var isUnwatched = false
+      do { state.contents = try watchContents(state.log) } catch { isUnwatched = true }
+      if isUnwatched != state.isUnwatched { state.mayHaveMissedChanges = true }
+      state.isUnwatched = isUnwatched
     }
   }
 

@@ -22,6 +22,8 @@ final class ChangeWatcher: Sendable {
     /// Whether the last check has failed. The subscribers have then received everything, and receive it again
     /// once one succeeds.
     var isBlind = false
+    /// Whether the system has not let the files that commits write be watched again.
+    var isUnwatched = false
     var isStopped = false
     /// The files of entries that anyone has changed since the last check.
     var files: Set<CacheKey> = []
