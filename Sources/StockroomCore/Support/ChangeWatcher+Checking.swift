@@ -33,11 +33,11 @@ extension ChangeWatcher {
           state.known = number
           change = .everything
         }
-        // Nothing else may happen for a long time.
-        if state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
       }
-      // A check that is scheduled tries again.
-      if state.isUnwatched, state.timer == nil, state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
+      // Nothing else may happen for a long time.
+      if state.isBlind || state.isUnwatched, state.timer == nil, state.delays.isEmpty {
+        state.delays = [Self.delayOfRetry]
+      }
       setTimer(&state)
       return change
     }
