@@ -62,7 +62,8 @@ final class LMDBEnvironment: @unchecked Sendable {
     writeCheck = LMDBWriteCheck(pageCount: handle.pageCount)
   }
 
-  /// Closes everything. No call of any engine may be in progress, and none may follow. Does not wait.
+  /// Closes everything. No call of any engine may be in progress, and none may follow. Waits for nothing but a
+  /// check of the feed that is in progress.
   ///
   /// - Parameter isLocked: Whether the caller holds the lock of the file, without which the file is not
   ///   trimmed.

@@ -20,12 +20,13 @@ final class PostgreSQLConnection: @unchecked Sendable {
     }
   }
 
-  private let handle: OpaquePointer
+  /// Used only in the files of this type.
+  let handle: OpaquePointer
   private let statements: PostgreSQLStatements
   private let settings: PostgreSQLSettings
   private var prepared: Set<PostgreSQLStatement> = []
   /// The notices that have arrived since the last statement was sent.
-  private let notices: PostgreSQLNotices
+  let notices: PostgreSQLNotices
   /// Called from time to time while a call waits for the server. An error that it throws ends the wait, and
   /// the connection.
   var meanwhile: () throws -> Void { didSet { nextLook = .now + PostgreSQLSocket.slice } }
@@ -289,7 +290,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
   /// Stops using the connection: it is in the middle of an operation.
   func discard() { isLost = true }
 
-  private func lost() -> PostgreSQLFailure {
+  /// Stops using the connection, and returns why.
+  func lost() -> PostgreSQLFailure {
     isLost = true
     return PostgreSQLFailure(sqlState: nil, text: Self.message(of: handle), isConnectionLost: true)
   }
@@ -299,42 +301,5 @@ final class PostgreSQLConnection: @unchecked Sendable {
     let text = PQerrorMessage(handle).map { String(cString: $0) } ?? ""
     let line = text.inOneLine
     return line.isEmpty ? "the connection has been lost" : line
-  }
-
-  // MARK: Notices and notifications
-
-  /// Whether a commit has been made here, and the server has stopped waiting until it is on another machine
-  /// too.
-  var hasGivenUpReplication: Bool { notices.functions.contains("SyncRepWaitForLSN") }
-
-  /// The descriptor on which notifications arrive.
-  var socket: Int32 { PQsocket(handle) }
-
-  /// The payloads of the notifications that have arrived.
-  func notifications() throws -> [String] {
-    guard PQconsumeInput(handle) == 1 else { throw lost() }
-    var payloads: [String] = []
-    while let notification = PQnotifies(handle) {
-      payloads.append(String(cString: notification.pointee.extra))
-      PQfreemem(notification)
-    }
-    // libpq closes the socket while it checks for notifications if the received data violate the protocol.
-    if PQstatus(handle) == CONNECTION_BAD { throw lost() }
-    return payloads
-  }
-}
-
-/// Calls `body` with pointers to the bytes of each parameter.
-private func withPointers<Result>(
-  to parameters: ArraySlice<PostgreSQLParameter>, _ pointers: [UnsafePointer<CChar>?] = [],
-  _ body: ([UnsafePointer<CChar>?]) -> Result
-) -> Result {
-  guard let first = parameters.first else { return body(pointers) }
-  return first.bytes.withUnsafeBytes { bytes in
-    // A nil pointer would mean NULL.
-    withUnsafePointer(to: CChar(0)) { empty in
-      let pointer = bytes.baseAddress?.assumingMemoryBound(to: CChar.self) ?? empty
-      return withPointers(to: parameters.dropFirst(), pointers + [pointer], body)
-    }
   }
 }

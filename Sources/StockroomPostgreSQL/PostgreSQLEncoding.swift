@@ -23,6 +23,21 @@ struct PostgreSQLParameter {
   }
 }
 
+/// Calls `body` with pointers to the bytes of each parameter.
+func withPointers<Result>(
+  to parameters: ArraySlice<PostgreSQLParameter>, _ pointers: [UnsafePointer<CChar>?] = [],
+  _ body: ([UnsafePointer<CChar>?]) -> Result
+) -> Result {
+  guard let first = parameters.first else { return body(pointers) }
+  return first.bytes.withUnsafeBytes { bytes in
+    // A nil pointer would mean NULL.
+    withUnsafePointer(to: CChar(0)) { empty in
+      let pointer = bytes.baseAddress?.assumingMemoryBound(to: CChar.self) ?? empty
+      return withPointers(to: parameters.dropFirst(), pointers + [pointer], body)
+    }
+  }
+}
+
 /// An array of `bytea` or `bigint`, as it is assembled: https://doxygen.postgresql.org/arrayfuncs_8c.html,
 /// `array_recv`.
 struct PostgreSQLArray {

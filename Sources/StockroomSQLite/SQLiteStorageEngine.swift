@@ -31,7 +31,7 @@ import StockroomCore
 ///
 /// A write whose sync fails throws. What it has written to the log is overwritten first, so that it does not come back when the
 /// process dies. If the disk fails in that as well, the next write does it, and is not acknowledged before. Only if the process
-/// or the machine dies until then, may the write be there afterwards, as a whole.
+/// or the machine dies before that, may the write be there afterwards, as a whole.
 ///
 /// ## The log
 ///

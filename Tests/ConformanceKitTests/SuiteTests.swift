@@ -141,7 +141,9 @@ struct SuiteTests {
 
   @Test("A report survives JSON")
   func json() async throws {
-    let suite = ConformanceSuite("File", capabilities: .persistent, stallTimeout: .seconds(120)) {
+    let suite = ConformanceSuite(
+      "File", capabilities: .persistent, stallTimeout: .seconds(120), budget: .quick
+    ) {
       try ReferenceEngine(directory: $0, fault: .sharesNothing, claiming: .persistent)
     }
     let rules: Set<ContractRule> = [.w1, .c2, .o4]

@@ -42,7 +42,7 @@ import Testing
 
   @Test(
     "What is committed while a subscription begins, and is acknowledged after it, is reported",
-    .timeLimit(.minutes(1)))
+    .timeLimit(.minutes(10)))
   func committedMeanwhile() async throws {
     let (place, writing) = (place, writing)
     var changes = try subscribed.subscribe(without: nil, of: ObjectIdentifier(place), to: { place }) {
@@ -80,6 +80,87 @@ import Testing
     var change = await changes.next()
     while let keys = change, keys != .everything { change = await changes.next() }
     #expect(change == .everything)
+  }
+
+  @Test(
+    "A commit whose writer could not look for subscribers is reported once it can",
+    .timeLimit(.minutes(10)))
+  func failedLook() async throws {
+    writing.hub.beginWrite()
+    place.commit("a", to: writing)
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    // As if the writer had no descriptor for the log.
+    let files = FileManager.default
+    let elsewhere = URL(filePath: directory.path + "-elsewhere")
+    try files.moveItem(at: directory, to: elsewhere)
+    try Data().write(to: URL(filePath: directory.path))
+    writing.hub.endWrite()
+    try files.removeItem(at: URL(filePath: directory.path))
+    try files.moveItem(at: elsewhere, to: directory)
+    writing.hub.beginWrite()
+    writing.hub.endWrite()
+    place.commit("b", to: writing)
+    #expect(await changes.next() == .everything)
+  }
+
+  @Test("A log that has been removed is made again for the next subscriber", .timeLimit(.minutes(10)))
+  func removedLog() async throws {
+    let earlier = try place.subscribe(to: subscribed)
+    try FileManager.default.removeItem(atPath: log)
+    writing.hub.beginWrite()
+    place.commit("a", to: writing)
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    writing.hub.endWrite()
+    #expect(await changes.next() == .everything)
+    place.commit("b", to: writing)
+    #expect(await changes.next() == keys("b"))
+    withExtendedLifetime(earlier) {}
+  }
+
+  @Test(
+    "A check that fails is repeated, although nothing else happens", .timeLimit(.minutes(10)))
+  func failedCheck() async throws {
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    place.setChecksFail(true)
+    place.commit("a", to: writing)
+    #expect(await changes.next() == .everything)
+    place.setChecksFail(false)
+    // What has been missed in the meantime.
+    #expect(await changes.next() == .everything)
+  }
+
+  #if !canImport(Darwin)
+    @Test(
+      "While a file cannot be watched, commits are reported, and not everything again and again",
+      .timeLimit(.minutes(10)))
+    func unwatched() async throws {
+      let file = directory.appending(path: "data")
+      try Data().write(to: file)
+      let place = CountedPlace(writtenFiles: [file.path])
+      var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+      // A file that has been written is watched again a moment later.
+      let handle = try FileHandle(forWritingTo: file)
+      try FileManager.default.removeItem(at: file)
+      try handle.write(contentsOf: Data([0]))
+      #expect(await changes.next() == .everything)
+      for name in ["a", "b"] {
+        place.commit(name, to: writing)
+        #expect(await changes.next() == keys(name))
+      }
+      try Data().write(to: file)
+      #expect(await changes.next() == .everything)
+      try handle.close()
+    }
+  #endif
+
+  @Test(
+    "A hard link to another file in the place of the log is refused and not written", arguments: [0, 100])
+  func plantedLink(size: Int) throws {
+    let victim = directory.appending(path: "victim")
+    try Data(count: size).write(to: victim)
+    try FileManager.default.linkItem(at: victim, to: URL(filePath: log))
+    #expect(throws: StorageError.self) { _ = try place.subscribe(to: subscribed) }
+    #expect(try Data(contentsOf: victim) == Data(count: size))
   }
 
   @Test("A log that is cut off while somebody subscribes keeps nobody waiting", .timeLimit(.minutes(10)))

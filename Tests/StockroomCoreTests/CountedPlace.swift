@@ -5,19 +5,20 @@ import Synchronization
 /// A place that only counts its commits, and the feed of an engine that writes to it.
 final class CountedPlace: ChangeSource {
   private let commits = Atomic<UInt64>(0)
-  private let failsNextCheck = Atomic(false)
+  private let checksFail = Atomic(false)
 
-  var writtenFiles: [String] { [] }
+  let writtenFiles: [String]
+
+  /// - Parameter writtenFiles: The files that are watched as those that commits write.
+  init(writtenFiles: [String] = []) { self.writtenFiles = writtenFiles }
 
   func latestCommit() throws -> UInt64? {
-    if failsNextCheck.exchange(false, ordering: .sequentiallyConsistent) {
-      throw StorageError(.io, "In the test.")
-    }
+    if checksFail.load(ordering: .sequentiallyConsistent) { throw StorageError(.io, "In the test.") }
     return commits.load(ordering: .sequentiallyConsistent)
   }
 
-  /// Makes the next check of a subscriber fail.
-  func failNextCheck() { failsNextCheck.store(true, ordering: .sequentiallyConsistent) }
+  /// Sets whether the checks of subscribers fail.
+  func setChecksFail(_ fail: Bool) { checksFail.store(fail, ordering: .sequentiallyConsistent) }
 
   func close() {}
 

@@ -86,7 +86,7 @@ extension DumpCommand {
   private func refuseFile(of place: Place) throws {
     guard let file else { return }
     let url = URL(commandLinePath: file, directoryHint: .notDirectory)
-    guard place.isKept(in: url) else { return }
+    guard place.hasFile(at: url) else { return }
     throw PlaceFailure(
       place: place,
       cause: StorageError(

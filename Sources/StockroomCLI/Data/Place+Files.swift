@@ -1,8 +1,8 @@
 import Foundation
 
 extension Place {
-  /// Whether a path leads to one of the files of which the place consists.
-  func isKept(in url: URL) -> Bool {
+  /// Whether a path leads to one of the files of which the place consists, or to where its engine puts one at times.
+  func hasFile(at url: URL) -> Bool {
     guard case .local(let engine, let path) = self else { return false }
     let components = url.resolvedComponents
     func isOne(of paths: [String]) -> Bool {
@@ -14,8 +14,8 @@ extension Place {
     switch engine {
     case .sqlite:
       let file = SQLiteLocation(path: path)?.file ?? path
-      return isOne(of: ["", "-wal", "-shm", "-journal"].map { file + $0 })
-    case .lmdb: return isOne(of: ["data.mdb", "lock.mdb"].map { "\(path)/\($0)" })
+      return isOne(of: ["", "-wal", "-shm", "-journal", "-changes"].map { file + $0 })
+    case .lmdb: return isOne(of: ["data.mdb", "lock.mdb", "changes.log"].map { "\(path)/\($0)" })
     case .leveldb: return isBelow("\(path)/Stockroom.leveldb")
     case .files:
       return isBelow("\(path)/.stockroom") || isBelow(path) && components.last?.hasSuffix(".entry") == true

@@ -102,7 +102,7 @@ package final class ChangeFeed: Sendable {
     withExtendedLifetime(watcher) {}
   }
 
-  /// Whether ``finish(of:)`` may have to wait for a check in progress, which may wait for other processes, even if
+  /// Whether ``finish()`` may have to wait for a check in progress, which may wait for other processes, even if
   /// all streams have ended. No subscription may be in progress.
   package var isWatching: Bool { hasWatcher.load(ordering: .sequentiallyConsistent) }
 
@@ -112,14 +112,12 @@ package final class ChangeFeed: Sendable {
     if isWatching { DispatchQueue.global().async { self.stopWatchingIfUnused() } }
   }
 
-  /// Ends the streams of an engine, or all streams, and releases their resources. Waits for a check in progress.
-  package func finish(of owner: ObjectIdentifier? = nil) {
-    hub.finish(of: owner)
+  /// Ends all streams, and releases their resources. Waits for a check in progress.
+  package func finish() {
+    hub.finish()
     stopWatchingIfUnused()
-    if owner == nil {
-      state.withLock { $0.log.take()?.close() }
-      check.close()
-    }
+    state.withLock { $0.log.take()?.close() }
+    check.close()
   }
 
   // MARK: Committing

@@ -6,7 +6,7 @@
 /// something has changed. The ``ChangeLog`` contains the changes; a commit that is not logged may have
 /// changed everything.
 final class ChangeWatcher: Sendable {
-  private struct State {
+  struct State {
     var log: ChangeLog
     /// The last value of ``ChangeLog/missedCommits()``.
     var missedCommits: UInt64
@@ -22,6 +22,8 @@ final class ChangeWatcher: Sendable {
     /// Whether the last check has failed. The subscribers have then received everything, and receive it again
     /// once one succeeds.
     var isBlind = false
+    /// Whether the system has not let the files that commits write be watched again.
+    var isUnwatched = false
     var isStopped = false
     /// The files of entries that anyone has changed since the last check.
     var files: Set<CacheKey> = []
@@ -42,19 +44,19 @@ final class ChangeWatcher: Sendable {
     var timer: (any DispatchSourceTimer)?
   }
 
-  private let source: any ChangeSource
-  private let permissions: FilePermissions
-  private let writer: UInt64
-  private let hub: ChangeHub
+  let source: any ChangeSource
+  let permissions: FilePermissions
+  let writer: UInt64
+  let hub: ChangeHub
   private let queue = DispatchQueue(label: "Stockroom.ChangeWatcher")
-  private let state: MutexProtected<State>
+  let state: MutexProtected<State>
 
   /// When to check after a file was written: a commit can often be read only somewhat later.
-  private static let delays: [DispatchTimeInterval] = [
+  static let delays: [DispatchTimeInterval] = [
     .milliseconds(1), .milliseconds(4), .milliseconds(16), .milliseconds(64),
   ]
   /// When to check again after a check has failed, or the system has not let a file be watched.
-  private static let delayOfRetry = DispatchTimeInterval.seconds(1)
+  static let delayOfRetry = DispatchTimeInterval.seconds(1)
 
   /// - Throws: ``StorageError``; the source is closed then.
   init(
@@ -107,14 +109,14 @@ final class ChangeWatcher: Sendable {
     }
   }
 
-  private func watchLog(_ log: ChangeLog) throws -> FileWatch {
+  func watchLog(_ log: ChangeLog) throws -> FileWatch {
     try FileWatch(path: log.path, .attributes) { [weak self] event in
       if case .interruption = event { self?.noteInterruption() }
       self?.lookNow()
     }
   }
 
-  private func watchContents(_ log: ChangeLog) throws -> [FileWatch] {
+  func watchContents(_ log: ChangeLog) throws -> [FileWatch] {
     let paths = source.writtenFiles + (log.isInPlace ? [] : source.filesWrittenWithoutLog)
     return try paths.map { path in
       try FileWatch(path: path, .contents) { [weak self] event in
@@ -192,7 +194,7 @@ final class ChangeWatcher: Sendable {
     }
   }
 
-  private func setTimer(_ state: inout State) {
+  func setTimer(_ state: inout State) {
     guard state.timer == nil, let delay = state.delays.popFirst() else { return }
     let timer = DispatchSource.makeTimerSource(queue: queue)
     timer.setEventHandler { [weak self] in
@@ -227,162 +229,5 @@ final class ChangeWatcher: Sendable {
       state.known = entry.number
       return state.log.hasOtherSubscribers
     }
-  }
-
-  // MARK: Checking, on the queue
-
-  /// - Parameters:
-  ///   - isLastOfSeries: Whether this is the last check after a file was written, so that no commit may be in
-  ///     progress. Determining that takes the lock of the place for a moment, which no other check does.
-  ///   - makesLog: Whether to create the log if it has been removed.
-  private func look(isLastOfSeries: Bool = false, makesLog: Bool = false) {
-    if state.withLock({ $0.isStopped }) { return }
-    // In this order: later writes are detected, and a commit that has ended before can be read.
-    let isWatched = Result { try watchContentsAgain() }
-    let isSettled = Result { try !isLastOfSeries || source.isSettled() }
-    let latest = Result { try source.latestCommit() }
-    #if !canImport(Darwin)
-      // The files of commits up to that one are then known, and are not attributed to another program later.
-      if source.entryDirectory != nil { FileWatch.deliverPending() }
-    #endif
-    let change = state.withLock { state -> StorageChange? in
-      if state.isStopped { return nil }
-      // A check that fails may have taken them.
-      let hasFiles = !state.files.isEmpty
-      var change: StorageChange?
-      do {
-        let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
-        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive, makesLog: makesLog)
-        try isWatched.get()
-        if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
-      } catch {
-        // Regardless of the cause: subscribers that reload everything find the changes, after each commit
-        // and each file that is seen.
-        if !state.isBlind || state.mayHaveMissedChanges || hasFiles { change = .everything }
-        (state.isBlind, state.mayHaveMissedChanges) = (true, false)
-        (state.files, state.foreignFiles) = ([], [])
-        if case .success(let number?) = latest, number > state.known {
-          state.known = number
-          change = .everything
-        }
-        // Nothing else may happen for a long time.
-        if state.delays.isEmpty { state.delays = [Self.delayOfRetry] }
-      }
-      setTimer(&state)
-      return change
-    }
-    if let change { hub.send(change) }
-  }
-
-  /// Watches the files that commits write again, if no more checks are scheduled.
-  private func watchContentsAgain() throws {
-    try state.withLock { state in
-      if state.isStopped || state.timer != nil || !state.delays.isEmpty || !state.contents.isEmpty { return }
-      state.contents = try watchContents(state.log)
-    }
-  }
-
-  /// The changes by others since the last check.
-  ///
-  /// - Parameters:
-  ///   - isConclusive: Whether a commit that is not confirmed by now was not made by the writer that announced
-  ///     it.
-  ///   - makesLog: Whether to create the log if it has been removed.
-  private func look(
-    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool, makesLog: Bool
-  ) throws -> StorageChange? {
-    // This process may have committed in the meantime.
-    let latest = if let latest, latest < state.known { try source.latestCommit() } else { latest }
-    guard let latest else {
-      if state.delays.isEmpty { state.delays = Self.delays[...] }
-      return nil
-    }
-    // A log that has been removed is only created again for a new subscriber, as the whole place may be about
-    // to be removed. Without it, a commit may have changed everything, and is found by the files that it
-    // writes. A truncated log would remain unusable.
-    if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
-    if try !state.log.isInPlace && (makesLog || FileIdentity(path: state.log.path) != nil) {
-      let log = try ChangeLog.join(atPath: state.log.path, permissions)
-      let logWatch = try watchLog(log)
-      state.missedCommits = try log.missedCommits()
-      try log.noteSubscription()
-      state.log.close()
-      state.log = log
-      state.position = try log.end()
-      state.logWatch = logWatch
-      state.mayHaveMissedChanges = true
-    }
-    let missedCommits = try state.log.missedCommits()
-    if missedCommits != state.missedCommits {
-      state.missedCommits = missedCommits
-      state.mayHaveMissedChanges = true
-    }
-    let files = exchange(&state.files, with: [])
-    var foreign = exchange(&state.foreignFiles, with: [])
-    guard !state.mayHaveMissedChanges, !state.isBlind,
-      let (change, logged) = try readLog(&state, upTo: latest, isConclusive: isConclusive)
-    else {
-      state.known = latest
-      state.position = try state.log.end()
-      state.reported = state.position
-      state.pending = nil
-      (state.isBlind, state.mayHaveMissedChanges) = (false, false)
-      return .everything
-    }
-    // Files without a corresponding commit have been changed by another program, and so have those that were
-    // not moved.
-    switch logged {
-    case .everything?: break
-    case .keys(let keys)?: foreign.formUnion(files.subtracting(keys))
-    case nil: foreign.formUnion(files)
-    }
-    return foreign.isEmpty ? change : .keys(foreign).union(change)
-  }
-
-  /// The changes of the commits by others up to the latest, and of all commits that are or were in the log.
-  /// Nil if something is missing, or if a commit was announced and another program has made one in its place.
-  private func readLog(
-    _ state: inout State, upTo latest: UInt64, isConclusive: Bool
-  ) throws -> (change: StorageChange?, logged: StorageChange?)? {
-    guard latest >= state.known, let records = try state.log.records(from: state.position) else { return nil }
-    let reported = state.reported
-    // Wrapping: a corrupted file may contain any number.
-    var missing = state.known &+ 1
-    var change: StorageChange?
-    var logged = state.pending.take()
-    var isUnconfirmed = false
-    for (index, (record, end)) in records.enumerated() {
-      if end > reported { logged = record.change.union(logged) }
-      if record.commit > latest {
-        state.pending = record.change.union(state.pending)
-        continue
-      }
-      if mayBeAnothers(record, before: records[(index + 1)...].lazy.map(\.record)) {
-        if isConclusive, end <= reported { return nil }
-        isUnconfirmed = true
-      }
-      if !isUnconfirmed { state.position = end }
-      if end <= reported { continue }
-      state.reported = end
-      // A commit that was retried has several records.
-      if record.commit == missing { missing &+= 1 } else if record.commit > missing { return nil }
-      if record.writer != writer { change = record.change.union(change) }
-    }
-    guard missing > latest else { return nil }
-    state.known = latest
-    // Until it is confirmed, or known that it will not be.
-    if isUnconfirmed, state.timer == nil, state.delays.isEmpty { state.delays = Self.delays[...] }
-    return (change, logged)
-  }
-
-  /// Whether the commit with the record's number may be that of a program that does not use the log, since
-  /// the writer of the record has died before it: it has not been confirmed.
-  private func mayBeAnothers(
-    _ record: ChangeLog.Record, before later: some Sequence<ChangeLog.Record>
-  ) -> Bool {
-    // If entries are files, only engines count commits.
-    guard source.entryDirectory == nil, !record.isConfirmed, record.writer != writer else { return false }
-    if case .everything = record.change { return false }
-    return !later.contains { $0.commit == record.commit }
   }
 }

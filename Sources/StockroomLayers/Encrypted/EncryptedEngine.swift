@@ -56,9 +56,9 @@
     /// - Parameter progress: Called with the number of entries that have been checked, and the number of all entries.
     /// - Returns: The number of values that were rewritten.
     /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions, or if its entries expire, whose lifetimes
-    ///   would start again: use `expiring(after:clock:)` in front of this one; with code `corrupted` or `permissionDenied`, after all other
-    ///   values have been rewritten, if a value with an old key cannot be decrypted, which then stays as it is; otherwise as a read and a
-    ///   write.
+    ///   would start again: use `expiring(after:clock:)` in front of this one; with code `corrupted`, `permissionDenied` or `unsupported`,
+    ///   after all other values have been rewritten, if a value cannot be read, or with an old key not be decrypted, which then stays as it
+    ///   is; otherwise as a read and a write.
     @concurrent @discardableResult
     public func reencrypt(
       progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil

@@ -29,6 +29,27 @@ import Testing
     }
   }
 
+  @Test(
+    "No archive is written where the log of changes is while there are subscribers",
+    arguments: [("sqlite", "data.sqlite3-changes"), ("lmdb", "changes.log")])
+  func logOfChanges(engine: String, name: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace(engine, in: directory)
+      try await place.run("put", "--create", "k", "--value", "1")
+      let file = place.directory.appending(path: name).path
+      let message = try await place.failure("dump", "--to", file)
+      #expect(message.contains("is a file of the place itself, so no archive is written to it."))
+      #expect(!FileManager.default.fileExists(atPath: file))
+      // It would be in the way of the log.
+      try await place.withEngine { engine in
+        var changes = try await engine.changes().makeAsyncIterator()
+        #expect(FileManager.default.fileExists(atPath: file))
+        try await engine.write(Data("2".utf8), key: "k")
+        #expect(await changes.next() != nil)
+      }
+    }
+  }
+
   @Test("An archive beside the files of the place is written and replaced", arguments: DataPlace.engines)
   func beside(_ engine: String) async throws {
     try await withTemporaryDirectory { directory in
