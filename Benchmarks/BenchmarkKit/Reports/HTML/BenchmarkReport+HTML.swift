@@ -1,6 +1,6 @@
 extension BenchmarkReport {
-  /// The report as one HTML file that needs no network: charts of throughput, of latency, and of cost against the number
-  /// of entries, and a table of everything. Readable in light and dark, narrow and wide.
+  /// The report as a self-contained HTML file: charts of throughput, of latency, and of cost by number of
+  /// entries, and a table of all results. It supports light and dark mode, and narrow and wide screens.
   public var html: String {
     let note = unrankedText.map { " " + $0.escapingHTML } ?? ""
     let sections = [
@@ -66,7 +66,7 @@ extension BenchmarkReport {
     ] + quantities.map { ($0.name, $0.definition) }
   }
 
-  /// The color of each subject, by its position.
+  /// The color of each subject, assigned by position.
   private var colors: [String: String] {
     Dictionary(uniqueKeysWithValues: subjects.enumerated().map { ($1, "var(--color-\($0 % paletteSize))") })
   }
@@ -86,14 +86,14 @@ extension BenchmarkReport {
     subjects.compactMap { result(of: $0, in: workload.name) }
   }
 
-  /// The chart with the summary of the workload below it.
+  /// The chart with the workload's summary below it.
   private func throughputFigure(_ workload: WorkloadDescription) -> String? {
     throughputChart(workload).map { chart in
       "<figure>\(chart.svg)<figcaption>\(explanation(of: workload).escapingHTML)</figcaption></figure>"
     }
   }
 
-  /// - Parameter unranked: Subjects that nothing is compared with, besides ``unrankedSubjects``.
+  /// - Parameter unranked: Subjects to exclude from the comparison, in addition to ``unrankedSubjects``.
   func throughputChart(_ workload: WorkloadDescription, unranked: Set<String> = []) -> Drawing? {
     let ranked = ranked(without: unranked)
     let bars = results(in: workload).map { result in
@@ -119,7 +119,7 @@ extension BenchmarkReport {
     return rows.isEmpty ? nil : DotChart(title: workload.name, note: workload.summary, rows: rows).drawing
   }
 
-  /// Workloads whose names differ only in the number of entries at the end.
+  /// The workloads whose names differ only in the number of entries at the end.
   private var growthSeries: [LineChart.Series] {
     var names: [String] = []
     var points: [String: [(entries: Int, workload: WorkloadDescription)]] = [:]
