@@ -18,12 +18,12 @@
         let engine = try EngineCatalog.select([name])[0]
         var before = try Resources()
         for opening in 0..<times {
-          // The first ones fill the caches of the C library and of the runtime.
+          // The first openings fill caches of the C library and the runtime.
           if opening == 40 { before = try Resources() }
           try await Self.useOnce(engine, directory: directory.url, closing: opening % 2 == 0)
         }
         let after = try Resources()
-        // Leaks of each opening add up to at least 30; what the runtime opens once does not.
+        // A leak per opening adds up to at least 30; what the runtime opens once does not.
         try #require(after.descriptors < before.descriptors + 10, "\(before) \(after)")
         try #require(after.threads < before.threads + 10, "\(before) \(after)")
         // A leak is at least a kilobyte per opening; the allocator's own memory does not grow with the count.
