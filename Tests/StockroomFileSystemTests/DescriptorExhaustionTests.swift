@@ -9,9 +9,9 @@
 
   @Suite("Few file descriptors")
   struct DescriptorExhaustionTests {
-    @Test("A removal that has found its file needs no more descriptors to remove the directories around it")
+    @Test("A removal that has found its file needs no more descriptors to remove its directories")
     func removal() async {
-      // In a process of its own: the limit is one of the process.
+      // In a separate process, because the limit applies to the process.
       await #expect(processExitsWith: .success) {
         let place = try TemporaryDirectory()
         // Six directories deep.
