@@ -18,7 +18,7 @@ import Testing
 
     let other = try LMDBFile(directory: FileManager.Directory(url: moved), permissions: .owner)
     #expect(other.tryLock())
-    // Releasing the file releases the lock.
+    // Closing the file would release the lock too.
     withExtendedLifetime(file) {}
   }
 }

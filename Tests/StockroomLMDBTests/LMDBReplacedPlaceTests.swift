@@ -127,7 +127,7 @@ struct LMDBReplacedPlaceTests {
       }
     }
 
-    @Test("A data file overwritten with an older copy makes reads and writes throw or succeed")
+    @Test("A data file overwritten with an older copy makes reads, writes and verify() throw")
     func overwritten() async throws {
       await #expect(processExitsWith: .success) {
         let place = try TemporaryDirectory()
