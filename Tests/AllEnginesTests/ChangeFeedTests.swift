@@ -44,7 +44,8 @@ import Testing
   }
 
   @Test(
-    "A slow subscriber receives several changes merged into one, and above the limit an element for everything", arguments: engines)
+    "A slow subscriber receives several changes merged into one, and above the limit an element for everything",
+    arguments: engines)
   func slowSubscriber(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)

@@ -62,7 +62,9 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Entries with given timestamps and concurrent ordinary writes each get their own timestamps", arguments: engines)
+  @Test(
+    "Entries with given timestamps and concurrent ordinary writes each get their own timestamps",
+    arguments: engines)
   func groups(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)

@@ -30,7 +30,8 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("A directory that cannot be created is rejected with an error that names its path", arguments: engines)
+    @Test(
+      "A directory that cannot be created is rejected with an error that names its path", arguments: engines)
     func noPermission(name: String) async throws {
       #expect(
         try await opening(name, at: URL(filePath: "/proc/stockroom/engine")).description.contains(

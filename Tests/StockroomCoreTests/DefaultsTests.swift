@@ -124,7 +124,8 @@ private actor MinimalEngine: StorageEngine {
   }
 
   @Test(
-    "A batch that is cancelled during the write is completed, and one that is cancelled before writes nothing")
+    "A batch that is cancelled during the write is completed, and one that is cancelled before writes nothing"
+  )
   func cancellation() async throws {
     let engine = MinimalEngine()
     let batch = keys.map { (key: $0, data: Data()) }
@@ -167,7 +168,8 @@ private actor MinimalEngine: StorageEngine {
     await other.value
   }
 
-  @Test("An engine that implements only the required methods has no capabilities, and can be verified and closed")
+  @Test(
+    "An engine that implements only the required methods has no capabilities, and can be verified and closed")
   func rest() async throws {
     #expect(engine.capabilities == [])
     try await engine.verify()

@@ -4,7 +4,8 @@ import Testing
 
 @Suite struct FileLockTests {
   @Test(
-    "A lock held through another descriptor is waited for until the timeout, and acquired once it is released")
+    "A lock held through another descriptor is waited for until the timeout, and acquired once it is released"
+  )
   func timeout() throws {
     let path = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)").path
     let descriptors = (0..<2).map { _ in open(path, O_RDWR | O_CREAT, 0o600) }

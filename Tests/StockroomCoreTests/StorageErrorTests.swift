@@ -21,6 +21,7 @@ import Testing
     #expect(StorageError(.io, "Writing x failed.").description == "io: Writing x failed.")
   }
 
-  @Test("A number of entries has the right noun", arguments: [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")])
+  @Test(
+    "A number of entries has the right noun", arguments: [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")])
   func entryCounts(number: Int, text: String) { #expect(number.entryCountText == text) }
 }

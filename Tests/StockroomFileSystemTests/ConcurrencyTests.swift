@@ -136,7 +136,8 @@ struct ConcurrencyTests {
     }
   }
 
-  @Test("All entries that 64 tasks write through two engines are present, in an order that both engines agree on")
+  @Test(
+    "All entries that 64 tasks write through two engines are present, in an order that both engines agree on")
   func manyWriters() async throws {
     let engines = [try place.open(.process), try place.open(.process)]
     try await withThrowingTaskGroup(of: Void.self) { group in

@@ -54,7 +54,9 @@ struct CrashTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.file(".stockroom/staging").path) == [])
   }
 
-  @Test("It is completed if it was in the journal, however many steps had been done", arguments: 0...4, [false, true])
+  @Test(
+    "It is completed if it was in the journal, however many steps had been done", arguments: 0...4,
+    [false, true])
   func completed(_ steps: Int, _ isMarked: Bool) async throws {
     try await prepare()
     let bystander = try place.open()

@@ -58,7 +58,9 @@ struct EntryFileTests {
     #expect(try await again.readAllEntries().map(\.key) == ["b", "a", "x"])
   }
 
-  @Test("An entry keeps its own timestamp if the file system truncates that of the file to hundredths of a second")
+  @Test(
+    "An entry keeps its own timestamp if the file system truncates that of the file to hundredths of a second"
+  )
   func cutTime() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")

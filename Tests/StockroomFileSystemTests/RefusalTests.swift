@@ -23,7 +23,8 @@ struct RefusalTests {
   }
 
   @Test(
-    "Whatever step of a batch fails, all of it is undone, at once and for engines that open later", arguments: 0..<5)
+    "Whatever step of a batch fails, all of it is undone, at once and for engines that open later",
+    arguments: 0..<5)
   func anyStep(_ failing: Int) async throws {
     let engine = try place.open()
     let old: [CacheKey] = ["x", Self.long, "removed", "removed too"]

@@ -49,7 +49,7 @@ struct UndecidedBatchTests {
   }
 
   @Test(
-    "If the record of its undo is not synced, the engine stops writing, and the next engine undoes it")
+    "If the sync of its undo fails, the engine stops writing, and the next engine undoes it")
   func unsyncedUndoing() async throws {
     try await withBegunRemoval { connection, transaction in
       #expect(throws: StorageError.self) {

@@ -24,7 +24,9 @@ struct VerifyTests {
     try await engine.verify()
   }
 
-  @Test("verify() finds truncated and extended files, and entries that are not files", .enabled(if: hasAttributes))
+  @Test(
+    "verify() finds truncated and extended files, and entries that are not files", .enabled(if: hasAttributes)
+  )
   func corrupted() async throws {
     try await engine.write([("a", data("value")), ("b", data("value"))])
     for length in [4, 6] {

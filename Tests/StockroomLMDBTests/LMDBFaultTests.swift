@@ -141,7 +141,8 @@ import Testing
     #expect(await code { _ = try place.engine() } == .corrupted)
   }
 
-  @Test("A page in use that was replaced by zeros, noise or another kind of page is refused", arguments: 0..<3)
+  @Test(
+    "A page in use that was replaced by zeros, noise or another kind of page is refused", arguments: 0..<3)
   func corruptedPage(kind: Int) async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)

@@ -10,7 +10,8 @@ import Testing
   @Suite(.enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct LMDBFullDiskTests {
     @Test(
-      "A full disk refuses writes, keeps the entries, and accepts writes once there is space", arguments: [500, 20_000])
+      "A full disk refuses writes, keeps the entries, and accepts writes once there is space",
+      arguments: [500, 20_000])
     func fullDisk(valueSize: Int) async throws {
       let disk = try SmallDisk("size=4m")
       let directory = disk.directory

@@ -33,7 +33,8 @@ struct LMDBReplacedPlaceTests {
     }
   }
 
-  @Test("Every call throws .io once the files have been moved, deleted or replaced", arguments: Change.allCases)
+  @Test(
+    "Every call throws .io once the files have been moved, deleted or replaced", arguments: Change.allCases)
   func changed(_ change: Change) async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()

@@ -10,7 +10,8 @@ struct LevelDBPlantedFilesTests {
 
   init() throws { directory = try TemporaryDirectory() }
 
-  @Test("Files and directories belong to their owner alone, while the database is open and after it is closed")
+  @Test(
+    "Files and directories belong to their owner alone, while the database is open and after it is closed")
   func permissions() async throws {
     let place = directory.url.appending(path: "new/place")
     let engine = try LevelDBStorageEngine(directory: .init(url: place), durability: .full)

@@ -106,7 +106,9 @@ struct LevelDBShortReadTests {
     #expect(try LevelDBFileList(in: files).logs.map { LevelDBFileList.number(ofLog: $0) } == numbers)
   }
 
-  @Test("A file of one record is read as it was written, for any size of the record", arguments: [0, 1, 32_760, 32_761, 32_762, 100_000])
+  @Test(
+    "A file of one record is read as it was written, for any size of the record",
+    arguments: [0, 1, 32_760, 32_761, 32_762, 100_000])
   func recordOfAnySize(_ size: Int) {
     let record = [UInt8](noise(size))
     let log = LevelDBLog.bytes(of: record).withUnsafeBytes {

@@ -86,7 +86,9 @@ struct ForeignCommitTests {
     try await engine.close()
   }
 
-  @Test("A log of changes that another program has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(10)))
+  @Test(
+    "A log of changes that another program has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(10))
+  )
   func truncatedLog() async throws {
     let place = try TestPlace()
     let (reader, writer) = (

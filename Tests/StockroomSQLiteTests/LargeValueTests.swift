@@ -36,7 +36,8 @@ import Testing
     }
   }
 
-  @Test("Every read method returns a value, whatever its size", arguments: [0, 1, 508, 509, 510, 4_096, 100_000])
+  @Test(
+    "Every read method returns a value, whatever its size", arguments: [0, 1, 508, 509, 510, 4_096, 100_000])
   func sizes(size: Int) async throws {
     try await withEngine { engine in
       let data = Data((0..<size).map { UInt8(truncatingIfNeeded: $0) })

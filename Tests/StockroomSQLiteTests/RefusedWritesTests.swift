@@ -29,7 +29,9 @@
   @Suite(
     .enabled(if: ImmutableFile.isPossible, "Making a file immutable needs a right that this process lacks."))
   struct RefusedWritesTests {
-    @Test("A file that becomes immutable leaves calls without effect and entries readable", arguments: ["", "-wal"])
+    @Test(
+      "A file that becomes immutable leaves calls without effect and entries readable",
+      arguments: ["", "-wal"])
     func immutable(suffix: String) async throws {
       let place = try TestPlace()
       let path = place.database + suffix

@@ -208,7 +208,8 @@ import Testing
   }
 
   @Test(
-    "A symbolic link to the directory may be changed to reach it by another path, but not to reach another directory")
+    "A symbolic link to the directory may be changed to reach it by another path, but not to reach another directory"
+  )
   func linkedDirectory() async throws {
     let place = try TestPlace()
     let files = FileManager.default

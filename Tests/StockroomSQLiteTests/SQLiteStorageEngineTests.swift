@@ -200,7 +200,8 @@ import Testing
   }
 
   @Test(
-    "A database name that is not a file name is refused", arguments: ["", "../x", "a/b", "a\0b", "../\u{301}x"])
+    "A database name that is not a file name is refused",
+    arguments: ["", "../x", "a/b", "a\0b", "../\u{301}x"])
   func hostileFilename(name: String) throws {
     let error = #expect(throws: StorageError.self) {
       _ = try SQLiteStorageEngine(directory: directory, databaseFilename: name)
