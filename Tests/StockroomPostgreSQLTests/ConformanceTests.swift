@@ -23,7 +23,7 @@ struct PostgreSQLConformanceTests {
 
   @Test("The PostgreSQL engine keeps the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws {
-    // Some checks begin in another process.
+    // Some checks start in a worker process.
     try await PostgreSQLServer.shared.start()
     try await check.run()
   }
