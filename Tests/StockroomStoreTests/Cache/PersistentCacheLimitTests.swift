@@ -29,7 +29,7 @@ struct PersistentCacheLimitTests {
   @Test("The order of use stays correct over many operations")
   func orderOfUse() async throws {
     let cache = PersistentCache<Int, Int>(storage: nil, memoryLimit: CacheLimit(entries: 10))
-    var model: [Int] = []  // The newest last.
+    var model: [Int] = []  // Newest last.
     var generator = SystemRandomNumberGenerator()
     for step in 0..<20_000 {
       let key = Int.random(in: 0..<30, using: &generator)
