@@ -10,11 +10,11 @@ extension BenchmarkReport {
         workloads.compactMap(throughputFigure)),
       Section(
         "Latency",
-        "Time of one call on a logarithmic scale, which does not begin at zero; further left is better. From left to "
-          + "right: the 50th, 90th, 99th and 99.9th percentile.", charts(latencyChart)),
+        "Time of one call. The scale is logarithmic and does not begin at zero; further left is better. From left to "
+          + "right: the 50th, 90th, 99th and 99.9th percentiles.", charts(latencyChart)),
       Section(
         "Cost against the number of entries",
-        "Time of one operation by number of entries, both on logarithmic scales, which do not begin at zero; level is best.",
+        "Time of one operation by number of entries. The scales are logarithmic and do not begin at zero; a level line is best.",
         growthSeries.map { LineChart($0, colors: colors).drawing.svg }),
     ].filter { !$0.figures.isEmpty }
     return """
@@ -50,18 +50,18 @@ extension BenchmarkReport {
   }
 
   private static let barsNote =
-    "Bars begin at zero; longer is better; a bar with a gap is cut. The thin line is the range of all repetitions, ± half "
-    + "of it; ≈ is a tie with the fastest: their ranges overlap."
+    "Bars begin at zero; longer is better; a bar with a gap is cut. The thin line is the range of all repetitions, and ± "
+    + "is half of it; ≈ marks a tie with the fastest: their ranges overlap."
 
   private static var glossary: [(String, String)] {
     [
-      ("median", "Half of the repetitions took longer, half of them less."),
+      ("median", "Half of the repetitions took longer, and half took less time."),
       (
         "spread",
         "Half of the difference between the fastest and the slowest repetition, divided by the median."
       ),
       ("tie, ≈", "The ranges of this engine and of the fastest overlap: another run may reverse the order."),
-      ("throughput", "Operations in a second. The workload defines one operation."),
+      ("throughput", "Operations per second. The workload defines one operation."),
       ("p50, p90, p99, p99.9", "Percentiles of the time of one call."),
     ] + quantities.map { ($0.name, $0.definition) }
   }
