@@ -4,7 +4,8 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// The change feed of every engine (rules X1 to X5). The conformance kit tests the same rules under load and over several processes.
+/// The change feed of every engine (rules X1 to X5). The conformance kit tests the same rules under load and
+/// across processes.
 @Suite struct ChangeFeedTests {
   private static let engines = EngineCatalog.onThisMachine.map(\.name)
   private static let shared = ["files", "sqlite", "lmdb"]

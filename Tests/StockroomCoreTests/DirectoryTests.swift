@@ -3,7 +3,7 @@ import StockroomCore
 import Testing
 
 @Suite struct DirectoryTests {
-  @Test("Each place can be extended by a path")
+  @Test("A path can be appended to each directory")
   func appending() {
     typealias Directory = FileManager.Directory
     let pairs: [(Directory, Directory)] = [

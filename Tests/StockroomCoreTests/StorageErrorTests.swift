@@ -16,7 +16,7 @@ import Testing
     #expect(StorageError(.diskFull, message, underlying: Cause()).description == description)
   }
 
-  @Test("A description without a cause ends as its message does")
+  @Test("A description without a cause ends like its message")
   func withoutCause() {
     #expect(StorageError(.io, "Writing x failed.").description == "io: Writing x failed.")
   }

@@ -26,6 +26,6 @@ import Testing
     }
   }
 
-  @Test("The file-system engine keeps the contract", arguments: checks.spread)
+  @Test("The file-system engine conforms to the contract", arguments: checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -6,7 +6,7 @@ import Testing
 @testable import StockroomFileSystem
 
 /// Each test stops a batch at some point, using the engine's own code, then reopens the directory.
-@Suite("A batch that is interrupted")
+@Suite("An interrupted batch")
 struct CrashTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
   static let keys: [CacheKey] = ["created", long, "replaced", "removed", "kept"]

@@ -7,7 +7,7 @@
 
   @testable import ConformanceKit
 
-  @Suite("Few file descriptors")
+  @Suite("File descriptor exhaustion")
   struct DescriptorExhaustionTests {
     @Test("A removal that has found its file needs no more descriptors to remove its directories")
     func removal() async {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("Reads that writers disturb")
+@Suite("Reads that conflict with writers")
 struct DisturbedReadTests {
   let place: TemporaryDirectory
 

@@ -4,7 +4,7 @@ import TestFixtures
 import StockroomFileSystem
 import Testing
 
-@Suite("What others put into the directory")
+@Suite("Foreign files in the directory")
 struct ForeignFileTests {
   let place: TemporaryDirectory
 

@@ -4,7 +4,7 @@ import TestFixtures
 import StockroomFileSystem
 import Testing
 
-@Suite("A place that goes away under an open engine")
+@Suite("A place that is moved or removed under an open engine")
 struct PlaceTests {
   /// A change that another program makes to the place.
   enum Change: CaseIterable {

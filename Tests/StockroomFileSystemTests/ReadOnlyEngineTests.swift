@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("An engine that only reads") struct ReadOnlyEngineTests {
+@Suite("A read-only engine") struct ReadOnlyEngineTests {
   private let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }

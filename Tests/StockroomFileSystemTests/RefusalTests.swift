@@ -7,7 +7,7 @@ import Testing
 @testable import StockroomFileSystem
 
 /// System calls that are refused in the middle of a batch.
-@Suite("A step that is refused")
+@Suite("A batch with a refused step")
 struct RefusalTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("The index for scans")
+@Suite("The scan index")
 struct ScanIndexTests {
   let place: TemporaryDirectory
   let engine: DiskStorageEngine

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("A commit after which the state cannot be written")
+@Suite("A commit whose state cannot be written")
 struct UncountedCommitTests {
   let place: TemporaryDirectory
 

@@ -15,7 +15,7 @@ import Testing
     return place
   }
 
-  @Test("A file that has been truncated anywhere is refused", arguments: [1, 16, 4095, 4096, 8192, 100_000])
+  @Test("A file truncated at any length is refused", arguments: [1, 16, 4095, 4096, 8192, 100_000])
   func truncated(left: Int) async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)
@@ -71,7 +71,7 @@ import Testing
     }
   }
 
-  @Test("A header that leaves no room for a root is corruption")
+  @Test("A header that leaves no space for a root is corruption")
   func noRoomForRoot() async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
@@ -183,7 +183,7 @@ import Testing
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["data.mdb"])
   }
 
-  @Test("An empty file is a database that was truncated, not a new one")
+  @Test("An empty file is a truncated database, not a new one")
   func emptyFile() async throws {
     let place = try TemporaryDirectory()
     try Data().write(to: place.dataFile)

@@ -5,7 +5,7 @@ import StockroomLMDB
 import Testing
 
 /// Rule O5.
-@Suite("What is planted in the place of an LMDB database, and whom its files belong to")
+@Suite("Planted files and permissions of an LMDB database")
 struct LMDBPlantedFileTests {
   @Test("The files and the directory belong to their owner alone")
   func permissions() async throws {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomLMDB
 
-@Suite("LMDB's table of readers") struct LMDBReaderTableTests {
+@Suite("LMDB's reader table") struct LMDBReaderTableTests {
   @Test("Any number of concurrent verifications uses at most 32 slots of the reader table")
   func verifications() async throws {
     let place = try TemporaryDirectory()

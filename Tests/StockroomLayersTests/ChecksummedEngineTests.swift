@@ -7,7 +7,7 @@ import StockroomMemory
 import TestFixtures
 import Testing
 
-@Suite("Values with checksums")
+@Suite("Checksummed values")
 struct ChecksummedEngineTests {
   private let base = MemoryStorageEngine()
   private let key = CacheKey(verbatim: "k")

@@ -6,7 +6,7 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-@Suite("Values that expire")
+@Suite("Expiring values")
 struct ExpiringEngineTests {
   private let base = MemoryStorageEngine()
   private let clock = HandSetClock()

@@ -45,7 +45,7 @@ private struct Refusing: ValueLayer {
   }
 }
 
-@Suite("Removing values that have expired")
+@Suite("Removal of expired values")
 struct ExpirySweepingTests {
   private let base = MemoryStorageEngine()
   private let clock = HandSetClock()

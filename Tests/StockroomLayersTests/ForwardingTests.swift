@@ -31,7 +31,7 @@ private struct ForgetfulLayer<Base: StorageEngine>: StorageEngine {
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
 }
 
-@Suite("What layers pass on")
+@Suite("Forwarding by layers")
 struct ForwardingTests {
   private typealias Method = FailingStorageEngine.Call.Method
   private let base = FailingStorageEngine(MemoryStorageEngine())

@@ -72,7 +72,7 @@ struct NamespacedEngineTests {
     await expect(.unsupported) { _ = try WithoutTransactions(base: place).namespaced("a") }
   }
 
-  @Test("A batch over several namespaces is one batch")
+  @Test("A batch across several namespaces is atomic")
   func batches() async throws {
     let (notes, tags) = (try place.namespaced("notes"), try place.namespaced("tags"))
     try await tags.write(Data("old".utf8), key: key)
@@ -89,7 +89,7 @@ struct NamespacedEngineTests {
     #expect(try await notes.keyExists(key))
   }
 
-  @Test("A transaction over several namespaces is one transaction")
+  @Test("A transaction across several namespaces is atomic")
   func transactions() async throws {
     struct Refused: Error {}
     let (from, to) = (try place.namespaced("from"), try place.namespaced("to"))

@@ -15,7 +15,7 @@ import Testing
     return (try? ProgramOutput(waitingFor: command))?.isSuccess ?? false
   }
 
-  @Suite("LevelDB: what the system refuses")
+  @Suite("LevelDB: refused system calls")
   struct LevelDBRefusalTests {
     @Test(
       "Writes that the system refuses have no effect, entries stay readable, and writes succeed once allowed",

@@ -2,7 +2,7 @@ import Dispatch
 @testable import StockroomPostgreSQL
 import Testing
 
-@Suite("PostgreSQL: names of hosts") struct HostResolverTests {
+@Suite("PostgreSQL: host names") struct HostResolverTests {
   @Test("Concurrent lookups of one name share a thread, and a later one looks it up again")
   func shared() throws {
     let mayAnswer = DispatchSemaphore(value: 0)

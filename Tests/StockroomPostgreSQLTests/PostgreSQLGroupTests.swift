@@ -50,7 +50,7 @@ struct PostgreSQLGroupTests {
     try await engine.close()
   }
 
-  @Test("A write that finds corruption fails no write of other tasks")
+  @Test("A write that detects corruption fails no write of other tasks")
   func corruption() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name)

@@ -3,7 +3,7 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-@Suite("SQLite: commits of other programs in the feed")
+@Suite("SQLite: foreign commits in the change feed")
 struct ForeignCommitTests {
   @Test("A foreign commit after a commit without changes is reported (rule X1)", .timeLimit(.minutes(10)))
   func afterNoChange() async throws {

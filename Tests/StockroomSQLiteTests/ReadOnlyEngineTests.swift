@@ -3,7 +3,7 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-@Suite("An engine that only reads") struct ReadOnlyEngineTests {
+@Suite("A read-only engine") struct ReadOnlyEngineTests {
   private let place: TestPlace
 
   init() throws { place = try TestPlace() }

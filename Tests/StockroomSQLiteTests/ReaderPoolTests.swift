@@ -4,7 +4,7 @@ import Testing
 
 @testable import StockroomSQLite
 
-@Suite("SQLite: connections that are lent to readers") struct ReaderPoolTests {
+@Suite("SQLite: the readers' connection pool") struct ReaderPoolTests {
   struct NotRolledBack: Error {}
 
   @Test("A connection returned with an open transaction is not reused (rule W1)")

@@ -185,7 +185,7 @@ import Testing
     #expect(try await engine.read(key: key("other")) == other)
   }
 
-  @Test("Rewriting needs transactions")
+  @Test("Rewriting requires transactions")
   func needsTransactions() async throws {
     let error = await #expect(throws: StorageError.self) {
       try await ObjectStorage<FourthNote>(storage: MinimalEngine()).rewriteOldVersions(forKeys: [])
