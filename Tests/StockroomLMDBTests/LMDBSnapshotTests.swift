@@ -42,7 +42,7 @@
   @Suite("Snapshots of LMDB")
   struct LMDBSnapshotTests {
     @Test(
-      "A reader that is delayed by two commits does not see the one that is not acknowledged yet")
+      "A reader that is delayed during two commits does not see the unacknowledged one")
     func superseded() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()

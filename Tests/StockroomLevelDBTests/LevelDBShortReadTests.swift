@@ -53,7 +53,7 @@ struct LevelDBShortReadTests {
     #expect(try await last.read(key: CacheKey(verbatim: "2")) == Data([2]))
   }
 
-  @Test("LevelDB reads a manifest that the engine has joined completely, or does not open the database")
+  @Test("LevelDB either reads all of a manifest that the engine has joined, or does not open the database")
   func shortManifest() async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open()
