@@ -4,15 +4,15 @@ import StockroomStore
 import Synchronization
 
 extension EngineCatalog {
-  /// One of the layers that can be put in front of any engine.
+  /// A layer that can be put in front of any engine.
   public struct Layer: Sendable {
-    /// How the layer is selected on a command line.
+    /// The name of the layer on a command line.
     public let name: String
-    /// What an engine promises behind it that it has not promised before.
+    /// The capabilities that the layer adds.
     var withCapabilities: EngineCapabilities = []
-    /// What an engine no longer promises behind it.
+    /// The capabilities that the layer removes.
     var withoutCapabilities: EngineCapabilities = []
-    /// The layer in front of an engine.
+    /// Puts the layer in front of an engine.
     let wrap: @Sendable (any StorageEngine) throws -> any StorageEngine
   }
 
@@ -43,7 +43,7 @@ extension EngineCatalog {
         }
         return wrap(base)
       },
-      // What other processes write is read a moment later.
+      // Writes of other processes become visible with a delay.
       Layer(name: "cached", withoutCapabilities: [.multiProcess]) { base in
         func wrap(_ base: some StorageEngine) -> any StorageEngine {
           base.cached(limit: CacheLimit(entries: 10_000, bytes: 64 << 20))
@@ -72,7 +72,7 @@ extension EngineCatalog {
       },
     ]
 
-    /// The same for all processes. What they encrypt is no secret.
+    /// The same key in every process. The encrypted data are not secret.
     private static func key(_ identifier: String) throws -> EncryptionKey {
       try EncryptionKey(identifier: identifier, bytes: [UInt8](repeating: 7, count: EncryptionKey.byteCount))
     }
@@ -85,9 +85,9 @@ extension EngineCatalog {
   /// The names of all layers.
   public static var listOfLayers: String { layers.map(\.name).joined(separator: ", ") }
 
-  /// The layers with these names, in this order.
+  /// The layers with these names, in the order of the names.
   ///
-  /// - Throws: ``UnknownEngine`` for the first name that no layer has.
+  /// - Throws: ``UnknownEngine`` for the first name without a layer.
   public static func selectLayers(_ names: [String]) throws -> [Layer] {
     try names.map { name in
       guard let layer = layers.first(where: { $0.name == name }) else {
@@ -99,8 +99,8 @@ extension EngineCatalog {
 }
 
 extension EngineCatalog.Entry {
-  /// The engine with layers in front of it, the last one outermost. Its name and title are those of the engine and of the layers,
-  /// with a plus sign in between.
+  /// The engine with layers in front of it, the last one outermost. Its name and title list the engine and
+  /// the layers, separated by plus signs.
   public func layered(by layers: [EngineCatalog.Layer]) -> Self {
     guard !layers.isEmpty else { return self }
     let name = ([name] + layers.map(\.name)).joined(separator: "+")
@@ -112,18 +112,18 @@ extension EngineCatalog.Entry {
     return entry
   }
 
-  /// The engine with its entries in another database, if it reaches a server.
+  /// The engine with its entries in another database. Does nothing for an engine without a server.
   public func moved(to database: EngineCatalog.Database) -> Self {
     self.database == nil ? self : EngineCatalog.postgreSQL(database).layered(by: layers)
   }
 
-  /// The engine with the layers of this entry in front of it.
+  /// Puts the layers of this entry in front of the engine.
   public func inFront(of base: any StorageEngine) throws -> any StorageEngine {
     try layers.reduce(base) { try $1.wrap($0) }
   }
 }
 
-/// Counts calls: about the least that an instrument can cost.
+/// Counts calls. Close to the least that an instrument can cost.
 private final class CallCounter: StorageInstrument {
   private let calls = Atomic(0)
 

@@ -7,26 +7,26 @@ import StockroomMemory
 import StockroomPostgreSQL
 import StockroomSQLite
 
-/// The built-in engines: what the command, the tests and the benchmarks run on. A new engine is one entry here.
+/// The built-in engines, for the command, the tests and the benchmarks. A new engine needs one entry here.
 ///
-/// It is public only because Benchmarks/Peers, a package of its own, uses it too. Nothing else may rely on it.
+/// Public only because Benchmarks/Peers, a separate package, uses it. Not meant for other users.
 public enum EngineCatalog {
   /// One of the built-in engines.
   public struct Entry: Sendable {
-    /// How the engine is selected on a command line.
+    /// The name of the engine on a command line.
     public let name: String
-    /// What people call it.
+    /// The name of the engine in prose.
     public let title: String
-    /// What it promises at full durability.
+    /// The capabilities at full durability.
     public let capabilities: EngineCapabilities
-    /// Opens the engine behind all layers.
+    /// Opens the engine without its layers.
     let unlayered: @Sendable (URL, Durability) async throws -> any StorageEngine
-    /// Where it keeps entries if it reaches a server; nil if it reaches none.
+    /// The database that holds the entries; nil for an engine without a server.
     public let database: Database?
-    /// What is in front of it, the last one outermost.
+    /// The layers in front of the engine, the last one outermost.
     var layers: [Layer] = []
 
-    /// An engine with these names, promises and opening.
+    /// Creates an entry.
     public init(
       _ name: String, _ title: String, _ capabilities: EngineCapabilities, database: Database? = nil,
       open: @escaping @Sendable (URL, Durability) async throws -> any StorageEngine
@@ -38,63 +38,63 @@ public enum EngineCatalog {
       unlayered = open
     }
 
-    /// Opens it in a directory, or in the namespace of a database that stands for it.
+    /// Opens the engine in a directory, or in the database namespace that is derived from the directory.
     public func open(_ directory: URL, _ durability: Durability) async throws -> any StorageEngine {
       try inFront(of: await unlayered(directory, durability))
     }
 
-    /// What it promises, and so what it is checked for. The death of the machine is survived at full durability only.
+    /// The capabilities at a durability. A machine crash is survived at full durability only.
     public func capabilities(at durability: Durability) -> EngineCapabilities {
       durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
     }
   }
 
-  /// The part of a server's database that engines have.
+  /// The part of a server's database that engines use.
   public struct Database: Sendable, Equatable {
-    /// How it is reached.
+    /// The connection string.
     public let connection: String
-    /// What the names of the engines' namespaces begin with.
+    /// The prefix of the engines' namespaces.
     public let namespacePrefix: String
 
-    /// The namespaces with this prefix at this connection.
+    /// The namespaces with this prefix in the database of this connection.
     public init(connection: String, namespacePrefix: String) {
       (self.connection, self.namespacePrefix) = (connection, namespacePrefix)
     }
 
-    /// That of ``PostgreSQLServer/shared``.
+    /// The database of ``PostgreSQLServer/shared``.
     public static let shared = Database(
       connection: PostgreSQLServer.shared.connection, namespacePrefix: "stockroom_")
 
-    /// The namespace that stands for a directory.
+    /// The namespace that is derived from a directory.
     public func namespace(for directory: URL) -> String {
-      // A directory below a link has several paths.
+      // A directory below a symbolic link has several paths.
       namespacePrefix + CacheKey(directory.resolvingSymlinksInPath().path).value
     }
   }
 
-  /// A name that no built-in engine, or no layer, has.
+  /// A name that no built-in engine or layer has.
   public struct UnknownEngine: Error, Sendable, CustomStringConvertible {
-    /// The name.
+    /// The unknown name.
     public let name: String
     var kind = "engine"
     var list = EngineCatalog.list
-    /// Which name it is, and which there are.
+    /// The unknown name and the names that exist.
     public var description: String {
       (name.isEmpty ? "The name of the \(kind) is empty." : "There is no \(kind) called \(name).")
         + " \(kind.capitalized)s: \(list)."
     }
   }
 
-  /// Every built-in engine. That on PostgreSQL has a server of its own.
+  /// Every built-in engine. The PostgreSQL engine has a server of its own.
   public static let all = onThisMachine + [postgreSQL()]
 
-  /// The engine on PostgreSQL. ``PostgreSQLServer/shared`` is started when it is needed.
+  /// The PostgreSQL engine. Starts ``PostgreSQLServer/shared`` when it is first needed.
   public static func postgreSQL(_ place: Database = .shared) -> Entry {
     Entry("postgresql", "PostgreSQL", database.union(.networked), database: place) { directory, durability in
       if place == .shared { try await PostgreSQLServer.shared.start() }
       return try await PostgreSQLStorageEngine(
         place.connection, namespace: place.namespace(for: directory), durability: durability,
-        // A machine that is busy with checks is no silent server.
+        // Long, because checks can keep the machine so busy that the server responds late.
         timeLimit: .seconds(300))
     }
   }
@@ -117,10 +117,10 @@ public enum EngineCatalog {
     },
   ]
 
-  /// The engines with these names, each once, in the order of the catalog; all of them if there are no names. After a plus sign
-  /// comes the name of a layer in front of the engine.
+  /// The engines with these names, each once, in the order of the catalog; all of them if there are no names.
+  /// A name may end with a plus sign and the name of a layer to put in front of the engine.
   ///
-  /// - Throws: ``UnknownEngine`` for the first name that no engine or layer has.
+  /// - Throws: ``UnknownEngine`` for the first name without an engine or layer.
   public static func select(_ names: [String]) throws -> [Entry] {
     if names.isEmpty { return all }
     var seen: Set<String> = []
@@ -137,13 +137,13 @@ public enum EngineCatalog {
   /// The names of all engines.
   public static var list: String { all.map(\.name).joined(separator: ", ") }
 
-  /// What most databases promise.
+  /// The capabilities that most databases share.
   private static let database: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .multiProcess, .transactions,
     .changeFeed, .preservesTimestamps,
   ]
 
-  /// On Apple's systems LMDB does not survive the death of the machine: see `LMDBStorageEngine.capabilities`.
+  /// On Apple's systems LMDB does not survive a machine crash: see `LMDBStorageEngine.capabilities`.
   #if canImport(Darwin)
     private static let lmdb = database.subtracting(.durableWrites)
   #else

@@ -10,18 +10,18 @@ import StockroomKitSupport
   import Musl
 #endif
 
-/// The user that a server runs as, since it does not run as root.
+/// Running the server as another user, because PostgreSQL refuses to run as root.
 extension PostgreSQLServer {
-  /// A server does not run as root.
+  /// PostgreSQL refuses to run as root.
   private static var needsUser: Bool { getuid() == 0 }
 
-  /// The command, by a user that a server runs as.
+  /// The command, run as the server's user.
   public static func asUser(_ command: [String]) -> [String] {
     needsUser
       ? ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] + command : command
   }
 
-  /// Lets the server use a directory, if it runs as another user.
+  /// Makes the server's user the owner of a directory, if that is another user.
   public static func giveToUser(_ directory: URL) throws {
     guard needsUser else { return }
     var (user, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
@@ -34,13 +34,13 @@ extension PostgreSQLServer {
     }
   }
 
-  /// Lets the server get to what is below a directory of this process's user, if it runs as another one.
+  /// Lets the server's user traverse a directory of this process's user.
   public static func letUserEnter(_ directory: URL) throws {
     guard needsUser else { return }
     try FileManager.default.setAttributes([.posixPermissions: 0o711], ofItemAtPath: directory.path)
   }
 
-  /// Whether that user may enter a directory, which may be below one that only others may.
+  /// Whether the server's user can enter a directory, which may be below one that denies access.
   static func userMayEnter(_ directory: URL) async throws -> Bool {
     guard needsUser else { return true }
     let process = try LineProcess(asUser(["/bin/sh", "-c", #"cd "$1""#, "sh", directory.path]))

@@ -10,17 +10,18 @@ import StockroomKitSupport
   import Musl
 #endif
 
-/// A PostgreSQL server of one's own in a directory, reached through a socket there: for tests, comparisons and benchmarks.
+/// A private PostgreSQL server in a directory, reached through a Unix socket there, for tests, comparisons
+/// and benchmarks.
 ///
-/// It ends with the process that has started it, whatever happens to that.
+/// It stops when the process that started it ends, even if that process is killed.
 public final class PostgreSQLServer: Sendable {
   /// How a server is stopped.
   public enum Ending: Sendable {
-    /// It ends its sessions, and puts everything in order.
+    /// Disconnects the clients and shuts down cleanly.
     case fast
-    /// It ends at once, and recovers when it is started again.
+    /// Aborts without a checkpoint, and recovers at the next start.
     case immediate
-    /// The system ends it. Its sessions end when they see that.
+    /// Kills the main process. The sessions exit when they detect that.
     case killed
 
     fileprivate var signal: Int32 {
@@ -32,23 +33,23 @@ public final class PostgreSQLServer: Sendable {
     }
   }
 
-  /// The server that the engines of this process share that need one and have no other. It is started with the first
-  /// of them, and leaves nothing behind.
+  /// The server that the engines of this process share unless they have another one. It is started with the
+  /// first such engine, and removed with the process.
   public static let shared = PostgreSQLServer(
     directory: FileManager.default.temporaryDirectory.appending(
-      // Short, since the path of a socket may have some 100 bytes.
+      // Short, because the path of a Unix socket is limited to about 100 bytes.
       path: "stockroom-server-\(UUID().uuidString.prefix(8))"),
     isTemporary: true)
 
-  /// Where the socket is, and the data unless ``keepData(below:)`` has put them elsewhere.
+  /// The directory of the socket, and of the data unless ``keepData(below:)`` has moved them.
   public let directory: URL
   private let port: Int
   private let isTemporary: Bool
-  /// What has the data in place of ``directory``.
+  /// The directory of the data if it is not ``directory``.
   private let dataDirectory = MutexProtected<URL?>(nil)
   private let settings: [String]
   private let accessRules: [String]
-  /// The server of which this one is a standby.
+  /// The primary if this server is a standby.
   private let primary: PostgreSQLServer?
   private let running = MutexProtected<Running?>(nil)
   private let starting = MutexProtected<Task<Void, any Error>?>(nil)
@@ -56,11 +57,11 @@ public final class PostgreSQLServer: Sendable {
   private struct Running: Sendable {
     let process: LineProcess
     let identifier: Int32
-    /// Reads what the server writes, so that it never waits for somebody to do so.
+    /// Reads the server's output, so that the pipe never fills up.
     let reader: Task<Void, Never>
   }
 
-  /// The programs of an installed server, or nil if there is none.
+  /// The directory of an installed server's programs, or nil if none is installed.
   public static func installedPrograms() -> URL? {
     let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
     let debian = "/usr/lib/postgresql"
@@ -71,15 +72,15 @@ public final class PostgreSQLServer: Sendable {
     }.map { URL(filePath: $0, directoryHint: .isDirectory) }
   }
 
-  /// A server that is not started yet.
+  /// Creates a server without starting it.
   ///
   /// - Parameters:
-  ///   - directory: Its path must leave room for a socket, and so have some 90 bytes at most.
-  ///   - port: Part of the name of the socket; a port of the machine too if `listen_addresses` is among the settings.
-  ///   - settings: In the form `name=value`.
-  ///   - accessRules: Lines that come first in `pg_hba.conf`. Otherwise everybody on this machine is trusted.
-  ///   - primary: A server that runs, of which this one becomes a standby.
-  ///   - isTemporary: Whether the directory is removed when the server ends.
+  ///   - directory: Its path may have about 90 bytes, because it must leave room for the name of the socket.
+  ///   - port: Part of the socket's name, and a TCP port if `listen_addresses` is among the settings.
+  ///   - settings: Each in the form `name=value`.
+  ///   - accessRules: Lines put first in `pg_hba.conf`. Other local connections are trusted.
+  ///   - primary: A running server. This one becomes its standby.
+  ///   - isTemporary: Whether the directory is removed when the server stops.
   public init(
     directory: URL, port: Int = 5432, settings: [String] = [], accessRules: [String] = [],
     standbyOf primary: PostgreSQLServer? = nil, isTemporary: Bool = false
@@ -94,16 +95,17 @@ public final class PostgreSQLServer: Sendable {
 
   deinit { running.withLock { $0 }?.process.kill() }
 
-  /// Where the data are.
+  /// The data directory.
   public var data: URL { (dataDirectory.withLock { $0 } ?? directory).appending(path: "data") }
 
   /// The connection string of the superuser.
   public var connection: String { "host=\(directory.path) port=\(port) user=postgres dbname=postgres" }
 
-  /// Starts the server unless it is running, and makes its data before if there are none. Returns when it takes connections.
+  /// Starts the server unless it is running, after creating its data if they are missing. Returns once it
+  /// accepts connections.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if no server is installed, `io` and what the server has said if it does not
-  ///   start.
+  /// - Throws: `StorageError` with code `unsupported` if no server is installed, or `io` with the server's
+  ///   output if it does not start.
   public func start() async throws {
     let task = starting.withLock { starting in
       let task = starting ?? Task { try await makeAndLaunch() }
@@ -118,11 +120,11 @@ public final class PostgreSQLServer: Sendable {
     }
   }
 
-  /// Keeps the data in a new directory below this one, on the disk of which they belong. Call it before the first start, and
-  /// ``discard()`` at the end.
+  /// Keeps the data in a new directory below `parent`, to use the disk of `parent`. Call it before the first
+  /// start, and call ``discard()`` at the end.
   ///
-  /// - Returns: False if the user that the server runs as may not enter this directory: the data stay with the socket.
-  /// - Throws: `CocoaError` or `StorageError` if the new directory cannot be made.
+  /// - Returns: False if the server's user may not enter `parent`; the data then stay beside the socket.
+  /// - Throws: `CocoaError` or `StorageError` if the directory cannot be created.
   public func keepData(below parent: URL) async throws -> Bool {
     let place = parent.absoluteURL.appending(
       path: directory.lastPathComponent, directoryHint: .isDirectory)
@@ -134,7 +136,7 @@ public final class PostgreSQLServer: Sendable {
         return true
       }
     } catch {
-      // It is empty. Why it cannot be used is what matters.
+      // The directory is empty. An error of its removal must not hide the original one.
       try? FileManager.default.removeItem(at: place)
       throw error
     }
@@ -142,9 +144,9 @@ public final class PostgreSQLServer: Sendable {
     return false
   }
 
-  /// Stops the server and removes what it has kept.
+  /// Stops the server and removes its files.
   ///
-  /// - Throws: `CocoaError` if something cannot be removed.
+  /// - Throws: `CocoaError` if a file cannot be removed.
   public func discard() async throws {
     await stop(.immediate)
     let other = dataDirectory.withLock { $0.take() }
@@ -161,7 +163,7 @@ public final class PostgreSQLServer: Sendable {
       try Self.giveToUser(directory)
       try await launch(makingData: true)
     } catch {
-      // Whether or not that can be removed, why there is no server is what matters.
+      // An error of the removal must not hide why the server did not start.
       if isTemporary {
         try? FileManager.default.removeItem(at: data)
         try? FileManager.default.removeItem(at: directory)
@@ -170,7 +172,7 @@ public final class PostgreSQLServer: Sendable {
     }
   }
 
-  /// The commands of a shell that make the data, for ``launch(makingData:)``.
+  /// The shell commands that create the data, for ``launch(makingData:)``.
   private func commandsMakingData() throws -> [String] {
     if let primary {
       return [
@@ -192,13 +194,13 @@ public final class PostgreSQLServer: Sendable {
     ]
   }
 
-  /// One of the server's programs, which is ended if nobody needs the server any more.
+  /// A shell command that runs one of the server's programs, and stops it when this process ends.
   private static func watched(_ command: [String]) throws -> String {
     let words = [try program(command[0])] + command.dropFirst()
     return "watched TERM " + words.map(\.quotedForShell).joined(separator: " ")
   }
 
-  /// What a client connects to.
+  /// The path of the socket.
   public var socket: String { directory.appending(path: ".s.PGSQL.\(port)").path }
 
   /// Runs statements as the superuser.
@@ -210,12 +212,14 @@ public final class PostgreSQLServer: Sendable {
     ])
   }
 
-  /// - Parameter makingData: Whether the data are made before.
+  /// - Parameter makingData: Whether to create the data first.
   private func launch(makingData: Bool) async throws {
-    // The server's last process ends the pipe, so that nothing of it is left once the shell has ended.
+    // The pipe to `cat` closes when the server's last process exits, so no process is left once the shell has
+    // ended.
     let steps = try (makingData ? commandsMakingData() : []) + [#"watched QUIT "$@" | cat"#]
-    // The shell ends what it runs when its own input ends, as it does with this process: again and again, since a signal is ignored by a
-    // program that has just been started. Nobody reads what it says then.
+    // The shell stops its program when its own standard input ends, which happens when this process ends. It
+    // sends the signal repeatedly, because a program that has just been started ignores it. Its output is not
+    // read by then.
     let ended = directory.appending(path: "ended").path
     let other = dataDirectory.withLock { $0 }
     let places = ([directory] + [other].compactMap(\.self)).map(\.path.quotedForShell)
@@ -243,7 +247,8 @@ public final class PostgreSQLServer: Sendable {
       """
     let arguments =
       [try Self.program("postgres"), "-D", data.path]
-      // What a server leaves that is killed is in its own directory, not in the system's shared memory.
+      // Dynamic shared memory in files of the data directory: a killed server leaves nothing in the system's
+      // shared memory.
       + ([
         "port=\(port)", "listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C",
         "dynamic_shared_memory_type=mmap", "max_connections=500",
@@ -253,7 +258,7 @@ public final class PostgreSQLServer: Sendable {
     var lines: [String] = []
     var identifier: Int32?
     while let line = await process.nextLine().map({ String(decoding: $0, as: UTF8.self) }) {
-      // The last one is the server.
+      // The last program is the server.
       if let number = line.split(separator: " ").last, line.hasPrefix("program ") {
         identifier = Int32(number)
       }
@@ -266,7 +271,7 @@ public final class PostgreSQLServer: Sendable {
     throw StorageError(.io, "PostgreSQL has not started: \(lines.suffix(8).joined(separator: " "))")
   }
 
-  /// Stops the server. Returns when all its processes have ended.
+  /// Stops the server. Returns once all its processes have exited.
   public func stop(_ ending: Ending = .fast) async {
     guard let running = running.withLock({ $0.take() }) else { return }
     starting.withLock { $0 = nil }
@@ -275,7 +280,7 @@ public final class PostgreSQLServer: Sendable {
     running.process.kill()
   }
 
-  /// Runs one of the server's programs.
+  /// Runs one of the server's programs to its end.
   ///
   /// - Throws: `StorageError` with code `io` if it fails.
   public func run(_ command: [String]) async throws {
@@ -295,6 +300,6 @@ public final class PostgreSQLServer: Sendable {
 }
 
 extension String {
-  /// The text as one word of a command line.
+  /// The text quoted as one word of a shell command.
   fileprivate var quotedForShell: String { "'" + replacingScalar("'", with: #"'\''"#) + "'" }
 }

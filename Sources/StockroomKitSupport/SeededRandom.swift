@@ -4,8 +4,8 @@
   import Foundation
 #endif
 
-/// Random numbers that follow from a seed, the same on every system and with every compiler: SplitMix64, described by
-/// Steele, Lea and Flood in "Fast splittable pseudorandom number generators" (2014).
+/// A seeded random number generator with the same output on every platform and compiler: SplitMix64,
+/// described by Steele, Lea and Flood in "Fast splittable pseudorandom number generators" (2014).
 package struct SeededRandom: RandomNumberGenerator, Sendable {
   private static let step: UInt64 = 0x9e37_79b9_7f4a_7c15
 
@@ -13,15 +13,15 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
 
   package init(seed: UInt64) { state = seed }
 
-  /// The same for each number of a series, so that any of them can be made without the others.
+  /// A generator for one number of a series. Each can be created without the others.
   package init(seed: UInt64, number: Int) {
     self.init(seed: seed &+ UInt64(truncatingIfNeeded: number) &* 0xd134_2543_de82_ef95)
   }
 
-  /// The same for the seeds of a series made by ``seed(after:)``, whose sequences would otherwise overlap.
+  /// A generator for a seed of the series made by ``seed(after:)``, whose sequences would otherwise overlap.
   package init(scrambling seed: UInt64) { state = Self.scramble(seed ^ 0x5dee_ce66_d1ce_4e5b) }
 
-  /// The seed that comes after this one. All of the 2^64 seeds come before one comes again.
+  /// The seed after this one. The series visits all 2^64 seeds before it repeats.
   package static func seed(after seed: UInt64) -> UInt64 { seed &+ step }
 
   package mutating func next() -> UInt64 {
@@ -29,21 +29,21 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
     return Self.scramble(state)
   }
 
-  /// A number from 0 up to, and without, the bound; 0 if there is none.
+  /// A number from 0 to `bound - 1`; 0 if the bound is not positive.
   package mutating func next(upTo bound: Int) -> Int {
     guard bound > 1 else { return 0 }
     return Int(truncatingIfNeeded: next().multipliedFullWidth(by: UInt64(bound)).high)
   }
 
-  /// True once in so many times.
+  /// True with probability 1 / `times`.
   package mutating func once(in times: Int) -> Bool { next(upTo: times) == 0 }
 
-  /// One of the elements; nil if there is none.
+  /// One of the elements; nil if the array is empty.
   package mutating func pick<Element>(_ elements: [Element]) -> Element? {
     elements.isEmpty ? nil : elements[next(upTo: elements.count)]
   }
 
-  /// One of the choices, each as often as its weight says.
+  /// One of the choices, with probability proportional to its weight.
   package mutating func pick<Choice>(_ choices: KeyValuePairs<Choice, Int>, otherwise: Choice) -> Choice {
     var number = next(upTo: choices.reduce(0) { $0 + $1.value })
     for (choice, weight) in choices {
@@ -53,7 +53,7 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
     return otherwise
   }
 
-  /// So many bytes.
+  /// The given number of random bytes.
   package mutating func bytes(_ count: Int) -> Data {
     var bytes = Data(count: (count + 7) / 8 * 8)
     bytes.withUnsafeMutableBytes { bytes in

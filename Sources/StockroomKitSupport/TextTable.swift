@@ -1,8 +1,8 @@
-/// A table of words and figures, as the reports of the kits have.
+/// A table of words and figures for the reports of the kits.
 package struct TextTable: Sendable {
   package var header: [String]
   package var rows: [[String]]
-  /// How many columns, from the first, are aligned to the left. The others are aligned to the right.
+  /// The number of leading columns that are aligned left. The others are aligned right.
   package var wordColumns: Int
 
   package init(header: [String], rows: [[String]] = [], wordColumns: Int = 1) {
@@ -11,7 +11,7 @@ package struct TextTable: Sendable {
     self.wordColumns = wordColumns
   }
 
-  /// The table for a terminal: columns are aligned with blanks, and a line is drawn below the header.
+  /// The table for a terminal: aligned with spaces, with a rule below the header.
   package var text: String {
     let widths = header.indices.map { column in
       ([header] + rows).map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
@@ -26,7 +26,7 @@ package struct TextTable: Sendable {
     }.joined(separator: "\n")
   }
 
-  /// The table in GitHub's Markdown.
+  /// The table as GitHub-flavored Markdown.
   package var markdown: String {
     let alignment = header.indices.map { $0 < wordColumns ? "---" : "---:" }
     return ([header, alignment] + rows).map { cells in
@@ -36,12 +36,12 @@ package struct TextTable: Sendable {
 }
 
 extension String {
-  /// The text without blanks at its end.
+  /// The text without trailing spaces.
   fileprivate var trimmingTrailingBlanks: String {
     String(prefix(upTo: lastIndex { $0 != " " }.map(index(after:)) ?? startIndex))
   }
 
-  /// The text without what would end a cell.
+  /// The text with the characters escaped that would end a cell.
   fileprivate var escapingMarkdown: String {
     var escaped = ""
     for character in self {

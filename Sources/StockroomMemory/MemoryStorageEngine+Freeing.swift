@@ -2,14 +2,14 @@ import Dispatch
 import StockroomCore
 
 extension MemoryStorageEngine {
-  /// Tables with more entries than this are freed on a queue of the system.
+  /// Larger tables are freed on a dispatch queue.
   private static let mostFreedAtOnce = 10_000
 
-  /// Releases a table, which takes long if it is large and not shared.
+  /// Releases a table. Freeing it takes long if it is large and not shared.
   func free(_ table: inout MemoryTable?) {
     #if DEBUG
-      // A snapshot that is released lets the writer change shared nodes in place. Reference counts see to that,
-      // but the thread sanitizer does not see them; it sees a lock.
+      // After a snapshot is released, the writer changes formerly shared nodes in place. Reference counts
+      // order these accesses, but the thread sanitizer recognizes only locks.
       releaseLocked(&table)
     #else
       guard let count = table?.entries.count, count > Self.mostFreedAtOnce else {
@@ -23,7 +23,8 @@ extension MemoryStorageEngine {
 }
 
 #if !DEBUG
-  /// A table that is released where ``drop()`` is called, whatever else refers to this object.
+  /// Holds a table that is released when ``drop()`` is called, even if other references to this object
+  /// remain.
   private final class LastReference: Sendable {
     private let table: MutexProtected<MemoryTable?>
 

@@ -37,7 +37,7 @@ extension MemoryStorageEngine {
     }
   }
 
-  /// O(N), or O(N log N) after most of what was written has been removed.
+  /// O(N), or O(N log N) after most of the entries have been removed.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await withSnapshot { table, timer in
       let indices = table.indicesInOrderOfCreation()
@@ -105,7 +105,7 @@ extension MemoryStorageEngine {
 }
 
 extension MemoryStorageEngine {
-  /// What `transform` makes of the entries under the keys that exist.
+  /// The results of `transform` for the keys that exist.
   private func find<Result>(
     _ keys: [CacheKey], _ transform: (CacheKey, MemoryTable.Entry) -> Result
   ) async throws -> [Result] {

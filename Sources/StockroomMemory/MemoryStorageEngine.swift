@@ -1,30 +1,31 @@
 import StockroomCore
 
-/// Stores entries in memory, for as long as the engine lives.
+/// Stores entries in memory for the lifetime of the engine.
 ///
-/// For tests, previews, and data that need not survive the process. There is no `Durability` to choose; every other rule of the
-/// contract holds. Values are copied when they are written, so an entry takes only the memory of its own bytes and no other
-/// code can change them.
+/// For tests, previews, and data that need not survive the process. It has no `Durability`; every other rule
+/// of the contract holds. Values are copied when they are written, so an entry retains only its own bytes,
+/// and no other code can change them.
 ///
-/// A read of one entry holds a lock for the time of one lookup. A read of many entries works on a copy-on-write copy, so it
-/// returns a snapshot and neither waits for writers nor delays them. A long batch is prepared on a copy of the table;
-/// concurrent writes are suspended until it is done.
+/// A read of one entry holds a lock for one lookup. A read of many entries works on a copy-on-write copy: it
+/// returns a snapshot, and neither waits for writers nor delays them. A long batch is prepared on a copy of
+/// the table, and concurrent writes are suspended until it is done.
 public final class MemoryStorageEngine: BatchWritingEngine {
-  /// The longest batch that readers wait for. A longer one is applied to a copy of the table.
+  /// The length of a batch that is applied under the lock, while readers wait. A longer batch is applied to a
+  /// copy of the table.
   private static let longestBatchInPlace = 64
-  /// How many operations a long batch does between two readings of the clock.
+  /// The number of operations of a long batch between two checks of the clock.
   private static let writtenPortion = 256
-  /// How many entries a read of many reads between two readings of the clock.
+  /// The number of entries of a bulk read between two checks of the clock.
   static let portion = 1024
-  /// After how many short batches one yields to other tasks.
+  /// The number of short batches after which one yields to other tasks.
   private static let batchesPerYield = 64
 
   private let state = MutexProtected(MemoryState())
-  /// For the bodies of transactions, which may take long (rule T5).
+  /// Runs the bodies of transactions, which may take long (rule T5).
   private let thread = DedicatedThread()
   package let changeHub = ChangeHub()
 
-  /// Creates an empty engine, which shares its entries with no other.
+  /// Creates an empty engine that shares its entries with no other engine.
   public init() {}
 
   deinit {
@@ -39,21 +40,21 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     [.atomicBatches, .snapshotReads, .orderedScans, .transactions, .changeFeed, .preservesTimestamps]
   }
 
-  /// Waits for batches and transactions in progress, and removes every entry (rule O3).
+  /// Waits for batches and transactions in progress, then removes every entry (rule O3).
   ///
-  /// O(1) apart from that; the memory is freed in the background, O(N).
+  /// O(1) apart from the wait; the memory is freed in the background in O(N).
   public func close() async throws {
     await takeTurn()
     defer { passTurn() }
     var table = state.withLock { $0.table.take() }
     free(&table)
     changeHub.finish()
-    // No job is waiting, since transactions have the turn.
+    // No job is waiting, because every transaction needs the turn that this call holds.
     thread.stop()
   }
 
   #if DEBUG
-    /// Releases a table while no other is changed.
+    /// Releases a table under the lock, while no other table is changed.
     func releaseLocked(_ table: inout MemoryTable?) {
       state.withLock { _ in table = nil }
     }
@@ -61,7 +62,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 
   // MARK: Reading
 
-  /// Calls `body` with the table, under the lock. For reads that take no longer than one lookup.
+  /// Calls `body` with the table, under the lock. For reads that cost no more than one lookup.
   func withTable<Result>(_ body: (borrowing MemoryTable) -> Result) throws -> Result {
     try state.withLock { state in
       guard let table = state.table else { throw MemoryState.closed }
@@ -77,14 +78,14 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     try await timer.yield()
     var snapshot: MemoryTable? = try withTable { copy $0 }
     defer { free(&snapshot) }
-    // Never nil until it is freed.
+    // The snapshot is not nil before it is freed.
     return try await body(snapshot ?? MemoryTable(), &timer)
   }
 
   // MARK: Writing
 
-  /// Applies the request as one batch: O(log N) and a copy of the value for each operation, O(1) for all that `removeAll` removes,
-  /// whose memory is freed in the background.
+  /// Applies the request as one batch: O(log N) and a copy of the value for each operation, O(1) for each
+  /// `removeAll`, which frees its memory in the background.
   package func commit(_ request: WriteRequest) async throws {
     try Task.checkCancellation()
     guard let requested = request.knownOperations else { return try await commitTransaction(request) }
@@ -95,7 +96,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     let operations = requested.map(\.withValueOfItsOwn)
     if let count = try state.withLock({ try $0.apply(operations, request.times) }) {
       changeHub.send([request], [operations])
-      // A loop of writes that never suspends keeps its thread of the pool.
+      // A loop of writes that never suspends would occupy a thread of the cooperative pool.
       if count % Self.batchesPerYield == 0 { await Task.yield() }
       return
     }
@@ -106,13 +107,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     changeHub.send([request], [operations])
   }
 
-  /// Every element names its keys unless there are too many, since every change is made by this engine.
+  /// An element names its keys unless there are too many, because only this engine makes changes.
   public func changes() async throws -> StorageChanges {
-    // Before `close()` ends all streams, or not at all.
+    // Either before `close()` ends all streams, or not at all.
     try withTable { _ in changeHub.subscribe(without: ChangeOrigin.current) }
   }
 
-  /// Applies the operations to the table. Only for the task whose turn it is.
+  /// Applies the operations to the table. The caller must have the turn.
   private func applyInPlace(_ operations: [StorageOperation], _ times: [EntryTimes?]) throws {
     try state.withLock { state in
       guard state.table != nil else { throw MemoryState.closed }
@@ -132,7 +133,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     try await applyBeside(operations, times)
   }
 
-  /// Runs the transaction on the engine's own thread, then applies its operations.
+  /// Runs the transaction on the engine's dedicated thread, then applies its operations.
   @concurrent private func commitTransaction(_ request: WriteRequest) async throws {
     await takeTurn()
     defer { passTurn() }
@@ -153,12 +154,13 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Applies the operations to a copy of the table, which then replaces the table. Only for the task whose turn it is.
+  /// Applies the operations to a copy of the table, then replaces the table with it. The caller must have the
+  /// turn.
   private func applyBeside(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws {
     var timer = YieldTimer()
     try await timer.yield()
     var next: MemoryTable? = try withTable { copy $0 }
-    // What was in the table before, or a copy that is not used.
+    // The replaced table, or the copy if an error was thrown.
     defer { free(&next) }
     var index = 0
     while index < operations.count {
@@ -174,7 +176,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Suspends until no other task changes the table or is about to.
+  /// Suspends until this task has the exclusive turn to change the table.
   private func takeTurn() async {
     await withCheckedContinuation { continuation in
       if state.withLock({ $0.takeTurn(or: continuation) }) { continuation.resume() }
@@ -186,19 +188,20 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   }
 }
 
-/// The table of a memory engine, and the queue of tasks that wait to change it.
+/// The table of a memory engine, and the queue of tasks that are waiting to change it.
 private struct MemoryState {
   /// Nil once the engine is closed.
   var table: MemoryTable? = MemoryTable()
   /// Whether a task has exclusive access to change the table.
   private var isTaken = false
-  /// The tasks that wait for their turn, in order of arrival.
+  /// The tasks that are waiting for their turn, in order of arrival.
   private var waiting: ArraySlice<CheckedContinuation<Void, Never>> = []
   private var batchCount = 0
 
   static var closed: StorageError { StorageError(.closed, "The memory engine has been closed.") }
 
-  /// Does the operations at once, unless a task has the turn. Returns how many batches have been done so, or nil.
+  /// Applies the operations unless a task has the turn. Returns the number of batches applied this way, or
+  /// nil.
   mutating func apply(_ operations: [StorageOperation], _ times: [EntryTimes?]) throws -> Int? {
     guard table != nil else { throw Self.closed }
     if isTaken { return nil }
@@ -207,7 +210,7 @@ private struct MemoryState {
     return batchCount
   }
 
-  /// Whether it is the caller's turn now. If not, the continuation is resumed when it is.
+  /// Returns whether the caller has the turn. If not, the continuation is resumed once it has.
   mutating func takeTurn(or continuation: CheckedContinuation<Void, Never>) -> Bool {
     guard isTaken else {
       isTaken = true
@@ -217,7 +220,7 @@ private struct MemoryState {
     return false
   }
 
-  /// Whose turn it is next.
+  /// Returns the continuation of the task that has the turn next.
   mutating func passTurn() -> CheckedContinuation<Void, Never>? {
     let next = waiting.popFirst()
     isTaken = next != nil

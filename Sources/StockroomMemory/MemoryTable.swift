@@ -7,10 +7,10 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A snapshot of the entries of a memory engine.
+/// The entries of a memory engine.
 ///
-/// A persistent data structure: a copy shares everything with the original and costs nothing, and each change
-/// to either then copies O(log N) of it. So a reader of everything takes a copy and delays no other task.
+/// A persistent data structure: a copy shares all nodes with the original and costs O(1), and each later
+/// change to either copies O(log N) nodes. So a bulk read takes a copy and delays no other task.
 struct MemoryTable: Sendable {
   struct Entry: Sendable {
     var data: Data
@@ -21,9 +21,9 @@ struct MemoryTable: Sendable {
   private(set) var sortedKeys = SortedKeys()
   private var nextSequence: UInt64 = 0
 
-  /// Does the operations in order. Costs O(log N) each.
+  /// Applies the operations in order, in O(log N) each.
   ///
-  /// - Parameter times: What ``WriteRequest/times`` says of them.
+  /// - Parameter times: The times of each operation, as in ``WriteRequest/times``.
   mutating func apply(_ operations: [StorageOperation], _ times: ArraySlice<EntryTimes?>) {
     let now = Timestamp.now()
     for (index, operation) in operations.enumerated() {
@@ -36,12 +36,12 @@ struct MemoryTable: Sendable {
     }
   }
 
-  /// Where the entries are, in the order in which their keys were first written. Indices are put in order rather than
-  /// entries, which cost more to move.
+  /// The indices of the entries, in the order in which the keys were first written. Indices are sorted
+  /// because moving entries costs more.
   func indicesInOrderOfCreation() -> [TreeDictionary<CacheKey, Entry>.Index] {
     let places = entries.indices.map { (sequence: entries[$0].value.header.sequence, index: $0) }
     guard let first = places.map(\.sequence).min(), let last = places.map(\.sequence).max() else { return [] }
-    // Numbers with few gaps are put in order by laying each where it belongs.
+    // Sequence numbers with few gaps are sorted by placing each at its offset.
     if last - first < 4 * UInt64(places.count) {
       var slots = [TreeDictionary<CacheKey, Entry>.Index?](repeating: nil, count: Int(last - first) + 1)
       for place in places { slots[Int(place.sequence - first)] = place.index }
@@ -59,8 +59,9 @@ struct MemoryTable: Sendable {
       header.replaceTimes(by: times)
       return Entry(data: data, header: header)
     }
-    // Not `updateValue(forKey:with:)` or the subscript: in swift-collections 1.6 both keep a pointer to a node that
-    // they have just replaced, and in debug builds look through it, when a reader may have freed the node.
+    // Not `updateValue(forKey:with:)` or the subscript: in swift-collections 1.6 both keep a pointer to a
+    // node that they have just replaced, and debug builds read through it when a reader may have freed the
+    // node.
     entries.updateValue(forKey: key, default: first()) { entry in
       if isNew { return }
       entry.data = data
@@ -78,7 +79,7 @@ struct MemoryTable: Sendable {
   }
 }
 
-/// What transactions read.
+/// Reads of transactions.
 extension MemoryTable: EntryReader {
   func data(of key: CacheKey) -> Data? { entries[key]?.data }
 
@@ -96,8 +97,8 @@ extension StorageOperation {
     if case .removeAll = self { true } else { false }
   }
 
-  /// The operation with a copy of the value. What the caller gave may be a slice, which would keep all that it is a
-  /// slice of and does not start at 0, or a buffer that is changed later (rules V1, V3).
+  /// The operation with a copy of the value. The caller's data may be a slice, which retains the whole buffer
+  /// and does not start at index 0, or may wrap a buffer that is changed later (rules V1, V3).
   var withValueOfItsOwn: StorageOperation {
     guard case .write(let data, let key) = self else { return self }
     return .write(data.withUnsafeBytes { Data($0) }, key: key)

@@ -34,10 +34,10 @@ extension FailingStorageEngine {
 
     /// The method that was called.
     public let method: Method
-    /// The keys that the call names, in its order, including repeats.
+    /// The keys in the arguments of the call, in order, including repeats.
     public let keys: [CacheKey]
-    /// The total size of the values that the call passes. The values that the body of a transaction writes
-    /// are not known beforehand, and not counted.
+    /// The total size of the values in the arguments of the call. Values that the body of a transaction
+    /// writes are not counted, because they are not known beforehand.
     public let byteCount: Int
 
     /// Whether the call may change stored data: a write, a removal, a batch of them or a transaction.

@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// An engine that fails or blocks calls on command, for tests of code that uses an engine.
+/// An engine that fails or blocks calls on request, for tests of code that uses an engine.
 ///
-/// It passes every call to the engine that it wraps, records it in ``calls``, and otherwise changes nothing.
+/// It passes every call to the wrapped engine, records it in ``calls``, and otherwise changes nothing.
 ///
 /// ```swift
 /// let engine = FailingStorageEngine(try SQLiteStorageEngine(directory: directory))
@@ -16,7 +16,7 @@ import StockroomCore
 /// #expect(engine.calls.last?.keys.count == many.count)  // one request for all of them
 /// ```
 ///
-/// To keep a call in progress as long as a test needs it:
+/// To keep a call in progress for as long as a test needs it:
 ///
 /// ```swift
 /// engine.hold()
@@ -34,9 +34,9 @@ import StockroomCore
 public final class FailingStorageEngine: Sendable {
   /// When a call fails.
   public enum Timing: Sendable {
-    /// Before the work: nothing has happened.
+    /// Before the call has any effect.
     case beforehand
-    /// After the work: all of it has happened, as when an acknowledgement is lost.
+    /// After the call has taken effect, as when an acknowledgement is lost.
     case afterwards
   }
 
@@ -59,7 +59,7 @@ public final class FailingStorageEngine: Sendable {
     var watchers: [(heldCalls: Int, signal: Signal)] = []
   }
 
-  /// Finished without ever sending an element.
+  /// Finishes without yielding an element.
   private typealias Signal = AsyncStream<Never>.Continuation
 
   let base: any StorageEngine
@@ -72,8 +72,8 @@ public final class FailingStorageEngine: Sendable {
 
   /// Makes the `number`-th call from now fail, once: 1 is the next.
   ///
-  /// Only calls that `matches` accepts are counted. If a call matches several faults, the first that was
-  /// added is thrown, and all are used up.
+  /// Only calls that `matches` accepts are counted. A call that matches several faults throws the first one
+  /// added, and uses up all of them.
   public func failCall(
     _ number: Int = 1, with error: any Error = StorageError(.io, "A fault of the test."),
     _ timing: Timing = .beforehand,
@@ -91,7 +91,7 @@ public final class FailingStorageEngine: Sendable {
     addFault(callsToSkip: nil, error, timing, matches)
   }
 
-  /// Removes every fault that ``failCall(_:with:_:where:)`` and ``failEveryCall(with:_:where:)`` have added.
+  /// Removes every fault added by ``failCall(_:with:_:where:)`` and ``failEveryCall(with:_:where:)``.
   public func clearFaults() { state.withLock { $0.faults = [] } }
 
   private func addFault(
@@ -110,13 +110,13 @@ public final class FailingStorageEngine: Sendable {
 
   /// Holds every later call that `matches` accepts, before its work, until ``release()``.
   ///
-  /// Whether it fails is decided when it arrives. A held call whose task is cancelled throws
-  /// `CancellationError`, and has no effect (rule C4).
+  /// Whether a call fails is decided when it arrives. A held call whose task is cancelled throws
+  /// `CancellationError` and has no effect (rule C4).
   public func hold(where matches: @escaping @Sendable (Call) -> Bool = { $0.method != .changes }) {
     state.withLock { $0.isAdmitted = { !matches($0) } }
   }
 
-  /// Resumes the held calls, and holds no more.
+  /// Resumes the held calls and stops holding later ones.
   public func release() {
     let held = state.withLock { state in
       defer { state.held = [:] }
@@ -142,17 +142,17 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Counting
 
-  /// All calls since the beginning, or since ``resetCalls()``, in the order of arrival, including those that
-  /// failed and those that are held.
+  /// All calls since creation or the last ``resetCalls()``, in order of arrival, including failed and held
+  /// calls.
   public var calls: [Call] { state.withLock { $0.calls } }
 
-  /// The number of ``calls``.
+  /// The number of calls in ``calls``.
   public var callCount: Int { state.withLock { $0.calls.count } }
 
-  /// The bytes of all values in the calls that the wrapped engine has completed.
+  /// The total size of the values in calls that the wrapped engine has completed.
   public var bytesWritten: Int { state.withLock { $0.bytesWritten } }
 
-  /// Resets the counts to zero.
+  /// Empties ``calls`` and sets ``bytesWritten`` to zero.
   public func resetCalls() {
     state.withLock { state in
       state.calls = []
@@ -162,7 +162,7 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Passing on
 
-  /// Does the work of a call, with the faults and holds that apply to it.
+  /// Performs a call, applying the faults and holds that match it.
   func pass<Result>(_ call: Call, to work: () async throws -> Result) async throws -> Result {
     let fault = arrival(of: call)
     try await waitWhileHeld(call)
@@ -173,9 +173,9 @@ public final class FailingStorageEngine: Sendable {
     return result
   }
 
-  /// Records the call. Returns the fault that it fails with.
+  /// Records the call. Returns the fault to throw, if any.
   private func arrival(of call: Call) -> Fault? {
-    // The tests' own closures are not called inside the lock, since they may call this engine.
+    // The tests' closures are called outside the lock, because they may call this engine.
     let matching = Set(state.withLock { $0.faults }.filter { $0.matches(call) }.map(\.id))
     return state.withLock { state in
       state.calls.append(call)

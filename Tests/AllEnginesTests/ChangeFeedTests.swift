@@ -4,7 +4,8 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// The change feed of every engine (rules X1 to X5). The conformance kit tests the same rules under load and over several processes.
+/// The change feed of every engine (rules X1 to X5). The conformance kit tests the same rules under load and
+/// across processes.
 @Suite struct ChangeFeedTests {
   private static let engines = EngineCatalog.onThisMachine.map(\.name)
   private static let shared = ["files", "sqlite", "lmdb"]
@@ -17,7 +18,7 @@ import Testing
 
   private static func key(_ name: String) -> CacheKey { CacheKey(verbatim: name) }
 
-  @Test("Every way of writing is reported, with its keys", arguments: engines)
+  @Test("Every kind of write is reported with its keys", arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -44,7 +45,8 @@ import Testing
   }
 
   @Test(
-    "A slow subscriber gets several changes as one, and everything in place of very many", arguments: engines)
+    "A slow subscriber receives several changes merged into one, and above the limit an element for everything",
+    arguments: engines)
   func slowSubscriber(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -57,7 +59,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("What changes nothing is not reported", arguments: engines)
+  @Test("A write that changes nothing is not reported", arguments: engines)
   func silence(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -72,7 +74,7 @@ import Testing
   }
 
   @Test(
-    "A stream ends when its engine is closed or released, and not with another engine on the place",
+    "A stream ends when its engine is closed or released, and not when another engine on the place is",
     arguments: shared)
   func ends(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -89,7 +91,7 @@ import Testing
     await #expect(throws: StorageError.self) { try await second.changes() }
   }
 
-  @Test("Engines on one place tell each other, with the keys", arguments: shared)
+  @Test("Engines on one place receive each other's changes with their keys", arguments: shared)
   func otherEngine(name: String) async throws {
     let directory = try TemporaryDirectory()
     let (writer, reader) = (
@@ -100,7 +102,8 @@ import Testing
     for step in 0..<50 {
       let key = Self.key("key \(step)")
       try await writer.write(Data("\(step)".utf8), key: key)
-      // Others make the system's queue of notifications overflow now and then, after which everything may have changed.
+      // Other tests can overflow the system's notification queue, after which an element for everything is
+      // sent.
       waiting: while let change = await changes.next() {
         switch change {
         case .everything: break waiting
@@ -120,7 +123,7 @@ import Testing
   }
 
   @Test(
-    "Two engines that write at the same time are notified of everything that the other writes",
+    "Two engines that write concurrently each receive all changes of the other",
     arguments: shared)
   func concurrentWriters(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -149,7 +152,7 @@ import Testing
     for engine in engines { try await engine.close() }
   }
 
-  @Test("Nothing is missed that is acknowledged after the subscription", arguments: engines)
+  @Test("A subscriber receives every change acknowledged after it subscribed", arguments: engines)
   func subscribingWhileWriting(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -179,7 +182,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A place can be subscribed to and left again very often", arguments: engines)
+  @Test("A place can be subscribed to repeatedly without limit", arguments: engines)
   func subscribingOften(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -190,7 +193,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Nothing is left in the place when nobody subscribes any more", arguments: shared)
+  @Test("The place holds no files of the feed once the last subscription has ended", arguments: shared)
   func logIsRemoved(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -200,13 +203,13 @@ import Testing
     #expect(try directory.files() != before)
     withExtendedLifetime(changes) {}
     changes = nil
-    // The engine's thread may have the last reference for a moment.
+    // The engine's thread may hold the last reference for a moment.
     while try directory.files() != before { await Task.yield() }
     try await engine.close()
   }
 
   @Test(
-    "A place that is removed while somebody subscribes is gone, and nothing is put there again",
+    "A removed place is not recreated by its subscribers",
     arguments: shared)
   func removedPlace(name: String) async throws {
     for _ in 0..<20 {
@@ -222,7 +225,7 @@ import Testing
     }
   }
 
-  @Test("A subscriber is not notified of its own changes if it does not want to be", arguments: engines)
+  @Test("A subscriber can exclude its own changes", arguments: engines)
   func origin(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -235,7 +238,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Files that another program puts there, changes and removes are reported", .enabled(if: isLinux))
+  @Test("Files that another program creates, changes or removes are reported", .enabled(if: isLinux))
   func foreignFiles() async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open("files", in: directory)
@@ -257,14 +260,14 @@ import Testing
     let engine = try await Self.open("files", in: directory)
     try await engine.write(Data("1".utf8), key: Self.key("own"))
     var changes = try await engine.changes().makeAsyncIterator()
-    // So does the copy of a descriptor that a child process has had for a moment.
+    // Stands for the copy of a descriptor that a child process holds between fork and exec.
     try FileHandle(forWritingTo: directory.url.appending(path: "own.entry")).close()
     try Data("1".utf8).write(to: directory.url.appending(path: "copied.entry"))
     #expect(await changes.next() == .keys([Self.key("copied")]))
     try await engine.close()
   }
 
-  @Test("A new subscriber is not notified of what was written before, which the system reports later")
+  @Test("A new subscriber does not receive earlier writes that the system reports late")
   func filesOfBefore() async throws {
     let directory = try TemporaryDirectory()
     let writer = try await Self.open("files", in: directory)
@@ -289,7 +292,7 @@ import Testing
   ]
 
   @Test(
-    "Whatever is in the file of the log of changes, writes go on, and subscribers receive what they change",
+    "Whatever the log of changes contains, writes succeed and subscribers receive the changed keys",
     .timeLimit(.minutes(10)), arguments: shared)
   func corruptedLog(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -299,9 +302,9 @@ import Testing
     let log = directory.url.appending(path: try #require(Self.logs[name]))
     let signature = Data("Stockroom log 1\n".utf8)
     for content in [
-      // As after a power cut.
+      // The contents after a power cut.
       Data(), signature.prefix(9), Data(count: 64),
-      // A number of bytes that cannot be.
+      // An impossible length.
       signature + Data(repeating: 0xFF, count: 8) + Data(count: 40),
     ] {
       try content.write(to: log)

@@ -6,7 +6,7 @@
   import TestFixtures
   import Testing
 
-  /// Engines that are released without close().
+  /// Engines released without `close()`.
   @Suite struct DroppingTests {
     private final class Flag: Sendable {
       private let value = Atomic(false)
@@ -18,7 +18,7 @@
       "files": ".stockroom/changes", "sqlite": "data.sqlite3-changes", "lmdb": "changes.log",
     ]
 
-    /// The number of descriptors of this process that are open on the same file.
+    /// The number of this process's descriptors that refer to the same file.
     private static func openDescriptors(of file: Int32) throws -> Int {
       var wanted = stat()
       try #require(fstat(file, &wanted) == 0)
@@ -30,7 +30,7 @@
     }
 
     @Test(
-      "Dropping an engine does not wait for a check of its change feed that waits for a lock (rule C5)",
+      "Releasing an engine does not wait for a check of its change feed that waits for a lock (rule C5)",
       .timeLimit(.minutes(10)), arguments: ["files", "sqlite", "lmdb"], [false, true])
     func check(name: String, isOtherOpen: Bool) async throws {
       let directory = try TemporaryDirectory()
@@ -38,7 +38,8 @@
       let other: (any StorageEngine)? = try await isOtherOpen ? entry.open(directory.url, .process) : nil
       var engine: (any StorageEngine)? = try await entry.open(directory.url, .process)
       let changes = try await engine?.changes()
-      // Another log in place of that of the feed, which joins it as soon as it finds it. Another process keeps it locked.
+      // Replaces the log of the feed. The feed opens the new log when it finds it, while another process
+      // holds its lock.
       let log = directory.url.appending(path: try #require(Self.logs[name])).path(percentEncoded: false)
       try FileManager.default.copyItem(atPath: log, toPath: log + "-locked")
       let file = open(log + "-locked", O_RDWR | O_CLOEXEC)
@@ -52,7 +53,7 @@
       let isHeldUp = Flag()
       let (unlocked, continuation) = AsyncStream<Void>.makeStream()
       DispatchQueue.global().async {
-        // Bounded, so that a test that fails ends.
+        // Bounded, so that a failing test ends.
         if isDropped.wait(timeout: .now() + 10) == .timedOut { isHeldUp.set() }
         _ = flock(file, LOCK_UN)
         continuation.finish()
@@ -63,7 +64,7 @@
       #expect(!isHeldUp.isSet)
       withExtendedLifetime(changes) {}
       try await other?.close()
-      // Once the dropped engine has been closed.
+      // Opens once the released engine has been closed.
       let again = try await entry.open(directory.url, .process)
       #expect(try await again.keyCount() == 0)
       try await again.close()

@@ -4,10 +4,10 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// Entries that are written with the times that another engine had for them.
+/// Entries written with the timestamps that another engine assigned.
 @Suite struct EntryTests {
   private static let engines = EngineCatalog.onThisMachine.map(\.name)
-  /// In front of an engine, by name.
+  /// Layers in front of an engine, by name.
   private static let layers = EngineCatalog.layers.map { "memory+\($0.name)" }
 
   private static func open(_ name: String, in directory: borrowing TemporaryDirectory) async throws
@@ -24,7 +24,7 @@ import Testing
   }
 
   @Test(
-    "Entries that go from one engine to another keep their order and exactly their times",
+    "Entries copied from one engine to another keep their order and their exact timestamps",
     arguments: engines, engines)
   func between(source: String, target: String) async throws {
     let directories = (try TemporaryDirectory(), try TemporaryDirectory())
@@ -41,11 +41,11 @@ import Testing
     for engine in [engines.0, engines.1] { try await engine.close() }
   }
 
-  @Test("Times before and after 1970 and 2001 are stored as they are", arguments: engines + layers)
+  @Test("Timestamps before and after 1970 and 2001 are preserved", arguments: engines + layers)
   func dates(name: String) async throws {
     let directory = try TemporaryDirectory()
     var engine = try await Self.open(name, in: directory)
-    // In reverse order of time. The file system keeps the times of files from December 1901 on.
+    // In reverse order of time. A file system may store times from December 1901 on.
     let entries = [
       Self.entry("c", 3_000_000_000.75, 3_100_000_000.000_000_5),
       Self.entry("b", -0.000_000_001, 0.000_000_002),
@@ -62,7 +62,9 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Entries with times and ordinary writes at the same time each get theirs", arguments: engines)
+  @Test(
+    "Entries with given timestamps and concurrent ordinary writes each get their own timestamps",
+    arguments: engines)
   func groups(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)
@@ -96,7 +98,7 @@ import Testing
   }
 
   @Test(
-    "A transaction writes entries with their times, and a later write of it is an overwrite",
+    "A transaction writes entries with their timestamps, and a later write in it is an overwrite",
     arguments: engines + layers)
   func transactions(name: String) async throws {
     let directory = try TemporaryDirectory()

@@ -17,10 +17,11 @@ struct LargeRequestsTests {
     try await engine.close()
   }
 
-  /// More than SQLite has parameters (250,000 at most). Made once for all engines, since that takes longer than some of the requests.
+  /// More keys than SQLite allows parameters (250,000). Built once, because that takes longer than some of
+  /// the requests.
   private static let manyKeys = (0..<300_000).map { CacheKey(verbatim: "key-\($0)") }
 
-  /// The other engines are limited by the file system and by memory only.
+  /// Only engines with a maximum of their own. The others are limited by the file system and by memory.
   @Test(
     "A value beyond the engine's maximum throws .valueTooLarge", arguments: ["sqlite", "lmdb", "leveldb"])
   func tooLargeValue(name: String) async throws {
@@ -28,7 +29,7 @@ struct LargeRequestsTests {
     let engine = try await EngineCatalog.select([name])[0].open(directory.appending("engine"), .process)
     let key = CacheKey(verbatim: "large")
     try await engine.write(Data([1]), key: key)
-    // Pages of zeros that are not accessed take no memory.
+    // Pages of zeros that are never accessed use no memory.
     let value = Data(count: 1 << 32)
     for write in [{ try await engine.write(value, key: key) }, { try await engine.write([(key, value)]) }] {
       let error = await #expect(throws: StorageError.self) { try await write() }
@@ -38,7 +39,7 @@ struct LargeRequestsTests {
     try await engine.close()
   }
 
-  /// Of files, which the system makes one by one, fewer.
+  /// Fewer for engines that create a file per entry.
   @Test("100,000 entries fit in one batch", arguments: EngineCatalog.onThisMachine.map(\.name))
   func largeBatch(name: String) async throws {
     let directory = try TemporaryDirectory()

@@ -5,7 +5,7 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// How many reads have come how far.
+/// Counts reads by the stage they have reached.
 private final class Counts: Sendable {
   private let counts = MutexProtected((underWay: 0, begun: 0, done: 0))
 
@@ -14,20 +14,20 @@ private final class Counts: Sendable {
   ) -> Result { counts.withLock { body(&$0) } }
 }
 
-/// Long reads of engines for which each of them takes something that is scarce.
+/// Long reads of engines where each one occupies a scarce resource.
 @Suite(.timeLimit(.minutes(5))) struct LongReadTests {
   private let key = CacheKey(verbatim: "k")
   private let value = Data("value".utf8)
 
   @Test(
-    "Of long reads 32 are under way at the same time, and one that waits ends once its task is cancelled",
+    "At most 32 long reads run concurrently, and a waiting one ends once its task is cancelled",
     arguments: ["sqlite", "lmdb"])
   func wait(name: String) async throws {
     let directory = try TemporaryDirectory()
     let opened = try await EngineCatalog.select([name])[0].open(directory.url, .process)
     let engine = try #require(opened as? any SnapshotStreamingEngine)
     try await engine.write(value, key: key)
-    // Twice, since a read that was cancelled must leave room for others.
+    // Twice, because a cancelled read must free its slot for others.
     for _ in 0..<2 { try await checkWaiting(of: engine, scansWait: name == "lmdb") }
     try await engine.close()
   }
@@ -46,7 +46,7 @@ private final class Counts: Sendable {
       }
       let waiting: [Task<[Data], any Error>]
       do {
-        // Also after an error: the group waits for its tasks.
+        // Also after an error, because the group waits for its tasks.
         defer { for _ in 0..<32 { isReleased.signal() } }
         while counts.withLock({ $0.underWay }) < 32 {
           try Task.checkCancellation()
@@ -72,7 +72,7 @@ private final class Counts: Sendable {
         #expect(try await engine.keysExist([key]) == [key])
         #expect(try await engine.readEntries(keys: [key]).count == 1)
         #expect(try await engine.keyCount() == 1)
-        // A place in the table of readers is scarcer than a connection.
+        // Slots in the reader table are scarcer than connections.
         if !scansWait { #expect(try await engine.scan(.all, limit: 1).count == 1) }
         waiting[0].cancel()
       }

@@ -5,8 +5,8 @@
   import StockroomEngines
   import Testing
 
-  /// Opens and closes engines repeatedly, in a process of its own, in which nothing else opens files. The environment
-  /// variable `STOCKROOM_OPENINGS` sets the number, for a long run by hand.
+  /// Opens and closes engines repeatedly, in a separate process where nothing else opens files. The
+  /// environment variable `STOCKROOM_OPENINGS` sets the count for a long manual run.
   @Suite(.serialized) struct OpeningAndClosingTests {
     @Test(
       "Opening and closing engines leaks no descriptors, threads or memory",
@@ -18,20 +18,20 @@
         let engine = try EngineCatalog.select([name])[0]
         var before = try Resources()
         for opening in 0..<times {
-          // The first ones fill the caches of the C library and of the runtime.
+          // The first openings fill caches of the C library and the runtime.
           if opening == 40 { before = try Resources() }
           try await Self.useOnce(engine, directory: directory.url, closing: opening % 2 == 0)
         }
         let after = try Resources()
-        // Leaks of each opening add up to at least 30; what the runtime opens once does not.
+        // A leak per opening adds up to at least 30; what the runtime opens once does not.
         try #require(after.descriptors < before.descriptors + 10, "\(before) \(after)")
         try #require(after.threads < before.threads + 10, "\(before) \(after)")
-        // A leak is a kilobyte for each opening; what the allocator keeps does not grow with their number.
+        // A leak is at least a kilobyte per opening; the allocator's own memory does not grow with the count.
         try #require(after.memory - before.memory < max(16 << 20, times << 10), "\(before) \(after)")
       }
     }
 
-    /// Opens an engine, writes and reads, and closes it or only releases it.
+    /// Opens an engine, writes and reads, then closes it or only releases it.
     static func useOnce(_ entry: EngineCatalog.Entry, directory: URL, closing: Bool) async throws {
       let engine = try await entry.open(directory, .process)
       let key = CacheKey(verbatim: "key")
@@ -41,11 +41,11 @@
     }
   }
 
-  /// The resources of the process.
+  /// The resource usage of this process.
   private struct Resources: CustomStringConvertible {
     let descriptors: Int
     let threads: Int
-    /// Resident, in bytes.
+    /// Resident memory, in bytes.
     let memory: Int
 
     init() throws {

@@ -5,7 +5,7 @@ import TestFixtures
 import Testing
 
 #if os(Linux)
-  /// The order of creation, which engines count on in memory, and for some as many numbers as a thousand ahead (rule R6).
+  /// The creation order. Engines count it in memory, and some reserve a thousand numbers ahead (rule R6).
   @Suite(
     "The order of entries", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct OrderTests {
@@ -15,7 +15,7 @@ import Testing
     .map(\.name)
 
     @Test(
-      "Entries stay in the order of their first writes after failed writes, with and without reopening",
+      "Entries keep the order of their first writes after failed writes, with and without reopening",
       arguments: engines)
     func failedWrites(name: String) async throws {
       let disk = try SmallDisk("size=16m")
@@ -26,7 +26,7 @@ import Testing
       var engine = try await open()
       var expected: [CacheKey] = []
       func write(_ number: Int) async throws {
-        // Neither in the order of keys nor against it.
+        // The keys are in neither ascending nor descending order.
         let key = CacheKey(verbatim: "\(number * 37 % 101) \(number)")
         try await engine.write(Data(key.value.utf8), key: key)
         expected.append(key)
@@ -34,7 +34,7 @@ import Testing
       for round in 0..<4 {
         for number in 0..<10 { try await write(20 * round + number) }
         try disk.fill()
-        // None of it is acknowledged, so its places in the order are free, or left out.
+        // This batch is not acknowledged, so its sequence numbers are reused or skipped.
         let tooMuch = (0..<4).map { (CacheKey(verbatim: "\(round) failed \($0)"), Data(count: 4 << 20)) }
         let error = await #expect(throws: StorageError.self) {
           try await engine.apply([.remove(key: expected[0])] + tooMuch.map { .write($0.1, key: $0.0) })
@@ -48,7 +48,7 @@ import Testing
         #expect(try await engine.readAllEntries().map(\.key) == expected)
         try await engine.write(Data("overwritten".utf8), key: expected[0])
         for number in 10..<20 { try await write(20 * round + number) }
-        // Made new, so that it is the last one.
+        // Removed and written again, so it becomes the last one.
         try await engine.apply([
           .remove(key: expected[1]), .write(Data("renewed".utf8), key: expected[1]),
         ])

@@ -4,7 +4,7 @@ import TestFixtures
 import StockroomEngines
 import Testing
 
-/// The same calls have the same results on every engine.
+/// The same calls return the same results on every engine.
 @Suite struct SameResultsTests {
   static let keys =
     [
@@ -16,7 +16,7 @@ import Testing
       "\u{10ffff}",
     ].map(CacheKey.init(verbatim:))
 
-  /// The results of an engine, a line for each call.
+  /// The results of an engine, one line per call.
   static func transcript(of engine: any StorageEngine) async -> [String] {
     var lines: [String] = []
     func ask<Answer>(_ question: String, _ body: () async throws -> Answer) async {
@@ -81,7 +81,7 @@ import Testing
       let answers = try await Self.transcript(of: engine.open(inside, .process))
       for (answer, expected) in zip(answers, expected) { #expect(answer == expected, "\(engine.title)") }
       #expect(answers.count == expected.count, "\(engine.title)")
-      // Nothing was written outside of the engine's directory (rule K4).
+      // Nothing was written outside the engine's directory (rule K4).
       #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path) == ["a"])
       #expect(try FileManager.default.contentsOfDirectory(atPath: directory.appending("a").path) == ["b"])
       #expect(

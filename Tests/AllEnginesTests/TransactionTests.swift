@@ -4,7 +4,7 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// Transactions of every engine, beyond what the conformance run of each engine checks (rules T1 to T5).
+/// Transactions of every engine, beyond the checks of the conformance suite (rules T1 to T5).
 @Suite struct TransactionTests {
   private func withEngine(_ name: String, _ body: (any StorageEngine) async throws -> Void) async throws {
     let directory = try TemporaryDirectory()
@@ -16,7 +16,7 @@ import Testing
   private static let engines = EngineCatalog.onThisMachine.map(\.name)
 
   @Test(
-    "What a body reads begins at index 0, also of a slice that another task has just written (rule V3)",
+    "Data read in a body start at index 0, even after another task wrote a slice (rule V3)",
     arguments: engines)
   func slices(name: String) async throws {
     try await withEngine(name) { engine in
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(
-    "A body reads hundreds of keys at once, its own changes among them, in the order of the request",
+    "A body reads hundreds of keys in one call, including its own changes, in the order of the request",
     arguments: engines + EngineCatalog.layers.map { "memory+\($0.name)" })
   func bulkReads(name: String) async throws {
     try await withEngine(name) { engine in
@@ -81,7 +81,7 @@ import Testing
     }
   }
 
-  @Test("Compare-and-swap writes only if the value is the expected one", arguments: engines)
+  @Test("Compare-and-swap writes only if the current value is the expected one", arguments: engines)
   func compareAndSwap(name: String) async throws {
     try await withEngine(name) { engine in
       let key = CacheKey(verbatim: "key")
@@ -98,7 +98,7 @@ import Testing
   }
 
   @Test(
-    "Incrementing what is no number, or beyond the greatest number, throws and changes nothing",
+    "Incrementing a value that is not a number, or beyond the greatest number, throws and changes nothing",
     arguments: engines)
   func increment(name: String) async throws {
     try await withEngine(name) { engine in
@@ -114,7 +114,7 @@ import Testing
   }
 
   @Test(
-    "A transaction of a closed engine throws closed, and one that is under way is completed",
+    "A transaction on a closed engine throws .closed, and one in progress is completed",
     arguments: engines)
   func closing(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -138,7 +138,7 @@ import Testing
   }
 }
 
-/// Waits on a thread that may wait.
+/// Waits on a thread that may block.
 private func wait(for semaphore: DispatchSemaphore) async {
   await withCheckedContinuation { continuation in
     DispatchQueue.global().async {

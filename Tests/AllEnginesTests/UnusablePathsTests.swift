@@ -4,7 +4,7 @@ import TestFixtures
 import StockroomEngines
 import Testing
 
-/// Paths that cannot be opened by any user, including root.
+/// Paths that no user can open, not even root.
 @Suite struct UnusablePathsTests {
   static let engines = EngineCatalog.onThisMachine.filter { $0.capabilities.contains(.persistent) }.map(
     \.name)
@@ -30,7 +30,8 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("A directory that cannot be created is rejected with its path", arguments: engines)
+    @Test(
+      "A directory that cannot be created is rejected with an error that names its path", arguments: engines)
     func noPermission(name: String) async throws {
       #expect(
         try await opening(name, at: URL(filePath: "/proc/stockroom/engine")).description.contains(
@@ -48,7 +49,7 @@ import Testing
     #expect(error?.code == .unsupported)
   }
 
-  @Test("A loop of symbolic links is rejected with its path", arguments: engines)
+  @Test("A loop of symbolic links is rejected with an error that names its path", arguments: engines)
   func loop(name: String) async throws {
     let directory = try TemporaryDirectory()
     let link = directory.appending("a")

@@ -3,7 +3,7 @@ import StockroomCore
 import Testing
 
 @Suite struct BackupDirectoryTests {
-  @Test("A backup of which the disk has not got the name is not there")
+  @Test("A backup whose name could not be synced is removed")
   func unsyncedName() async throws {
     let parent = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
     defer { try? FileManager.default.removeItem(at: parent) }

@@ -2,7 +2,8 @@ import StockroomCore
 import Testing
 
 @Suite("Binary search") struct BinarySearchTests {
-  @Test("It finds the first element of the second partition, wherever the partitions meet", arguments: 0..<20)
+  @Test(
+    "It finds the first element of the second partition, wherever the partition point is", arguments: 0..<20)
   func partitions(count: Int) {
     for boundary in 0...count {
       #expect((0..<count).partitioningIndex { $0 >= boundary } == boundary)
@@ -10,7 +11,7 @@ import Testing
     }
   }
 
-  @Test("An error of the predicate is thrown")
+  @Test("An error of the predicate is rethrown")
   func failure() {
     struct Failure: Error {}
     #expect(throws: Failure.self) { try [1].partitioningIndex { _ in throw Failure() } }

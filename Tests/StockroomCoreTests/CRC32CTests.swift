@@ -26,7 +26,7 @@ import Testing
     #expect(bytes.withUnsafeBytes { CRC32C.checksumByTables($0) } == checksum)
   }
 
-  @Test("A checksum goes on after that of the bytes before, whatever computes it")
+  @Test("A checksum can be continued from that of the preceding bytes, in every implementation")
   func parts() {
     let bytes = (0..<1_000).map { UInt8(truncatingIfNeeded: $0 &* 37) }
     let whole = CRC32C.checksum(bytes)

@@ -3,9 +3,9 @@ import StockroomCore
 import Testing
 
 @Suite struct CacheKeyTests {
-  /// The test vectors of RFC 1321, appendix A.5, and the keys that users of earlier libraries have stored.
+  /// The test vectors of RFC 1321, appendix A.5, and keys that earlier libraries have stored.
   @Test(
-    "A key made from a text is its MD5 digest, formatted like a UUID",
+    "A key made from a text is its MD5 digest, formatted as a UUID",
     arguments: [
       ("", "D41D8CD9-8F00-B204-E980-0998ECF8427E"),
       ("a", "0CC175B9-C0F1-B6A8-31C3-99E269772661"),
@@ -18,14 +18,14 @@ import Testing
     #expect(CacheKey(text).rawValue == text)
   }
 
-  @Test("Texts of every length around a block of 64 bytes give different keys")
+  @Test("Texts of every length around a block of 64 bytes have different keys")
   func lengths() {
     let keys = (0..<200).map { CacheKey(String(repeating: "x", count: $0)) }
     #expect(Set(keys).count == keys.count)
   }
 
   @Test(
-    "A URL's scheme, www. and one trailing slash do not matter",
+    "A URL's scheme, www. and one trailing slash do not affect its key",
     arguments: [
       "https://www.redpanda.club", "http://redpanda.club", "https://redpanda.club/",
       "https://www.redpanda.club/",
@@ -37,7 +37,7 @@ import Testing
     #expect(key.rawValue == text)
   }
 
-  @Test("The rest of a URL matters")
+  @Test("All other parts of a URL affect its key")
   func urlsThatDiffer() throws {
     let keys = try [
       "https://a.b", "https://a.b//", "https://a.b/c", "https://a.b/C", "https://a.b/www.c", "https://a.b?c",
@@ -56,7 +56,7 @@ import Testing
     #expect(decomposed < composed)
   }
 
-  @Test("Keys are equal if their values are, whatever they were made from")
+  @Test("Keys are equal if their values are, whatever their raw values")
   func rawValueIsInformation() {
     let hashed = CacheKey("cache-key")
     let verbatim = CacheKey(verbatim: hashed.value)
@@ -65,7 +65,7 @@ import Testing
     #expect(hashed.rawValue != verbatim.rawValue)
   }
 
-  @Test("Keys are in the order of their bytes as unsigned numbers")
+  @Test("Keys are ordered by their bytes as unsigned numbers")
   func order() {
     let sorted = ["\0", "\0a", "A", "a", "a\0", "aa", "b", "\u{7f}", "é", "\u{ffff}", "😀"]
     #expect(sorted.reversed().map(CacheKey.init(verbatim:)).sorted() == sorted.map(CacheKey.init(verbatim:)))
@@ -87,7 +87,7 @@ import Testing
     }
   }
 
-  @Test("Length is counted in bytes of UTF-8")
+  @Test("Length is counted in UTF-8 bytes")
   func lengthInBytes() throws {
     try CacheKey(verbatim: String(repeating: "é", count: 255)).validate()
     #expect(throws: StorageError.self) {
@@ -96,7 +96,7 @@ import Testing
   }
 
   @Test(
-    "Bytes that are not UTF-8 are no key",
+    "Bytes that are not UTF-8 are not a key",
     arguments: [
       (Array("é\0😀".utf8), true), ([0xEF, 0xBF, 0xBD], true), ([0xFF], false), ([0x61, 0xC3], false),
       ([0xF0, 0x90, 0x80], false), ([0xED, 0xA0, 0x80], false), ([0xC0, 0x80], false),

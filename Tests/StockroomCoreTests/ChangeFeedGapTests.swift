@@ -2,10 +2,10 @@ import Foundation
 import StockroomCore
 import Testing
 
-/// What subscribers of another feed receive of a commit that could not be written down for them.
+/// The elements that subscribers of another feed receive for a commit that could not be logged.
 @Suite struct ChangeFeedGapTests {
   @Test(
-    "A commit that cannot be written down is everything, also if one that failed has left a record with its number",
+    "A commit that cannot be logged is sent as everything, even if a failed commit has logged its number",
     .timeLimit(.minutes(5)))
   func recordOfFailedCommit() async throws {
     let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
@@ -22,7 +22,7 @@ import Testing
       without: nil, of: ObjectIdentifier(place), to: { place }, afterCommits: {}
     ).makeAsyncIterator()
 
-    // It fails, and leaves the number to the next one.
+    // It fails, so the next commit gets its number.
     let failed: [StorageOperation] = [.remove(key: CacheKey(verbatim: "failed"))]
     writing.publish(writing.announce([.operations(failed)], [failed]) { 1 })
     let made: [StorageOperation] = [.remove(key: CacheKey(verbatim: "made"))]
@@ -33,7 +33,7 @@ import Testing
     writing.publish(announcement)
     #expect(await changes.next() == .everything)
 
-    // Commits behind the gap have their keys again, once what has been sent for it has been received.
+    // After the element for everything has been received, later commits are sent with their keys again.
     var number: UInt64 = 1
     var change: StorageChange?
     repeat {

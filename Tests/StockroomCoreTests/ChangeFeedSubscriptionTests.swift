@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import Testing
 
-/// What subscribers receive of the commits of another feed, which are as those of another process.
+/// The elements that subscribers receive for commits of another feed, which stands for another process.
 @Suite final class ChangeFeedSubscriptionTests {
   private let directory: URL
   private let log: String
@@ -27,7 +27,7 @@ import Testing
   private func keys(_ key: String) -> StorageChange { .keys([CacheKey(verbatim: key)]) }
 
   @Test(
-    "What was committed before a subscription began, and is acknowledged after, is reported",
+    "A commit before a subscription that is acknowledged after it is reported",
     .timeLimit(.minutes(10)), arguments: [true, false])
   func acknowledgedLater(isFirst: Bool) async throws {
     let earlier = isFirst ? nil : try place.subscribe(to: subscribed)
@@ -56,7 +56,7 @@ import Testing
   }
 
   @Test(
-    "What was acknowledged before a subscription began is not reported, and nor is a write that commits nothing",
+    "Neither an acknowledgement before the subscription nor a write without a commit is reported",
     .timeLimit(.minutes(10)))
   func acknowledgedBefore() async throws {
     writing.hub.beginWrite()
@@ -70,7 +70,7 @@ import Testing
   }
 
   @Test(
-    "A commit is everything if the process that had announced it has died, and another program made it",
+    "A commit of another program is sent as everything if the process that announced its number has died",
     .timeLimit(.minutes(10)))
   func announcedByAnother() async throws {
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import Synchronization
 
-/// A place that only counts its commits, and the feed of an engine that writes to it.
+/// A place that only counts its commits, with the feed of an engine that writes to it.
 final class CountedPlace: ChangeSource {
   private let commits = Atomic<UInt64>(0)
   private let checksFail = Atomic(false)
@@ -22,7 +22,7 @@ final class CountedPlace: ChangeSource {
 
   func close() {}
 
-  /// Counts a commit, of whatever program.
+  /// Counts a commit of any program.
   func commit() { _ = commits.wrappingAdd(1, ordering: .sequentiallyConsistent) }
 
   /// Announces the removal of a key as the next commit.

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import Testing
 
-/// The least that an engine must be: six methods, in an actor, without `throws` where nothing can fail.
+/// A minimal engine: the six required methods, in an actor, without `throws` where nothing can fail.
 private actor MinimalEngine: StorageEngine {
   var entries: [CacheKey: (data: Data, createdAt: Date, updatedAt: Date)] = [:]
   var reads = 0
@@ -46,7 +46,7 @@ private actor MinimalEngine: StorageEngine {
     try await engine.write(keys.map { (key: $0, data: data($0.value)) })
   }
 
-  @Test("Reads of many keep the order and the repeats of the request, and leave out what is absent")
+  @Test("Bulk reads keep the order and repeats of the request, and omit absent keys")
   func readMany() async throws {
     try await fill()
     let request = [keys[2], CacheKey(verbatim: "absent"), keys[0], keys[2]]
@@ -55,7 +55,7 @@ private actor MinimalEngine: StorageEngine {
     #expect(try await engine.keysExist(request).map(\.value) == ["b", "c", "b"])
   }
 
-  @Test("Everything can be read, counted and removed")
+  @Test("All entries can be read, counted and removed")
   func everything() async throws {
     try await fill()
     #expect(Set(try await engine.readAllData()) == Set(["a", "b", "c"].map(data)))
@@ -68,7 +68,7 @@ private actor MinimalEngine: StorageEngine {
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("All entries are in the order of their creation")
+  @Test("All entries are returned in order of creation")
   func entries() async throws {
     try await fill()
     try await engine.write(data("again"), key: keys[0])
@@ -124,7 +124,8 @@ private actor MinimalEngine: StorageEngine {
   }
 
   @Test(
-    "A batch that is cancelled half way is done to its end, and one that is cancelled before is not begun")
+    "A batch that is cancelled during the write is completed, and one that is cancelled before writes nothing"
+  )
   func cancellation() async throws {
     let engine = MinimalEngine()
     let batch = keys.map { (key: $0, data: Data()) }
@@ -146,7 +147,7 @@ private actor MinimalEngine: StorageEngine {
     #expect(await engine.allKeys().count == batch.count)
   }
 
-  @Test("An entry without timestamps is an error, not an entry that is left out")
+  @Test("An entry without timestamps throws, and is not omitted")
   func missingTimestamps() async throws {
     let engine = WithoutTimestamps()
     for read in [{ _ = try await engine.readAllEntries() }, { try await engine.verify() }] {
@@ -156,18 +157,19 @@ private actor MinimalEngine: StorageEngine {
     }
   }
 
-  @Test("A read of many lets other tasks run, even if the engine never suspends")
+  @Test("A bulk read lets other tasks run, even if the engine never suspends")
   @MainActor func givingWay() async throws {
     let engine = SlowWithoutSuspending()
     var othersRan = false
-    // Both run on the main actor, so the second has its turn only if the first gives way.
+    // Both tasks run on the main actor, so the second runs only if the first suspends.
     let other = Task { othersRan = true }
     _ = try await engine.read(keys: [CacheKey](repeating: keys[0], count: 10))
     #expect(othersRan)
     await other.value
   }
 
-  @Test("An engine that says nothing promises nothing, can be verified and closed")
+  @Test(
+    "An engine that implements only the required methods has no capabilities, and can be verified and closed")
   func rest() async throws {
     #expect(engine.capabilities == [])
     try await engine.verify()
@@ -175,7 +177,7 @@ private actor MinimalEngine: StorageEngine {
   }
 }
 
-/// An engine that forgets when it wrote something, and never suspends.
+/// An engine without timestamps that never suspends.
 private struct WithoutTimestamps: StorageEngine {
   func write(_ data: Data, key: CacheKey) {}
   func read(key: CacheKey) -> Data? { key.value == "there" ? Data() : nil }
@@ -185,7 +187,7 @@ private struct WithoutTimestamps: StorageEngine {
   func updatedAt(key: CacheKey) -> Date? { nil }
 }
 
-/// An engine whose reads keep the thread of their caller for a while.
+/// An engine whose reads block the caller's thread for a while.
 private struct SlowWithoutSuspending: StorageEngine {
   func write(_ data: Data, key: CacheKey) {}
   func read(key: CacheKey) -> Data? {

@@ -3,7 +3,7 @@ import StockroomCore
 import Testing
 
 @Suite struct DirectoryTests {
-  @Test("Each place can be extended by a path")
+  @Test("A path can be appended to each directory")
   func appending() {
     typealias Directory = FileManager.Directory
     let pairs: [(Directory, Directory)] = [
@@ -20,7 +20,7 @@ import Testing
     #expect(Set(pairs.dropLast().map(\.0)).count == 4)
   }
 
-  @Test("A program's own directories carry its name, and are distinct from all others")
+  @Test("A program's own directories are named after it, and differ from all others")
   func ofProgram() {
     let directory = FileManager.Directory.caches.ofProgram
     #expect(directory.path.hasSuffix("/\(FileManager.Directory.pathComponent(for: Program.name))/Stockroom"))
@@ -29,7 +29,7 @@ import Testing
         == FileManager.Directory.caches.path)
   }
 
-  @Test("Every text has a file name of its own")
+  @Test("Every text has a distinct file name")
   func pathComponents() {
     let texts = [
       "", ".", "..", "a", "A", "a.b", ".a", "%2Ea", "a/b", "a%2Fb", "é", "e\u{301}", "a\0b", "a b", "%", "%%",
@@ -47,7 +47,7 @@ import Testing
     #expect(FileManager.Directory.pathComponent(for: "com.example.my-app_2") == "com.example.my-app_2")
   }
 
-  @Test("Its path is absolute and has no slash at its end")
+  @Test("The path is absolute and has no trailing slash")
   func path() {
     #expect(FileManager.Directory(url: URL(filePath: "/a/b c/")).path == "/a/b c")
     #expect(FileManager.Directory(url: URL(filePath: "/")).path == "/")
@@ -56,7 +56,7 @@ import Testing
         == FileManager.default.currentDirectoryPath + "/x/y")
   }
 
-  @Test("It is made with those above it, and may be there already")
+  @Test("create() makes parent directories, and accepts an existing directory")
   func create() throws {
     let place = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
     defer { try? FileManager.default.removeItem(at: place.url) }
@@ -73,7 +73,7 @@ import Testing
   }
 
   @Test(
-    "It belongs to its owner alone, or to the group if asked for, whatever the umask is",
+    "The directory belongs to its owner alone, or to the group if requested, whatever the umask is",
     arguments: [FilePermissions.owner, .group])
   func permissions(_ permissions: FilePermissions) throws {
     let place = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
@@ -87,7 +87,7 @@ import Testing
   }
 
   @Test(
-    "A file that cannot be linked to its name gets it all the same if it is free, and otherwise leaves nothing there"
+    "A directory, which cannot be hard-linked, is renamed to its final name if that is free, and otherwise stays"
   )
   func name() throws {
     let place = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
@@ -96,7 +96,7 @@ import Testing
     let path = place.path + "/named"
     #expect(throws: StorageError.self) { try FileManager.Directory.name(place.path + "/missing", path) }
     #expect(!FileManager.default.fileExists(atPath: path))
-    // Directories have no hard links on any file system.
+    // No file system supports hard links to directories.
     for unfinished in ["first", "second"].map({ "\(place.path)/\($0)" }) {
       try FileManager.default.createDirectory(atPath: unfinished, withIntermediateDirectories: false)
       try FileManager.Directory.name(unfinished, path)
@@ -117,13 +117,13 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("It can be made below one that may be entered but not read")
+    @Test("A directory can be created below one that may be entered but not read")
     func unreadableParent() async throws {
       await #expect(processExitsWith: .success) {
         let parent = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: parent.url, withIntermediateDirectories: false)
         defer { rmdir(parent.path) }
-        // Nothing is forbidden to root.
+        // Root may read every directory.
         chmod(parent.path, 0o733)
         chown(parent.path, 0, 0)
         if geteuid() == 0 { seteuid(65534) } else { chmod(parent.path, 0o333) }
@@ -135,16 +135,16 @@ import Testing
       }
     }
 
-    @Test("Where no directory can be made, opening throws and does not retry without end")
+    @Test("Where no directory can be created, opening throws and does not retry forever")
     func impossible() {
       #expect(throws: StorageError.self) {
         try FileManager.Directory(url: URL(filePath: "/proc/stockroom/a")).create()
       }
     }
 
-    @Test("The places are those of the XDG base directory specification")
+    @Test("The directories are those of the XDG base directory specification")
     func xdg() async throws {
-      // The environment belongs to the whole process, so another one is asked.
+      // In a separate process, because the environment belongs to the whole process.
       await #expect(processExitsWith: .success) {
         setenv("XDG_DATA_HOME", "/data", 1)
         setenv("XDG_CACHE_HOME", "relative/is/ignored", 1)

@@ -4,7 +4,8 @@ import Testing
 
 @Suite struct FileLockTests {
   @Test(
-    "A lock that another descriptor has is waited for until the timeout, and can be had once it is released")
+    "A lock held through another descriptor is waited for until the timeout, and acquired once it is released"
+  )
   func timeout() throws {
     let path = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)").path
     let descriptors = (0..<2).map { _ in open(path, O_RDWR | O_CREAT, 0o600) }
@@ -23,7 +24,7 @@ import Testing
     #expect(try FileLock.tryAcquire(descriptors[1], path: path))
   }
 
-  @Test("What cannot be locked is an error of its own")
+  @Test("A descriptor that cannot be locked throws .io, not .locked")
   func invalid() {
     let error = #expect(throws: StorageError.self) { try FileLock.tryAcquire(-1, path: "/somewhere") }
     #expect(error?.code == .io)

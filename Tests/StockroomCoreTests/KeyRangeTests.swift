@@ -22,7 +22,7 @@ import Testing
     #expect(keys(in: range) == ["a/1", "a/2", "a/22"])
   }
 
-  @Test("A prefix and bounds add up")
+  @Test("A key must have the prefix and be within the bounds")
   func both() {
     var range = KeyRange.prefix("a/")
     range.after = CacheKey(verbatim: "a/1")
@@ -41,7 +41,7 @@ import Testing
     #expect(Set([KeyRange.prefix("\u{e9}"), .prefix("e\u{301}"), .all, .prefix("")]).count == 4)
   }
 
-  @Test("A bound that is no key is refused")
+  @Test("A bound that is not a key is refused")
   func invalidBounds() throws {
     let invalid = CacheKey(verbatim: "")
     #expect(throws: StorageError.self) { try KeyRange(after: invalid, upTo: nil).validate() }

@@ -6,7 +6,7 @@ import Testing
 @Suite struct SortedBatchTests {
   private func write(_ key: String) -> StorageOperation { .write(Data(), key: CacheKey(verbatim: key)) }
 
-  /// Each key with the positions of the operations on it.
+  /// Each key with the indices of its operations.
   private func contents(of batch: SortedBatch) -> [String] {
     var contents: [String] = []
     batch.forEachKey { key, positions in
@@ -15,7 +15,7 @@ import Testing
     return contents
   }
 
-  @Test("Keys come in byte order, however long what they have in common")
+  @Test("Keys are in byte order, however long their common prefix")
   func order() {
     let common = String(repeating: "x", count: 20)
     let keys = ["b", "é", "a\0", "a", common + "b", common + "a", common, "e\u{301}", "B"]
@@ -25,7 +25,7 @@ import Testing
     #expect(contents(of: batch) == sorted.map { "\(keys[$0]) [\($0)]" })
   }
 
-  @Test("Operations on the same key stay together, in the order given")
+  @Test("Operations on the same key stay together, in the given order")
   func sameKey() {
     let a = CacheKey(verbatim: "a")
     let batch = SortedBatch(joining: [
@@ -35,7 +35,7 @@ import Testing
     #expect(contents(of: batch) == ["a [1, 2, 4]", "b [0, 3]"])
   }
 
-  @Test("What comes before the last removal of everything does not count")
+  @Test("Operations before the last removal of everything are ignored")
   func removeAll() {
     let batch = SortedBatch(joining: [
       [write("b"), .removeAll], [write("d"), .removeAll, write("c"), write("a")],
@@ -46,7 +46,7 @@ import Testing
     #expect(contents(of: SortedBatch(joining: [])) == [])
   }
 
-  @Test("Many operations, in any order", arguments: 0..<20 as Range<UInt64>)
+  @Test("Many operations are sorted, whatever their order", arguments: 0..<20 as Range<UInt64>)
   func many(seed: UInt64) {
     var random = SeededRandom(seed: seed)
     let keys = (0..<500).map { _ in

@@ -2,7 +2,7 @@ import StockroomCore
 import Synchronization
 import Testing
 
-/// What a stream of changes does, whichever engine feeds it.
+/// The behavior of a stream of changes, whichever engine feeds it.
 @Suite struct StorageChangesTests {
   private let a = CacheKey(verbatim: "a")
   private let b = CacheKey(verbatim: "b")
@@ -21,7 +21,7 @@ import Testing
     #expect(await iterator.next() == .keys([a]))
   }
 
-  @Test("A stream ends once what was sent before has been received")
+  @Test("A stream ends once all elements sent before have been received")
   func finishes() async {
     let (changes, continuation) = StorageChanges.makeStream()
     var iterator = changes.makeAsyncIterator()
@@ -32,7 +32,7 @@ import Testing
     #expect(await iterator.next() == nil)
   }
 
-  @Test("A loop ends when its task is cancelled, though changes keep coming")
+  @Test("A loop ends when its task is cancelled, even while changes keep coming")
   func cancellation() async {
     let (changes, continuation) = StorageChanges.makeStream()
     let a = a
@@ -43,7 +43,7 @@ import Testing
         for await _ in changes {
           received.increment()
           if received.value == 3 { withUnsafeCurrentTask { $0?.cancel() } }
-          // The next change is there before the loop asks for it.
+          // Sends the next change before the loop requests it.
           if received.value < 100 { continuation.send(.keys([a])) } else { break }
         }
       }
@@ -51,7 +51,7 @@ import Testing
     #expect(received.value == 3)
   }
 
-  @Test("What a cancelled consumer has not received is there for the next one")
+  @Test("Elements that a cancelled consumer has not received go to the next consumer")
   func nextConsumer() async {
     let (changes, continuation) = StorageChanges.makeStream()
     let a = a
@@ -66,7 +66,7 @@ import Testing
     #expect(await iterator.next() == .keys([a]))
   }
 
-  @Test("The feeder hears once that the stream has been released")
+  @Test("A termination handler runs once the stream is released, or at once if it already has been")
   func termination() {
     var stream: (changes: StorageChanges, continuation: StorageChanges.Continuation)? =
       StorageChanges.makeStream()

@@ -16,11 +16,12 @@ import Testing
     #expect(StorageError(.diskFull, message, underlying: Cause()).description == description)
   }
 
-  @Test("A description without a cause ends as its message does")
+  @Test("A description without a cause ends like its message")
   func withoutCause() {
     #expect(StorageError(.io, "Writing x failed.").description == "io: Writing x failed.")
   }
 
-  @Test("A number of entries has its noun", arguments: [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")])
+  @Test(
+    "A number of entries has the right noun", arguments: [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")])
   func entryCounts(number: Int, text: String) { #expect(number.entryCountText == text) }
 }

@@ -4,7 +4,7 @@ import Synchronization
 import Testing
 
 extension Gate {
-  /// Whether the gate lets anybody in.
+  /// Whether the gate admits calls.
   fileprivate var isOpen: Bool {
     do { try enter() } catch { return false }
     leave()
@@ -29,7 +29,7 @@ private struct Refused: Error {}
     #expect(groups.withLock { $0.joined().sorted() } == Array(0..<64))
   }
 
-  @Test("A group that another process keeps from writing waits once, not for each of its requests")
+  @Test("A group that waits for the lock of another process waits once, not once per request")
   func locked() async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }
@@ -48,7 +48,7 @@ private struct Refused: Error {}
     #expect(attempts.withLock { $0.joined().sorted() } == Array(0..<64))
   }
 
-  @Test("A request that cannot be committed fails no other")
+  @Test("A request that cannot be committed fails no other request")
   func failure() async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }
@@ -98,7 +98,7 @@ private struct Refused: Error {}
     #expect(committed.withLock { $0 } == 0)
   }
 
-  @Test("After the thread has stopped, submissions are refused and not kept waiting")
+  @Test("After the thread has stopped, submissions are refused at once")
   func stopped() async {
     let thread = DedicatedThread()
     let committer = GroupCommitter<Int>(on: thread) { _ in }
@@ -109,7 +109,7 @@ private struct Refused: Error {}
 }
 
 @Suite struct DedicatedThreadTests {
-  @Test("Stopping does what is waiting first")
+  @Test("Stopping the thread first runs the waiting jobs")
   func stop() throws {
     let thread = DedicatedThread()
     let done = MutexProtected(0)
@@ -127,7 +127,7 @@ private struct Refused: Error {}
     await #expect(throws: StorageError.self) { try await thread.run {} }
   }
 
-  @Test("What a job throws is thrown to its caller")
+  @Test("An error thrown by a job is thrown to its caller")
   func failure() async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }
@@ -137,11 +137,11 @@ private struct Refused: Error {}
 }
 
 @Suite struct ThreadResultTests {
-  @Test("A result that is there before the task waits is returned, without a race")
+  @Test("A result that is set before the task waits is returned without a race")
   func finishedFirst() async throws {
     for count in 1...20 {
       let numbers = try await ThreadResult<[Int]>.wait { finish in
-        // Relaxed, so that nothing but the result itself orders what the threads do.
+        // Relaxed, so that only the result itself orders the accesses of the threads.
         let hasFinished = Atomic(false)
         Thread.detachNewThread {
           finish(.success((0..<count).map { $0 }))
@@ -155,13 +155,13 @@ private struct Refused: Error {}
 }
 
 @Suite struct GateTests {
-  /// In the order in which things happened.
+  /// The order of the events.
   private final class Journal: Sendable {
     let lines = MutexProtected<[String]>([])
     func note(_ line: String) { lines.withLock { $0.append(line) } }
   }
 
-  @Test("Closing waits for the calls under way, and a second close for the first")
+  @Test("Closing waits for the calls in progress, and a second close waits for the first")
   func close() async throws {
     let gate = Gate(path: "/somewhere")
     let journal = Journal()
@@ -183,7 +183,7 @@ private struct Refused: Error {}
     #expect(error?.message.contains("/somewhere") == true)
   }
 
-  @Test("A release that fails is reported to the first, and the gate is closed all the same")
+  @Test("A failed release throws to the first caller, and the gate is still closed")
   func failure() async throws {
     let gate = Gate(path: "/somewhere")
     await #expect(throws: Refused.self) { try await gate.close { throw Refused() } }
@@ -195,7 +195,7 @@ private struct Refused: Error {}
 @Suite struct SingleFlightTests {
   private final class Token: Sendable {}
 
-  @Test("What the work has captured is released before its caller goes on")
+  @Test("Values captured by the work are released before its caller resumes")
   func release() async throws {
     let flight = SingleFlight<Void>()
     for _ in 0..<500 {
@@ -211,13 +211,13 @@ private struct Refused: Error {}
 }
 
 @Suite struct TimestampTests {
-  @Test("A date becomes a timestamp that has the same date, whatever its nanoseconds are")
+  @Test("A date becomes a timestamp with the same date, whatever its nanoseconds")
   func dates() {
     var random = SystemRandomNumberGenerator()
     for exponent in 0..<62 {
       for _ in 0..<100 {
         let distance = Int64.random(in: 0...(1 << exponent), using: &random)
-        // Around 1970 and around 2001, where dates are most exact.
+        // Around 1970 and around 2001, where dates are most precise.
         for nanoseconds in [distance, -distance, 978_307_200_000_000_000 - distance / 2] {
           let date = Timestamp(nanoseconds: nanoseconds).date
           #expect(Timestamp(date).date == date)
@@ -229,7 +229,7 @@ private struct Refused: Error {}
     }
   }
 
-  @Test("A time of the system that is beyond what can be stored becomes the first or the last one that can")
+  @Test("A system time out of range becomes the first or the last time that can be stored")
   func impossibleTimes() {
     #expect(Timestamp(clamping: timespec(tv_sec: 1, tv_nsec: 5)).nanoseconds == 1_000_000_005)
     #expect(Timestamp(clamping: timespec(tv_sec: 9_223_372_036, tv_nsec: 999_999_999)).nanoseconds == .max)
@@ -237,7 +237,7 @@ private struct Refused: Error {}
     #expect(Timestamp(clamping: timespec(tv_sec: -100_000_000_000, tv_nsec: 0)).nanoseconds == .min)
   }
 
-  @Test("A date that is beyond what can be stored, or none, becomes one that can be stored")
+  @Test("A date that is out of range or not a number becomes one that can be stored")
   func impossibleDates() {
     let first = Timestamp(nanoseconds: -(1 << 62))
     let last = Timestamp(nanoseconds: (1 << 62) - 1)
@@ -253,7 +253,7 @@ private struct Refused: Error {}
     #expect(EntryTimes(entry).updatedAt == Timestamp(nanoseconds: 1_000_000_000))
   }
 
-  @Test("A timestamp and its date agree to a microsecond")
+  @Test("A timestamp and its date agree to the microsecond")
   func date() {
     let before = Date()
     let now = Timestamp.now().date
@@ -262,7 +262,7 @@ private struct Refused: Error {}
     #expect(Timestamp(nanoseconds: 978_307_200_500_000_000).date == Date(timeIntervalSinceReferenceDate: 0.5))
   }
 
-  @Test("A header comes back from its bytes, and keeps time from moving backwards")
+  @Test("A header is restored from its bytes, and keeps time from moving backwards")
   func header() throws {
     var header = EntryHeader(createdAt: Timestamp(nanoseconds: 100), sequence: .max)
     header.overwrite(at: Timestamp(nanoseconds: 50))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StockroomCore
 
-/// A thousand entries that count how often they are looked at.
+/// A thousand entries that count how often they are read.
 private final class CountingReader: EntryReader {
   static let keys = (0..<1000).map { CacheKey(verbatim: String(format: "%04d", $0)) }
   private let steps = MutexProtected(0)
@@ -25,9 +25,9 @@ private final class CountingReader: EntryReader {
   }
 }
 
-@Suite("What a body reads in front of what is stored")
+@Suite("Reads of a transaction's body")
 struct TransactionOverlayTests {
-  @Test("Taking the first entry and removing it, again and again, looks at each entry a few times")
+  @Test("Taking the first entry repeatedly reads each entry only a few times")
   func takingFirst() throws {
     let reader = CountingReader()
     let transaction = OverlayTransaction(on: reader, nil)
@@ -41,7 +41,7 @@ struct TransactionOverlayTests {
     #expect(transaction.end().operations.count == taken.count)
   }
 
-  @Test("Scans show the changes of the body, in whichever order it makes them", arguments: 0..<20)
+  @Test("Scans return the changes of the body, in whatever order it makes them", arguments: 0..<20)
   func scans(seed: Int) throws {
     var random = SeededRandom(seed: UInt64(seed))
     let transaction = OverlayTransaction(on: CountingReader(), nil)
@@ -54,7 +54,7 @@ struct TransactionOverlayTests {
         try transaction.remove(key: key)
         expected[key] = nil
       case 40..<60:
-        // A run, as of a queue.
+        // Removes a run of entries, like a queue.
         for found in try transaction.scan(KeyRange(after: key, upTo: nil), limit: 30) {
           try transaction.remove(key: found.key)
           expected[found.key] = nil

@@ -11,14 +11,15 @@ struct ConcurrencyTests {
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("An engine whose transactions follow one another without a pause lets another one write")
+  @Test("An engine that runs transactions without a pause lets another engine write")
   func turns() async throws {
     let busy = try place.open()
     let other = try place.open()
     let queue = try Queue(place.file(".stockroom/journal").path)
     let isDone = Flag()
     let writes = try await withThrowingTaskGroup(of: Int?.self) { group in
-      // One waits while another's body runs, so that the lock is wanted again as soon as it is given back.
+      // One task waits while the body of another runs, so the lock is requested again as soon as it is
+      // released.
       for _ in 0..<Queue.tasks {
         group.addTask {
           while !isDone.isSet {
@@ -44,19 +45,19 @@ struct ConcurrencyTests {
     }
     #expect(try await busy.read(key: "other").map(number) == writes)
     #expect(queue.waits >= 10)
-    // The bodies that were waiting already share one commit.
+    // The bodies that were already waiting share one commit.
     #expect(queue.mostBodies <= Queue.tasks)
   }
 
-  /// What the transactions of one engine see of a write of another that waits for them.
+  /// Counts the bodies that run while a write of another engine waits for its turn.
   private final class Queue: Sendable {
-    /// How many tasks have transactions at once.
+    /// The number of concurrent transactions.
     static let tasks = 4
 
     private struct State {
-      /// The last write that was done when a body began.
+      /// The last write completed when a body began.
       var done = -1
-      /// How many bodies have begun since another engine was seen to wait. Nil: none has been seen.
+      /// The number of bodies that began since another engine was seen waiting; nil if none was seen.
       var bodies: Int?
       var waits = 0
       var mostBodies = 0
@@ -65,18 +66,18 @@ struct ConcurrencyTests {
     private let journal: FileDescriptor
     private let state = MutexProtected(State())
 
-    /// - Parameter path: The file whose lock an engine has while it waits for its turn.
+    /// - Parameter path: The file that an engine locks while it waits for its turn.
     init(_ path: String) throws {
       journal = try #require(try FileDescriptor.openFile(atPath: path))
     }
 
-    /// How many writes have been seen to wait.
+    /// The number of writes that were seen waiting.
     var waits: Int { state.withLock { $0.waits } }
 
-    /// The most bodies that began while one and the same write waited.
+    /// The greatest number of bodies that began while the same write was waiting.
     var mostBodies: Int { state.withLock { $0.mostBodies } }
 
-    /// - Parameter write: The last that is done.
+    /// - Parameter write: The last completed write.
     func bodyBegins(after write: Int) throws {
       let isFree = try FileLock.tryAcquire(journal.number, path: journal.path)
       if isFree { FileLock.release(journal.number) }
@@ -98,7 +99,7 @@ struct ConcurrencyTests {
 
   private func number(_ data: Data) -> Int { Int(String(decoding: data, as: UTF8.self)) ?? 0 }
 
-  @Test("Readers on two engines never see half a batch", arguments: Durability.allCases)
+  @Test("Readers on two engines never see a partial batch", arguments: Durability.allCases)
   func wholeBatches(_ durability: Durability) async throws {
     let engines = [try place.open(durability), try place.open(durability)]
     let keys = (0..<20).map { CacheKey(verbatim: "key-\($0)") }
@@ -108,7 +109,7 @@ struct ConcurrencyTests {
         group.addTask {
           let engine = engines[reader % 2]
           repeat {
-            // A read need not suspend, and the pool has few threads: let the others have a turn.
+            // A read may complete without suspending, and the pool has few threads.
             await Task.yield()
             let some = reader % 3 == 0 ? Array(keys.reversed()) : Array(keys.prefix(6))
             let values = try await engine.read(keys: some)
@@ -135,7 +136,8 @@ struct ConcurrencyTests {
     }
   }
 
-  @Test("Everything that 64 tasks write through two engines is there, in an order both agree on")
+  @Test(
+    "All entries that 64 tasks write through two engines are present, in an order that both engines agree on")
   func manyWriters() async throws {
     let engines = [try place.open(.process), try place.open(.process)]
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -165,7 +167,7 @@ struct ConcurrencyTests {
     }
   }
 
-  @Test("A key that is overwritten all the time is never missing from a listing")
+  @Test("A key that is overwritten continuously is in every listing")
   func listing() async throws {
     let engine = try place.open(.process)
     let keys = Set((0..<50).map { CacheKey(verbatim: "k\($0)") })
@@ -175,7 +177,7 @@ struct ConcurrencyTests {
       for _ in 0..<4 {
         group.addTask {
           repeat {
-            // A read need not suspend, and the pool has few threads: let the others have a turn.
+            // A read may complete without suspending, and the pool has few threads.
             await Task.yield()
             let listed = try await engine.allKeys()
             #expect(Set(listed) == keys && listed.count == keys.count)

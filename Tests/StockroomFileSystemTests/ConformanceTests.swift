@@ -19,13 +19,13 @@ import Testing
     ) { try DiskStorageEngine(directory: .init(url: $0), durability: durability) }
   }
 
-  /// What the durability makes a difference to is checked with both.
+  /// Checks whose code paths depend on the durability run with both.
   static let checks = suites.flatMap { suite in
     suite.checks.filter {
       suite.capabilities.contains(.durableWrites) || [.w4, .w6, .f1, .f2, .f3, .f4].contains($0.rule)
     }
   }
 
-  @Test("The file-system engine keeps the contract", arguments: checks.spread)
+  @Test("The file-system engine conforms to the contract", arguments: checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

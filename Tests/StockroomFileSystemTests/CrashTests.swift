@@ -5,8 +5,8 @@ import Testing
 
 @testable import StockroomFileSystem
 
-/// Each case stops a batch at some point by the very code that makes it, then reopens the directory.
-@Suite("A batch that is interrupted")
+/// Each test stops a batch at some point, using the engine's own code, then reopens the directory.
+@Suite("An interrupted batch")
 struct CrashTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
   static let keys: [CacheKey] = ["created", long, "replaced", "removed", "kept"]
@@ -21,7 +21,7 @@ struct CrashTests {
     try await engine.close()
   }
 
-  /// Stages two new entries and one that replaces another.
+  /// Stages two new entries and a replacement.
   private func stage(_ connection: DiskConnection) throws -> Transaction {
     let boundary = try connection.moveClock(to: .now(), by: 3)
     for number in 0..<3 {
@@ -54,7 +54,9 @@ struct CrashTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.file(".stockroom/staging").path) == [])
   }
 
-  @Test("It is completed if it was in the journal, however far it had come", arguments: 0...4, [false, true])
+  @Test(
+    "It is completed if it was in the journal, however many steps had been done", arguments: 0...4,
+    [false, true])
   func completed(_ steps: Int, _ isMarked: Bool) async throws {
     try await prepare()
     let bystander = try place.open()
@@ -82,7 +84,7 @@ struct CrashTests {
   }
 
   @Test(
-    "The journal is on the disk before another engine does anything of it, as its process may have died before that"
+    "The journal is synced before another engine applies it, because the process that wrote it may have died before"
   )
   func unsyncedJournal() async throws {
     try await prepare()
@@ -115,7 +117,7 @@ struct CrashTests {
     try expectNothingLeft()
   }
 
-  @Test("It has not happened if it was not wholly in the journal")
+  @Test("It is rolled back if it was not completely in the journal")
   func rolledBack() async throws {
     try await prepare()
     for length in [0, 8, 31, 32, 40, 60, 400] {
@@ -132,7 +134,7 @@ struct CrashTests {
     }
   }
 
-  @Test("Bytes of the journal that have changed make it no journal")
+  @Test("A journal with changed bytes is ignored")
   func corrupted() async throws {
     try await prepare()
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
@@ -151,7 +153,7 @@ struct CrashTests {
     }
   }
 
-  @Test("One that comes back after its end was lost undoes nothing that came later")
+  @Test("A journal that reappears because its removal was lost undoes no later write")
   func reappeared() async throws {
     let engine = try place.open()
     try await engine.write(data("old"), key: "kept")
@@ -170,13 +172,13 @@ struct CrashTests {
     #expect(try await place.open().read(key: "kept") == data("later"))
   }
 
-  @Test("Its end is on the disk before a later write is acknowledged, and is put there once")
+  @Test("Its end is synced before a later write is acknowledged, and only once")
   func end() async throws {
     let engine = try place.open()
     try await engine.write([("a", data("1")), ("b", data("1"))])
     let journal = try engine.connection.journal.file
     let original = try #require(try FileDescriptor.openFile(atPath: journal.path))
-    // Which cannot be synced.
+    // A descriptor that cannot be synced.
     let null = try #require(try FileDescriptor.openFile(atPath: "/dev/null"))
     try #require(dup2(null.number, journal.number) >= 0)
     await expectError(.io) { try await engine.write(data("2"), key: "a") }
@@ -190,13 +192,13 @@ struct CrashTests {
     withExtendedLifetime((original, null)) {}
   }
 
-  @Test("It is completed for an entry, too, that comes from another place with a number not given out here")
+  @Test("It is completed for an entry copied from another place, whose sequence number was not assigned here")
   func entryOfAnotherPlace() async throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
       let boundary = try connection.moveClock(to: .now(), by: 0)
       let staged = StagedName(boundary: boundary, number: 0)
-      // As its file is after `mv`, if the clock was an hour ahead there.
+      // The file of an entry after `mv`, if the clock of the other place was an hour ahead.
       let header = EntryHeader(createdAt: .now(), sequence: boundary + 3_600_000_000_000)
       try connection.stage(
         data("1"), EntryMetadata(header: header, size: 1), as: staged, synchronized: false)
@@ -215,7 +217,7 @@ struct CrashTests {
 
   #if os(Linux)
     @Test(
-      "One that comes back takes nothing back for which there is no room any more",
+      "A journal that reappears undoes nothing, even if there is no space for it",
       .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
     func reappearedWithoutRoom() async throws {
       let system = try SmallDisk("nr_inodes=100")
@@ -233,7 +235,7 @@ struct CrashTests {
       connection.release()
       try await engine.close()
 
-      // Now there is room for no directory.
+      // Now there is no space for another directory.
       let others = system.url.appending(path: "others")
       try FileManager.default.createDirectory(at: others, withIntermediateDirectories: false)
       var count = 0
@@ -248,10 +250,10 @@ struct CrashTests {
     }
   #endif
 
-  @Test("Who subscribes receives it once another engine has completed it", .timeLimit(.minutes(5)))
+  @Test("Subscribers receive it once another engine has completed it", .timeLimit(.minutes(5)))
   func toldOf() async throws {
     let engine = try place.open()
-    // The directory of entries, which is watched, does not change when a file in another one does.
+    // The watched directory of entries does not change with a file in another directory.
     try await engine.write(data("old"), key: Self.long)
     var changes = try await engine.changes().makeAsyncIterator()
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
@@ -271,7 +273,7 @@ struct CrashTests {
     try await engine.close()
   }
 
-  @Test("What a killed process left in the staging directory is removed, and hinders no engine")
+  @Test("Files that a killed process left in the staging directory are removed, and disturb no engine")
   func leftovers() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")

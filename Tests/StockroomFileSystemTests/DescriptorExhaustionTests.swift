@@ -7,11 +7,11 @@
 
   @testable import ConformanceKit
 
-  @Suite("Few file descriptors")
+  @Suite("File descriptor exhaustion")
   struct DescriptorExhaustionTests {
-    @Test("A removal that has found its file needs no more descriptors to remove the directories around it")
+    @Test("A removal that has found its file needs no more descriptors to remove its directories")
     func removal() async {
-      // In a process of its own: the limit is one of the process.
+      // In a separate process, because the limit applies to the process.
       await #expect(processExitsWith: .success) {
         let place = try TemporaryDirectory()
         // Six directories deep.

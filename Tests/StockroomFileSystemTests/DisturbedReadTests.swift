@@ -6,13 +6,13 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("Reads that writers disturb")
+@Suite("Reads that conflict with writers")
 struct DisturbedReadTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("A listing that one write disturbs is made again without the lock")
+  @Test("A listing that one write disturbs is retried without the lock")
   func listing() throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .process)
     defer { connection.release() }
@@ -29,7 +29,7 @@ struct DisturbedReadTests {
     #expect(result == 2)
   }
 
-  @Test("However many reads want the lock, who writes waits for one of them")
+  @Test("However many reads request the lock, a writer waits for only one of them")
   func queue() async throws {
     let engine = try place.open(.process)
     let record = Record()
@@ -51,7 +51,7 @@ struct DisturbedReadTests {
       while record.begun.withLock({ $0 }) < readers || !record.isLocked.withLock({ $0 }) {
         await Task.yield()
       }
-      // Where a group of writes is committed.
+      // The thread that commits groups of writes.
       try engine.thread.enqueue { record.order.withLock { $0.append("write") } }
       for _ in 0..<readers { record.isWritten.signal() }
       try await group.waitForAll()
@@ -61,7 +61,7 @@ struct DisturbedReadTests {
     try await engine.close()
   }
 
-  /// What the reads and the write of a test have come to.
+  /// The progress of a test's reads and write.
   private final class Record: Sendable {
     let begun = MutexProtected(0)
     let isLocked = MutexProtected(false)

@@ -10,7 +10,7 @@ struct EntryFileTests {
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("A value is the contents of a file that is named like its key", arguments: Durability.allCases)
+  @Test("A value is the contents of a file named after its key", arguments: Durability.allCases)
   func contents(_ durability: Durability) async throws {
     let engine = try place.open(durability)
     try await engine.write(data("Bonjour"), key: "notes/Paris 2026")
@@ -40,7 +40,7 @@ struct EntryFileTests {
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("An overwrite keeps when an entry was created and its place in the order")
+  @Test("An overwrite keeps the creation time and the position in the order")
   func metadata() async throws {
     let engine = try place.open()
     for key in ["x", "b", "a"] as [CacheKey] { try await engine.write(data("1"), key: key) }
@@ -58,7 +58,9 @@ struct EntryFileTests {
     #expect(try await again.readAllEntries().map(\.key) == ["b", "a", "x"])
   }
 
-  @Test("An entry keeps its own time if the file system has cut that of the file to hundredths of a second")
+  @Test(
+    "An entry keeps its own timestamp if the file system truncates that of the file to hundredths of a second"
+  )
   func cutTime() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")
@@ -67,24 +69,24 @@ struct EntryFileTests {
     let time = try file.status().modified.nanoseconds
     try file.setModificationTime(Timestamp(nanoseconds: time - time % 10_000_000))
     #expect(try await engine.updatedAt(key: "a") == updated)
-    // An edit is not a matter of precision.
+    // A greater difference is an edit.
     try file.setModificationTime(Timestamp(nanoseconds: time + 20_000_000))
     #expect(try await engine.updatedAt(key: "a") != updated)
   }
 
   @Test(
-    "An entry keeps its own time if it is beyond those of the file system",
+    "An entry keeps its own timestamp if it is out of the file system's range",
     arguments: [-3e9, 4e9] as [Double])
   func timeOutOfRange(_ seconds: Double) async throws {
     let engine = try place.open()
     let date = Date(timeIntervalSince1970: seconds)
     try await engine.writeEntries([StorageEntry(key: "a", data: data("1"), createdAt: date, updatedAt: date)])
     let file = try #require(try FileDescriptor.openFile(atPath: place.file("a.entry").path))
-    // The first and the last second that 32 bits can count.
+    // The first and last seconds that 32 bits can represent.
     let limit = Int64(seconds < 0 ? Int32.min : Int32.max) * 1_000_000_000
     try file.setModificationTime(Timestamp(nanoseconds: limit))
     #expect(try await engine.updatedAt(key: "a") == date)
-    // Which is an edit if the entry was written in between.
+    // An edit, if the entry was written in between.
     try await engine.writeEntries([
       StorageEntry(key: "a", data: data("1"), createdAt: .distantPast, updatedAt: .now)
     ])

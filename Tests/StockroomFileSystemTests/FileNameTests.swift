@@ -26,7 +26,7 @@ struct FileNameTests {
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("Hostile keys are all kept apart, stay inside, and come back as they were")
+  @Test("Hostile keys are distinct, stay inside the directory, and are preserved")
   func hostileKeys() async throws {
     let engine = try place.open()
     try await engine.write(Self.hostileKeys.map { ($0, data($0.value)) })
@@ -42,7 +42,7 @@ struct FileNameTests {
     #expect(try place.visibleFiles() == [])
   }
 
-  @Test("Names are of characters that no file system folds or refuses, and short enough")
+  @Test("Names are short, and use only characters that no file system folds or refuses")
   func portableNames() async throws {
     let engine = try place.open(.process)
     for key in Self.hostileKeys { try await engine.write(data("1"), key: key) }

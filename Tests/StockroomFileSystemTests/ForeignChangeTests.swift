@@ -12,7 +12,7 @@
     init() throws { place = try TemporaryDirectory() }
 
     @Test(
-      "The feed reports what is written into a file right after a commit of the same key",
+      "The feed reports a foreign write to a file right after a commit of the same key",
       .timeLimit(.minutes(5)))
     func writtenAfterCommit() async throws {
       let engine = try place.open(.process)
@@ -21,7 +21,7 @@
       var changes = stream.makeAsyncIterator()
       for _ in 0..<100 {
         try await ChangeOrigin.$current.withValue(origin) { try await engine.write(data("1"), key: "a") }
-        // At once, so that now and then one look finds both.
+        // Immediately, so that one check sometimes finds both.
         let file = try FileHandle(forWritingTo: place.file("a.entry"))
         try file.write(contentsOf: data("2"))
         try file.close()
@@ -51,7 +51,7 @@
     }
 
     @Test(
-      "The feed reports new files of other programs while another file is in the place of its log",
+      "The feed reports new files of other programs while another file is in place of its log",
       .timeLimit(.minutes(1)))
     func withoutLog() async throws {
       let engine = try place.open(.process)

@@ -4,13 +4,13 @@ import TestFixtures
 import StockroomFileSystem
 import Testing
 
-@Suite("What others put into the directory")
+@Suite("Foreign files in the directory")
 struct ForeignFileTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("Foreign files are neither listed nor touched")
+  @Test("Foreign files are neither listed nor changed")
   func foreignFiles() async throws {
     let foreign = [
       "readme.txt", "A.entry", "%41.entry", "+.entry", "a b.entry", ".entry", ".x.entry", "con.entry",
@@ -33,7 +33,7 @@ struct ForeignFileTests {
     for name in foreign { #expect(try place.contents(name) == data(name)) }
   }
 
-  @Test("A file with the name of an entry is one, whatever program made it")
+  @Test("A file with the name of an entry is an entry, whatever program created it")
   func copiedIn() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")
@@ -50,7 +50,7 @@ struct ForeignFileTests {
     #expect(try place.visibleFiles() == [])
   }
 
-  @Test("A file copied in with a time in the future is removed by a batch all the same")
+  @Test("A file copied in with a timestamp in the future can be removed by a batch")
   func fromTheFuture() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")
@@ -65,7 +65,7 @@ struct ForeignFileTests {
     #expect(try await engine.allKeys() == [])
   }
 
-  @Test("What is no regular file is not followed, not waited for, and not touched")
+  @Test("Entries that are not regular files are not followed, not waited for, and not changed")
   func notFiles() async throws {
     let outside = try TemporaryDirectory()
     try data("secret").write(to: outside.file("x"))
@@ -94,7 +94,7 @@ struct ForeignFileTests {
   }
 
   @Test(
-    "A file that has been truncated, emptied or extended is not taken for a value; one that has been replaced is"
+    "A file that has been truncated, emptied or extended is not a value; one that has been replaced is"
   )
   func changedLength() async throws {
     let engine = try place.open()
@@ -111,7 +111,7 @@ struct ForeignFileTests {
     #expect(try await engine.read(key: "a") == data("again"))
     try data("replaced").write(to: place.file("a.entry"), options: .atomic)
     #expect(try await engine.read(key: "a") == data("replaced"))
-    // What others do to a file is stamped by the system, whose clock for that may be a tick behind.
+    // Timestamps of foreign changes come from the system's coarse clock, which may be a tick behind.
     #expect(try #require(try await engine.updatedAt(key: "a")) >= date.addingTimeInterval(-0.01))
   }
 }

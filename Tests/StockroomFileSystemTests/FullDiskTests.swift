@@ -6,15 +6,15 @@
 
   @testable import StockroomFileSystem
 
-  /// Batches that remove entries where there is no room to keep what they remove.
+  /// Batches that remove entries on a disk without space to keep the removed files.
   @Suite(
     "Removing on a full disk", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct FullDiskRemovalTests {
-    /// In a directory of its own each, for which ``DiskConnection/undo`` needs another one.
+    /// Each key has a directory of its own, so ``DiskConnection/undo`` needs one too.
     private static let keys = ["1", "2"].map { CacheKey(verbatim: $0 + String(repeating: "x", count: 300)) }
 
     @Test(
-      "A batch of removals one of which is refused removes nothing, however little room there is",
+      "A batch of removals with a refused removal removes nothing, however little space there is",
       .enabled(if: ImmutableFile.isPossible, "this user or this file system has no immutable files"),
       arguments: [false, true], 0...1)
     func refused(removesAll: Bool, inodes: Int) async throws {
@@ -47,7 +47,7 @@
       #expect(try FileManager.default.contentsOfDirectory(atPath: store.path) == [".stockroom"])
     }
 
-    @Test("A batch that is past being undone when its process dies is completed")
+    @Test("A batch that can no longer be undone when its process dies is completed")
     func irreversible() async throws {
       let system = try SmallDisk("nr_inodes=60")
       let engine = try system.open()
@@ -73,8 +73,9 @@
   @Suite(
     "Writing on a full disk", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct FullDiskWriteTests {
-    /// In a directory in a directory. With its attribute, the file that is staged may take a little more than one of the files.
-    @Test("A write for whose directories there is not enough room leaves none of them", arguments: 1...3)
+    /// In a nested directory. With its extended attribute, the staged file may use a little more than one
+    /// file.
+    @Test("A write without enough space for its directories leaves none of them", arguments: 1...3)
     func directories(inodes: Int) async throws {
       let system = try SmallDisk("nr_inodes=60")
       let store = system.url.appending(path: "store")
@@ -100,7 +101,7 @@
   }
 
   extension SmallDisk {
-    /// Takes all the files that there can be, but for some. Of a disk that has been mounted with `nr_inodes`.
+    /// Uses up all but some inodes of a disk mounted with `nr_inodes`.
     func takeInodes(leaving count: Int) throws {
       let others = url.appending(path: "others")
       try FileManager.default.createDirectory(at: others, withIntermediateDirectories: false)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Golden files") struct GoldenFileTests {
   @Test(
-    "A place that version 0.1.0 has written is read completely, with times and order, and written further")
+    "A place written by version 0.1.0 is read completely, with timestamps and order, and accepts writes")
   func reading() async throws {
     let golden = try GoldenPlace(in: .module)
     #expect(golden.entries.count == 5)
@@ -19,7 +19,7 @@ import Testing
   @Test("Writes the golden files", .enabled(if: GoldenPlace.isWriting))
   func writing() async throws {
     #if os(Linux)
-      // Without extended attributes, which a repository does not keep.
+      // Without extended attributes, which a repository does not preserve.
       let disk = try SmallDisk(type: "ramfs")
       try await GoldenPlace.write(beside: #filePath, in: disk.url.appending(path: "store")) {
         try DiskStorageEngine(directory: $0)

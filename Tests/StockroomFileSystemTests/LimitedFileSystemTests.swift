@@ -9,7 +9,7 @@
   @Suite(
     "Other file systems", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct LimitedFileSystemTests {
-    @Test("Without extended attributes, creation and order survive overwrites and reopening")
+    @Test("Without extended attributes, creation time and order survive overwrites and reopening")
     func sidecars() async throws {
       let system = try SmallDisk(type: "ramfs")
       let keys: [CacheKey] = ["c", "a", CacheKey(verbatim: String(repeating: "L", count: 400)), "b"]
@@ -34,7 +34,7 @@
     }
 
     @Test(
-      "Without extended attributes, an overwrite that is completed keeps creation and order, however far it had come",
+      "Without extended attributes, completing an interrupted overwrite keeps creation time and order",
       arguments: 0...4)
     func completedOverwrite(_ steps: Int) async throws {
       let system = try SmallDisk(type: "ramfs")
@@ -75,7 +75,7 @@
     }
 
     @Test(
-      "A full disk refuses writes, keeps what is there, and lets entries be removed",
+      "A full disk refuses writes, keeps the entries, and allows removals",
       arguments: Durability.allCases)
     func fullDisk(_ durability: Durability) async throws {
       let system = try SmallDisk("size=1m")
@@ -106,12 +106,12 @@
       #expect(try await again.readAllEntries().map(\.key) == keys.dropFirst(20) + ["new", "x", "y"])
     }
 
-    @Test("When there are no more files to have, a batch is undone and the engine goes on")
+    @Test("Without free inodes, a batch is undone and the engine continues")
     func noInodes() async throws {
       let system = try SmallDisk("nr_inodes=40")
       let engine = try system.open()
       try await engine.write((0..<10).map { (CacheKey(verbatim: "k\($0)"), data("1")) })
-      // Staging takes 15 of the 18 that are left; the directories for the long keys take more than the rest.
+      // Staging uses 15 of the remaining 18 inodes; the directories of the long keys need more than the rest.
       let long = (0..<15).map { CacheKey(verbatim: "\($0)" + String(repeating: "x", count: 300)) }
       await expectError(.diskFull) {
         try await engine.apply([.remove(key: "k0")] + long.map { .write(data("2"), key: $0) })

@@ -10,7 +10,7 @@ struct OpeningTests {
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("A hidden directory that is something else is refused and left alone")
+  @Test("A file or symbolic link in place of the hidden directory is refused and left unchanged")
   func hiddenFile() async throws {
     try data("x").write(to: place.file(".stockroom"))
     await expectError(.corrupted, naming: ".stockroom") { try place.open() }
@@ -24,7 +24,7 @@ struct OpeningTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: outside.url.path) == [])
   }
 
-  @Test("A first opening that could write only a part of the state is done again, unless there are entries")
+  @Test("A first opening that wrote only a part of the state is repeated, unless there are entries")
   func partOfState() async throws {
     try await place.open().close()
     let file = place.file(".stockroom/state")
@@ -43,7 +43,7 @@ struct OpeningTests {
     #expect(try Data(contentsOf: file) == whole.prefix(32))
   }
 
-  @Test("A newer format and a corrupted state are refused and left alone")
+  @Test("A newer format and a corrupted state are refused and left unchanged")
   func state() async throws {
     let engine = try place.open()
     try await engine.write(data("1"), key: "a")
@@ -65,7 +65,7 @@ struct OpeningTests {
     var wild = original
     wild[47] = 0xFF
     try await check(wild, .corrupted)
-    // The numbers by which readers notice a change.
+    // The numbers by which readers detect a change.
     for start in [24, 32] {
       for last: UInt8 in [0xFE, 0xFF] {
         var endless = original
@@ -79,7 +79,7 @@ struct OpeningTests {
     #expect(try await place.open().read(key: "a") == data("1"))
   }
 
-  @Test("A lost state file is rebuilt, and the order goes on")
+  @Test("A lost state file is rebuilt, and the order continues")
   func lostState() async throws {
     var engine: DiskStorageEngine? = try place.open()
     for key in ["c", "b"] as [CacheKey] { try await engine?.write(data("1"), key: key) }

@@ -4,9 +4,9 @@ import TestFixtures
 import StockroomFileSystem
 import Testing
 
-@Suite("A place that goes away under an open engine")
+@Suite("A place that is moved or removed under an open engine")
 struct PlaceTests {
-  /// What another program does to the place.
+  /// A change that another program makes to the place.
   enum Change: CaseIterable {
     case removed, moved, movedAndMadeAnew, hiddenDirectoryRemoved, hiddenDirectoryMoved, stateRemoved,
       stateReplaced,
@@ -30,11 +30,11 @@ struct PlaceTests {
         try files.removeItem(at: state)
         try Data().write(to: state)
       case .stateCopiedOver:
-        // As a program does that restores a backup.
+        // Like a program that restores a backup.
         try files.copyItem(at: state, to: elsewhere)
         try #require(rename(elsewhere.path, state.path) == 0)
       case .linkedCopy:
-        // As programs do that make backups of hard links.
+        // Like a program that makes backups with hard links.
         try files.moveItem(at: place, to: elsewhere)
         try files.createDirectory(at: hidden, withIntermediateDirectories: true)
         try files.linkItem(at: elsewhere.appending(path: ".stockroom/state"), to: state)
@@ -53,7 +53,7 @@ struct PlaceTests {
 
   private func open() throws -> DiskStorageEngine { try .disk(directory: .init(url: place)) }
 
-  @Test("Nothing is acknowledged or found that is not at the path any more", arguments: Change.allCases)
+  @Test("Nothing is acknowledged or returned that is not at the path", arguments: Change.allCases)
   func gone(_ change: Change) async throws {
     let engine = try open()
     try await engine.write(data("1"), key: "a")
@@ -100,7 +100,7 @@ struct PlaceTests {
   }
 
   @Test(
-    "A batch is refused when those who would have to complete it would not find it",
+    "A batch is refused if an engine that would have to complete it would not find it",
     arguments: [
       "journal", "staging", "undo",
     ])
@@ -119,7 +119,7 @@ struct PlaceTests {
     #expect(try await engine.read(keys: ["a", "b"]) == [data("2"), data("2")])
   }
 
-  @Test("A place that is back where it was works again")
+  @Test("The engine works again once the place is back")
   func back() async throws {
     let engine = try open()
     try await engine.write(data("1"), key: "a")

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("An engine that only reads") struct ReadOnlyEngineTests {
+@Suite("A read-only engine") struct ReadOnlyEngineTests {
   private let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
@@ -14,13 +14,13 @@ import Testing
     try DiskStorageEngine(directory: place.directory, access: .readOnly)
   }
 
-  @Test("It makes nothing")
+  @Test("It creates nothing")
   func makesNothing() throws {
     #expect(throws: StorageError.self) { try open() }
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == [])
   }
 
-  @Test("It sees what others write, and refuses to write")
+  @Test("It sees the writes of others, and refuses to write")
   func reads() async throws {
     let writer = try place.open()
     let reader = try open()
@@ -39,7 +39,7 @@ import Testing
     #expect(try await writer.read(key: "key") == data("2"))
   }
 
-  @Test("A batch that a process has left is an error, until another engine has completed it")
+  @Test("A batch that a crashed process has left is an error until another engine has completed it")
   func pendingBatch() async throws {
     let engine = try place.open()
     try await engine.write([("a", data("1")), ("b", data("2"))])
@@ -55,7 +55,7 @@ import Testing
     #expect(try await open().allKeys() == ["b"])
   }
 
-  @Test("A place that another engine has begun to make is locked, until it is complete")
+  @Test("A place that another engine is still creating is locked until it is complete")
   func incompletePlace() async throws {
     try await place.open().close()
     let hidden = place.url.appending(path: ".stockroom")

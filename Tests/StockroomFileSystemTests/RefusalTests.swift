@@ -6,8 +6,8 @@ import Testing
 
 @testable import StockroomFileSystem
 
-/// What the system refuses in the middle of a batch.
-@Suite("A step that is refused")
+/// System calls that are refused in the middle of a batch.
+@Suite("A batch with a refused step")
 struct RefusalTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
 
@@ -23,7 +23,8 @@ struct RefusalTests {
   }
 
   @Test(
-    "Whatever step of a batch fails, all of it is undone, at once and for those that open", arguments: 0..<5)
+    "Whatever step of a batch fails, all of it is undone, at once and for engines that open later",
+    arguments: 0..<5)
   func anyStep(_ failing: Int) async throws {
     let engine = try place.open()
     let old: [CacheKey] = ["x", Self.long, "removed", "removed too"]
@@ -63,7 +64,7 @@ struct RefusalTests {
   }
 
   @Test(
-    "A batch that was to be undone when its process died is undone, however far that had come",
+    "A batch whose process died before it was undone is undone, however much had been undone",
     arguments: 0..<3)
   func undone(_ progress: Int) async throws {
     var engine: DiskStorageEngine? = try place.open()
@@ -97,11 +98,11 @@ struct RefusalTests {
     try expectNothingLeft()
   }
 
-  /// What a batch does to a key so long that its file is in a directory of its own.
+  /// The operations of a batch on a key so long that its file is in a separate directory.
   enum DeepStep: CaseIterable { case creation, replacement, removal }
 
   @Test(
-    "A batch is undone, and other entries stay readable, if a directory of long keys cannot be opened any more",
+    "A batch is undone, and other entries stay readable, if a directory of long keys can no longer be opened",
     arguments: DeepStep.allCases)
   func deepDirectory(_ deepStep: DeepStep) async throws {
     let engine = try place.open()
@@ -147,7 +148,7 @@ struct RefusalTests {
   }
 
   @Test(
-    "A directory that cannot be opened to be synced is synced with its file system, and the engine goes on",
+    "A directory that cannot be opened for a sync is synced with its file system, and the engine continues",
     .enabled(if: SystemCalls.canSynchronizeFileSystem, "this system syncs no file system as a whole"))
   func unopenedDirectory() async throws {
     try await place.open().write(data("1"), key: Self.long)
@@ -164,7 +165,7 @@ struct RefusalTests {
   }
 
   @Test(
-    "After a change that the disk has not got the engine throws the cause with every call, and tries nothing again"
+    "After a failed sync of a change every call throws the cause, and nothing is retried"
   )
   func unsyncedChange() throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
@@ -180,7 +181,7 @@ struct RefusalTests {
   }
 
   @Test(
-    "A batch throws, and removes nothing, if the directory has gone that keeps what batches remove",
+    "A batch throws, and removes nothing, if the directory that keeps removed files is missing",
     arguments: [false, true])
   func undoGone(removesAll: Bool) async throws {
     let engine = try place.open()
@@ -202,7 +203,7 @@ struct RefusalTests {
 
   #if os(Linux)
     @Test(
-      "An immutable file makes only those calls fail that would change it",
+      "An immutable file fails only the calls that would change it",
       .enabled(if: ImmutableFile.isPossible, "this user or this file system has no immutable files"),
       arguments: Durability.allCases)
     func immutable(_ durability: Durability) async throws {
@@ -234,7 +235,7 @@ struct RefusalTests {
     }
 
     @Test(
-      "A batch that a process could not complete because of a file that is immutable by now is undone",
+      "A batch that could not be completed because a file has become immutable is undone",
       .enabled(if: ImmutableFile.isPossible, "this user or this file system has no immutable files"),
       arguments: [false, true])
     func recovery(removesAll: Bool) async throws {
@@ -259,7 +260,7 @@ struct RefusalTests {
   #endif
 
   @Test(
-    "A directory that may not be changed any more makes batches fail as a whole",
+    "A directory that can no longer be changed makes batches fail as a whole",
     .enabled(if: geteuid() != 0, "root may change everything"))
   func permissionTakenAway() async throws {
     let engine = try place.open()
@@ -278,7 +279,7 @@ struct RefusalTests {
 }
 
 #if os(Linux)
-  /// A file that cannot be changed, until it is made mutable again.
+  /// A file that is immutable until it is made mutable again.
   final class ImmutableFile: Sendable {
     private let path: String
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("The index for scans")
+@Suite("The scan index")
 struct ScanIndexTests {
   let place: TemporaryDirectory
   let engine: DiskStorageEngine
@@ -19,7 +19,8 @@ struct ScanIndexTests {
     try await (engine ?? self.engine).scan(.all, limit: nil).map(\.key)
   }
 
-  /// Scans until the index is kept: not before the directory has been left alone for longer than a tick of the clock.
+  /// Scans until the index is kept, which requires that the directory has not changed for longer than a tick
+  /// of the clock.
   private func buildIndex() async throws {
     while try !isKept() { _ = try await scanned() }
   }
@@ -29,7 +30,7 @@ struct ScanIndexTests {
     return try connection.index.keys(at: .init(connection, version: connection.state.read().version)) != nil
   }
 
-  @Test("It is built by a scan, and kept right by everything that the engine itself writes")
+  @Test("It is built by a scan, and updated by all writes of the engine")
   func ownWrites() async throws {
     let long = CacheKey(verbatim: String(repeating: "l", count: 300))
     try await engine.write([("b", data("1")), ("d", data("1")), (long, data("1"))])
@@ -55,7 +56,7 @@ struct ScanIndexTests {
   }
 
   @Test(
-    "It is built by a transaction that comes right after a write, and kept right by the writes that follow")
+    "It is built by a transaction right after a write, and updated by the writes that follow")
   func builtWithLock() async throws {
     try await engine.write(data("1"), key: "b")
     #expect(try await engine.withTransaction { try $0.keyCount() } == 1)
@@ -65,7 +66,7 @@ struct ScanIndexTests {
     #expect(try await scanned() == ["a", "b"])
   }
 
-  @Test("A write that is refused leaves it right")
+  @Test("A refused write leaves it correct")
   func refusedWrite() async throws {
     try await engine.write(data("1"), key: "b")
     try FileManager.default.createDirectory(at: place.file("dir.entry"), withIntermediateDirectories: false)
@@ -77,7 +78,7 @@ struct ScanIndexTests {
     #expect(try await scanned() == ["a", "b"])
   }
 
-  @Test("A scan sees what another engine has written")
+  @Test("A scan sees the writes of another engine")
   func otherEngines() async throws {
     try await engine.write([("a", data("1")), ("b", data("1"))])
     try await buildIndex()
@@ -92,7 +93,7 @@ struct ScanIndexTests {
     #expect(try await scanned(other) == ["b", "c1", "c3", "c4", "d"])
   }
 
-  @Test("A scan sees files that others put there and remove")
+  @Test("A scan sees files that other programs add and remove")
   func foreignFiles() async throws {
     try await engine.write([("a", data("1")), ("b", data("1"))])
     try await buildIndex()

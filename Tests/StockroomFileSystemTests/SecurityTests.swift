@@ -4,13 +4,13 @@ import TestFixtures
 import StockroomFileSystem
 import Testing
 
-@Suite("Who else has access")
+@Suite("Access by other users")
 struct SecurityTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  /// The modes of everything at the path and below it.
+  /// The permissions of everything at the path and below it.
   private func modes(of root: URL) throws -> [String: Int] {
     var modes: [String: Int] = [:]
     for path in try [""] + FileManager.default.subpathsOfDirectory(atPath: root.path) {
@@ -40,7 +40,7 @@ struct SecurityTests {
   }
 
   @Test(
-    "Without extended attributes, nothing that holds metadata is open to others", .enabled(if: canMountRAM))
+    "Without extended attributes, no metadata is accessible to others", .enabled(if: canMountRAM))
   func sidecarModes() async throws {
     #if os(Linux)
       let system = try SmallDisk(type: "ramfs")
@@ -63,7 +63,7 @@ struct SecurityTests {
   }
 
   @Test(
-    "A process that may only read and keeps the lock delays no read, and a write for no longer than the time-out"
+    "A process with read access only that holds the lock delays no read, and a write only for the timeout"
   )
   func mereReader() async throws {
     let engine = try DiskStorageEngine.disk(directory: place.directory, lockTimeout: .milliseconds(50))
@@ -78,7 +78,7 @@ struct SecurityTests {
       #expect(try await engine.readAllEntries().map(\.key) == ["a"])
       #expect(try await engine.scan(.all, limit: nil).map(\.key) == ["a"])
     }
-    // A new place, for which no one can assume that no batch is pending.
+    // A new place, where a pending batch cannot be ruled out.
     try #require(flock(lock, LOCK_UN) == 0)
     close(lock)
     try await again.write(data("2"), key: "a")
@@ -103,7 +103,7 @@ struct SecurityTests {
   }
 
   @Test(
-    "A pipe, a directory or a link where the engine has a file or directory is refused at once",
+    "A pipe, a directory or a link in place of a file or directory of the engine is refused at once",
     arguments: [
       "journal", "state", "staging", "undo",
     ])

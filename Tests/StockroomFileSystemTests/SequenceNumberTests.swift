@@ -5,13 +5,13 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("The numbers that order creations")
+@Suite("Sequence numbers of creations")
 struct SequenceNumberTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("A reserve of numbers that could not be synced is synced before one of them is given out")
+  @Test("A reservation of numbers that could not be synced is synced before one of its numbers is used")
   func unsyncedReserve() throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     defer { connection.release() }
@@ -37,7 +37,7 @@ struct SequenceNumberTests {
   }
 
   @Test(
-    "A reserve of another engine, which may have died before it was synced, is synced before one of it is given out"
+    "A reservation of another engine, which may have died before a sync, is synced before one of its numbers is used"
   )
   func reserveOfAnother() throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
@@ -62,7 +62,7 @@ struct SequenceNumberTests {
     #expect(syncs == 1)
   }
 
-  @Test("A clock behind all numbers there can be refuses the write, and leaves the place usable")
+  @Test("A write is refused if no sequence number is left, and the place stays usable")
   func lastNumber() throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     defer { connection.release() }

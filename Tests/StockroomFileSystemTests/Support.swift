@@ -10,7 +10,7 @@ extension TemporaryDirectory {
     try DiskStorageEngine(directory: directory, durability: durability)
   }
 
-  /// The path of everything below the directory, but for what is hidden, sorted.
+  /// The paths of everything below the directory except hidden files, sorted.
   func visibleFiles() throws -> [String] {
     try FileManager.default.subpathsOfDirectory(atPath: url.path).filter { !$0.hasPrefix(".stockroom") }
       .sorted()
@@ -30,13 +30,13 @@ extension TemporaryDirectory {
 #endif
 
 extension CacheKey: ExpressibleByStringLiteral {
-  /// The key itself, in tests.
+  /// In tests, a literal is the key itself.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
 }
 
 func data(_ text: String) -> Data { Data(text.utf8) }
 
-/// Expects a storage error with the code, if one is given, whose description contains the text.
+/// Expects a storage error whose description contains the text, with this code if one is given.
 func expectError<Result>(
   _ code: StorageError.Code? = nil, naming text: String = "",
   sourceLocation: SourceLocation = #_sourceLocation,
@@ -53,7 +53,7 @@ func expectError<Result>(
   }
 }
 
-/// Set once, by one task, for others to see.
+/// A flag that one task sets once.
 final class Flag: Sendable {
   private let value = Atomic(false)
   var isSet: Bool { value.load(ordering: .relaxed) }

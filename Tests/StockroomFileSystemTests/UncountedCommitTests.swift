@@ -5,13 +5,13 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("A commit after which the state cannot be written")
+@Suite("A commit whose state cannot be written")
 struct UncountedCommitTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("Who subscribes receives it, and reads go on", .timeLimit(.minutes(1)))
+  @Test("Subscribers receive it, and reads continue", .timeLimit(.minutes(1)))
   func reported() async throws {
     let engine = try place.open()
     var changes = try await engine.changes().makeAsyncIterator()
@@ -19,13 +19,13 @@ struct UncountedCommitTests {
     let readOnly = try #require(
       try FileDescriptor.openFile(atPath: place.file(".stockroom/state").path, O_RDONLY))
     try connection.withLock {
-      // From then on the state can be read, and not written.
+      // From here on the state file can be read, but not written.
       try connection.whileUnstable {
         try #require(dup2(readOnly.number, connection.state.file.number) >= 0)
       }
     }
     #expect(await changes.next() == .everything)
-    // What cannot be put right is no reason not to read.
+    // A state that cannot be repaired does not prevent reads.
     let metadata = try connection.withLock { try connection.metadata(of: FileName("absent")) }
     #expect(metadata == nil)
     connection.release()

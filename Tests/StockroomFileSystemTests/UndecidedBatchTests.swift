@@ -5,13 +5,14 @@ import Testing
 
 @testable import StockroomFileSystem
 
-@Suite("A batch of which nothing more can be written down")
+@Suite("A batch whose end cannot be written to the journal")
 struct UndecidedBatchTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  /// Calls the body while a batch that removes two entries is in the journal, after which the engine must do nothing more.
+  /// Calls the body while a batch that removes two entries is in the journal. After that the engine must not
+  /// write.
   private func withBegunRemoval(_ body: (DiskConnection, Transaction) throws -> Void) async throws {
     let engine = try place.open()
     for key in ["x", "y"] as [CacheKey] { try await engine.write(data("old"), key: key) }
@@ -28,11 +29,11 @@ struct UndecidedBatchTests {
     connection.release()
   }
 
-  @Test("It is not acknowledged, the engine does nothing more, and the next one completes it")
+  @Test("It is not acknowledged, the engine stops writing, and the next engine completes it")
   func notAcknowledged() async throws {
     try await withBegunRemoval { connection, transaction in
       try FileManager.default.removeItem(at: place.file(".stockroom/undo"))
-      // From now on the journal can be read, and not written.
+      // From here on the journal can be read, but not written.
       let readOnly = try #require(
         try FileDescriptor.openFile(atPath: place.file(".stockroom/journal").path, O_RDONLY))
       let isReplaced = withExtendedLifetime(readOnly) {
@@ -48,7 +49,7 @@ struct UndecidedBatchTests {
   }
 
   @Test(
-    "If the disk has not got that it was undone, the engine does nothing more, and the next one undoes it")
+    "If the sync of its undo fails, the engine stops writing, and the next engine undoes it")
   func unsyncedUndoing() async throws {
     try await withBegunRemoval { connection, transaction in
       #expect(throws: StorageError.self) {
@@ -70,7 +71,7 @@ struct UndecidedBatchTests {
         try DiskConnection(directory: place.url.path, durability: .full)
       )
       try commit([.write(data("old"), key: "x")], to: other)
-      // It can be written and not be synced.
+      // A descriptor that can be written, but not synced.
       let unsyncable = try #require(try FileDescriptor.openFile(atPath: "/dev/zero"))
       try Self.withJournal(of: writer, replacedBy: unsyncable) {
         #expect(throws: StorageError.self) {

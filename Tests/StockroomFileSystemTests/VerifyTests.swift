@@ -14,7 +14,7 @@ struct VerifyTests {
     engine = try place.open()
   }
 
-  @Test("What is whole is found whole, foreign files and replaced ones included")
+  @Test("Intact entries pass verify(), including foreign and replaced files")
   func whole() async throws {
     try await engine.verify()
     try await engine.write([("a", data("1")), ("empty", Data()), ("large", Data(count: 2 << 20))])
@@ -24,7 +24,9 @@ struct VerifyTests {
     try await engine.verify()
   }
 
-  @Test("A file that has become shorter or longer is found, and what is no file", .enabled(if: hasAttributes))
+  @Test(
+    "verify() finds truncated and extended files, and entries that are not files", .enabled(if: hasAttributes)
+  )
   func corrupted() async throws {
     try await engine.write([("a", data("value")), ("b", data("value"))])
     for length in [4, 6] {

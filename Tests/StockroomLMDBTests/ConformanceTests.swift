@@ -16,6 +16,6 @@ import Testing
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "lmdb"])
   ) { try LMDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
-  @Test("The LMDB engine keeps the contract", arguments: suite.checks.spread)
+  @Test("The LMDB engine conforms to the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

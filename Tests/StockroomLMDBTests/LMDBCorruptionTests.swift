@@ -5,12 +5,12 @@ import StockroomKitSupport
 import StockroomLMDB
 import Testing
 
-/// Rules O6 and F2: opening looks at little, and what is found later is an error and no signal.
+/// Rules O6 and F2: opening reads few pages, and corruption found later throws instead of raising a signal.
 @Suite("Corrupted pages of LMDB")
 struct LMDBCorruptionTests {
   private static let page = 4_096
 
-  /// A closed database of three levels, with large values and free pages.
+  /// A closed database with a tree of three levels, large values and free pages.
   private func filled() async throws -> TemporaryDirectory {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -21,11 +21,11 @@ struct LMDBCorruptionTests {
     return place
   }
 
-  @Test("Corruption behind the root pages lets the engine open, and verify() finds it")
+  @Test("Corruption below the root pages lets the engine open, and verify() finds it")
   func foundLater() async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
-    // Also those that are free by now.
+    // Includes pages that are free by now.
     for start in stride(from: 2 * Self.page, to: bytes.count, by: Self.page) {
       let page = start..<start + Self.page
       guard bytes[start + 10] == 2, bytes[page].range(of: Data(key(2_501).value.utf8)) != nil else {
@@ -48,12 +48,12 @@ struct LMDBCorruptionTests {
   }
 
   @Test(
-    "A number of entries that cannot be is corruption, and takes no memory",
+    "An impossible number of entries is corruption, and allocates no memory",
     arguments: [1 << 40, 1 << 56, Int.max])
   func impossibleCount(count: Int) async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
-    // The record of the tree follows its name; its number of entries is 32 bytes behind its beginning.
+    // The record of the tree follows its name; the number of entries is at offset 32.
     var start = 0
     while let name = bytes[start...].range(of: Data("entries".utf8)) {
       withUnsafeBytes(of: count.littleEndian) {
@@ -65,11 +65,11 @@ struct LMDBCorruptionTests {
     #expect(await code { _ = try await place.engine().readAllData() } == .corrupted)
   }
 
-  @Test("Nothing is cut off because the number of the last page is corrupted", arguments: [false, true])
+  @Test("A corrupted last-page number does not truncate the file", arguments: [false, true])
   func lastPage(verifying: Bool) async throws {
     let place = try await filled()
     let engine = try place.engine()
-    // The roots move to pages that have become free.
+    // The roots move to pages that have been freed.
     for number in 0..<20 { try await engine.write(value(number), key: key(1)) }
     try await engine.close()
     let sound = try Data(contentsOf: place.dataFile)
@@ -77,7 +77,7 @@ struct LMDBCorruptionTests {
     func number(at offset: Int) -> UInt64 {
       sound[offset..<offset + 8].reversed().reduce(0) { $0 << 8 | UInt64($1) }
     }
-    // The newer of the two records at the beginning of the file; its number of pages is followed by that of its transaction.
+    // The newer of the two meta pages. The transaction number follows the number of the last page.
     let record = [0, Self.page].max { number(at: $0 + 144) < number(at: $1 + 144) } ?? 0
     let last = number(at: record + 136)
     let greatestRoot = [80, 128].map { number(at: record + $0) }.filter { $0 < last }.max() ?? 2
@@ -86,7 +86,7 @@ struct LMDBCorruptionTests {
       bytes.replaceSubrange(record + 136..<record + 144, with: $0)
     }
     try bytes.write(to: place.dataFile)
-    // Whether it opens is another question, and whether it can be read.
+    // Whether it opens and can be read is not tested here.
     if let engine = try? place.engine(verifiesOnOpening: verifying) {
       try? await engine.withTransaction { _ = try $0.read(key: key(1)) }
       try? await engine.close()
@@ -96,7 +96,7 @@ struct LMDBCorruptionTests {
     try await place.engine(verifiesOnOpening: true).verify()
   }
 
-  @Test("A sound database passes verify(), also while it is written")
+  @Test("An intact database passes verify(), even while it is being written")
   func sound() async throws {
     let place = try await filled()
     let engine = try place.engine()
@@ -111,11 +111,11 @@ struct LMDBCorruptionTests {
     #expect(await code { try await engine.verify() } == .closed)
   }
 
-  @Test("A removal that meets a corrupted page on the way to the next leaf throws, and does not trap")
+  @Test("A removal that reaches a corrupted page on the way to the next leaf throws, and does not trap")
   func nextLeaf() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
-    // A tree of four levels or more: few keys of this length fit into a page.
+    // A tree of at least four levels: few keys of this length fit into a page.
     let keys = (0..<1_000).map { CacheKey(verbatim: String(1_000 + $0) + String(repeating: "k", count: 496)) }
     try await engine.write(keys.map { ($0, Data([1])) })
     try await engine.close()
@@ -144,7 +144,7 @@ struct LMDBCorruptionTests {
   }
 
   @Test(
-    "Whatever is done to a page, calls return what is there or throw, and the process does not trap",
+    "However a page is corrupted, calls return the stored entries or throw, and the process does not trap",
     arguments: 0..<2
   )
   func anywhere(part: Int) async throws {
@@ -160,7 +160,7 @@ struct LMDBCorruptionTests {
           switch round % 4 {
           case 0: bytes.replaceSubrange(start..<start + 4_096, with: Data(count: 4_096))
           case 1: bytes.replaceSubrange(start..<start + 4_096, with: random.bytes(4_096))
-          // Where the header, the offsets and the nodes are.
+          // The part of the page with the header, the offsets and the nodes.
           case 2: bytes[start + random.next(upTo: 64)] ^= UInt8(1 + random.next(upTo: 255))
           default: bytes[start + random.next(upTo: 4_096)] ^= UInt8(1 + random.next(upTo: 255))
           }
@@ -197,16 +197,16 @@ struct LMDBCorruptionTests {
   }
 }
 
-/// A page of 4,096 bytes, as LMDB lays it out.
+/// A page of 4,096 bytes in LMDB's layout.
 private struct RawPage {
   private let bytes: [UInt8]
 
   init(_ number: Int, of file: Data) { bytes = Array(file[4_096 * number..<4_096 * (number + 1)]) }
 
-  /// The number of the page with which the tree of entries begins.
+  /// The number of the root page of the tree of entries.
   static func rootOfEntries(in file: Data) -> Int? {
     let metas = [RawPage(0, of: file), RawPage(1, of: file)]
-    // Of the two, that of the later transaction.
+    // The meta page of the later transaction.
     guard let meta = metas.max(by: { $0.number(144, 8) < $1.number(144, 8) }) else { return nil }
     let main = RawPage(meta.number(128, 8), of: file)
     let name = Array("entries".utf8)

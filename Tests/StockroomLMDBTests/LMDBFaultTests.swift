@@ -6,7 +6,7 @@ import StockroomLMDB
 import Testing
 
 @Suite struct LMDBFaultTests {
-  /// A directory with a database of some pages, closed.
+  /// A directory with a closed database of several pages.
   private func filled() async throws -> TemporaryDirectory {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -15,7 +15,7 @@ import Testing
     return place
   }
 
-  @Test("A file that has been truncated anywhere is refused", arguments: [1, 16, 4095, 4096, 8192, 100_000])
+  @Test("A file truncated at any length is refused", arguments: [1, 16, 4095, 4096, 8192, 100_000])
   func truncated(left: Int) async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)
@@ -30,7 +30,7 @@ import Testing
   }
 
   @Test(
-    "A large value that was overwritten by smaller ones in a batch is no corruption",
+    "A large value overwritten by smaller ones in a batch is not corruption",
     arguments: [1, 5_000, 12_000])
   func shrunk(size: Int) async throws {
     let place = try TemporaryDirectory()
@@ -65,18 +65,18 @@ import Testing
           if entries.count != 500 { throw StorageError(.corrupted, "Entries are missing.") }
           try await engine.write(Data([1]), key: CacheKey(verbatim: "new"))
         }
-        // Another root, or other flags, are what another program's database may have.
+        // Another root, or other flags, may belong to another program's database.
         #expect(code == nil || code == .corrupted || code == .unsupported, "byte \(offset)")
       }
     }
   }
 
-  @Test("A header that leaves no room for a root is corruption")
+  @Test("A header that leaves no space for a root is corruption")
   func noRoomForRoot() async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
     for meta in [0, 4096] {
-      // The last page that is in use.
+      // The number of the last used page.
       bytes.replaceSubrange(meta + 136..<meta + 144, with: [1, 0, 0, 0, 0, 0, 0, 0])
     }
     try bytes.write(to: place.dataFile)
@@ -84,7 +84,7 @@ import Testing
   }
 
   @Test(
-    "An entry with flags that none has here is corruption",
+    "An entry with flags that no entry has here is corruption",
     arguments: ["metadata", "entries", "large value"],
     [UInt8(2), 4, 8])
   func wildFlags(name: String, flag: UInt8) async throws {
@@ -93,7 +93,7 @@ import Testing
     try await engine.write(value(1, count: 10_000), key: CacheKey(verbatim: "large value"))
     try await engine.close()
     var bytes = try Data(contentsOf: place.dataFile)
-    // Before the key of an entry there are its flags and the size of the key, two bytes each.
+    // Before the key, an entry has its flags and the size of the key, two bytes each.
     var rest = bytes.startIndex..<bytes.endIndex
     var count = 0
     while let found = bytes.range(of: Data(name.utf8), in: rest) {
@@ -112,7 +112,7 @@ import Testing
       _ = try await engine.readAllDataAndKeys()
       try await engine.write(Data([1]), key: CacheKey(verbatim: "new"))
     }
-    // To take the name of a tree for an entry is what another program's database may ask for.
+    // A flag that makes an entry a named tree may belong to another program's database.
     #expect(code == .corrupted || (flag == 2 && code == (name == "entries" ? nil : .unsupported)))
   }
 
@@ -120,7 +120,7 @@ import Testing
   func impossibleMetadata() async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
-    // Its signature, the version, and the number.
+    // The signature, the version and the sequence number.
     let signature = Data("STKR\u{1}\0\0\0".utf8)
     var rest = bytes.startIndex..<bytes.endIndex
     while let found = bytes.range(of: signature, in: rest) {
@@ -141,7 +141,8 @@ import Testing
     #expect(await code { _ = try place.engine() } == .corrupted)
   }
 
-  @Test("A page of zeros, of noise or of another kind is refused, wherever it is in use", arguments: 0..<3)
+  @Test(
+    "A page in use that was replaced by zeros, noise or another kind of page is refused", arguments: 0..<3)
   func corruptedPage(kind: Int) async throws {
     let place = try await filled()
     let whole = try Data(contentsOf: place.dataFile)
@@ -162,11 +163,11 @@ import Testing
       #expect(code == nil || code == .corrupted || code == .unsupported, "page at \(start)")
       if code != nil { refused += 1 }
     }
-    // All but those few that are free.
+    // All but the few free pages.
     #expect(refused > whole.count / 4_096 / 2)
   }
 
-  @Test("A text file in place of the database is refused and left alone")
+  @Test("A text file in place of the database is refused and left unchanged")
   func textFile() async throws {
     let place = try TemporaryDirectory()
     let text = Data(String(repeating: "This is a letter to my grandmother. ", count: 1000).utf8)
@@ -182,7 +183,7 @@ import Testing
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["data.mdb"])
   }
 
-  @Test("An empty file is a database that was truncated, not a new one")
+  @Test("An empty file is a truncated database, not a new one")
   func emptyFile() async throws {
     let place = try TemporaryDirectory()
     try Data().write(to: place.dataFile)
@@ -190,7 +191,7 @@ import Testing
     #expect(try Data(contentsOf: place.dataFile) == Data())
   }
 
-  @Test("A lock file without its database is all that is left of one, not a new place")
+  @Test("A lock file without its database is a lost database, not a new place")
   func lostDatabase() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -203,7 +204,7 @@ import Testing
     #expect(try await place.engine().read(key: key(1)) == value(1))
   }
 
-  @Test("A new database does not mind what the lock file holds")
+  @Test("A new database can be created whatever the lock file contains")
   func corruptedLockFile() async throws {
     let place = try TemporaryDirectory()
     try Data(repeating: 0xAB, count: 100_000).write(to: place.url.appending(path: "lock.mdb"))
@@ -212,7 +213,7 @@ import Testing
     #expect(try await engine.read(key: key(1)) == value(1))
   }
 
-  @Test("Another program's environment is refused and left alone")
+  @Test("Another program's environment is refused and left unchanged")
   func foreign() async throws {
     let place = try TemporaryDirectory()
     try writeForeignEntry(named: "colour", in: place.url.path)
@@ -224,7 +225,7 @@ import Testing
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.url.path) == ["data.mdb"])
   }
 
-  @Test("Another program's entry under our name does not make the environment ours")
+  @Test("Another program's entry under the name of ours does not identify the environment as ours")
   func foreignNamesake() async throws {
     let place = try TemporaryDirectory()
     try writeForeignEntry(named: "metadata", in: place.url.path)
@@ -251,12 +252,12 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("A failed write of a meta page is reported, and the engine goes on without it")
+    @Test("A failed write of a meta page is reported, and the engine continues without it")
     func failedMetaPage() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine(durability: .full)
       try await engine.write(value(1), key: key(1))
-      // LMDB writes meta pages through a descriptor of its own, the only one that cannot read.
+      // LMDB writes meta pages through a separate descriptor, the only write-only one.
       let descriptor = try #require(
         FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap(Int32.init).first {
           fcntl($0, F_GETFL) & O_ACCMODE == O_WRONLY
@@ -281,7 +282,7 @@ import Testing
     }
   #endif
 
-  @Test("A lock file that cannot be used leaves an empty database at most, which can be used later")
+  @Test("An unusable lock file leaves at most an empty database, which can be used later")
   func unusableLockFile() async throws {
     let place = try TemporaryDirectory()
     let lock = place.url.appending(path: "lock.mdb")

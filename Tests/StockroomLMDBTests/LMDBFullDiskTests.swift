@@ -10,7 +10,8 @@ import Testing
   @Suite(.enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct LMDBFullDiskTests {
     @Test(
-      "A full disk refuses writes, keeps what is there, and works again with room", arguments: [500, 20_000])
+      "A full disk refuses writes, keeps the entries, and accepts writes once there is space",
+      arguments: [500, 20_000])
     func fullDisk(valueSize: Int) async throws {
       let disk = try SmallDisk("size=4m")
       let directory = disk.directory
@@ -46,7 +47,7 @@ import Testing
       #expect(try await LMDBStorageEngine(directory: directory).keyCount() == written)
     }
 
-    @Test("Opening on a full disk throws and leaves an empty database at most")
+    @Test("Opening on a full disk throws and leaves at most an empty database")
     func openOnFullDisk() async throws {
       let disk = try SmallDisk("size=1m")
       let url = disk.url.appending(path: "store")
@@ -67,7 +68,7 @@ import Testing
     }
 
     @Test(
-      "On a full disk everything can be removed, alone and in one batch with new entries",
+      "On a full disk all entries can be removed, alone and in one batch with new entries",
       arguments: [500, 20_000])
     func removalOnFullDisk(valueSize: Int) async throws {
       for isAlone in [true, false] {
@@ -80,7 +81,7 @@ import Testing
         {
           number += 1
         }
-        // What is left over, small entries fill.
+        // Small entries fill the remaining space.
         while await code(of: { try await engine.write(value(number), key: key(number)) }) == nil {
           number += 1
         }

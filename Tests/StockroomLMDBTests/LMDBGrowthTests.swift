@@ -5,7 +5,7 @@ import StockroomLMDB
 import Testing
 
 @Suite struct LMDBGrowthTests {
-  @Test("The map grows under readers that read all the time")
+  @Test("The map grows while readers read continuously")
   func underReaders() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -30,7 +30,7 @@ import Testing
     #expect(try await engine.keyCount() == 202)
   }
 
-  @Test("A read of everything shows one snapshot while the map grows")
+  @Test("A bulk read returns one snapshot while the map grows")
   func duringReadAll() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -45,7 +45,7 @@ import Testing
     for reading in try await readings { #expect(reading.count == 1) }
   }
 
-  @Test("A batch that is much larger than the map")
+  @Test("A batch much larger than the map is committed")
   func largeBatch() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -55,7 +55,7 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("Processes that write one after another while another has the database open do not make it longer")
+    @Test("Processes that write one after another do not lengthen a database that another process has open")
     func severalProcesses() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test(
-      "A closed engine leaves a file without slack though another process has made the database larger than the map"
+      "Closing trims the file even if another process has grown the database beyond the map"
     )
     func closing() async throws {
       let place = try TemporaryDirectory()
@@ -84,12 +84,12 @@ import Testing
       await growInAnotherProcess(place)
       try await engine.close()
       let closed = try size(of: place)
-      // Opening trims what has not been trimmed.
+      // Opening trims the rest.
       try await place.engine().close()
       #expect(try size(of: place) == closed)
     }
 
-    /// Makes the database larger than the map of the engines that have it open.
+    /// Grows the database beyond the map of the engines that have it open.
     private func growInAnotherProcess(_ place: TemporaryDirectory) async {
       await #expect(processExitsWith: .success) { [url = place.url as URL] in
         let other = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
@@ -103,7 +103,7 @@ import Testing
       return try #require(attributes[.size] as? Int)
     }
 
-    @Test("A change feed begins though another process has made the database larger than the map")
+    @Test("A subscription succeeds even if another process has grown the database beyond the map")
     func subscribing() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
@@ -122,7 +122,7 @@ import Testing
     }
   #endif
 
-  @Test("Space is used again: overwriting does not let the file grow for ever")
+  @Test("Space is reused: overwriting does not grow the file indefinitely")
   func spaceIsReused() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -135,7 +135,7 @@ import Testing
     #expect(size < 2_000_000)
   }
 
-  @Test("A write has its turn while every processor reads everything in a loop")
+  @Test("A write succeeds while every processor reads all entries in a loop")
   func writesBesideReads() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -160,13 +160,13 @@ import Testing
   }
 
   @Test(
-    "A value that LMDB cannot write with one call of the system is too large",
+    "A value that LMDB cannot write with one system call throws .valueTooLarge",
     arguments: [0, 1 << 15, 1 << 31])
   func tooLarge(excess: Int) async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
     try await engine.write(value(1), key: key(1))
-    // Zeros that take no memory.
+    // Pages of zeros that are never accessed use no memory.
     let size = 0x7FFF_0000 + excess
     let zeros = try #require(mmap(nil, size, PROT_READ, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0))
     try #require(zeros != MAP_FAILED)

@@ -4,7 +4,7 @@ import StockroomLMDB
 import TestFixtures
 import Testing
 
-/// Runs the jobs of one task, in order, and cancels the task before one of them.
+/// Runs the jobs of one task in order, and cancels the task before one of them.
 private final class CancellingExecutor: TaskExecutor {
   private struct State {
     var jobs = 0
@@ -18,7 +18,7 @@ private final class CancellingExecutor: TaskExecutor {
 
   init(cancellingBefore job: Int? = nil) { cancelledJob = job }
 
-  /// How many jobs have run.
+  /// The number of jobs that have run.
   var jobs: Int { state.withLock { $0.jobs } }
 
   func enqueue(_ job: consuming ExecutorJob) {
@@ -33,7 +33,7 @@ private final class CancellingExecutor: TaskExecutor {
     }
   }
 
-  /// Runs a task to its end.
+  /// Runs a task to completion.
   func run(_ body: @escaping @Sendable () async throws -> [Data]) async throws -> [Data] {
     let task = Task(executorPreference: self) { try await body() }
     state.withLock { $0.task = task }
@@ -43,7 +43,8 @@ private final class CancellingExecutor: TaskExecutor {
   }
 }
 
-/// Rules C4 and C5: long reads yield to other tasks, end with their task, and are not too many.
+/// Rules C4 and C5: long reads yield to other tasks, end when their task is cancelled, and are limited in
+/// number.
 @Suite("Long reads of LMDB")
 struct LMDBLongReadTests {
   @Test("A read of many absent keys yields to other tasks, and ends once its task is cancelled")
@@ -52,11 +53,11 @@ struct LMDBLongReadTests {
     let engine = try place.engine()
     try await engine.write(value(0), key: key(0))
 
-    // So few that the read does not look at the clock: these jobs are those of its beginning.
+    // Too few keys for a check of the clock: these jobs are the fixed part of the read.
     let short = CancellingExecutor()
     let found = try await short.run { try await engine.read(keys: Array(repeating: key(1), count: 100)) }
     #expect(found == [])
-    // So many that it takes longer than a read may keep its thread, which makes another job.
+    // Enough keys to exceed the time a read may occupy its thread, which adds a job.
     let long = CancellingExecutor(cancellingBefore: short.jobs + 1)
     await #expect(throws: CancellationError.self) {
       try await long.run { try await engine.read(keys: Array(repeating: key(1), count: 500_000)) }

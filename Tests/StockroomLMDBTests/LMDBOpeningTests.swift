@@ -7,12 +7,12 @@ import Testing
 @testable import StockroomLMDB
 
 @Suite("LMDB while it is being opened") struct LMDBOpeningTests {
-  @Test("A database that another process makes larger before the first transaction is mapped again")
+  @Test("A database that another process grows before the first transaction is remapped")
   func grown() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
     try await engine.write(value(1), key: key(1))
-    // Without LMDB's locks, since a process must not have an environment open twice with them.
+    // Without LMDB's locks, because with them a process must not open an environment twice.
     var opened: OpaquePointer?
     try #require(mdb_env_create(&opened) == 0)
     let environment = try #require(opened)

@@ -7,11 +7,11 @@
   import StockroomLMDB
   import Testing
 
-  // One at a time: a thread of the pool waits for each process, and some of these wait for what a test does.
+  // Serialized: a thread of the pool waits for each process, and some processes wait for a test.
   @Suite("LMDB while other processes wait, write or hold locks", .serialized)
   struct LMDBOtherProcessTests {
-    /// Calls `body` while another process is in the middle of write transactions, which it ends after `body` has returned,
-    /// or by itself after ten minutes: a call that waits for it must not wait for ever.
+    /// Calls `body` while another process is in a write transaction. The process ends it after `body` has
+    /// returned, or after ten minutes, so that no call waits forever.
     private func whileAnotherWrites(
       in one: TemporaryDirectory, _ two: TemporaryDirectory,
       _ body: (_ isWriting: () -> Bool) async throws -> Void
@@ -58,7 +58,7 @@
       }
     }
 
-    @Test("Closing and dropping an engine, and opening others, wait for no writer of another process")
+    @Test("Closing, releasing and opening engines does not wait for a writer in another process")
     func nobodyWaits() async throws {
       let (one, two, three) = (try TemporaryDirectory(), try TemporaryDirectory(), try TemporaryDirectory())
       let closed = try one.engine()
@@ -78,14 +78,15 @@
       #expect(try await two.engine().keyCount() == 1)
     }
 
-    @Test("A process of the same number, in another container, makes opening throw locked")
+    @Test("A process with the same identifier in another container makes opening throw .locked")
     func sameProcessNumber() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
       try await engine.write(value(1), key: key(1))
       try await engine.close()
-      // LMDB locks the byte of its process's number. A lock of this kind belongs to the descriptor, and so stands for one of
-      // another process. The descriptor stays open, since to close it would end LMDB's own locks.
+      // LMDB locks the byte at the offset of its process identifier. An open-file-description lock belongs to
+      // the descriptor, so it acts like the lock of another process. The descriptor stays open, because
+      // closing it would release LMDB's own locks.
       let file = open(place.url.appending(path: "lock.mdb").path, O_RDWR)
       var lock = flock()
       lock.l_type = Int16(F_WRLCK)
@@ -100,7 +101,7 @@
     }
 
     @Test(
-      "A process that keeps the data file locked makes opening throw .locked, and delays neither closing nor other places"
+      "A process that locks the data file makes opening throw .locked, and delays neither closing nor other places"
     )
     func lockedFile() async throws {
       let (place, other) = (try TemporaryDirectory(), try TemporaryDirectory())
@@ -117,7 +118,7 @@
       #expect(try await place.engine().keyCount() == 2)
     }
 
-    @Test("An engine that is dropped while its file is locked closes it by itself once it can")
+    @Test("An engine that is released while its file is locked closes the file once the lock is released")
     func droppedWhileLocked() async throws {
       let place = try TemporaryDirectory()
       var engine: LMDBStorageEngine? = try place.engine()
@@ -127,11 +128,11 @@
       try #require(flock(lock, LOCK_EX) == 0)
       engine = nil
       try #require(flock(lock, LOCK_UN) == 0)
-      // Waits for the other one to be closed.
+      // Waits until the other engine is closed.
       #expect(try await place.engine().keyCount() == 1)
     }
 
-    @Test("Engines that are idle keep few places in the table of readers")
+    @Test("Idle engines occupy few slots in the reader table")
     func idleReaders() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
@@ -140,7 +141,8 @@
         for _ in 0..<300 { group.addTask { try await engine.readAllData().count } }
         for try await count in group { #expect(count == 500) }
       }
-      // Two cache lines of the table come before the readers, 64 bytes each, which begin with the process.
+      // The table has two cache lines of 64 bytes before the readers. Each reader begins with its process
+      // identifier.
       let file = open(place.url.appending(path: "lock.mdb").path, O_RDWR)
       var table = [UInt8](repeating: 0, count: 70_000)
       let count = pread(file, &table, table.count, 0)
@@ -150,7 +152,7 @@
       #expect(taken.count <= 16)
     }
 
-    /// As many as there are places for in the table of readers.
+    /// As many read transactions as the reader table has slots.
     private func readTransactions(of environment: OpaquePointer?) -> [OpaquePointer] {
       var transactions: [OpaquePointer] = []
       var next: OpaquePointer?
@@ -161,7 +163,7 @@
     }
 
     @Test(
-      "A read that has a place in the table of readers needs no other, though another process has outgrown the map"
+      "A read with a slot in the reader table needs no other, although another process has outgrown the map"
     )
     func fullTableAndLargerMap() async throws {
       let place = try TemporaryDirectory()
@@ -175,7 +177,7 @@
         [url = place.url as URL, hasRead = hasRead as URL, isFull = isFull as URL] in
         let engine = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
         try await engine.write(value(1), key: key(1))
-        // Keeps its place.
+        // Keeps its slot.
         try #require(try await engine.read(key: key(1)) == value(1))
         try Data().write(to: hasRead)
         try await waitForFile(isFull)
@@ -193,7 +195,7 @@
       mdb_env_close(environment)
     }
 
-    /// Puts a value of another program beside the entries.
+    /// Stores a value of another program beside the entries.
     private func put(_ value: Data, into environment: OpaquePointer?) throws {
       var transaction: OpaquePointer?
       try #require(mdb_txn_begin(environment, nil, 0, &transaction) == 0)
@@ -213,12 +215,12 @@
       try #require(mdb_txn_commit(transaction) == 0)
     }
 
-    @Test("No free place in the table of readers makes a read throw locked")
+    @Test("A read throws .locked if the reader table has no free slot")
     func fullTable() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
       try await engine.write(value(1), key: key(1))
-      // Another environment of the same process stays open for the same reason as above.
+      // The other environment of this process stays open for the same reason as above.
       var environment: OpaquePointer?
       #expect(mdb_env_create(&environment) == 0)
       #expect(mdb_env_open(environment, place.url.path, UInt32(MDB_NOTLS), 0o600) == 0)
@@ -230,7 +232,7 @@
     }
   }
 
-  /// Waits for what another process is about to make, for two minutes at most.
+  /// Waits up to two minutes for a file that another process creates.
   private func waitForFile(_ url: URL) async throws {
     let end = ContinuousClock.now + .seconds(120)
     while access(url.path, F_OK) != 0, ContinuousClock.now < end {

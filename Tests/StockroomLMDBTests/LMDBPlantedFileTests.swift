@@ -5,9 +5,9 @@ import StockroomLMDB
 import Testing
 
 /// Rule O5.
-@Suite("What is planted in the place of an LMDB database, and whom its files belong to")
+@Suite("Planted files and permissions of an LMDB database")
 struct LMDBPlantedFileTests {
-  @Test("Files belong to their owner alone, and the directory too")
+  @Test("The files and the directory belong to their owner alone")
   func permissions() async throws {
     let parent = try TemporaryDirectory()
     let place = FileManager.Directory(url: parent.url.appending(path: "a/b"))
@@ -20,7 +20,7 @@ struct LMDBPlantedFileTests {
   }
 
   #if os(Linux)
-    @Test("Files that belong to the group too do so whatever the umask is")
+    @Test("Files shared with the group are accessible to it whatever the umask")
     func groupPermissions() async throws {
       await #expect(processExitsWith: .success) {
         umask(0o077)
@@ -40,7 +40,7 @@ struct LMDBPlantedFileTests {
     try #require(try FileManager.default.attributesOfItem(atPath: url.path)[.posixPermissions] as? Int)
   }
 
-  @Test("A hard link in place of the lock file is refused, and not written over")
+  @Test("A hard link in place of the lock file is refused, and not overwritten")
   func hardLink() async throws {
     for contents in [Data(), Data("precious".utf8)] {
       let (place, elsewhere) = (try TemporaryDirectory(), try TemporaryDirectory())

@@ -5,8 +5,8 @@ import Testing
 
 @testable import StockroomLMDB
 
-@Suite("LMDB's table of readers") struct LMDBReaderTableTests {
-  @Test("Verifications do with 32 places in the table, however many there are at the same time")
+@Suite("LMDB's reader table") struct LMDBReaderTableTests {
+  @Test("Any number of concurrent verifications uses at most 32 slots of the reader table")
   func verifications() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -18,7 +18,7 @@ import Testing
     reads.removeLast(40)
     defer {
       for read in reads { environment.end(read) }
-      // The environment is open as long as there is an engine.
+      // The environment stays open while an engine refers to it.
       withExtendedLifetime(engine) {}
     }
 
@@ -29,7 +29,7 @@ import Testing
     #expect(try await engine.read(key: key(1)) == value(1))
   }
 
-  /// Reads until there is no place left for another one.
+  /// Begins reads until the table has no free slot.
   private func takeAllPlaces(of environment: LMDBEnvironment) throws -> [LMDBLongRead] {
     var reads: [LMDBLongRead] = []
     while true {

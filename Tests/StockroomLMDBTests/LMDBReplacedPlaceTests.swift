@@ -4,7 +4,7 @@ import TestFixtures
 import StockroomLMDB
 import Testing
 
-/// Rule C6: what happens to an engine whose files are no longer where it opened them.
+/// Rule C6: an engine whose files are no longer at the path where it opened them.
 @Suite("LMDB files that are deleted, moved or replaced while they are open")
 struct LMDBReplacedPlaceTests {
   enum Change: String, CaseIterable, CustomTestStringConvertible {
@@ -33,7 +33,8 @@ struct LMDBReplacedPlaceTests {
     }
   }
 
-  @Test("Every call throws io once the files are not where they were", arguments: Change.allCases)
+  @Test(
+    "Every call throws .io once the files have been moved, deleted or replaced", arguments: Change.allCases)
   func changed(_ change: Change) async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -43,7 +44,7 @@ struct LMDBReplacedPlaceTests {
 
     #expect(await code { try await engine.write(value(7), key: key(7)) } == .io)
     #expect(await code { try await engine.removeAllData() } == .io)
-    // Reads go on with the right entries as long as only the lock file is missing and no other process writes.
+    // Reads return the right entries while only the lock file is missing and no other process writes.
     #expect(await code { _ = try await engine.readAllData() } == .io)
     if change != .lockDeleted && change != .lockReplaced {
       #expect(await code { _ = try await engine.read(key: key(1)) } == .io)
@@ -52,7 +53,7 @@ struct LMDBReplacedPlaceTests {
     try await engine.close()
   }
 
-  @Test("Closing the engine leaves alone what has been made in its place since")
+  @Test("Closing the engine leaves files unchanged that were created in its place since")
   func replacedByAnother() async throws {
     let place = try TemporaryDirectory()
     let old = try place.engine()
@@ -70,7 +71,7 @@ struct LMDBReplacedPlaceTests {
     #expect(try await place.engine().allKeys() == [key(1), key(3)])
   }
 
-  @Test("A database whose lock file was deleted cannot be opened beside the engine that still has it open")
+  @Test("A database whose lock file was deleted cannot be opened while an engine still has it open")
   func lockDeleted() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -84,7 +85,7 @@ struct LMDBReplacedPlaceTests {
   }
 
   @Test(
-    "A database that was replaced cannot be opened with a lock file that an engine of this process has open")
+    "A replaced database cannot be opened with a lock file that an engine of this process has open")
   func dataReplaced() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -95,7 +96,7 @@ struct LMDBReplacedPlaceTests {
     #expect(try await place.engine().allKeys() == [key(1)])
   }
 
-  @Test("The files back where they were, the engine works again")
+  @Test("The engine works again once the files are back")
   func movedBack() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -127,7 +128,7 @@ struct LMDBReplacedPlaceTests {
       }
     }
 
-    @Test("A data file that an older copy of it is written over makes reads and writes throw or take part")
+    @Test("A data file overwritten with an older copy makes reads, writes and verify() throw")
     func overwritten() async throws {
       await #expect(processExitsWith: .success) {
         let place = try TemporaryDirectory()

@@ -27,7 +27,7 @@ import Testing
     #expect(try await place.engine().keyCount() == 2)
   }
 
-  @Test("Engines that are opened on a new place at the same moment share it")
+  @Test("Engines that open a new place concurrently share it")
   func openedAtOnce() async throws {
     for _ in 0..<20 {
       let place = try TemporaryDirectory()
@@ -46,7 +46,7 @@ import Testing
     }
   }
 
-  @Test("A closed engine leaves a file without slack")
+  @Test("Closing an engine trims the file")
   func trimmed() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -57,7 +57,7 @@ import Testing
     #expect(size > 5_000_000 && size < 11_500_000)
   }
 
-  @Test("Engines of both durabilities write to one place at the same time")
+  @Test("Engines of both durabilities can write to one place concurrently")
   func durabilities() async throws {
     let place = try TemporaryDirectory()
     let full = try place.engine(durability: .full)
@@ -84,7 +84,7 @@ import Testing
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("A cancelled read of many throws")
+  @Test("A cancelled bulk read throws")
   func cancelledRead() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()

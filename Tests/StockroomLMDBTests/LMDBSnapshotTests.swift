@@ -6,14 +6,14 @@
   import StockroomLMDB
   import Testing
 
-  /// The table of readers of a database that is open, as LMDB 0.9 lays it out: the number of the latest commit, and of which
-  /// commit each reader is.
+  /// The reader table of an open database in the layout of LMDB 0.9: the number of the latest commit, and the
+  /// commit of each reader.
   private struct ReaderTable {
     private let file: Int32
     private let latestOffset = 8 + MemoryLayout<pthread_mutex_t>.size
     private let readersOffset = 2 * 64
 
-    /// The file stays open for good, since closing it would take LMDB's locks away from this process.
+    /// The file stays open, because closing it would release LMDB's locks of this process.
     init(_ place: TemporaryDirectory) throws {
       file = open(place.url.appending(path: "lock.mdb").path, O_RDWR)
       try #require(file >= 0)
@@ -25,7 +25,7 @@
       try #require(withUnsafeBytes(of: number) { pwrite(file, $0.baseAddress, 8, off_t(latestOffset)) } == 8)
     }
 
-    /// Whether this process has a place in the table.
+    /// Whether this process has a slot in the table.
     func hasReader() throws -> Bool {
       try (0..<8).contains {
         try Int32(truncatingIfNeeded: number(at: readersOffset + 64 * $0 + 8)) == getpid()
@@ -42,7 +42,7 @@
   @Suite("Snapshots of LMDB")
   struct LMDBSnapshotTests {
     @Test(
-      "A reader that was held up while two commits came does not see the one that is not acknowledged yet")
+      "A reader that is delayed during two commits does not see the unacknowledged one")
     func superseded() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
@@ -50,7 +50,7 @@
       let table = try ReaderTable(place)
       let third = try table.latest()
 
-      // So the table was when the reader began, and since then the third version has been written.
+      // The state of the table when the reader began. Since then the third version has been written.
       try table.setLatest(third - 2)
       let isOver = MutexProtected(false)
       let read = Task {
@@ -58,7 +58,7 @@
         return try await engine.read(key: key(1))
       }
       while try !isOver.withLock({ $0 }) && !table.hasReader() { await Task.yield() }
-      // So it is while the third version is being synced.
+      // The state of the table while the third version is being synced.
       try table.setLatest(third - 1)
       #expect(try await read.value == value(2))
       #expect(try await engine.read(key: key(1)) == value(2))

@@ -5,7 +5,7 @@ import StockroomKitSupport
 import StockroomLMDB
 
 extension TemporaryDirectory {
-  /// Where something can be moved to.
+  /// A path to move things to.
   var neighbor: URL { beside("neighbor") }
   var dataFile: URL { url.appending(path: "data.mdb") }
 
@@ -38,7 +38,7 @@ func value(_ number: Int, count: Int = 100) -> Data {
   return random.bytes(count)
 }
 
-/// Something that becomes true once.
+/// A flag that is set once.
 final class Flag: Sendable {
   private let value = MutexProtected(false)
 

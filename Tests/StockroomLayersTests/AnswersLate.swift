@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomLayers
 
-/// An engine that reads, and then lets something happen before it answers.
+/// An engine that calls a hook after a read, before it returns the result.
 struct AnswersLate<Base: StorageEngine>: StorageLayer {
   let base: Base
   let capabilities: EngineCapabilities

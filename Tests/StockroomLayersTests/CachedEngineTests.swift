@@ -9,30 +9,30 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-/// The last number that has been written under each key.
+/// The last acknowledged number under each key.
 private final class Acknowledged: Sendable {
   let numbers = MutexProtected([0, 0, 0])
 }
 
-/// Hands a transaction out of its body, as no program should.
+/// Lets a transaction escape from its body, which is a programming error.
 private final class Kept: @unchecked Sendable {
-  // Safe to share: written by the body, and read after it has returned.
+  // Safe to share: written by the body, and read only after the body has returned.
   private(set) var transaction: (any StorageTransaction)?
 
   func keep(_ transaction: any StorageTransaction) { self.transaction = transaction }
 }
 
-@Suite("Values in memory in front of an engine", .timeLimit(.minutes(10)))
+@Suite("Values cached in front of an engine", .timeLimit(.minutes(10)))
 struct CachedEngineTests {
   private let base = FailingStorageEngine(MemoryStorageEngine())
   private let key = CacheKey(verbatim: "k")
   private let value = Data("value".utf8)
   private let other = Data("other".utf8)
 
-  /// How often the engine below has been asked for one value.
+  /// The number of single reads of the engine below.
   private var readCount: Int { base.calls.count { $0.method == .read } }
 
-  /// Reads until an answer comes from memory: the cache has subscribed to the feed then.
+  /// Reads until a value comes from the cache, which has subscribed to the feed by then.
   private func waitForSubscription(_ engine: some StorageEngine) async throws {
     var before = -1
     while readCount > before {
@@ -42,7 +42,7 @@ struct CachedEngineTests {
     }
   }
 
-  @Test("A value is read once, and that there is none too")
+  @Test("A present value and an absent one are each read once")
   func keeps() async throws {
     try await base.write(value, key: key)
     let engine = base.cached(limit: .unlimited)
@@ -58,7 +58,7 @@ struct CachedEngineTests {
     #expect(base.calls.count { $0.method == .keyExists } == 0)
   }
 
-  @Test("What has been written or removed is in memory once it is acknowledged")
+  @Test("A written value or a removal is cached once it is acknowledged")
   func keepsWrites() async throws {
     let engine = base.cached(limit: .unlimited)
     try await waitForSubscription(engine)
@@ -70,7 +70,7 @@ struct CachedEngineTests {
     #expect(readCount == 0)
   }
 
-  @Test("A write that fails, or whose acknowledgement is lost, leaves nothing in memory")
+  @Test("A write that fails, or whose acknowledgement is lost, leaves nothing in the cache")
   func failures() async throws {
     let engine = base.cached(limit: .unlimited)
     try await waitForSubscription(engine)
@@ -86,7 +86,7 @@ struct CachedEngineTests {
     #expect(try await engine.read(key: key) == value)
   }
 
-  @Test("While a write is under way the engine below is asked, and what it says is not kept")
+  @Test("During a write, reads go to the engine below and their results are not cached")
   func writesUnderWay() async throws {
     let engine = base.cached(limit: .unlimited)
     try await waitForSubscription(engine)
@@ -100,7 +100,7 @@ struct CachedEngineTests {
     #expect(try await engine.read(key: key) == other)
   }
 
-  @Test("What was asked for before a write is not kept after it")
+  @Test("The result of a read that began before a write is not cached after it")
   func readsUnderWay() async throws {
     try await base.write(value, key: key)
     let engine = base.cached(limit: .unlimited)
@@ -123,7 +123,7 @@ struct CachedEngineTests {
     }
   }
 
-  @Test("Every way of changing an entry takes the old one out of memory")
+  @Test("Every kind of change removes the old value from the cache")
   func changes() async throws {
     let engine = base.cached(limit: .unlimited)
     try await waitForSubscription(engine)
@@ -146,7 +146,7 @@ struct CachedEngineTests {
     }
   }
 
-  @Test("What another engine has written in the place is read once the feed has reported it")
+  @Test("A write of another engine is visible once the feed has reported it")
   func others() async throws {
     let directory = try TemporaryDirectory()
     let engine = try SQLiteStorageEngine(directory: .init(url: directory.url)).cached(limit: .unlimited)
@@ -159,12 +159,12 @@ struct CachedEngineTests {
       #expect(await changes.next() != nil)
       #expect(try await engine.read(key: key) == value)
     }
-    // Also if nobody else subscribes.
+    // Even if nobody else subscribes.
     try await second.write(other, key: key)
     while try await engine.read(key: key) != other { await Task.yield() }
   }
 
-  @Test("What is written with an origin, as a store does, is read at once")
+  @Test("A write with an origin, such as a store's, is visible at once")
   func origin() async throws {
     let engine = base.cached(limit: .unlimited)
     try await waitForSubscription(engine)
@@ -174,7 +174,7 @@ struct CachedEngineTests {
     #expect(try await engine.read(key: key) == other)
   }
 
-  @Test("Beyond the limit the values that were used last stay")
+  @Test("Beyond the limit the most recently used values are kept")
   func limits() async throws {
     let keys = (0..<4).map { CacheKey(verbatim: "\($0)") }
     try await base.write(keys.map { ($0, Data(repeating: 1, count: 100)) })
@@ -191,7 +191,7 @@ struct CachedEngineTests {
     #expect(base.calls.count { $0.keys == [keys[0]] && $0.method == .read } >= 3)
   }
 
-  @Test("A limit of bytes bounds the number of absent keys and empty values too")
+  @Test("A limit in bytes also bounds the number of absent keys and empty values")
   func limitsAbsent() async throws {
     let keys = (0..<1_000).map { CacheKey(verbatim: "\($0)") }
     try await base.write(keys.prefix(500).map { ($0, Data()) })
@@ -204,7 +204,7 @@ struct CachedEngineTests {
   }
 
   @Test(
-    "In front of a layer with a feed of its own, what the layer acknowledged is read, and after its end nothing"
+    "In front of a layer with its own feed, acknowledged writes are visible, and closed engines throw"
   )
   func mappedFeeds() async throws {
     let layers: [any StorageEngine] = [
@@ -231,7 +231,7 @@ struct CachedEngineTests {
     }
   }
 
-  @Test("No read waits for the feed to begin, and until it has begun nothing is kept")
+  @Test("Reads do not wait for the subscription, and are not cached before it has begun")
   func subscribesMeanwhile() async throws {
     try await base.write(value, key: key)
     let engine = base.cached(limit: .unlimited)
@@ -243,7 +243,7 @@ struct CachedEngineTests {
     try await waitForSubscription(engine)
   }
 
-  @Test("Without a feed nothing is kept; once it has failed to begin it is tried again")
+  @Test("Without a feed nothing is cached; a failed subscription is retried")
   func feed() async throws {
     struct WithoutFeed: StorageLayer {
       let base: FailingStorageEngine
@@ -259,7 +259,7 @@ struct CachedEngineTests {
     #expect(base.calls.count { $0.method == .changes } == 2)
   }
 
-  @Test("A transaction that is used after its end keeps nothing out of memory")
+  @Test("A transaction used after its end does not prevent caching")
   func usedAfterItsEnd() async throws {
     let engine = base.cached(limit: .unlimited)
     try await waitForSubscription(engine)
@@ -280,7 +280,7 @@ struct CachedEngineTests {
     }
   }
 
-  @Test("A closed engine reads nothing from memory", arguments: [true, false])
+  @Test("A closed engine returns nothing from the cache", arguments: [true, false])
   func close(throughCache: Bool) async throws {
     let engine = base.cached(limit: .unlimited)
     try await waitForSubscription(engine)
@@ -291,7 +291,7 @@ struct CachedEngineTests {
     #expect(error?.code == .closed)
   }
 
-  @Test("Whatever tasks do at once, nobody reads a value older than what was acknowledged before")
+  @Test("With concurrent tasks, no read returns a value older than one acknowledged before it")
   func concurrent() async throws {
     let memory = MemoryStorageEngine()
     let engine = memory.cached(limit: CacheLimit(entries: 2))

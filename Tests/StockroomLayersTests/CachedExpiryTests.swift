@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomTestSupport
 import Testing
 
-@Suite("A cache in front of entries that expire", .timeLimit(.minutes(10)))
+@Suite("A cache in front of expiring entries", .timeLimit(.minutes(10)))
 struct CachedExpiryTests {
   private let base = FailingStorageEngine(MemoryStorageEngine())
   private let clock = HandSetClock()
@@ -16,7 +16,7 @@ struct CachedExpiryTests {
     base.expiring(after: .seconds(60), clock: clock.clock)
   }
 
-  /// Reads so often that a cache subscribes to the feed in between.
+  /// Reads often enough for a cache to subscribe to the feed.
   private func readOften(_ engine: some StorageEngine) async throws {
     for _ in 0..<1_000 {
       #expect(try await engine.read(key: key) == value)
@@ -24,7 +24,7 @@ struct CachedExpiryTests {
     }
   }
 
-  @Test("An expired entry is absent for it too")
+  @Test("An expired entry is absent in the cache too")
   func expires() async throws {
     let engine = expiring.cached(limit: .unlimited)
     try await engine.write(value, key: key)
@@ -34,7 +34,7 @@ struct CachedExpiryTests {
     #expect(try await engine.keyExists(key) == false)
   }
 
-  @Test("With other layers in between it keeps nothing either")
+  @Test("It is absent even with other layers in between")
   func expiresBehindOthers() async throws {
     let engine = expiring.checksummed().instrumented(by: CallRecorder()).cached(limit: .unlimited)
     try await engine.write(value, key: key)
@@ -45,7 +45,7 @@ struct CachedExpiryTests {
     #expect(try await engine.read(key: key) == nil)
   }
 
-  @Test("An entry that expires in front of it is absent")
+  @Test("An entry that expires in a layer in front of the cache is absent")
   func expiresInFront() async throws {
     let engine = base.cached(limit: .unlimited).expiring(after: .seconds(60), clock: clock.clock)
     try await engine.write(value, key: key)

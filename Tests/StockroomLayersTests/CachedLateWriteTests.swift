@@ -5,13 +5,13 @@ import StockroomMemory
 import StockroomTestSupport
 import Testing
 
-@Suite("Writes through a cache that take effect after their call has ended", .timeLimit(.minutes(10)))
+@Suite("Writes through a cache that take effect after their call has returned", .timeLimit(.minutes(10)))
 struct CachedLateWriteTests {
   private let key = CacheKey(verbatim: "k")
   private let old = Data("old".utf8)
   private let new = Data("new".utf8)
 
-  /// Reads until an answer comes from memory: the cache has subscribed to the feed then.
+  /// Reads until a value comes from the cache, which has subscribed to the feed by then.
   private func waitForSubscription(
     _ engine: CachedEngine<FailingStorageEngine>
   ) async throws {
@@ -23,7 +23,7 @@ struct CachedLateWriteTests {
     }
   }
 
-  @Test("A write of unknown outcome is read once it has taken effect")
+  @Test("A write of unknown outcome is visible once it has taken effect")
   func write() async throws {
     let late = LateWrites()
     let engine = FailingStorageEngine(late).cached(limit: .unlimited)
@@ -38,7 +38,7 @@ struct CachedLateWriteTests {
     #expect(try await engine.read(key: key) == new)
   }
 
-  @Test("After a write of unknown outcome values are kept in memory again")
+  @Test("After a write of unknown outcome values are cached again")
   func keepsAgain() async throws {
     let late = LateWrites()
     let engine = FailingStorageEngine(late).cached(limit: .unlimited)
@@ -53,7 +53,7 @@ struct CachedLateWriteTests {
   }
 }
 
-/// An engine of which a write that fails may take effect later, as at a server.
+/// An engine whose failed writes may take effect later, as on a server.
 private final class LateWrites: StorageLayer {
   private struct Write {
     let data: Data
@@ -65,7 +65,7 @@ private final class LateWrites: StorageLayer {
   private let isDelaying = MutexProtected(false)
   private let delayed = MutexProtected<[Write]>([])
 
-  /// Lets the next write end before it takes effect.
+  /// Makes the next write return before it takes effect.
   func delayNext() { isDelaying.withLock { $0 = true } }
 
   func takeEffect() async throws {

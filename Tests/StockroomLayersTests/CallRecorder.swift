@@ -1,7 +1,7 @@
 import StockroomCore
 import StockroomLayers
 
-/// Keeps the calls that it records.
+/// Stores the calls that it records.
 final class CallRecorder: StorageInstrument {
   private let state = MutexProtected<[StorageCall]>([])
 
@@ -9,7 +9,7 @@ final class CallRecorder: StorageInstrument {
 
   func record(_ call: StorageCall) { state.withLock { $0.append(call) } }
 
-  /// The calls since the last time.
+  /// The calls since the last `take()`.
   func take() -> [StorageCall] {
     state.withLock { calls in
       defer { calls = [] }
@@ -18,7 +18,7 @@ final class CallRecorder: StorageInstrument {
   }
 }
 
-/// What a call is about.
+/// The counts and sizes of a call.
 struct Counts: Equatable {
   var requested = 0
   var returned = 0

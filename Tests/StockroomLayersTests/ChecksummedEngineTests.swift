@@ -7,12 +7,12 @@ import StockroomMemory
 import TestFixtures
 import Testing
 
-@Suite("Values with checksums")
+@Suite("Checksummed values")
 struct ChecksummedEngineTests {
   private let base = MemoryStorageEngine()
   private let key = CacheKey(verbatim: "k")
 
-  @Test("What is stored is the value, and the checksum of the key's length, the key and the value")
+  @Test("The stored bytes are the value and a checksum of the key's length, the key and the value")
   func form() async throws {
     // The CRC-32C of 5, 0 and "123456789".
     try await base.checksummed().write(Data("6789".utf8), key: CacheKey(verbatim: "12345"))
@@ -20,7 +20,7 @@ struct ChecksummedEngineTests {
     #expect(stored == Data("6789".utf8) + Data([0xFF, 0x89, 0x5C, 0x33]))
   }
 
-  @Test("A value that is shorter by what the key is longer is corrupted")
+  @Test("A value is corrupted if bytes have moved from it to the key")
   func separation() async throws {
     let (short, long) = (CacheKey(verbatim: "a1"), CacheKey(verbatim: "a12"))
     try await base.checksummed().write(Data("23".utf8), key: short)
@@ -30,7 +30,7 @@ struct ChecksummedEngineTests {
     #expect(error?.code == .corrupted)
   }
 
-  @Test("Values of every length come back")
+  @Test("Values of every length are preserved")
   func roundTrip() async throws {
     for count in [0, 1, 7, 8, 9, 4_096, 200_000] {
       let value = Data((0..<count).map { UInt8(truncatingIfNeeded: $0) })
@@ -41,7 +41,7 @@ struct ChecksummedEngineTests {
     }
   }
 
-  @Test("Every bit that is flipped, every byte that is cut off or added, is found")
+  @Test("Every flipped bit and every removed or added byte is detected")
   func corruption() async throws {
     let engine = base.checksummed()
     try await engine.write(Data("A value of some length.".utf8), key: key)
@@ -58,7 +58,7 @@ struct ChecksummedEngineTests {
     }
   }
 
-  @Test("Values that have been exchanged are found")
+  @Test("Swapped values are detected")
   func exchange() async throws {
     let (engine, other) = (base.checksummed(), CacheKey(verbatim: "l"))
     try await engine.write([(key, Data("one".utf8)), (other, Data("two".utf8))])
@@ -67,7 +67,7 @@ struct ChecksummedEngineTests {
     try await expectCorrupted(engine)
   }
 
-  /// Everything that reads values throws.
+  /// Expects every read of values to throw.
   private func expectCorrupted(_ engine: ChecksummedEngine<MemoryStorageEngine>) async throws {
     let key = key
     let readings: [@Sendable () async throws -> Void] = [
@@ -97,7 +97,7 @@ struct InventoryEngineTests {
   }
 
   @Test(
-    "What is missing, additional or under another key is found by the first call of another opening, and by verify()"
+    "A missing, added or moved entry is found by the first call of a later opening, and by verify()"
   )
   func missing() async throws {
     let open = try base.checksummedWithInventory()
@@ -125,7 +125,7 @@ struct InventoryEngineTests {
     }
   }
 
-  @Test("Whatever is done, the inventory is that of the keys, and no call shows it")
+  @Test("After any calls the inventory matches the keys, and no call exposes it")
   func inventory() async throws {
     let engine = try base.checksummedWithInventory()
     let model = MemoryStorageEngine()
@@ -151,7 +151,7 @@ struct InventoryEngineTests {
     }
   }
 
-  @Test("A key like that of the inventory is one like any other")
+  @Test("A key that resembles the inventory's key is an ordinary key")
   func likeInventory() async throws {
     let engine = try base.checksummedWithInventory()
     try await engine.write(value, key: keys[0])
@@ -205,7 +205,7 @@ struct InventoryEngineTests {
     await expectCorrupted { _ = try await base.checksummedWithInventory().allKeys() }
   }
 
-  @Test("What was written beside the inventory makes it corrupted, and traps nothing")
+  @Test("A foreign write beside the inventory makes it corrupted, and does not trap")
   func countsBeyondItsRange() async throws {
     let engine = try base.checksummedWithInventory()
     #expect(try await engine.read(key: keys[0]) == nil)
@@ -218,14 +218,14 @@ struct InventoryEngineTests {
     #expect(try await base.keyExists(keys[1]) == false)
   }
 
-  /// Where an inventory is kept in a place.
+  /// The key under which a place stores its inventory.
   private func inventoryKey() async throws -> CacheKey {
     let base = MemoryStorageEngine()
     try await base.checksummedWithInventory().write(value, key: keys[0])
     return try #require(try await base.allKeys().first { $0 != keys[0] })
   }
 
-  @Test("A body that throws, or only reads, leaves the inventory as it is")
+  @Test("A body that throws, or only reads, leaves the inventory unchanged")
   func undone() async throws {
     struct Undone: Error {}
     let engine = try base.checksummedWithInventory()
@@ -241,7 +241,7 @@ struct InventoryEngineTests {
     #expect(try await base.readAllDataAndKeys().map(\.data) == before)
   }
 
-  @Test("An inventory is refused in front of entries that expire, and may be behind them")
+  @Test("An inventory is refused in front of expiring entries, and allowed behind them")
   func expiring() async throws {
     let layers: [() throws -> any StorageEngine] = [
       { try base.expiring().checksummedWithInventory() },
@@ -258,7 +258,7 @@ struct InventoryEngineTests {
     try await engine.verify()
   }
 
-  /// Cancels the task that reads a value, and notes whether keys are listed on the main thread.
+  /// Cancels the task that reads a value, and records whether keys are listed on the main thread.
   private struct CancellingEngine: StorageLayer {
     let base: MemoryStorageEngine
     let hasListedOnMainThread: Flag
@@ -285,7 +285,7 @@ struct InventoryEngineTests {
     func set() { value.withLock { $0 = true } }
   }
 
-  @Test("The first call hashes the keys on no actor of the caller, and can be cancelled meanwhile")
+  @Test("The first call does not hash the keys on the caller's actor, and can be cancelled")
   @MainActor func firstCall() async throws {
     try await base.checksummedWithInventory().write(keys.map { ($0, value) })
     let flag = Flag()

@@ -20,7 +20,7 @@ struct CompressedEngineTests {
     return random.bytes(count)
   }
 
-  @Test("Values of every kind come back", arguments: CompressionLevel.allCases)
+  @Test("Values of every kind are preserved", arguments: CompressionLevel.allCases)
   func roundTrip(_ level: CompressionLevel) async throws {
     let engine = base.compressed(level: level)
     for count in [0, 1, 31, 32, 33, 100, 4_096, 200_000, 3 << 20] {
@@ -33,7 +33,7 @@ struct CompressedEngineTests {
     }
   }
 
-  @Test("What shrinks takes less room, and what does not one byte more")
+  @Test("A compressible value takes less space, and any other at most one byte more")
   func room() async throws {
     let engine = base.compressed()
     try await engine.write(Self.text, key: key)
@@ -43,7 +43,7 @@ struct CompressedEngineTests {
     #expect(try await base.read(key: key)?.count == random.count + 1)
   }
 
-  @Test("Values of all levels are read with any")
+  @Test("Values of all levels can be read at any level")
   func levels() async throws {
     for level in CompressionLevel.allCases {
       try await base.compressed(level: level).write(Self.text, key: .init(verbatim: "\(level)"))
@@ -51,9 +51,9 @@ struct CompressedEngineTests {
     #expect(try await base.compressed().readAllData() == Array(repeating: Self.text, count: 3))
   }
 
-  /// 440 bytes of text, as zlib and zstd themselves have compressed them.
+  /// 440 bytes of text, compressed by zlib and zstd themselves.
   @Test(
-    "What zlib and zstd have compressed can be read",
+    "Output of zlib and zstd can be read",
     arguments: [
       ("Z", "eNpzzMlRKM8vylZIzEtRyMtXKMhJrNRTcBwVHeSiAFyglME="),
       ("S", "KLUv/QRo7QAAsEFsbCB3b3JrIGFuZCBubyBwbGF5LiABAD5TnU2uTzLe"),
@@ -75,7 +75,7 @@ struct CompressedEngineTests {
     }
   }
 
-  @Test("A value beyond the limit is too large, and the one before it stays")
+  @Test("A value beyond the limit throws .valueTooLarge, and the previous one is kept")
   func limit() async throws {
     let engine = base.compressed(maximumValueSize: 1_000)
     try await engine.write(Data(count: 1_000), key: key)
@@ -88,21 +88,21 @@ struct CompressedEngineTests {
       #expect(error?.code == .valueTooLarge)
     }
     #expect(try await engine.read(key: key) == Data(count: 1_000))
-    // Somebody else may write more.
+    // Another program may write a larger value.
     try await base.compressed().write(Data(count: 2_000), key: key)
     let error = await #expect(throws: StorageError.self) { try await engine.read(key: key) }
     #expect(error?.code == .corrupted)
   }
 
   @Test(
-    "A corrupted value throws `corrupted` from every read, and allocates no memory for the size it claims"
+    "A corrupted value throws .corrupted from every read, and allocates no memory for the size it claims"
   )
   func corruption() async throws {
     let engine = base.compressed()
     try await engine.write(Self.text, key: key)
     let stored = try #require(try await base.read(key: key))
     var corrupted: [Data] = [Data(), Data([0xFF]), stored.prefix(1), stored.prefix(9), Data("text".utf8)]
-    // Says that it has 2^62 bytes, and one byte more and less than it has.
+    // Claims a size of 2^62 bytes, and one byte more and less than the true size.
     for size in [UInt64(1) << 62, UInt64.max, UInt64(Self.text.count) + 1, UInt64(Self.text.count) - 1] {
       var other = stored
       other.replaceSubrange(1..<9, with: withUnsafeBytes(of: size.littleEndian) { Data($0) })
@@ -131,7 +131,7 @@ struct CompressedEngineTests {
       ]
       for way in ways {
         do {
-          // A flag of the format that nothing depends on may be another one.
+          // A flag of the format that does not affect the result may change.
           #expect(try await way() == Self.text)
         } catch let error as StorageError {
           #expect(error.code == .corrupted)
@@ -140,7 +140,7 @@ struct CompressedEngineTests {
     }
   }
 
-  @Test("A store keeps its items compressed, over a database that is opened again")
+  @Test("A store keeps its items compressed, and reads them after the database is reopened")
   func store() async throws {
     struct Page: Codable, Sendable, Identifiable, Equatable {
       let id: String

@@ -5,7 +5,8 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// Layers in front of engines keep the contract: a sample, of which `stockroom conformance --layer` makes all.
+/// Layers in front of engines conform to the contract. This is a sample; `stockroom conformance --layer` runs
+/// all checks.
 @Suite struct LayerConformanceTests {
   static func suite(_ name: String) throws -> ConformanceSuite {
     let engine = try EngineCatalog.select([name])[0]
@@ -16,11 +17,12 @@ import Testing
     ) { try await engine.open($0, .full) }
   }
 
-  /// Of each layer what is about keys and values; of those that only change values, and have all else from one piece of code, the encrypted
-  /// one stands for the others where it is not about values. Of the instrumented one, which passes on each call as it is, what does not
-  /// reach it in the stack: that scans nothing below the hidden keys. Of layers that keep something of their own also calls at the same
-  /// time; of these, and of a stack of those that change values, what a killed process and a power cut leave. Of all layers in front of one
-  /// another everything but what is about the Store.
+  /// For each layer, the checks of keys and values. The layers that only change values share all other code,
+  /// so the encrypted layer stands for them in the checks of everything else. The instrumented layer passes
+  /// every call on unchanged, so it runs only the checks that do not reach it in the stack, where the hidden
+  /// keys allow no scans. Layers with state of their own also run the checks of concurrent calls; they, and a
+  /// stack of the layers that change values, also run the checks of killed processes and power cuts. The
+  /// stack of all layers runs everything except the checks of the Store.
   static func checks() throws -> [ConformanceCheck] {
     let names = EngineCatalog.layers.map(\.name)
     let single =
@@ -45,14 +47,15 @@ import Testing
       + inventory("sqlite", [.f2]) + inventory("lmdb", [.f2, .f4]) + inventory("leveldb", [.f2, .f4, .o4])
   }
 
-  /// What is about some rules, but for a thousand reads of a place of which each looks at everything before it throws.
+  /// The checks of some rules, except for a thousand reads of a place where each read scans all entries
+  /// before it throws.
   private static func inventory(_ engine: String, _ rules: Set<ContractRule>) throws -> [ConformanceCheck] {
     try suite("\(engine)+inventory").checks.filter {
       rules.contains($0.rule) && $0.id != "corruption.of-many-found-by-verify"
     }
   }
 
-  /// Searches, and places of thousands of entries or megabytes: they are about an engine's own structures.
+  /// Searches, and places with thousands of entries or megabytes, which test an engine's own data structures.
   private static func isLong(_ check: ConformanceCheck) -> Bool {
     let kinds = ["model.", "linearizability.", "life.", "late.", "crowd.", "sizes.", "changes.subscribers-"]
     let checks: Set = [
@@ -66,7 +69,7 @@ import Testing
 
   private static let keepsSomething = ["inventory", "expiring", "cached"]
 
-  /// What others see of calls and transactions that run at the same time.
+  /// Checks of what concurrent calls and transactions observe.
   private static func isOfCallsAtOnce(_ check: ConformanceCheck) -> Bool {
     let kinds = ["-beside-writers", "no-phantoms-in-", "-shows-one-moment", "of-concurrent-writes"]
     let checks: Set = [
@@ -76,10 +79,10 @@ import Testing
     return checks.contains(check.id) || kinds.contains { check.id.contains($0) }
   }
 
-  @Test("A layer keeps the contract of the engine below", arguments: try checks().spread)
+  @Test("A layer conforms to the contract in front of an engine", arguments: try checks().spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 
-  @Test("A name may have layers, and an unknown one is reported with those that there are")
+  @Test("A name may include layers, and an unknown layer is reported with the known ones")
   func names() throws {
     let names = try EngineCatalog.select(["sqlite+compressed", "memory", "sqlite", "memory"]).map(\.name)
     #expect(names == ["memory", "sqlite+compressed", "sqlite"])

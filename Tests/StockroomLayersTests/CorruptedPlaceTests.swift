@@ -10,7 +10,7 @@ struct CorruptedPlaceTests {
   private static let key = CacheKey(verbatim: "k")
 
   @Test(
-    "What a layer finds corrupted is reported with the place",
+    "Corruption found by a layer is reported with the place",
     arguments: ["files", "sqlite", "lmdb", "leveldb"])
   func place(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -33,7 +33,7 @@ struct CorruptedPlaceTests {
         { try await engine.withTransaction(transaction) },
       ]
       if layers.hasPrefix("+expiring") {
-        // Before it writes, it reads what there is.
+        // The layer reads the entry before it writes.
         calls.append { try await engine.write([(Self.key, Data()), (CacheKey(verbatim: "l"), Data())]) }
       }
       for call in calls {

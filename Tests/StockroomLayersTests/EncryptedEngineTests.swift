@@ -25,7 +25,7 @@
 
     init() throws { engine = base.encrypted(with: try Keyring(.known("2026"))) }
 
-    @Test("Values of every length come back, 74 bytes and the key's name longer below")
+    @Test("Values of every length are preserved, and stored with 74 bytes and the key's name more")
     func roundTrip() async throws {
       for count in [0, 1, 15, 16, 17, 1_000, 200_000, 3 << 20] {
         let value = Data((0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31) })
@@ -37,19 +37,19 @@
       }
     }
 
-    @Test("What is stored shows neither the value, nor that two are alike, and has a nonce of its own")
+    @Test("A stored value reveals neither its contents nor equality with another, and has a nonce of its own")
     func unlike() async throws {
       for number in 0..<10_000 {
         try await engine.write(value, key: .init(verbatim: "\(number)"))
       }
       let stored = try await base.readAllData()
-      // A nonce that is used twice discloses both values.
+      // A reused nonce discloses both values.
       #expect(Set(stored.map { $0.dropFirst(2 + 4 + 40 + 4).prefix(12) }).count == 10_000)
       #expect(Set(stored.map { $0.suffix(16) }).count == 10_000)
       #expect(stored.allSatisfy { $0.range(of: value) == nil })
     }
 
-    @Test("A value that another program has made by the description of the format is read")
+    @Test("A value that another program has written by the format's description can be read")
     func vector() async throws {
       let stored = try #require(
         Data(
@@ -61,7 +61,7 @@
       #expect(try await engine.read(key: key) == value)
     }
 
-    @Test("A data key encrypts so many values and no more, and all of them are read")
+    @Test("A data key encrypts a limited number of values, and all of them can be read")
     func uses() throws {
       let cipher = ValueCipher(keyring: try Keyring(.known("2026")), mostUses: 10)
       let stored = try (0..<25).map { _ in try cipher.encrypt(value, key: key) }
@@ -72,7 +72,7 @@
       #expect(ValueCipher.mostUses == 1 << 32)
     }
 
-    @Test("Every change, exchange and truncation of stored values is found, and none traps")
+    @Test("Every change, swap and truncation of stored values is detected without a trap")
     func tampering() async throws {
       var random = SeededRandom(seed: 20)
       let keys = (0..<50).map { CacheKey(verbatim: "key \($0)") }
@@ -112,7 +112,7 @@
       #expect(codes[.corrupted, default: 0] > count * 19 / 20)
     }
 
-    @Test("A changed value is corrupted for every way of reading")
+    @Test("A changed value is corrupted for every read method")
     func everyWay() async throws {
       try await engine.write(value, key: key)
       var stored = try #require(try await base.read(key: key))
@@ -130,7 +130,7 @@
       #expect(try await base.read(key: key) == stored)
     }
 
-    /// A value with its own checksum in the header, after a change of what the checksum is of: the name of the key, and the wrapped key.
+    /// A value whose header has a valid checksum after a change of the key's name or the wrapped key.
     private func forged(_ stored: Data, name: String, flippingBitOf byte: Int? = nil) -> Data {
       var header = [1, UInt8(name.utf8.count)] + Array(name.utf8)
       header += stored.dropFirst(2 + 4).prefix(40)
@@ -140,7 +140,7 @@
       return Data(header) + stored.dropFirst(2 + 4 + 40 + 4)
     }
 
-    @Test("A header with another name, or another wrapped key, and the checksum of that is refused")
+    @Test("A header with another name or wrapped key, and a valid checksum, is refused")
     func forgedHeaders() async throws {
       try await engine.write(value, key: key)
       let stored = try #require(try await base.read(key: key))
@@ -149,7 +149,7 @@
         try await base.write(forged(stored, name: String(repeating: "x", count: length)), key: key)
         await expectError(.corrupted) { _ = try await engine.read(key: key) }
       }
-      // The checksum has no key: nobody can tell these from values of other encryption keys.
+      // The checksum is not keyed, so these look like values of other encryption keys.
       let values = [
         forged(stored, name: "2027"), forged(stored, name: String(repeating: "x", count: 32)),
         forged(stored, name: "2026", flippingBitOf: 2 + 4),
@@ -164,13 +164,13 @@
       #expect(message.contains(#""a\n"#) && !message.contains("\n") && !message.contains("\u{1B}"))
     }
 
-    @Test("What was stored without encryption is no encrypted value")
+    @Test("A value stored without encryption is not an encrypted value")
     func plain() async throws {
       try await base.write(value, key: key)
       await expectError(.corrupted) { _ = try await engine.read(key: key) }
     }
 
-    @Test("A key that is missing, or another one of the same name, is refused, and changes nothing")
+    @Test("A missing key, or a different key with the same name, is refused and changes nothing")
     func wrongKey() async throws {
       try await engine.write(value, key: key)
       for keyring in [try Keyring(.known("2027")), try Keyring(.known("2026", 8))] {
@@ -182,7 +182,7 @@
       #expect(try await engine.read(key: key) == value)
     }
 
-    @Test("After a rotation both are read; after encrypting again the old key is needed no longer")
+    @Test("After a rotation values of both keys are read; after re-encryption the old key is not needed")
     func rotation() async throws {
       let old = (0..<2_500).map { CacheKey(verbatim: "old \($0)") }
       try await engine.write(old.map { ($0, value) })
@@ -206,7 +206,7 @@
     }
 
     @Test(
-      "A value that cannot be decrypted keeps no other from being encrypted again, and is reported at the end",
+      "A value that cannot be decrypted does not stop re-encryption, and is reported at its end",
       arguments: [StorageError.Code.corrupted, .permissionDenied])
     func rotationBesideUnreadable(code: StorageError.Code) async throws {
       let keys = (0..<300).map { CacheKey(verbatim: "\($0)") }
@@ -234,7 +234,8 @@
       #expect(try await base.read(key: keys[0]) == left)
     }
 
-    @Test("A value of a key that is not known keeps no expired one in the place", arguments: [true, false])
+    @Test(
+      "A value of an unknown key does not prevent the removal of expired values", arguments: [true, false])
     func expiryBesideForeignKey(isOnDemand: Bool) async throws {
       let clock = HandSetClock()
       let expiring = engine.expiring(after: .seconds(60), clock: clock.clock)
@@ -253,7 +254,7 @@
       }
     }
 
-    @Test("Encrypting again takes nothing back that others write meanwhile")
+    @Test("Re-encryption does not overwrite concurrent writes")
     func rotationBesideWrites() async throws {
       let keys = (0..<3_000).map { CacheKey(verbatim: "\($0)") }
       try await engine.write(keys.map { ($0, Data("before".utf8)) })
@@ -264,7 +265,7 @@
       #expect(try await Set(rotated.readAllData()) == [Data("after".utf8)])
     }
 
-    @Test("Without transactions nothing is encrypted again")
+    @Test("Re-encryption requires transactions")
     func withoutTransactions() async throws {
       let plain = WithoutTransactions(base: base)
       await expectError(.unsupported) {
@@ -272,7 +273,7 @@
       }
     }
 
-    @Test("Nothing lives longer because it is encrypted again")
+    @Test("Re-encryption does not extend lifetimes")
     func expiringBelow() async throws {
       let clock = HandSetClock()
       let expiring = base.expiring(after: .seconds(60), clock: clock.clock)
@@ -285,7 +286,7 @@
       #expect(try await rotated.read(key: key) == nil)
     }
 
-    @Test("A place on disk is read by another engine with the same key, and holds no value that can be read")
+    @Test("Values on disk are read by another engine with the same key, and are not stored as plaintext")
     func onDisk() async throws {
       let directory = try TemporaryDirectory()
       func open() throws -> EncryptedEngine<SQLiteStorageEngine> {

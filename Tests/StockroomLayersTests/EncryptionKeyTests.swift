@@ -11,7 +11,7 @@
 
   @Suite("Encryption keys")
   struct EncryptionKeyTests {
-    @Test("A key has 32 bytes and a name of 1 to 32, and no keyring has two of a name")
+    @Test("A key has 32 bytes and a name of 1 to 32, and names in a keyring are unique")
     func sizes() async throws {
       for count in [0, 16, 31, 33] {
         await expectError(.unsupported) {
@@ -28,7 +28,7 @@
       #expect(try await engine.read(key: key) == value)
     }
 
-    @Test("Nothing that is printed shows the bytes")
+    @Test("No description of a key contains its bytes")
     func secret() throws {
       let key = try EncryptionKey.known("2026")
       var dumped = ""
@@ -39,7 +39,7 @@
       #expect("\(key)" == "EncryptionKey(2026)")
     }
 
-    @Test("A file keeps a key, for its owner only")
+    @Test("A key can be stored in a file, readable by its owner only")
     func file() async throws {
       let directory = try TemporaryDirectory()
       let file = directory.url.appending(path: "key")
@@ -70,13 +70,13 @@
     }
 
     #if os(Linux)
-      @Test("A file whose name cannot be synced is no file of a key")
+      @Test("A key file whose name cannot be synced is removed")
       func unsyncedName() async throws {
         await #expect(processExitsWith: .success) {
           let parent = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
           try FileManager.default.createDirectory(at: parent.url, withIntermediateDirectories: false)
           defer { rmdir(parent.path) }
-          // Files can be made in it, and it cannot be opened. Nothing is forbidden to root.
+          // Files can be created in it, and it cannot be opened. Root may open every directory.
           chmod(parent.path, 0o733)
           chown(parent.path, 0, 0)
           if geteuid() == 0 { seteuid(65534) } else { chmod(parent.path, 0o333) }
@@ -92,7 +92,7 @@
     #endif
 
     @Test(
-      "What is no key in a file is refused",
+      "A file that does not contain a key is refused",
       arguments: [
         "", "\n", "short", String(repeating: "A", count: 44), String(repeating: "x", count: 10_000),
       ])
@@ -110,7 +110,7 @@
       #expect(throws: StorageError.self) { _ = try EncryptionKey(identifier: "a", contentsOf: link) }
     }
 
-    @Test("A variable of the environment keeps a key")
+    @Test("A key can be stored in an environment variable")
     func environment() async throws {
       let name = "STOCKROOM_TEST_KEY_\(UInt32.random(in: 0 ... .max))"
       await expectError(.unsupported) { _ = try EncryptionKey(identifier: "a", environmentVariable: name) }

@@ -10,7 +10,7 @@
     }
   }
 
-  /// Has `work` throw a `StorageError` with this code.
+  /// Expects `work` to throw a `StorageError` with this code.
   func expectError(
     _ code: StorageError.Code, _ location: SourceLocation = #_sourceLocation,
     from work: () async throws -> Void

@@ -6,7 +6,7 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-@Suite("Values that expire")
+@Suite("Expiring values")
 struct ExpiringEngineTests {
   private let base = MemoryStorageEngine()
   private let clock = HandSetClock()
@@ -19,7 +19,7 @@ struct ExpiringEngineTests {
     base.expiring(after: lifetime, clock: clock.clock)
   }
 
-  @Test("An entry is there until its time is over, and then for no call")
+  @Test("An entry is present until it expires, and absent for every call afterwards")
   func expires() async throws {
     let engine = engine()
     try await engine.write(value, key: key)
@@ -34,7 +34,7 @@ struct ExpiringEngineTests {
     try await engine.verify()
   }
 
-  @Test("A body that takes the first entry looks a few times, however many have expired before it")
+  @Test("A body that takes the first entry reads few entries, however many have expired before it")
   func scanInBodyPastExpired() async throws {
     let counting = CountsScans(base: base)
     let engine = counting.expiring(after: .seconds(60), clock: clock.clock)
@@ -46,7 +46,7 @@ struct ExpiringEngineTests {
     #expect(counting.count < 20)
   }
 
-  /// What every way of reading says: one element if all agree.
+  /// The results of every read method: one element if all agree.
   private func visible(_ engine: some StorageEngine) async throws -> Set<Bool> {
     let key = key
     var found: Set<Bool> = [
@@ -70,7 +70,7 @@ struct ExpiringEngineTests {
     return found
   }
 
-  @Test("An entry that is renewed in time while it is read is there, in every way of reading")
+  @Test("An entry that is renewed in time during a read is present for every read method")
   func renewedMeanwhile() async throws {
     let (key, value, clock) = (key, value, clock)
     let renewing = engine(after: .seconds(10))
@@ -86,7 +86,7 @@ struct ExpiringEngineTests {
     #expect(try await renewed.createdAt(key: key) != nil)
   }
 
-  @Test("A clock that is set back brings nothing back, and prolongs nothing")
+  @Test("Setting the clock back neither restores an entry nor extends a lifetime")
   func setBack() async throws {
     let engine = engine()
     try await engine.write(value, key: key)
@@ -102,7 +102,7 @@ struct ExpiringEngineTests {
     #expect(try await visible(engine) == [false])
   }
 
-  @Test("A clock that is set forward ends lives, and those that begin then are as long as any")
+  @Test("Setting the clock forward ends lifetimes, and later ones have their full length")
   func setForward() async throws {
     let engine = engine()
     try await engine.write(value, key: key)
@@ -116,7 +116,7 @@ struct ExpiringEngineTests {
     #expect(try await visible(engine) == [false])
   }
 
-  @Test("After another start it is as late as when the entries were written, if that is at most a day ahead")
+  @Test("After reopening, the clock continues from the latest write if that is at most a day ahead")
   func setBackAcrossOpenings() async throws {
     let other = CacheKey(verbatim: "l")
     try await engine().write(value, key: key)
@@ -149,13 +149,13 @@ struct ExpiringEngineTests {
       try await call()
       #expect(recorder.take().filter { $0.operation == .withTransaction }.map(\.entriesReturned) == [3])
       clock.advance(60)
-      // The first one, before the sweep that follows it.
+      // The first call, before the sweep that follows it.
       try await call()
       #expect(recorder.take().first { $0.operation == .withTransaction }?.entriesReturned == 3)
     }
   }
 
-  @Test("Each write may have a lifetime, of which the last one counts; without one an entry stays for ever")
+  @Test("Each write may set a lifetime, and the last one applies; without one an entry never expires")
   func lifetimes() async throws {
     let engine = engine(after: nil)
     try await engine.write(value, key: key)
@@ -172,7 +172,7 @@ struct ExpiringEngineTests {
   }
 
   @Test(
-    "The shortest and longest lifetimes",
+    "The shortest lifetimes expire at once, and the longest do not expire",
     arguments: [
       (Duration.zero, false), (.seconds(-1), false), (.nanoseconds(Int64.min), false),
       (.seconds(Int64.min), false), (.seconds(Int64.max), true), (.seconds(400 * 366 * 86_400), true),
@@ -183,7 +183,7 @@ struct ExpiringEngineTests {
   }
 
   @Test(
-    "What is written in place of an expired entry is a new one",
+    "A write over an expired entry creates a new entry",
     arguments: ["write", "write many", "apply", "transaction"])
   func rebirth(_ call: String) async throws {
     let (engine, other) = (engine(), CacheKey(verbatim: "other"))
@@ -202,7 +202,7 @@ struct ExpiringEngineTests {
     #expect(try await engine.readAllEntries().map(\.key) == [other, key])
   }
 
-  @Test("A scan with a limit finds as many as there are, whatever has expired in between")
+  @Test("A scan with a limit finds as many entries as exist, whatever has expired in between")
   func scan() async throws {
     let engine = engine()
     let keys = (0..<1_000).map { CacheKey(verbatim: String(format: "%04d", $0)) }
@@ -222,7 +222,7 @@ struct ExpiringEngineTests {
     #expect(try await engine.scan(.all, limit: -1).isEmpty)
   }
 
-  @Test("Without transactions what is alive is overwritten, and only what has expired is written as new")
+  @Test("Without transactions a live entry is overwritten, and only an expired one is replaced by a new one")
   func withoutTransactions() async throws {
     let engine = Lacking(base: base, capabilities: .transactions)
       .expiring(after: .seconds(60), clock: clock.clock)
@@ -237,7 +237,7 @@ struct ExpiringEngineTests {
     #expect(try await engine.read(key: key) == Data("last".utf8))
   }
 
-  @Test("What has expired while a write waited is replaced by a new entry")
+  @Test("An entry that expired while a write waited is replaced by a new entry")
   func expiresMeanwhile() async throws {
     let failing = FailingStorageEngine(base)
     let engine = failing.expiring(clock: clock.clock)
@@ -277,7 +277,7 @@ struct ExpiringEngineTests {
     }
   }
 
-  @Test("A body that takes long replaces what has expired meanwhile by a new entry")
+  @Test("A long body replaces an entry that expired meanwhile by a new entry")
   func longBody() async throws {
     let (engine, clock, key, value) = (engine(), clock, key, value)
     try await engine.write(value, key: key)
@@ -291,7 +291,7 @@ struct ExpiringEngineTests {
     #expect(try await engine.expiration(of: key) == clock.now + 60)
   }
 
-  @Test("What a body writes and reads does not end what it has seen alive")
+  @Test("An entry that a body has read does not expire within the body")
   func ownWrites() async throws {
     let (engine, clock, key, value) = (engine(), clock, key, value)
     let other = CacheKey(verbatim: "other")
@@ -307,7 +307,7 @@ struct ExpiringEngineTests {
     #expect(try await engine.allKeys() == [other])
   }
 
-  @Test("A body reads nothing of what it has written for no time")
+  @Test("A body does not read its own write with a lifetime of zero")
   func ownExpiredWrites() async throws {
     let (engine, clock, key, value) = (engine(after: .zero), clock, key, value)
     try await engine.withTransaction { transaction in
@@ -317,7 +317,7 @@ struct ExpiringEngineTests {
     }
   }
 
-  @Test("A value without its times is corrupted, and decides no time")
+  @Test("A value without its timestamps is corrupted, and does not affect the clock")
   func corrupted() async throws {
     let engine = engine()
     let times = withUnsafeBytes(of: (Int64.max.littleEndian, Int64(5).littleEndian)) { Data($0) }
@@ -340,7 +340,7 @@ struct ExpiringEngineTests {
   }
 }
 
-/// An engine that counts the scans of bodies.
+/// An engine that counts the scans of transactions' bodies.
 private final class CountsScans: StorageLayer {
   let base: MemoryStorageEngine
   private let scans = MutexProtected(0)

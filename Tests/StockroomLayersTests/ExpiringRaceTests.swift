@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomTestSupport
 import Testing
 
-@Suite("Values that expire, and that other engines renew meanwhile")
+@Suite("Expiring values that other engines renew concurrently")
 struct ExpiringRaceTests {
   private let base = MemoryStorageEngine()
   private let clock = HandSetClock()
@@ -13,7 +13,7 @@ struct ExpiringRaceTests {
   private let value = Data("value".utf8)
 
   @Test(
-    "A batch that waits replaces what has been renewed for a shorter time, and has expired, by a new entry",
+    "A waiting batch creates a new entry if another engine has shortened the old one's lifetime and it has expired",
     arguments: ["write", "apply", "writeEntries"])
   func renewedForShorter(_ call: String) async throws {
     let failing = FailingStorageEngine(base)
@@ -43,7 +43,7 @@ struct ExpiringRaceTests {
   }
 
   @Test(
-    "Without transactions a write of entries that fails removes nothing that another engine has renewed",
+    "Without transactions a failed write of entries removes nothing that another engine has renewed",
     arguments: [EngineCapabilities.transactions, [.transactions, .preservesTimestamps]])
   func renewedBeforeFailure(missing: EngineCapabilities) async throws {
     let (key, value) = (keys[0], value)

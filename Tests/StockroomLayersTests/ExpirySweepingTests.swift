@@ -33,7 +33,7 @@ private struct TaskCountingEngine: StorageLayer {
   }
 }
 
-/// A layer that does not support the form of one value.
+/// A layer that does not support the format of one value.
 private struct Refusing: ValueLayer {
   let base: MemoryStorageEngine
 
@@ -45,7 +45,7 @@ private struct Refusing: ValueLayer {
   }
 }
 
-@Suite("Removing values that have expired")
+@Suite("Removal of expired values")
 struct ExpirySweepingTests {
   private let base = MemoryStorageEngine()
   private let clock = HandSetClock()
@@ -59,7 +59,7 @@ struct ExpirySweepingTests {
   }
 
   @Test(
-    "As writes go by, expired entries leave the place",
+    "Writes gradually remove expired entries from the place",
     arguments: ["memory", "sqlite", "memory without scans"])
   func sweep(_ name: String) async throws {
     switch name {
@@ -82,12 +82,12 @@ struct ExpirySweepingTests {
     #expect(try await base.keyCount() == 10)
   }
 
-  @Test("A write that sweeps leaves what others add meanwhile to later writes, which catch up")
+  @Test("A write sweeps only its share and leaves entries added meanwhile to later writes, which catch up")
   func sweepsNoMoreThanItsShare() async throws {
     let failing = FailingStorageEngine(base)
     let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
     failing.hold { $0.method == .scan }
-    // The fourth write has eight entries to look at, a page.
+    // The fourth write sweeps eight entries, a page.
     for number in 0..<3 { try await engine.write(value, key: CacheKey(verbatim: "first\(number)")) }
     async let sweeping: Void = engine.write(value, key: key)
     try await failing.waitForHeldCalls()
@@ -105,7 +105,7 @@ struct ExpirySweepingTests {
     #expect(try await base.keyCount() == 10)
   }
 
-  @Test("The share of a batch that is written while another one sweeps is looked at all the same")
+  @Test("The share of a batch that is written during another sweep is swept later")
   func overlappingBatches() async throws {
     let failing = FailingStorageEngine(base)
     let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
@@ -122,11 +122,12 @@ struct ExpirySweepingTests {
       try await sweeping
       clock.advance(60)
     }
-    // One round and some: with half the looks it would be more than three by now, and more with each round.
+    // More than one round. With half the sweeps the count would exceed three rounds by now, and grow with
+    // each round.
     #expect(try await base.keyCount() < 2 * 600)
   }
 
-  @Test("However many write at once, each sweeps a page at most")
+  @Test("Each of any number of concurrent writers sweeps at most one page")
   func concurrentWriters() async throws {
     let directory = try TemporaryDirectory()
     let base = try SQLiteStorageEngine(directory: directory.directory)
@@ -146,13 +147,13 @@ struct ExpirySweepingTests {
       }
       try await group.waitForAll()
     }
-    // What is left is swept as writes go by.
+    // Later writes sweep the rest.
     for _ in 0..<600 { try await engine.write(value, key: key, expiresAfter: nil) }
     #expect(try await base.keyCount() == 1)
     try await base.close()
   }
 
-  @Test("All expired entries are removed on demand, and nothing else")
+  @Test("removeExpired removes all expired entries and no others")
   func removeExpired() async throws {
     let engine = engine()
     let keys = (0..<1_000).map { CacheKey(verbatim: "\($0)") }
@@ -167,7 +168,7 @@ struct ExpirySweepingTests {
     #expect(await changes.next() == .keys(Set(keys.dropFirst(100))))
   }
 
-  @Test("Who has expired entries removed hears of it, as everybody does: it is nobody's change")
+  @Test("The removal of expired entries is reported to every subscriber, including the caller")
   func feedOfExpired() async throws {
     let (engine, origin) = (engine(), ChangeOrigin())
     let old = (0..<100).map { CacheKey(verbatim: "old\($0)") }
@@ -181,7 +182,7 @@ struct ExpirySweepingTests {
     }
   }
 
-  @Test("What cannot be removed at the moment fails no write")
+  @Test("A failed sweep does not fail the write")
   func sweepFails() async throws {
     let failing = FailingStorageEngine(base)
     let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
@@ -195,7 +196,7 @@ struct ExpirySweepingTests {
     #expect(try await base.keyCount() == 200)
   }
 
-  @Test("Large values are read few at a time, to be verified and to be removed")
+  @Test("Verification and removal read only a few large values at a time")
   func largeValues() async throws {
     let recorder = CallRecorder()
     let engine = base.instrumented(by: recorder).expiring(after: .seconds(60), clock: clock.clock)
@@ -211,7 +212,8 @@ struct ExpirySweepingTests {
   }
 
   @Test(
-    "A corrupted entry stays, and keeps no expired one in the place", arguments: [true, false], [true, false])
+    "A corrupted entry is kept, and does not prevent the removal of expired ones", arguments: [true, false],
+    [true, false])
   func corruptedEntry(isFoundBelow: Bool, isOnDemand: Bool) async throws {
     if isFoundBelow {
       try await corruptedEntry(base.checksummed(), isOnDemand)
@@ -221,7 +223,7 @@ struct ExpirySweepingTests {
   }
 
   @Test(
-    "An entry that the engine below does not support stays, and keeps no expired one in the place",
+    "An entry that the engine below does not support is kept, and does not prevent the removal of expired ones",
     arguments: [true, false])
   func unsupportedEntry(isOnDemand: Bool) async throws {
     try await corruptedEntry(Refusing(base: base), isOnDemand, .unsupported)
@@ -246,7 +248,7 @@ struct ExpirySweepingTests {
     }
   }
 
-  @Test("A place whose keys cannot be listed is not read again and again", .timeLimit(.minutes(10)))
+  @Test("A place whose keys cannot be listed is not read repeatedly", .timeLimit(.minutes(10)))
   func unlistedKeys() async throws {
     let failing = FailingStorageEngine(base)
     let engine = failing.expiring(after: .seconds(60), clock: clock.clock)
@@ -260,14 +262,14 @@ struct ExpirySweepingTests {
     #expect(error?.code == .corrupted)
   }
 
-  @Test("A time that is corrupted hides no other entry, removes none, and is given to none")
+  @Test("A corrupted timestamp neither hides nor removes other entries, and is not assigned to any")
   func corruptedTime() async throws {
     let engine = engine(after: .seconds(86_400))
     let keys = (0..<300).map { CacheKey(verbatim: "\($0)") }
     try await engine.write(keys.map { ($0, value) })
     try await engine.write(value, key: key, expiresAfter: .seconds(Int64.max))
     var stored = try #require(try await base.read(key: key))
-    // When it was written is a hundred years later now.
+    // Moves the time of the write a hundred years ahead.
     stored[8] ^= 0x40
     try await base.write(stored, key: key)
     #expect(try await engine.read(key: key) == value)

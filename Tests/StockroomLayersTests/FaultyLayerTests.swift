@@ -8,7 +8,8 @@ import Testing
 private let key = CacheKey(verbatim: "k")
 private let value = Data("value".utf8)
 
-/// What layers get wrong, and the checks that find it. Each check is held against the layer of the module and against a faulty one.
+/// Typical faults of layers, and the checks that find them. Each check runs against the layer of the module
+/// and a faulty one.
 @Suite("Faulty layers")
 struct FaultyLayerTests {
   // MARK: A cache that is filled before the commit
@@ -35,7 +36,7 @@ struct FaultyLayerTests {
     #expect(try await engine.read(key: key) == nil)
   }
 
-  @Test("A cache that is filled before the commit is found")
+  @Test("A cache that is filled before the commit is detected")
   func cache() async throws {
     try await checkRefusedBatch(MemoryStorageEngine().cached(limit: .unlimited))
     await withKnownIssue { try await checkRefusedBatch(FilledTooEarly()) }
@@ -71,7 +72,7 @@ struct FaultyLayerTests {
     #expect(try await second.read(key: key) == value)
   }
 
-  @Test("A namespace that leaks into its neighbor by a prefix is found")
+  @Test("A namespace that leaks into its neighbor by a prefix is detected")
   func namespaces() async throws {
     let place = MemoryStorageEngine()
     try await checkNeighbors(place.namespaced("a"), place.namespaced("ab"))
@@ -115,7 +116,7 @@ struct FaultyLayerTests {
     #expect(try await engine.read(key: key) == nil)
   }
 
-  @Test("An expiry that is decided by a clock set back is found")
+  @Test("An expiry that is decided by a clock set back is detected")
   func expiry() async throws {
     let clock = SettableClock()
     try await checkExpiry(MemoryStorageEngine().expiring(after: .seconds(60), clock: clock.clock), clock)
@@ -145,7 +146,7 @@ struct FaultyLayerTests {
       #expect(stored.count == 100)
     }
 
-    @Test("A nonce that is used twice is found")
+    @Test("A reused nonce is detected")
     func nonces() async throws {
       let base = MemoryStorageEngine()
       let keyring = try Keyring(EncryptionKey(identifier: "k", bytes: [UInt8](repeating: 7, count: 32)))

@@ -19,7 +19,7 @@ private struct PlainValueLayer<Base: StorageEngine>: ValueLayer {
   func decode(_ stored: Data, key: CacheKey) throws -> Data { stored }
 }
 
-/// A layer of somebody who has not heard of ``StorageLayer`` and has forgotten batches.
+/// A layer written without ``StorageLayer`` that does not forward batches.
 private struct ForgetfulLayer<Base: StorageEngine>: StorageEngine {
   let base: Base
   var capabilities: EngineCapabilities { base.capabilities }
@@ -31,12 +31,12 @@ private struct ForgetfulLayer<Base: StorageEngine>: StorageEngine {
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
 }
 
-@Suite("What layers pass on")
+@Suite("Forwarding by layers")
 struct ForwardingTests {
   private typealias Method = FailingStorageEngine.Call.Method
   private let base = FailingStorageEngine(MemoryStorageEngine())
 
-  @Test("A layer forwards every requirement as itself")
+  @Test("A layer forwards each requirement to the same requirement")
   func forwards() async throws {
     let layer = PlainLayer(base: base)
     try await callEverything(layer)
@@ -44,10 +44,10 @@ struct ForwardingTests {
     #expect(layer.capabilities == base.capabilities)
   }
 
-  @Test("A layer that changes values takes no request apart")
+  @Test("A layer that changes values does not split requests")
   func forwardsValues() async throws {
     try await callEverything(PlainValueLayer(base: base))
-    // Values are decoded with their keys. To verify them, they are read as well, a page at a time.
+    // Values are decoded with their keys. A verification also reads them, a page at a time.
     let others: [Method: [Method]] = [
       .readMany: [.readDataAndKeys], .readAllData: [.readAllDataAndKeys],
       .verify: [.verify, .allKeys, .readDataAndKeys],
@@ -55,7 +55,7 @@ struct ForwardingTests {
     #expect(base.calls.map(\.method) == Method.allCases.flatMap { others[$0] ?? [$0] })
   }
 
-  @Test("Large values are read few at a time to be verified")
+  @Test("A verification reads only a few large values at a time")
   func verifiesLargeValues() async throws {
     let recorder = CallRecorder()
     let layer = PlainValueLayer(base: MemoryStorageEngine().instrumented(by: recorder))
@@ -66,14 +66,14 @@ struct ForwardingTests {
     #expect(sizes.allSatisfy { $0 <= 8 * 200_000 })
   }
 
-  @Test("A requirement that is added to the protocol is added to the layers")
+  @Test("The layers implement every requirement of the protocol")
   func isComplete() throws {
     let requirements = try functions(in: "Sources/StockroomCore/StorageEngine.swift")
     #expect(requirements.count == Method.allCases.count)
     #expect(try functions(in: "Sources/StockroomLayers/StorageLayer.swift") == requirements)
   }
 
-  /// The names and parameters of the functions of a file.
+  /// The names and parameters of the functions in a file.
   private func functions(in path: String) throws -> [String] {
     let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
@@ -84,7 +84,7 @@ struct ForwardingTests {
   }
 
   @Test(
-    "An error of the engine below reaches the caller, and one invalid key rejects the batch before anything is encoded"
+    "An error of the engine below is rethrown, and one invalid key rejects the batch before anything is encoded"
   )
   func errors() async throws {
     let layer = PlainValueLayer(base: base)
@@ -103,7 +103,7 @@ struct ForwardingTests {
     #expect(base.calls.isEmpty)
   }
 
-  @Test("The kit finds a layer that has forgotten requirements")
+  @Test("The conformance kit finds a layer that does not forward all requirements")
   func forgetful() async throws {
     let suite = ConformanceSuite("Forgetful", capabilities: [.atomicBatches, .transactions, .changeFeed]) {
       _ in

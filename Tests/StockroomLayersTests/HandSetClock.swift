@@ -2,18 +2,18 @@ import Foundation
 import StockroomLayers
 import Synchronization
 
-/// A system clock that is set by hand.
+/// A system clock that tests set by hand.
 final class HandSetClock: Sendable {
   private let state = Mutex((time: Date(timeIntervalSince1970: 1_800_000_000), uptime: Duration.zero))
 
   var now: Date { state.withLock { $0.time } }
 
-  /// So many seconds pass.
+  /// Advances the clock by the given number of seconds.
   func advance(_ seconds: Int) {
     state.withLock { $0 = ($0.time + TimeInterval(seconds), $0.uptime + .seconds(seconds)) }
   }
 
-  /// Sets the clock forward, or back.
+  /// Sets the clock forward, or back if negative.
   func set(forwardBy seconds: Int) { state.withLock { $0.time += TimeInterval(seconds) } }
 
   var clock: ExpiryClock {

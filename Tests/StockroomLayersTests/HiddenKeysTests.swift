@@ -18,13 +18,13 @@
       engine = base.encrypted(with: try Keyring(.known("2026")), hidingKeysWith: try .known("names", 1))
     }
 
-    @Test("Below there is no name, and above all of them, the longest too")
+    @Test("Names are hidden below and complete above, including the longest")
     func names() async throws {
       let keys = ["k", "user/1", "user/2", "é", "e\u{301}", String(repeating: "x", count: 511)].map(
         CacheKey.init(verbatim:))
       for key in keys { try await engine.write(Data(key.value.utf8), key: key) }
       #expect(try await Set(engine.allKeys()) == Set(keys))
-      // By another program, as HMAC-SHA-256 is described.
+      // Computed by another program from the description of HMAC-SHA-256.
       #expect(try await base.keyExists(.init(verbatim: "5HR6AG9Ub7a828sW887v26pRkRPKPTRxRTULx-rR3ag")))
       for (key, stored) in try await base.readAllDataAndKeys() {
         #expect(key.value.wholeMatch(of: /[A-Za-z0-9_-]{43}/) != nil)
@@ -38,13 +38,13 @@
       }
     }
 
-    @Test("What cannot be promised is not: no ordered scans, and no feed")
+    @Test("The layer does not claim ordered scans or a feed, which it cannot provide")
     func capabilities() async throws {
       #expect(engine.capabilities == base.capabilities.subtracting([.orderedScans, .changeFeed]))
       await expectError(.unsupported) { _ = try await engine.changes() }
     }
 
-    @Test("With another key for names nothing is found, and with another one for values nothing is read")
+    @Test("With another key for names nothing is found, and with another key for values nothing is read")
     func otherKeys() async throws {
       try await engine.write(value, key: key)
       let other = base.encrypted(with: try Keyring(.known("2026")), hidingKeysWith: try .known("names", 2))
@@ -54,7 +54,7 @@
       await expectError(.permissionDenied) { _ = try await another.read(key: key) }
     }
 
-    @Test("A value from a place with another key for names is corrupted wherever entries are listed")
+    @Test("A value from a place with another key for names is corrupted in every listing")
     func otherPlace() async throws {
       let elsewhere = MemoryStorageEngine()
       let other = elsewhere.encrypted(
@@ -75,7 +75,7 @@
       #expect(try await engine.readEntries(keys: [key]).map(\.key) == [key])
     }
 
-    @Test("A store stands in front of it")
+    @Test("A store works in front of it")
     func store() async throws {
       struct Song: Codable, Sendable, Identifiable, Equatable { let id: String }
       let songs = try await Store<Song>(storage: engine)

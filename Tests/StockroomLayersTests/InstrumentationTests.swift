@@ -59,7 +59,7 @@
       #expect(metrics.counters.count == 12)
     }
 
-    @Test("Calls that throw are counted by code, and for nothing else but the timer")
+    @Test("Failed calls are timed and counted by code, and their entries and bytes are not counted")
     func failures() async throws {
       let songs = base.instrumented(as: "songs", by: MetricsInstrument(factory: metrics))
       for code in [StorageError.Code.diskFull, .io, .diskFull] {
@@ -77,7 +77,7 @@
       #expect(!"\(metrics)".contains("Secret"))
     }
 
-    @Test("Every operation has its metrics, also where many tasks call at once")
+    @Test("Every operation has its metrics, even with many concurrent tasks")
     func concurrency() async throws {
       let instrument = MetricsInstrument(factory: metrics)
       try await withThrowingTaskGroup { group in
@@ -119,7 +119,7 @@
       ]
     }
 
-    @Test("A call is one span, with the attributes of the conventions for databases and no others")
+    @Test("A call is one span, with the attributes of the database conventions and no others")
     func spans() async throws {
       let value = Data("SecretValue".utf8)
       try await engine.write(value, key: keys[0])
@@ -150,7 +150,7 @@
       #expect(tracer.activeSpans.isEmpty)
     }
 
-    @Test("The span of a call that throws has the status error, and its type and no message")
+    @Test("The span of a failed call has the status error and the error's type, but no message")
     func failures() async throws {
       base.failCall(with: StorageError(.diskFull, "SecretValue"))
       await #expect(throws: StorageError.self) { try await engine.write(Data(count: 3), key: keys[0]) }
@@ -168,7 +168,7 @@
       }
     }
 
-    @Test("A span has the times of its call")
+    @Test("A span has the start and end time of its call")
     func times() async throws {
       let recorder = CallRecorder()
       let songs = base.instrumented(
@@ -180,19 +180,19 @@
       for (span, call) in zip(spans, recorder.calls) {
         let (start, end) = (span.startInstant.nanosecondsSinceEpoch, span.endInstant.nanosecondsSinceEpoch)
         #expect(Duration.nanoseconds(end - start) == call.duration)
-        // The clock may be set meanwhile, by a little.
+        // The system clock may be adjusted slightly meanwhile.
         #expect(end <= now + 60_000_000_000 && end >= now - 600_000_000_000)
       }
     }
 
-    @Test("Times from before 1970 are 1970")
+    @Test("Times before 1970 are clamped to 1970")
     func clampedTimes() {
       TracingInstrument(system: "memory", tracer: tracer).record(
         StorageCall(.read, engine: "songs", duration: .seconds(1 << 40)))
       #expect(tracer.finishedSpans.map(\.startInstant.nanosecondsSinceEpoch) == [0])
     }
 
-    @Test("The parent of a call's span is the span of the task that calls, also where many do at once")
+    @Test("The parent of a call's span is the span of the calling task, even with concurrent calls")
     func parents() async throws {
       try await engine.removeAllData()
       #expect(tracer.popFinishedSpans().map(\.parentSpanID) == [nil])
@@ -219,7 +219,7 @@
       }
     }
 
-    @Test("Without a tracer of its own it uses the one that is there when a call ends")
+    @Test("Without a tracer of its own, the instrument uses the system's current tracer when a call ends")
     func systemTracer() async throws {
       let songs = base.instrumented(as: "songs", by: TracingInstrument(system: "memory"))
       _ = try await songs.keyCount()

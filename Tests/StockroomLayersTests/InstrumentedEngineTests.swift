@@ -20,7 +20,7 @@ struct InstrumentedEngineTests {
     base.instrumented(as: "songs", by: recorder)
   }
 
-  /// A call, on an engine that has 3 bytes under one key and 5 under another, and what it is about.
+  /// A call on an engine that has 3 bytes under one key and 5 under another, with its expected counts.
   struct Case: Sendable, CustomTestStringConvertible {
     let operation: StorageCall.Operation
     let counts: Counts
@@ -98,7 +98,7 @@ struct InstrumentedEngineTests {
     Case(.close) { try await $0.close() },
   ]
 
-  @Test("A call is recorded once, with what it is about", arguments: cases)
+  @Test("A call is recorded once, with its counts", arguments: cases)
   func counts(_ test: Case) async throws {
     try await base.write([(Self.a, Data(count: 3)), (Self.b, Data(count: 5))])
     try await test.call(engine)
@@ -111,7 +111,7 @@ struct InstrumentedEngineTests {
     #expect(call.outcome.errorName == nil)
   }
 
-  @Test("The duration of a call is the time from its beginning to its end")
+  @Test("The duration of a call is the time from its start to its end")
   func duration() async throws {
     let before = DispatchTime.now()
     try await engine.withTransaction { _ in
@@ -123,7 +123,7 @@ struct InstrumentedEngineTests {
     #expect(duration >= .milliseconds(2) && duration <= .nanoseconds(longest))
   }
 
-  @Test("Every requirement is forwarded as itself, and recorded")
+  @Test("Every requirement is forwarded unchanged and recorded")
   func isComplete() async throws {
     try await callEverything(engine)
     #expect(base.calls.map(\.method) == Method.allCases)
@@ -133,7 +133,7 @@ struct InstrumentedEngineTests {
     #expect(engine.capabilities == base.capabilities)
   }
 
-  @Test("An error is recorded by its code, and reaches the caller as it is")
+  @Test("An error is recorded by its code and rethrown unchanged")
   func errors() async throws {
     for code in [StorageError.Code.diskFull, .closed, .init("ofAnotherEngine")] {
       base.failEveryCall(with: StorageError(code, "The disk is full.")) { _ in true }
@@ -144,7 +144,7 @@ struct InstrumentedEngineTests {
       let calls = recorder.take()
       #expect(calls.map(\.operation) == StorageCall.Operation.allCases)
       #expect(calls.allSatisfy { $0.outcome.errorName == code.name && $0.entriesReturned == 0 })
-      // It was to write them.
+      // The bytes that the call tried to write.
       #expect(calls.reduce(0) { $0 + $1.bytesWritten } == 15)
       base.clearFaults()
     }
@@ -152,7 +152,7 @@ struct InstrumentedEngineTests {
 
   private final class OwnError: Error {}
 
-  @Test("Errors that are no StorageErrors are recorded by their type")
+  @Test("Errors that are not StorageErrors are recorded by their type")
   func otherErrors() async throws {
     let error = OwnError()
     base.failCall(with: error)
@@ -185,7 +185,7 @@ struct InstrumentedEngineTests {
     }
   }
 
-  /// Runs the body of a transaction twice, as an engine does that has to try again.
+  /// Runs the body of a transaction twice, like an engine that retries.
   private struct RetryingLayer<Base: StorageEngine>: StorageLayer {
     let base: Base
     func withTransaction<Result: Sendable>(
@@ -198,20 +198,20 @@ struct InstrumentedEngineTests {
     }
   }
 
-  @Test("Of a transaction that runs twice the last run counts")
+  @Test("For a transaction that runs twice, the last run is counted")
   func runs() async throws {
     let engine = RetryingLayer(base: base).instrumented(by: recorder)
     try await engine.withTransaction { transaction in
       _ = try transaction.read(key: Self.a)
       try transaction.write(Data(count: 7), key: Self.a)
     }
-    // The second run reads what the first has written.
+    // The second run reads the writes of the first.
     #expect(
       recorder.calls.map(Counts.init) == [Counts(requested: 2, returned: 1, read: 7, written: 7)])
   }
 
   @Test(
-    "What a transaction's body reads is what the engine holds, and a call that fails in it is not counted")
+    "Reads of a body count the bytes of the engine, and a call that fails in the body is not counted")
   func transactions() async throws {
     try await engine.write(Data("one".utf8), key: Self.a)
     let value = try await engine.withTransaction { transaction in
@@ -228,7 +228,7 @@ struct InstrumentedEngineTests {
       ])
   }
 
-  @Test("No call has anything of keys, values and messages of errors in it")
+  @Test("A recorded call contains no keys, values or error messages")
   func privacy() async throws {
     let secrets = ["SecretKey", "SecretValue"]
     let key = CacheKey(verbatim: secrets[0])
@@ -252,13 +252,13 @@ struct InstrumentedEngineTests {
 
   @TaskLocal private static var caller: String?
 
-  /// Keeps the caller's task-local value.
+  /// Records a task-local value of the caller.
   private final class CallerRecorder: StorageInstrument {
     let callers = MutexProtected<[String?]>([])
     func record(_ call: StorageCall) { callers.withLock { $0.append(InstrumentedEngineTests.caller) } }
   }
 
-  @Test("Calls are recorded in the task of the caller, by every instrument")
+  @Test("Every instrument records calls in the caller's task")
   func tasks() async throws {
     let second = CallerRecorder()
     let engine = base.instrumented(by: recorder, second, recorder)
@@ -268,7 +268,7 @@ struct InstrumentedEngineTests {
     #expect(recorder.calls.count == 2 * count)
   }
 
-  @Test("An engine without a name has that of its type")
+  @Test("An engine without a name is named after its type")
   func names() async throws {
     let memory = MemoryStorageEngine()
     #expect(memory.instrumented(by: recorder).name == "MemoryStorageEngine")
@@ -276,7 +276,7 @@ struct InstrumentedEngineTests {
     #expect(memory.instrumented(as: "songs", by: recorder).name == "songs")
   }
 
-  @Test("Calls of many tasks at once are all recorded")
+  @Test("All calls of concurrent tasks are recorded")
   func concurrency() async throws {
     try await withThrowingTaskGroup { group in
       for task in 0..<8 {
@@ -294,7 +294,7 @@ struct InstrumentedEngineTests {
     #expect(bytes == 16 * (0..<50).reduce(0, +))
   }
 
-  @Test("Slow calls are logged, and no others")
+  @Test("Only slow calls are logged")
   func slowCalls() {
     let slow = CallRecorder()
     let log = SlowCallLog(over: .milliseconds(10)) { slow.record($0) }

@@ -5,13 +5,13 @@ import StockroomMemory
 import StockroomTestSupport
 import Testing
 
-@Suite("The first calls of an engine with an inventory", .timeLimit(.minutes(10)))
+@Suite("First calls of an engine with an inventory", .timeLimit(.minutes(10)))
 struct InventoryVerificationTests {
   private let base = MemoryStorageEngine()
   private let keys = (0..<10).map { CacheKey(verbatim: "\($0)") }
   private let value = Data("value".utf8)
 
-  @Test("First calls that are made together compare the inventory once")
+  @Test("Concurrent first calls share one comparison of the inventory")
   func firstCalls() async throws {
     let (key, value) = (keys[0], value)
     try await base.checksummedWithInventory().write(keys.map { ($0, value) })
@@ -26,7 +26,7 @@ struct InventoryVerificationTests {
         }
       }
       try await failing.waitForHeldCalls()
-      // Enough for others that do not share it.
+      // Enough for calls that do not share it.
       for _ in 0..<1_000 { await Task.detached {}.value }
       failing.release()
       try await group.waitForAll()
@@ -34,7 +34,7 @@ struct InventoryVerificationTests {
     #expect(failing.calls.count { $0.method == .allKeys } == 1)
   }
 
-  @Test("A first call that is cancelled fails no other, and one that fails is made again")
+  @Test("Cancelling a first call fails no other call, and a failed one is retried")
   func cancelledFirstCall() async throws {
     let (key, value) = (keys[0], value)
     try await base.checksummedWithInventory().write(keys.map { ($0, value) })

@@ -1,7 +1,7 @@
 import StockroomCore
 import StockroomLayers
 
-/// An engine without some of the capabilities of another.
+/// Another engine without some of its capabilities.
 struct Lacking<Base: StorageEngine>: StorageLayer {
   let base: Base
   let capabilities: EngineCapabilities

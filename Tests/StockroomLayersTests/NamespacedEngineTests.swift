@@ -21,7 +21,7 @@ struct NamespacedEngineTests {
     #expect(error?.code == code, sourceLocation: location)
   }
 
-  @Test("Whatever is done in a namespace, those with similar names, and the place itself, stay as they were")
+  @Test("Calls in a namespace do not affect namespaces with similar names, or the place itself")
   func neighbors() async throws {
     let engine = try place.namespaced("a")
     let others = [
@@ -59,7 +59,7 @@ struct NamespacedEngineTests {
     }
   }
 
-  @Test("A name has 1 to 32 bytes and no slash, and the engine below has transactions")
+  @Test("A name has 1 to 32 bytes and no slash, and the engine below must have transactions")
   func names() async throws {
     struct WithoutTransactions: StorageLayer {
       let base: MemoryStorageEngine
@@ -72,7 +72,7 @@ struct NamespacedEngineTests {
     await expect(.unsupported) { _ = try WithoutTransactions(base: place).namespaced("a") }
   }
 
-  @Test("A batch over several namespaces is one batch")
+  @Test("A batch across several namespaces is atomic")
   func batches() async throws {
     let (notes, tags) = (try place.namespaced("notes"), try place.namespaced("tags"))
     try await tags.write(Data("old".utf8), key: key)
@@ -89,7 +89,7 @@ struct NamespacedEngineTests {
     #expect(try await notes.keyExists(key))
   }
 
-  @Test("A transaction over several namespaces is one transaction")
+  @Test("A transaction across several namespaces is atomic")
   func transactions() async throws {
     struct Refused: Error {}
     let (from, to) = (try place.namespaced("from"), try place.namespaced("to"))
@@ -110,7 +110,7 @@ struct NamespacedEngineTests {
     }
   }
 
-  @Test("A namespace hears of its own changes, and of no others", .timeLimit(.minutes(10)))
+  @Test("A namespace's feed reports its own changes, and no others", .timeLimit(.minutes(10)))
   func feed() async throws {
     let (own, other) = (try place.namespaced("a"), try place.namespaced("ab"))
     var changes = try await own.changes().makeAsyncIterator()
@@ -118,7 +118,7 @@ struct NamespacedEngineTests {
     try await place.write(Data(), key: key)
     try await own.write(Data(), key: key)
     #expect(await changes.next() == .keys([key]))
-    // Of a key that is cut only the value has the rest, and after a removal nobody has.
+    // The rest of a truncated key is in the value, which is gone after a removal.
     try await own.remove(key: .init(verbatim: String(repeating: "x", count: 511)))
     try await own.write(Data(), key: .init(verbatim: String(repeating: "x", count: 511)))
     #expect(await changes.next() == .everything)
@@ -127,14 +127,14 @@ struct NamespacedEngineTests {
   }
 
   @Test(
-    "Keys of every length, as long as there may be, come back and are in order, page by page",
+    "Keys of every allowed length are preserved and ordered, page by page",
     arguments: ["a", String(repeating: "n", count: 32)])
   func longKeys(name: String) async throws {
     var random = SeededRandom(seed: 511)
     let engine = try place.namespaced(name)
     let neighbor = try place.namespaced(name == "a" ? "aa" : "n")
     var keys: Set<CacheKey> = []
-    // Much in common, and differing around where keys are cut, in scalars of all lengths.
+    // Keys with long common prefixes that differ around the truncation point, in scalars of all lengths.
     let beginnings = ["x", "é", "\u{10FFFF}"].map { String(repeating: $0, count: 511 / $0.utf8.count) }
     while keys.count < 400 {
       let length = Int.random(in: 400...511, using: &random)
@@ -185,7 +185,7 @@ struct NamespacedEngineTests {
     #expect(try await neighbor.keyCount() == sorted.count)
   }
 
-  @Test("No value is read to be removed")
+  @Test("Removals read no values")
   func removesLargeValues() async throws {
     let place = ScanRecorder()
     let engine = try place.namespaced("a")
@@ -195,7 +195,7 @@ struct NamespacedEngineTests {
     #expect(place.sizes.withLock { $0 }.isEmpty)
   }
 
-  @Test("What somebody else has put there under a key of 511 bytes is corrupted")
+  @Test("A foreign entry under a key of 511 bytes is corrupted")
   func corruption() async throws {
     let engine = try place.namespaced("a")
     let long = CacheKey(verbatim: String(repeating: "x", count: 511))
@@ -211,7 +211,7 @@ struct NamespacedEngineTests {
     }
   }
 
-  @Test("Values that were exchanged under keys of 511 bytes are found by verifying")
+  @Test("verify() detects swapped values under keys of 511 bytes")
   func exchange() async throws {
     let engine = try place.namespaced("a")
     let long = ["x", "y"].map { CacheKey(verbatim: String(repeating: $0, count: 511)) }
@@ -222,7 +222,7 @@ struct NamespacedEngineTests {
     await expect(.corrupted) { try await engine.verify() }
   }
 
-  @Test("A namespace with a corrupted value is emptied (rule D2)")
+  @Test("A namespace with a corrupted value can be emptied (rule D2)")
   func emptying() async throws {
     let engine = try place.checksummed().namespaced("a")
     let (key, other) = (CacheKey(verbatim: "key"), CacheKey(verbatim: "other"))
@@ -254,7 +254,7 @@ struct NamespacedEngineTests {
     #expect(try await engine.allKeys().count == 3)
   }
 
-  @Test("Beside a corrupted neighbor, too, entries are read as they were at some moment, while others write")
+  @Test("Beside a corrupted neighbor, a bulk read still returns a snapshot during concurrent writes")
   func snapshotBesideCorruption() async throws {
     let below = place.checksummed()
     let (one, two) = (CacheKey(verbatim: "1"), CacheKey(verbatim: "2"))
@@ -263,7 +263,7 @@ struct NamespacedEngineTests {
     try await neighbor.write(Data([1]), key: one)
     let stored = try #require(try await place.allKeys().first { $0.value.hasPrefix("b") })
     try await place.write(Data([1]), key: stored)
-    // At every moment there is one entry: under the one key or the other.
+    // Exactly one entry exists at any time: under one key or the other.
     let isFirst = MutexProtected(true)
     let late = AnswersLate(base: below) {
       let (from, to) = isFirst.withLock { isFirst in
@@ -277,7 +277,7 @@ struct NamespacedEngineTests {
       #expect(try await engine.readAllEntries().count == 1)
       #expect(try await engine.readAllDataAndKeys().count == 1)
     }
-    // A read ends although entries are added during each of its attempts.
+    // A read completes although entries are added during each attempt.
     let growing = try AnswersLate(base: below) {
       try await plain.write(Data([1]), key: CacheKey(verbatim: UUID().uuidString))
     }.namespaced("a")
@@ -287,7 +287,7 @@ struct NamespacedEngineTests {
   }
 
   @Test(
-    "What another program has written, with a key or in a form that is not known here, makes only its own namespace unreadable",
+    "A foreign entry with an unknown key or format makes only its own namespace unreadable",
     arguments: [StorageError.Code.permissionDenied, .unsupported])
   func unreadableNeighbors(_ code: StorageError.Code) async throws {
     let below = Refuses(base: place, value: Data([2]), code: code)
@@ -300,7 +300,7 @@ struct NamespacedEngineTests {
     #expect(try await engine.readAllData() == [Data([1])])
   }
 
-  @Test("Stores of different items share one database, also when it is opened again")
+  @Test("Stores of different types can share one database, and it can be reopened")
   func stores() async throws {
     struct Note: Codable, Sendable, Identifiable, Equatable { let id: Int }
     struct Tag: Codable, Sendable, Identifiable, Equatable { let id: String }
@@ -322,7 +322,7 @@ struct NamespacedEngineTests {
   }
 }
 
-/// An engine that records how many bytes of values each scan in a transaction returns.
+/// An engine that records the number of value bytes that each scan in a transaction returns.
 private final class ScanRecorder: StorageLayer {
   let base = MemoryStorageEngine()
   let sizes = MutexProtected<[Int]>([])
@@ -357,7 +357,7 @@ private final class RecordingTransaction: StorageTransaction {
   func removeAll() throws { try base.removeAll() }
 }
 
-/// Cannot read one value.
+/// A layer that cannot read one value.
 private struct Refuses<Base: StorageEngine>: ValueLayer {
   let base: Base
   let value: Data

@@ -4,7 +4,7 @@ import StockroomLayers
 import StockroomMemory
 import Testing
 
-/// An engine of which an entry is written again, with the same value, before entries are read.
+/// An engine that rewrites an entry with the same value before entries are read.
 private struct RewritesFirst<Base: StorageEngine>: StorageLayer {
   final class Moment: Sendable {
     let date = MutexProtected(Date.distantPast)
@@ -12,23 +12,23 @@ private struct RewritesFirst<Base: StorageEngine>: StorageLayer {
 
   let base: Base
   let key: CacheKey
-  /// A moment before the last write.
+  /// The time just before the last write.
   let moment = Moment()
 
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     let now = Date.now
     moment.date.withLock { $0 = now }
-    // A clock may stand still for a moment.
+    // Waits until the clock advances, which may take a moment.
     while Date.now.timeIntervalSince(now) < 0.000_01 {}
     if let value = try await base.read(key: key) { try await base.write(value, key: key) }
     return try await base.readEntries(keys: keys)
   }
 }
 
-@Suite("Times of entries in a namespace")
+@Suite("Timestamps of entries in a namespace")
 struct NamespacedTimesTests {
   @Test(
-    "Beside a corrupted neighbor, the time of an entry is not later than the moment at which all are read")
+    "Beside a corrupted neighbor, an entry's timestamp is not later than the moment of the read")
   func writtenSince() async throws {
     let place = MemoryStorageEngine()
     let (below, key) = (place.checksummed(), CacheKey(verbatim: "k"))
@@ -38,7 +38,7 @@ struct NamespacedTimesTests {
     let entries = try await rewriting.namespaced("a").readAllEntries()
     #expect(entries.map(\.key) == [key])
     let last = rewriting.moment.date.withLock { $0 }
-    // Both are rounded.
+    // Both times are rounded.
     #expect(try #require(entries.first).updatedAt <= last + 0.000_005)
   }
 }

@@ -32,7 +32,7 @@
       #expect(try await base.keyCount() == 0)
     }
 
-    @Test("A secret is there after another opening, with hidden names too")
+    @Test("A secret persists across reopening, with hidden names too")
     func reopened() async throws {
       let directory = try TemporaryDirectory()
       let names = try EncryptionKey(identifier: "names", bytes: [UInt8](repeating: 9, count: 32))
@@ -63,7 +63,7 @@
       #expect(try await right.get() == 1234)
     }
 
-    @Test("A secret that cannot be read is replaced by another one")
+    @Test("A secret that cannot be read can be replaced")
     func replacesUnreadable() async throws {
       let (engine, key) = (base.encrypted(with: try keyring()), CacheKey(verbatim: "pin"))
       try await base.encrypted(with: keyring(8)).write(Data("1".utf8), key: key)
@@ -80,7 +80,7 @@
       }
     }
 
-    @Test("An update to nil removes the secret, and one of nothing stores nothing")
+    @Test("An update to nil removes the secret, and replacing an element of an absent one stores nothing")
     func updateToNil() async throws {
       let secret = SecurelyStoredValue<[String]>(key: "list", storage: base.encrypted(with: try keyring()))
       try await secret.replace("a", with: "b")
@@ -92,7 +92,7 @@
       #expect(try await base.keyCount() == 0)
     }
 
-    @Test("Parts of a secret are changed, from nothing on")
+    @Test("Parts of a secret can be changed, starting from nil")
     func parts() async throws {
       let engine = base.encrypted(with: try keyring())
       let flag = SecurelyStoredValue<Bool>(key: "flag", storage: engine)
@@ -119,7 +119,7 @@
       #expect(table.wrappedValue == ["y": 2])
     }
 
-    @Test("Observers and streams hear of every change, also of others")
+    @Test("Observers and streams receive every change, including those of others")
     func observed() async throws {
       let engine = base.encrypted(with: try keyring())
       let secret = SecurelyStoredValue<Int>(key: "pin", storage: engine)

@@ -5,8 +5,8 @@ import StockroomMemory
 import TestFixtures
 import Testing
 
-/// In front of a server each read of the engine below may be a round trip.
-@Suite("Reads of many keys in transactions of layers")
+/// In front of a server each read of the engine below can be a network round trip.
+@Suite("Bulk reads in transactions of layers")
 struct TransactionReadTests {
   private let keys = ["a", "b", "absent", "c", "a"].map { CacheKey(verbatim: $0) }
 
@@ -15,7 +15,7 @@ struct TransactionReadTests {
     let layer = try makeLayer(base)
     try await layer.write(["a", "b", "c"].map { (CacheKey(verbatim: $0), Data("value of \($0)".utf8)) })
     let (single, many) = try await layer.withTransaction { [keys] transaction -> (Int, Int) in
-      // A read of its own, such as that of an inventory, may come first.
+      // The layer may read first, for example its inventory.
       base.reset()
       let texts = try transaction.read(keys: keys).map { String(decoding: $0, as: UTF8.self) }
       #expect(texts == ["value of a", "value of b", "value of c", "value of a"])
@@ -30,7 +30,7 @@ struct TransactionReadTests {
     }
   }
 
-  @Test("A layer asks the engine below once")
+  @Test("A layer makes one read of the engine below")
   func once() async throws {
     try await check { $0.compressed() }
     try await check { try $0.checksummedWithInventory() }
@@ -40,7 +40,7 @@ struct TransactionReadTests {
     try await check { $0.instrumented(by: CallRecorder()) }
   }
 
-  @Test("Layers in front of layers ask the engine below once")
+  @Test("Stacked layers make one read of the engine below")
   func stacked() async throws {
     try await check {
       try $0.instrumented(by: CallRecorder()).cached(limit: .unlimited).namespaced("n")
@@ -48,7 +48,7 @@ struct TransactionReadTests {
     }
   }
 
-  @Test("A transaction that reads one by one is asked one by one")
+  @Test("A transaction without bulk reads is read one key at a time")
   func oneByOne() async throws {
     let base = ReadCounter()
     let layer = SingleReads(base: base).compressed()
@@ -64,7 +64,7 @@ struct TransactionReadTests {
   }
 
   #if canImport(CryptoKit) || Encryption
-    @Test("Encrypted entries with hidden keys are read at once")
+    @Test("Encrypted entries with hidden keys are read in one call")
     func encrypted() async throws {
       let key = try EncryptionKey.known("k")
       try await check { try $0.encrypted(with: Keyring(key), hidingKeysWith: key) }
@@ -72,7 +72,7 @@ struct TransactionReadTests {
   #endif
 }
 
-/// Counts what transactions read.
+/// Counts the reads of transactions.
 private final class ReadCounter: StorageLayer {
   let base = MemoryStorageEngine()
   private let state = MutexProtected((single: 0, many: 0))
@@ -116,7 +116,7 @@ private final class CountingTransaction: ForwardingTransaction, BulkReadingTrans
   }
 }
 
-/// An engine whose transactions are those of somebody else, without the request for many values.
+/// An engine with transactions of another type, which does not support bulk reads.
 private struct SingleReads: StorageLayer {
   let base: ReadCounter
 

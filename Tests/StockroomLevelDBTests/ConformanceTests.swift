@@ -15,6 +15,6 @@ import Testing
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "leveldb"])
   ) { try LevelDBStorageEngine(directory: FileManager.Directory(url: $0)) }
 
-  @Test("The LevelDB engine keeps the contract", arguments: suite.checks.spread)
+  @Test("The LevelDB engine conforms to the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Golden files") struct GoldenFileTests {
   @Test(
-    "A place that version 0.1.0 has written is read completely, with times and order, and written further")
+    "A place written by version 0.1.0 is read completely, with timestamps and order, and accepts writes")
   func reading() async throws {
     let golden = try GoldenPlace(in: .module)
     #expect(golden.entries.count == 5)

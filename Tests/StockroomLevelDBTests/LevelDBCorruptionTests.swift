@@ -28,7 +28,7 @@ struct LevelDBCorruptionTests {
       for attempt in 0..<(isWhole ? 1 : 20) {
         let copy = try TemporaryDirectory()
         try FileManager.default.copyItem(at: original.database, to: copy.database)
-        // Half of it near the end, where the tables say where their parts are.
+        // Half of the attempts are near the end, where tables store the locations of their blocks.
         let range = attempt.isMultiple(of: 2) ? Int.max : 64
         try apply(corruption, on: copy.database.appending(path: name), within: range, &random)
         let outcome = try await outcome(on: copy, entries, isRemoval: corruption == .removed)
@@ -38,7 +38,7 @@ struct LevelDBCorruptionTests {
     #expect(outcomes.keys.contains { $0.hasSuffix("corrupted") })
   }
 
-  @Test("A table whose end points nowhere is refused before LevelDB believes it")
+  @Test("A table with an invalid footer is refused before LevelDB reads it")
   func tableEnd() async throws {
     let original = try TemporaryDirectory()
     let entries = try await fill(original)
@@ -65,7 +65,7 @@ struct LevelDBCorruptionTests {
     }
   }
 
-  @Test("After a crash an unfinished batch at the end of the log is dropped and the rest is there")
+  @Test("After a crash an unfinished batch at the end of the log is dropped, and the others are kept")
   func tornLog() async throws {
     let original = try TemporaryDirectory()
     let engine = try original.open(durability: .full)
@@ -91,7 +91,7 @@ struct LevelDBCorruptionTests {
       #expect(try await again.keyCount() == whole)
       #expect(try await again.readAllEntries().map(\.key.value) == (0..<whole).map(String.init))
     }
-    // The last batch is unreadable rather than short, as after a disk wrote its pieces out of order.
+    // The last batch is complete but unreadable, as after out-of-order writes of the disk.
     for garbage in [0, 0xA5] {
       let copy = try TemporaryDirectory()
       try FileManager.default.copyItem(at: original.database, to: copy.database)
@@ -100,7 +100,7 @@ struct LevelDBCorruptionTests {
       try (bytes.prefix(ends[28] + 20) + Data(repeating: UInt8(garbage), count: 3000)).write(to: file)
       #expect(try await copy.open().keyCount() == 29)
     }
-    // But what lies in the middle was acknowledged.
+    // A batch in the middle was acknowledged.
     let copy = try TemporaryDirectory()
     try FileManager.default.copyItem(at: original.database, to: copy.database)
     let file = copy.database.appending(path: log)
@@ -112,7 +112,7 @@ struct LevelDBCorruptionTests {
   }
 
   @Test(
-    "Metadata that cannot be true is corruption, even where LevelDB's checksums are right",
+    "Impossible metadata is corruption, even with correct LevelDB checksums",
     arguments: [
       [1, .max, 5, 5], [1, 5, .max, 5], [1, 5, 5, .max], [1, 6, 5, 5], [1, 1, 5, 5], [1, 0, 5, 5],
     ] as [[UInt64]])
@@ -133,7 +133,7 @@ struct LevelDBCorruptionTests {
     }
   }
 
-  @Test("A count that is far too great takes no memory")
+  @Test("An impossibly large count allocates no memory")
   func exaggeratingMetadata() async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open()
@@ -144,7 +144,7 @@ struct LevelDBCorruptionTests {
   }
 
   @Test(
-    "An entry whose place in the order is out of range is corrupted for a backup, which is not made",
+    "A backup throws .corrupted for an entry whose sequence number is out of range",
     arguments: [(-1, true), (0, false), (.min / 2, false)] as [(beyond: Int64, isSound: Bool)])
   func outOfOrder(_ place: (beyond: Int64, isSound: Bool)) async throws {
     let directory = try TemporaryDirectory()
@@ -152,7 +152,7 @@ struct LevelDBCorruptionTests {
     try await engine.write(Data([1]), key: CacheKey(verbatim: "a"))
     try await engine.close()
     let sequence = UInt64(bitPattern: .max / 2 &+ place.beyond)
-    // The times of an entry, and its place.
+    // The timestamps of an entry, and its sequence number.
     try put([0, 0, sequence], Array("b".utf8), in: directory)
     try putMetadata([1, 2, 2, 5], in: directory)
     let reopened = try directory.open()
@@ -174,9 +174,9 @@ struct LevelDBCorruptionTests {
     try put(words, [0xFF] + Array("metadata".utf8), in: directory)
   }
 
-  /// Writes a record as LevelDB itself would, with the right checksums.
+  /// Writes a record like LevelDB itself, with correct checksums.
   private func put(_ words: [UInt64], _ key: [UInt8], in directory: TemporaryDirectory) throws {
-    // What the engine looks for after it has closed a database would see the change.
+    // The marker of a clean shutdown would reveal the change.
     let marker = directory.database.appending(path: "STOCKROOM.closed").path
     if FileManager.default.fileExists(atPath: marker) { try FileManager.default.removeItem(atPath: marker) }
     let options = leveldb_options_create()
@@ -200,7 +200,7 @@ struct LevelDBCorruptionTests {
   private func fill(_ directory: TemporaryDirectory) async throws -> [CacheKey: Data] {
     var entries: [CacheKey: Data] = [:]
     var random = SeededRandom(seed: 1)
-    // Each opening turns the log of the one before into a table.
+    // Each opening turns the previous log into a table.
     for round in 0..<4 {
       let engine = try directory.open()
       for number in 0..<100 {
@@ -231,7 +231,7 @@ struct LevelDBCorruptionTests {
     try bytes.write(to: file)
   }
 
-  /// "right" or "corrupted"; records an issue for anything else.
+  /// Returns "right" or "corrupted"; records an issue for anything else.
   private func outcome(
     on directory: TemporaryDirectory, _ entries: [CacheKey: Data], isRemoval: Bool
   ) async throws -> String {

@@ -6,7 +6,7 @@ import Testing
 
 #if os(Linux)
   extension SmallDisk {
-    /// Where the engine has its files.
+    /// The directory of the engine's files.
     fileprivate var database: URL { directory.url.appending(path: "Stockroom.leveldb") }
 
     fileprivate func open(durability: Durability = .process) throws -> LevelDBStorageEngine {
@@ -19,7 +19,7 @@ import Testing
     .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct LevelDBDiskFullTests {
     @Test(
-      "A write that finds no room leaves no trace, and writing goes on once there is room",
+      "A write that finds no space leaves no trace, and writes succeed once there is space",
       arguments: [0, 4096, 65_000, 140_000], Durability.allCases)
     func fullDisk(leaving count: Int, durability: Durability) async throws {
       let disk = try SmallDisk("size=8m")
@@ -62,7 +62,7 @@ import Testing
       try await expectEntries(expected, in: disk.open(durability: durability))
     }
 
-    @Test("Opening on a full disk throws, and works once there is room")
+    @Test("Opening on a full disk throws, and succeeds once there is space")
     func fullDiskAtOpening() async throws {
       let disk = try SmallDisk("size=8m")
       let key = CacheKey(verbatim: "a")
@@ -100,7 +100,7 @@ import Testing
       try await again.verify()
     }
 
-    @Test("A database that could not be reopened after a failed write is reopened by the next read that can")
+    @Test("A database that could not be reopened after a failed write is reopened by a later read")
     func reopenedByRead() async throws {
       let disk = try SmallDisk("size=8m")
       let engine = try disk.open()
@@ -117,7 +117,7 @@ import Testing
       #expect(try await disk.open().readAllData() == [Data("kept".utf8), Data("later".utf8)])
     }
 
-    @Test("A database that has lost batches until it is reopened after a failed write is not read")
+    @Test("A database that lost batches before it was reopened after a failed write is not read")
     func reopenedWithoutItsLastBatch() async throws {
       let disk = try SmallDisk("size=8m")
       let engine = try disk.open()
@@ -143,9 +143,9 @@ import Testing
       try await engine.close()
     }
 
-    /// Lets a write fail for want of room, and keeps the database from being reopened then.
+    /// Makes a write fail with a full disk and prevents the database from being reopened.
     ///
-    /// - Returns: What keeps it from being opened: directories.
+    /// - Returns: The directories that prevent it from being opened.
     private func failReopening(
       _ engine: LevelDBStorageEngine, on disk: SmallDisk, writing key: CacheKey
     ) async throws -> [URL] {
@@ -157,7 +157,7 @@ import Testing
       }
       try disk.makeRoom()
 
-      // LevelDB makes a manifest when it opens a database, which it cannot where a directory has the name.
+      // LevelDB creates a manifest when it opens a database, which fails if a directory has that name.
       let obstacles = (1..<100).map { disk.database.appending(path: String(format: "MANIFEST-%06d", $0)) }
         .filter { !FileManager.default.fileExists(atPath: $0.path) }
       for obstacle in obstacles {
@@ -168,9 +168,9 @@ import Testing
       return obstacles
     }
 
-    @Test("Writes that find no room while removed entries are compacted throw", .timeLimit(.minutes(10)))
+    @Test("Writes that find no space while removed entries are compacted throw", .timeLimit(.minutes(10)))
     func fullDiskWhileCompacting() async throws {
-      // In a process of its own: LevelDB may end it.
+      // In a separate process, because LevelDB may terminate it.
       await #expect(processExitsWith: .success) {
         let disk = try SmallDisk("size=64m")
         for round in 0..<3 {

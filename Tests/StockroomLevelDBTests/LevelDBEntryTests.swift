@@ -6,7 +6,7 @@ import Testing
 
 @Suite("LevelDB: entries")
 struct LevelDBEntryTests {
-  @Test("What was written is there, in this engine and in the next one", arguments: Durability.allCases)
+  @Test("Written entries are present in this engine and in the next one", arguments: Durability.allCases)
   func survivesReopening(_ durability: Durability) async throws {
     let directory = try TemporaryDirectory()
     let first = try directory.open(durability: durability)
@@ -24,7 +24,7 @@ struct LevelDBEntryTests {
     #expect(try await second.keyCount() == 2)
   }
 
-  @Test("A value of 64 MiB comes back, before and after reopening")
+  @Test("A value of 64 MiB is preserved, before and after reopening")
   func largeValue() async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open()

@@ -11,7 +11,7 @@ struct LevelDBHousekeepingTests {
 
   init() throws { directory = try TemporaryDirectory() }
 
-  @Test("verify() finds a bit that has changed in a table, which opening does not look at")
+  @Test("verify() finds a flipped bit in a table that opening does not read")
   func corruptedTable() async throws {
     let engine = try directory.open()
     try await engine.write((0..<2000).map { (CacheKey(verbatim: "\($0)"), noise(200)) })
@@ -48,7 +48,7 @@ struct LevelDBHousekeepingTests {
     try await engine.verify()
   }
 
-  @Test("A write gets its turn while every processor reads everything again and again")
+  @Test("A write succeeds while every processor reads all entries in a loop")
   func readsGiveWay() async throws {
     let engine = try directory.open()
     try await engine.write((0..<20_000).map { (CacheKey(verbatim: "\($0)"), Data([1])) })
@@ -74,7 +74,7 @@ struct LevelDBHousekeepingTests {
     }
   }
 
-  @Test("Removing everything gives the room on the disk back while the engine is open")
+  @Test("Removing all entries frees the disk space while the engine is open")
   func spaceAfterRemovingAll() async throws {
     let engine = try directory.open()
     for number in 0..<6 {
@@ -95,7 +95,7 @@ struct LevelDBHousekeepingTests {
     #expect(try await again.allKeys().map(\.value) == ["after"])
   }
 
-  @Test("What is written while space is given back is there after a crash, in all of it or from the first on")
+  @Test("Entries written while space is freed survive a crash")
   func crashWhileGivingSpaceBack() async throws {
     let engine = try directory.open(durability: .process)
     for number in 0..<6 {
@@ -106,7 +106,7 @@ struct LevelDBHousekeepingTests {
       try await engine.write(Data([1]), key: CacheKey(verbatim: String(format: "after/%03d", number)))
       guard number % 6 == 5 else { continue }
       let copy = try TemporaryDirectory()
-      // A copy of a directory that is being written may lack files, other than a crash.
+      // Unlike a crash, a copy of a directory that is being written may miss files.
       do {
         try FileManager.default.copyItem(at: directory.database, to: copy.database)
       } catch { continue }
@@ -120,7 +120,7 @@ struct LevelDBHousekeepingTests {
     let isSet = Atomic(false)
   }
 
-  /// Whether no file has come or gone or changed.
+  /// Whether no file has been added, removed or changed.
   private static func isSame(_ one: URL, _ other: URL) throws -> Bool {
     func sizes(_ url: URL) throws -> [String: Int] {
       try FileManager.default.contentsOfDirectory(atPath: url.path).reduce(into: [:]) { sizes, name in

@@ -25,7 +25,7 @@ struct LevelDBOpeningTests {
     await #expect { try await first.keyCount() } throws: { ($0 as? StorageError)?.code == .closed }
   }
 
-  @Test("Another process that has the place open keeps this one out")
+  @Test("Opening throws while another process has the place open")
   func lockedByAnotherProcess() async throws {
     try await directory.open().close()
     let descriptor = open(directory.database.path, O_RDONLY | O_DIRECTORY)
@@ -35,7 +35,7 @@ struct LevelDBOpeningTests {
     try await directory.open().close()
   }
 
-  @Test("A file where the directory should be is refused and left alone")
+  @Test("A file in place of the directory is refused and left unchanged")
   func plainFile() throws {
     for name in ["file", "file/below", "Stockroom.leveldb"] {
       let file = directory.url.appending(path: name.split(separator: "/")[0].description)
@@ -65,7 +65,7 @@ struct LevelDBOpeningTests {
   }
 
   @Test(
-    "A database that has been closed leaves no long log to the next opening (rule O6)",
+    "A closed database has no long log for the next opening to read (rule O6)",
     arguments: Durability.allCases)
   func logAfterClosing(durability: Durability) async throws {
     let entries = (0..<600).map { (key: CacheKey(verbatim: String(format: "%03d", $0)), data: noise(5_000)) }
@@ -94,7 +94,7 @@ struct LevelDBOpeningTests {
       .reduce(0) { try $0 + Data(contentsOf: $1).count }
   }
 
-  @Test("A corrupted clean-shutdown marker does not keep an intact database from opening")
+  @Test("A corrupted clean-shutdown marker does not prevent an intact database from opening")
   func corruptedMarker() async throws {
     for text in ["", "x", String(repeating: "\0", count: 100)] {
       let engine = try directory.open()
@@ -105,7 +105,7 @@ struct LevelDBOpeningTests {
     }
   }
 
-  @Test("Another program's LevelDB database is refused and left alone", arguments: [true, false])
+  @Test("Another program's LevelDB database is refused and left unchanged", arguments: [true, false])
   func foreignDatabase(isAtTop: Bool) throws {
     let place = isAtTop ? directory.url : directory.database
     try makeForeignDatabase(at: place.path)
@@ -115,7 +115,7 @@ struct LevelDBOpeningTests {
     #expect(try contents(of: directory.url) == before)
   }
 
-  @Test("Foreign files beside the database stay, whatever their names")
+  @Test("Foreign files beside the database are kept, whatever their names")
   func foreignFiles() async throws {
     let names = ["notes.txt", "LOG", "LOCK", "000003.log", "000005.ldb", "MANIFEST-000001"]
     for name in names { try Data(name.utf8).write(to: directory.url.appending(path: name)) }
@@ -131,7 +131,7 @@ struct LevelDBOpeningTests {
     }
   }
 
-  @Test("A crash while the database is being made does not spoil the place")
+  @Test("A crash while the database is being created leaves the place usable")
   func interruptedCreation() async throws {
     try await directory.open().close()
     let identity = try String(contentsOf: directory.database.appending(path: "STOCKROOM"), encoding: .utf8)
@@ -149,7 +149,7 @@ struct LevelDBOpeningTests {
   }
 
   #if os(Linux)
-    @Test("What a process that is just being started inherits does not keep the database locked")
+    @Test("A descriptor inherited by a process that is just starting does not keep the database locked")
     func inheritedDescriptor() async throws {
       let engine = try directory.open()
       let path = directory.database.path(percentEncoded: false)
@@ -158,7 +158,7 @@ struct LevelDBOpeningTests {
           let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
           return target.map { URL(filePath: $0).path } == URL(filePath: path).path
         })
-      // Between fork and exec a child has such a copy.
+      // A child process has such a copy between fork and exec.
       let copy = dup(descriptor)
       defer { close(copy) }
       try await engine.close()
@@ -166,7 +166,7 @@ struct LevelDBOpeningTests {
     }
   #endif
 
-  @Test("Two hundred engines leave no descriptor and no thread behind")
+  @Test("Two hundred engines leak no descriptors and no threads")
   func noLeaks() async throws {
     func opened() throws -> (Int, Int) {
       let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
@@ -185,7 +185,7 @@ struct LevelDBOpeningTests {
     #expect(try opened() == (0, 0))
   }
 
-  /// Does what LevelDB's own tools and its bindings for other languages do: opens, reads everything, closes.
+  /// Opens, reads everything and closes, like LevelDB's own tools and its bindings for other languages.
   private func readWithLevelDB(_ path: String) throws {
     let options = leveldb_options_create()
     defer { leveldb_options_destroy(options) }
@@ -215,7 +215,7 @@ struct LevelDBOpeningTests {
     try #require(text == nil)
   }
 
-  /// Names, contents and times of all files.
+  /// The names, contents and modification times of all files.
   private func contents(of url: URL) throws -> [String: [String]] {
     var found: [String: [String]] = [:]
     for path in try FileManager.default.subpathsOfDirectory(atPath: url.path) {

@@ -10,7 +10,8 @@ struct LevelDBPlantedFilesTests {
 
   init() throws { directory = try TemporaryDirectory() }
 
-  @Test("Files and directories belong to their owner alone, while the database is open and afterwards")
+  @Test(
+    "Files and directories belong to their owner alone, while the database is open and after it is closed")
   func permissions() async throws {
     let place = directory.url.appending(path: "new/place")
     let engine = try LevelDBStorageEngine(directory: .init(url: place), durability: .full)
@@ -21,7 +22,7 @@ struct LevelDBPlantedFilesTests {
     #expect(try modes(below: directory.url.appending(path: "new")) == [0o600, 0o700])
   }
 
-  @Test("Files with other names than LevelDB's are nobody's: they stay as they are, and are in nobody's way")
+  @Test("Files without a LevelDB name are left unchanged, and do not disturb the engine")
   func foreignNames() async throws {
     let names = ["a.log", "server.log", "+7.log", ".log", "LOGBOOK", "LOCKS"]
     var engine = try directory.open(durability: .full)
@@ -50,7 +51,7 @@ struct LevelDBPlantedFilesTests {
     engine = try directory.open(durability: .full)
     #expect(try await engine.keyCount() == 2)
     try await engine.close()
-    // Those that come while it is closed.
+    // Now with files that are added while the database is closed.
     for name in names { try FileManager.default.removeItem(at: directory.database.appending(path: name)) }
     engine = try directory.open(durability: .full)
     #expect(try await engine.keyCount() == 2)
@@ -62,7 +63,7 @@ struct LevelDBPlantedFilesTests {
     try expectUntouched()
   }
 
-  @Test("Nothing planted under the name of a file makes opening and closing write elsewhere or hang")
+  @Test("Planted files make neither opening nor closing write elsewhere or hang")
   func planted() async throws {
     for name in Self.names {
       for plant in Plant.allCases {
@@ -85,7 +86,7 @@ struct LevelDBPlantedFilesTests {
     }
   }
 
-  @Test("Nothing planted while the database is open makes closing write elsewhere or hang")
+  @Test("Files planted while the database is open do not make closing write elsewhere or hang")
   func plantedWhileOpen() async throws {
     for name in ["STOCKROOM.closed", "STOCKROOM.closed.new", "STOCKROOM.room"] {
       for plant in Plant.allCases {

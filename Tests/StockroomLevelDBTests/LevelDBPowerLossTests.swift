@@ -6,7 +6,7 @@ import Testing
 
 @Suite("LevelDB: logs that were not synced")
 struct LevelDBPowerLossTests {
-  /// A database that was never closed, whose log holds batches of exactly one block each: batch N has the entries
+  /// A database that was not closed. Its log holds batches of exactly one block each: batch N has the entries
   /// "N/a" and "N/b".
   private struct Unclosed {
     let original: TemporaryDirectory
@@ -19,7 +19,7 @@ struct LevelDBPowerLossTests {
     init(_ durability: Durability, count: Int) async throws {
       self.count = count
       original = try TemporaryDirectory()
-      // The log of another session, so that there is a table as well.
+      // The log of a second session, so that there is a table too.
       try await original.open(durability: durability).close()
       engine = try original.open(durability: durability)
       log = try #require(
@@ -32,7 +32,7 @@ struct LevelDBPowerLossTests {
           (CacheKey(verbatim: name + "/a"), Data("a".utf8)), (CacheKey(verbatim: name + "/b"), noise(length)),
         ])
       }
-      // How much of a block is left for the value is found by trying.
+      // Finds the size of a value that fills a block by trial.
       let probe = try TemporaryDirectory()
       let trial = try probe.open()
       try await trial.write([
@@ -46,7 +46,7 @@ struct LevelDBPowerLossTests {
       try #require(try size() == count * Self.blockSize)
     }
 
-    /// A copy of the files as they are now, with another log or with several.
+    /// A copy of the current files with other logs.
     func copy(logs: [Data]) throws -> TemporaryDirectory {
       let copy = try TemporaryDirectory()
       try FileManager.default.copyItem(at: original.database, to: copy.database)
@@ -60,7 +60,7 @@ struct LevelDBPowerLossTests {
     var bytes: Data { get throws { try Data(contentsOf: original.database.appending(path: log)) } }
   }
 
-  /// Expects the first batches, each as a whole, and returns how many they are.
+  /// Expects a prefix of the batches, each complete, and returns its length.
   private func batches(in directory: TemporaryDirectory, _ durability: Durability) async throws -> Int {
     let engine = try directory.open(durability: durability)
     let keys = try await engine.allKeys().map(\.value)
@@ -76,7 +76,7 @@ struct LevelDBPowerLossTests {
   }
 
   @Test(
-    "At .process a log with a page that never reached the disk loses the batches from there on, and no more")
+    "At .process, a log with a page that was not written loses the batches from there on, and no others")
   func lostPage() async throws {
     let unclosed = try await Unclosed(.process, count: 6)
     let bytes = try unclosed.bytes
@@ -92,7 +92,7 @@ struct LevelDBPowerLossTests {
     }
   }
 
-  @Test("At .process what comes behind a gap between two logs is lost as well")
+  @Test("At .process, batches after a gap between two logs are lost too")
   func lostPageBetweenLogs() async throws {
     let unclosed = try await Unclosed(.process, count: 6)
     let bytes = try unclosed.bytes
@@ -107,7 +107,7 @@ struct LevelDBPowerLossTests {
     #expect(try await batches(in: unclosed.copy(logs: [older, Data(newer.dropFirst(32768))]), .process) == 3)
   }
 
-  @Test("At .full what was acknowledged is never given up, and a batch that was not is")
+  @Test("At .full, acknowledged batches are kept, and an unacknowledged one is dropped")
   func synced() async throws {
     let unclosed = try await Unclosed(.full, count: 6)
     let bytes = try unclosed.bytes
@@ -129,7 +129,7 @@ struct LevelDBPowerLossTests {
   }
 
   @Test(
-    "An opening that was cut short while it wrote what two logs have loses nothing",
+    "An opening that is interrupted while it writes the contents of two logs loses nothing",
     arguments: Durability.allCases)
   func interruptedRestoring(_ durability: Durability) async throws {
     let unclosed = try await Unclosed(durability, count: 6)
@@ -157,7 +157,7 @@ struct LevelDBPowerLossTests {
   }
 
   @Test(
-    "A torn batch whose value holds a log of LevelDB is given up like any other, and those before it stay")
+    "A torn batch whose value contains a LevelDB log is dropped like any other, and earlier batches are kept")
   func logInValue() async throws {
     let original = try TemporaryDirectory()
     let engine = try original.open(durability: .full)
@@ -176,7 +176,7 @@ struct LevelDBPowerLossTests {
       #expect(try await opened.allKeys().map(\.value) == ["a"])
       try await opened.close()
     }
-    // The first batch of a log, too, before which nothing tells what LevelDB had come to.
+    // Also the first batch of a log, before which nothing records LevelDB's sequence number.
     let next = try TemporaryDirectory()
     try await next.open(durability: .full).close()
     let other = try next.open(durability: .full)
@@ -201,7 +201,7 @@ struct LevelDBPowerLossTests {
     #expect(try await torn.open(durability: .full).keyCount() == 50_000)
   }
 
-  @Test("Which durability the last engine had decides, not which one the next one has")
+  @Test("The durability of the previous engine decides, not that of the next one")
   func changedDurability() async throws {
     let unclosed = try await Unclosed(.process, count: 4)
     var corrupted = try unclosed.bytes

@@ -8,17 +8,17 @@ import Testing
 #if os(Linux)
   import Glibc
 
-  /// Takes the permission away to make and remove files in a directory: for root with the attribute of immutable files.
+  /// Removes the permission to create and remove files in a directory, for root with the immutable attribute.
   private func setWritable(_ isWritable: Bool, _ url: URL) -> Bool {
     if geteuid() != 0 { return chmod(url.path, isWritable ? 0o700 : 0o500) == 0 }
     let command = ["/usr/bin/chattr", isWritable ? "-i" : "+i", url.path]
     return (try? ProgramOutput(waitingFor: command))?.isSuccess ?? false
   }
 
-  @Suite("LevelDB: what the system refuses")
+  @Suite("LevelDB: refused system calls")
   struct LevelDBRefusalTests {
     @Test(
-      "Writes that the system refuses leave nothing behind, entries stay readable, and writing works once it is allowed",
+      "Writes that the system refuses have no effect, entries stay readable, and writes succeed once allowed",
       arguments: Durability.allCases)
     func immutableDirectory(_ durability: Durability) async throws {
       let directory = try TemporaryDirectory()

@@ -12,7 +12,7 @@ struct LevelDBReplacedDirectoryTests {
   init() throws { directory = try TemporaryDirectory() }
 
   @Test(
-    "An engine whose directory was deleted or moved throws .io and leaves the new database there alone",
+    "An engine whose directory was deleted or moved throws .io and leaves the new database there unchanged",
     arguments: [false, true], Durability.allCases)
   func replaced(isMoved: Bool, durability: Durability) async throws {
     let first = try directory.open(durability: durability)
@@ -43,7 +43,7 @@ struct LevelDBReplacedDirectoryTests {
     #expect(try await third.keyCount() == entries.count)
   }
 
-  @Test("An engine whose directory was moved away and back goes on with what it had")
+  @Test("An engine whose directory was moved away and back continues with its entries")
   func movedBack() async throws {
     let key = CacheKey(verbatim: "key")
     let engine = try directory.open(durability: .full)
@@ -59,7 +59,7 @@ struct LevelDBReplacedDirectoryTests {
     #expect(try await directory.open().readAllData() == [Data("three".utf8)])
   }
 
-  @Test("What a transaction has written whose body moved the directory is not acknowledged (rule C6)")
+  @Test("A transaction whose body moved the directory is not acknowledged (rule C6)")
   func movedDuringTransaction() async throws {
     let key = CacheKey(verbatim: "key")
     let engine = try directory.open(durability: .full)
@@ -78,7 +78,7 @@ struct LevelDBReplacedDirectoryTests {
   }
 
   @Test(
-    "A long read throws .io at its end if the directory was moved meanwhile, even with another in its place")
+    "A long read throws .io at its end if the directory was moved meanwhile, even if another replaced it")
   func movedDuringLongRead() async throws {
     let keys = (0..<3).map { CacheKey(verbatim: "\($0)") }
     let engine = try directory.open()
@@ -106,7 +106,7 @@ struct LevelDBReplacedDirectoryTests {
   enum Change: CaseIterable { case removed, replaced }
 
   @Test(
-    "An engine that misses one of its files throws .io for every write and every read of everything",
+    "An engine with a missing file throws .io from every write and every bulk read",
     arguments: ["CURRENT", "LOCK", "MANIFEST-", ".log", ".ldb"], Change.allCases)
   func missingFile(_ name: String, _ change: Change) async throws {
     for number in 0..<3 {
@@ -120,7 +120,7 @@ struct LevelDBReplacedDirectoryTests {
       FileManager.default.contentsOfDirectory(at: directory.database, includingPropertiesForKeys: nil)
         .filter { $0.lastPathComponent.hasPrefix(name) || $0.lastPathComponent.hasSuffix(name) }
         .max { $0.lastPathComponent < $1.lastPathComponent })
-    // A copy that says the same does no harm; tables are never changed.
+    // An identical copy does no harm; tables are never changed.
     if change == .replaced, name == ".ldb" || name == "CURRENT" { return }
     let bytes = try Data(contentsOf: file)
     try FileManager.default.removeItem(at: file)
@@ -131,7 +131,7 @@ struct LevelDBReplacedDirectoryTests {
     try await engine.close()
   }
 
-  @Test("A batch during which CURRENT was removed makes no new database, and costs the old one no table")
+  @Test("Removing CURRENT during a batch creates no new database, and removes no table of the old one")
   func currentRemovedDuringWrite() async throws {
     let engine = try directory.open()
     try await engine.write((0..<1000).map { (CacheKey(verbatim: "\($0)"), noise(100)) })
@@ -148,7 +148,7 @@ struct LevelDBReplacedDirectoryTests {
     let current = database.appending(path: "CURRENT")
     let contents = try Data(contentsOf: current)
     let remover = Task.detached {
-      // The write has been decided on once its bytes come to the log.
+      // The write is committed once its bytes reach the log.
       while try FileManager.default.attributesOfItem(atPath: database.appending(path: log).path)[.size]
         as? Int ?? 0
         < 1 << 20
@@ -167,7 +167,7 @@ struct LevelDBReplacedDirectoryTests {
     #expect(try await directory.open().keyCount() >= 1001)
   }
 
-  @Test("A manifest that is switched to when the database is to be reopened does not count as replaced")
+  @Test("Switching to a new manifest during a reopening does not count as a replacement")
   func switchedManifest() async throws {
     let engine = try directory.open()
     try await engine.write(noise(5000), key: CacheKey(verbatim: "a"))
@@ -189,7 +189,7 @@ struct LevelDBReplacedDirectoryTests {
   }
 
   @Test(
-    "A log that is truncated under an open engine makes the next write throw", arguments: Durability.allCases)
+    "Truncating the log under an open engine makes the next write throw", arguments: Durability.allCases)
   func cutLog(_ durability: Durability) async throws {
     let engine = try directory.open(durability: durability)
     try await engine.write(noise(5000), key: CacheKey(verbatim: "a"))
@@ -201,7 +201,7 @@ struct LevelDBReplacedDirectoryTests {
     }
   }
 
-  @Test("Tables that are truncated under an open engine make it throw, not trap")
+  @Test("Truncating tables under an open engine makes it throw, not trap")
   func cutTables() async throws {
     for number in 0..<3 {
       let engine = try directory.open()
@@ -215,7 +215,7 @@ struct LevelDBReplacedDirectoryTests {
       #expect(truncate(directory.database.appending(path: name).path, 100) == 0)
     }
     await #expect(throws: StorageError.self) { try await engine.readAllData() }
-    // Once it has been noticed, the other calls know.
+    // Once the change has been noticed, the other calls throw too.
     await #expect(throws: StorageError.self) { try await engine.read(key: CacheKey(verbatim: "1/1")) }
     await #expect(throws: StorageError.self) { try await engine.scan(.prefix("1/"), limit: 3) }
     await #expect(throws: StorageError.self) { try await engine.write(Data(), key: CacheKey(verbatim: "x")) }

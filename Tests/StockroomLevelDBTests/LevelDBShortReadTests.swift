@@ -6,9 +6,9 @@ import Testing
 
 @testable import StockroomLevelDB
 
-@Suite("LevelDB: reads that return less than asked for")
+@Suite("LevelDB: short reads")
 struct LevelDBShortReadTests {
-  @Test("What LevelDB has not read of a log comes back, also when the opening was interrupted then")
+  @Test("The part of a log that LevelDB did not read is recovered, even if that opening was interrupted")
   func shortLog() async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open(durability: .full)
@@ -21,7 +21,7 @@ struct LevelDBShortReadTests {
       let copy = try TemporaryDirectory()
       try FileManager.default.copyItem(at: directory.database, to: copy.database)
       try whole.prefix(cut).write(to: copy.database.appending(path: log))
-      // Puts what there is into a table, and removes the log.
+      // Moves the entries that were read into a table, and removes the log.
       try openWithLevelDB(copy.database)
       try whole.write(to: copy.database.appending(path: keptName(of: log)))
       #expect(try await contents(of: copy.open()) == expected, "after \(cut) bytes")
@@ -31,7 +31,7 @@ struct LevelDBShortReadTests {
     try await engine.close()
   }
 
-  @Test("A log that an interrupted opening has kept changes nothing if the database has gone on since")
+  @Test("A log kept by an interrupted opening changes nothing if the database has been written since")
   func oldLog() async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open()
@@ -53,7 +53,7 @@ struct LevelDBShortReadTests {
     #expect(try await last.read(key: CacheKey(verbatim: "2")) == Data([2]))
   }
 
-  @Test("LevelDB reads a manifest that the engine has joined whole, or does not open the database")
+  @Test("LevelDB either reads all of a manifest that the engine has joined, or does not open the database")
   func shortManifest() async throws {
     let directory = try TemporaryDirectory()
     let engine = try directory.open()
@@ -66,7 +66,7 @@ struct LevelDBShortReadTests {
       directory: try .openDirectory(atPath: copy.database.path), permissions: .owner)
     let manifest = try LevelDBManifest(in: files)
     #expect(manifest.ends.count > 2)
-    // As it was, LevelDB opens the database with a part of it.
+    // The original manifest lets LevelDB open the database with only a part of it.
     #expect(try opens(copy, withManifestOf: manifest.ends[manifest.ends.count - 2]))
     let joined = try manifest.joinRecords(in: files)
     let end = try #require(joined.ends.first)
@@ -81,9 +81,9 @@ struct LevelDBShortReadTests {
   }
 
   #if os(Linux)
-    @Test("A file of which less can be read than it has is not taken for a shorter one")
+    @Test("A file that can be read only in part is not treated as a shorter file")
     func partOfFile() throws {
-      // The system's own files have a few bytes, and say that they have a page.
+      // Files in sysfs have a few bytes and report the size of a page.
       let directory = "/sys/devices/system/cpu"
       guard let status = try FileStatus(atPath: directory + "/online"), status.size > 1_000 else { return }
       let files = LevelDBFiles(directory: try .openDirectory(atPath: directory), permissions: .owner)
@@ -93,7 +93,7 @@ struct LevelDBShortReadTests {
     }
   #endif
 
-  @Test("Logs are in the order of their numbers, also of those with more than six digits")
+  @Test("Logs are sorted by number, including numbers of more than six digits")
   func logsBeyondSixDigits() throws {
     let directory = try TemporaryDirectory()
     try FileManager.default.createDirectory(at: directory.database, withIntermediateDirectories: true)
@@ -106,7 +106,9 @@ struct LevelDBShortReadTests {
     #expect(try LevelDBFileList(in: files).logs.map { LevelDBFileList.number(ofLog: $0) } == numbers)
   }
 
-  @Test("A file of one record is read as it was written", arguments: [0, 1, 32_760, 32_761, 32_762, 100_000])
+  @Test(
+    "A file of one record is read as it was written, for any size of the record",
+    arguments: [0, 1, 32_760, 32_761, 32_762, 100_000])
   func recordOfAnySize(_ size: Int) {
     let record = [UInt8](noise(size))
     let log = LevelDBLog.bytes(of: record).withUnsafeBytes {
@@ -123,7 +125,7 @@ struct LevelDBShortReadTests {
 
   private func keptName(of log: String) -> String { "STOCKROOM.kept-" + log.dropLast(".log".count) }
 
-  /// Whether LevelDB opens a copy of the database whose manifest has been cut off.
+  /// Whether LevelDB opens a copy of the database with a truncated manifest.
   private func opens(_ original: TemporaryDirectory, withManifestOf count: Int) throws -> Bool {
     let copy = try TemporaryDirectory()
     try FileManager.default.copyItem(at: original.database, to: copy.database)

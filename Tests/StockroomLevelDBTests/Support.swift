@@ -5,7 +5,7 @@ import StockroomLevelDB
 import Testing
 
 extension TemporaryDirectory {
-  /// Where the engine has its files.
+  /// The directory of the engine's files.
   var database: URL { url.appending(path: "Stockroom.leveldb") }
 
   func open(durability: Durability = .process) throws -> LevelDBStorageEngine {
@@ -24,7 +24,7 @@ func expectEntries(
   #expect(try await engine.keyCount() == expected.count, sourceLocation: location)
 }
 
-/// Bytes that no compression makes shorter.
+/// Incompressible bytes.
 func noise(_ count: Int) -> Data {
   let start = Int.random(in: 0...max(0, noiseSource.count - count))
   var noise = Data(capacity: count)

@@ -12,6 +12,6 @@ import Testing
     budget: .quick
   ) { _ in MemoryStorageEngine() }
 
-  @Test("The memory engine keeps the contract", arguments: suite.checks.spread)
+  @Test("The memory engine conforms to the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -21,9 +21,9 @@ struct PostgreSQLConformanceTests {
     server: .postgreSQL
   ) { directory in try await EngineCatalog.postgreSQL().open(directory, .full) }
 
-  @Test("The PostgreSQL engine keeps the contract", arguments: suite.checks.spread)
+  @Test("The PostgreSQL engine conforms to the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws {
-    // Some checks begin in another process.
+    // Some checks start in a worker process.
     try await PostgreSQLServer.shared.start()
     try await check.run()
   }

@@ -10,7 +10,7 @@ struct GoldenFileTests {
   private static let namespace = "golden"
 
   @Test(
-    "A namespace that version 0.1.0 has written is read completely, with times and order, and written further"
+    "A namespace written by version 0.1.0 is read completely, with timestamps and order, and accepts writes"
   )
   func reading() async throws {
     let server = PostgreSQLServer.shared
@@ -28,7 +28,7 @@ struct GoldenFileTests {
     try await engine.close()
   }
 
-  @Test("The tables of a new namespace are those that version 0.1.0 has made")
+  @Test("The tables of a new namespace are the same as those of version 0.1.0")
   func tables() async throws {
     let golden = try GoldenPlace(in: .module)
     let written = try String(contentsOf: golden.directory.appending("dump.sql"), encoding: .utf8)
@@ -42,7 +42,7 @@ struct GoldenFileTests {
     #expect(definitions(made) == definitions(written))
   }
 
-  /// What makes the namespace again.
+  /// The SQL that recreates the namespace.
   private func dump(_ namespace: String, _ options: [String]) async throws -> String {
     let server = PostgreSQLServer.shared
     let file = server.directory.appending(path: "\(namespace).sql")
@@ -52,7 +52,7 @@ struct GoldenFileTests {
         "--username=postgres",
         "--file=\(file.path)", "postgres",
       ] + options)
-    // Newer versions of the program add commands that are none of SQL.
+    // Newer versions of the program add commands that are not SQL.
     return try String(contentsOf: file, encoding: .utf8).split(
       separator: "\n", omittingEmptySubsequences: false
     ).filter { !$0.hasPrefix("\\") }.joined(separator: "\n")

@@ -2,8 +2,8 @@ import Dispatch
 @testable import StockroomPostgreSQL
 import Testing
 
-@Suite("PostgreSQL: names of hosts") struct HostResolverTests {
-  @Test("Attempts that wait for the same name have one thread together, and a later one asks again")
+@Suite("PostgreSQL: host names") struct HostResolverTests {
+  @Test("Concurrent lookups of one name share a thread, and a later one looks it up again")
   func shared() throws {
     let mayAnswer = DispatchSemaphore(value: 0)
     let first = try HostResolver.resolver(of: "shared.invalid") { _ in
@@ -14,7 +14,7 @@ import Testing
     let other = try HostResolver.resolver(of: "other.invalid") { _ in ["192.0.2.3"] }
     #expect(first === second)
     #expect(first !== other)
-    // Nobody has answered by now.
+    // The lookup has not finished yet.
     #expect(try addresses(of: first, within: .zero) == nil)
     mayAnswer.signal()
     #expect(try addresses(of: first) == ["192.0.2.1"])

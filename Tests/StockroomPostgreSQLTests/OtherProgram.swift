@@ -1,10 +1,10 @@
 import Foundation
 import StockroomEngines
 
-/// Another program that changes something, and ends its transaction when it is told to.
+/// Another program that makes a change in a transaction, and ends the transaction on request.
 struct OtherProgram {
   private let server = PostgreSQLServer.shared
-  /// The table that has a row once it is to go on.
+  /// The table that receives a row as the signal to continue.
   private let table: String
   private let task: Task<Void, any Error>
 
@@ -12,7 +12,7 @@ struct OtherProgram {
   ///
   /// - Parameters:
   ///   - end: `COMMIT` or `ROLLBACK`.
-  ///   - namespace: Where tables are that are named without a schema.
+  ///   - namespace: The schema of unqualified table names.
   init(_ change: String, _ end: String, in namespace: String) async throws {
     let (server, name) = (server, "other_\(UUID().uuidString)")
     let table = "\"\(namespace)\".\"\(name)\""

@@ -6,7 +6,7 @@ import StockroomPostgreSQL
 import TestFixtures
 import Testing
 
-/// The way to the server that most tests share, which can be closed for one engine.
+/// A path to the shared test server that can be closed for one engine.
 private struct Way: ~Copyable {
   private let place: TemporaryDirectory
   private let link: URL
@@ -17,7 +17,7 @@ private struct Way: ~Copyable {
     link = place.url.appending(path: "way")
   }
 
-  /// Opens the way, and an engine that goes it.
+  /// Opens the path, and an engine that connects through it.
   func engine(timeLimit: Duration) async throws -> PostgreSQLStorageEngine {
     try await PostgreSQLServer.shared.start()
     try open()
@@ -31,7 +31,7 @@ private struct Way: ~Copyable {
       at: link, withDestinationURL: PostgreSQLServer.shared.directory)
   }
 
-  /// Ends all connections, and lets nobody make another.
+  /// Ends all connections and prevents new ones.
   func close() async throws {
     try FileManager.default.removeItem(at: link)
     try await PostgreSQLServer.shared.execute(
@@ -42,10 +42,10 @@ private struct Way: ~Copyable {
 }
 
 @Suite(
-  "PostgreSQL: a server that is away", .timeLimit(.minutes(10)),
+  "PostgreSQL: an unreachable server", .timeLimit(.minutes(10)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLAwayTests {
-  @Test("A write to a server that went away while nothing was asked of it has not happened (rule N1)")
+  @Test("A write on an idle connection to a server that has gone away has no effect (rule N1)")
   func idleConnection() async throws {
     let way = try Way()
     let engine = try await way.engine(timeLimit: .seconds(12))
@@ -59,16 +59,16 @@ struct PostgreSQLAwayTests {
   }
 
   @Test(
-    "Of writes behind a commit whose outcome is unknown none is said to be perhaps done that has not been sent (rule N2)"
+    "Behind a commit of unknown outcome, a write that has not been sent does not fail with .outcomeUnknown (rule N2)"
   )
   func behindAnUnknownOutcome() async throws {
-    // A write that comes before the transaction is sent with it.
+    // A write submitted before the transaction is sent with it.
     var code: StorageError.Code?
     for _ in 0..<6 where code != .unavailable { code = try await codeBehindAnUnknownOutcome() }
     #expect(code == .unavailable)
   }
 
-  /// The code of the error of a write that is to be committed with a transaction whose outcome is unknown.
+  /// The error code of a write that waits to be committed with a transaction whose outcome is unknown.
   private func codeBehindAnUnknownOutcome() async throws -> StorageError.Code? {
     let way = try Way()
     let engine = try await way.engine(timeLimit: .seconds(20))
@@ -85,7 +85,7 @@ struct PostgreSQLAwayTests {
       }
     }
     for await _ in beginning {}
-    // These two are committed together, but for what the body's time leaves out.
+    // The two are committed together, unless the body's duration prevents it.
     let isOver = DispatchSemaphore(value: 0)
     let (bodyBeginning, bodyHasBegun) = AsyncStream.makeStream(of: Never.self)
     let transaction = Task {
@@ -117,7 +117,7 @@ struct PostgreSQLAwayTests {
     return error?.code
   }
 
-  @Test("A write that is cancelled before it is sent ends at once, and is not done later (rule N1)")
+  @Test("A write that is cancelled before it is sent ends at once, and is not performed later (rule N1)")
   func cancelledBeforehand() async throws {
     let way = try Way()
     let engine = try await way.engine(timeLimit: .seconds(300))
@@ -135,13 +135,13 @@ struct PostgreSQLAwayTests {
   }
 
   @Test(
-    "A write that failed with others and waits for them ends at its deadline, and is not done later (rule N1)"
+    "A write that failed in a group and is retried ends at its deadline, and is not performed later (rule N1)"
   )
   func lateWrite() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name, timeLimit: .seconds(12))
     try await engine.write(value(0), key: key(0))
-    // It makes a scan fail, and so all writes that would have been committed together.
+    // Makes a scan fail, and with it the group of writes.
     try await PostgreSQLServer.shared.execute(
       "INSERT INTO \"\(name)\".entries VALUES (99, 0, 0, '\\xff', '')")
     var number = 1
@@ -149,9 +149,9 @@ struct PostgreSQLAwayTests {
     try await engine.close()
   }
 
-  /// Lets a write wait for a transaction until its deadline.
+  /// Makes a write wait for a transaction until the write's deadline.
   ///
-  /// - Returns: False if the two were not committed together at first, so that the write did not wait.
+  /// - Returns: False if the two were not committed together at first, in which case the write did not wait.
   private func writeLate(_ number: Int, _ engine: PostgreSQLStorageEngine) async throws -> Bool {
     let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
     let isQueued = DispatchSemaphore(value: 0)

@@ -8,7 +8,7 @@ import Testing
 @Suite("PostgreSQL: entries")
 struct PostgreSQLEntryTests {
   @Test(
-    "A removal that is committed with a batch leaves no half of a batch that another machine is committing (rule W4)"
+    "A removal committed with a batch does not split a batch that another machine is committing (rule W4)"
   )
   func removalBesideBatches() async throws {
     let (name, server) = (newNamespace(), PostgreSQLServer.shared)
@@ -21,11 +21,11 @@ struct PostgreSQLEntryTests {
     let keys = ["a", "h", "m", "z"].map { CacheKey(verbatim: $0) }
     let (a, h, m, z) = (keys[0], keys[1], keys[2], keys[3])
     try await two.write(value(0), key: h)
-    // Other programs that give it up.
+    // Other programs that roll back.
     let insertion = try await OtherProgram(
       "INSERT INTO entries VALUES (0, 0, 0, 'm', '')", "ROLLBACK", in: name)
     let update = try await OtherProgram("UPDATE entries SET value = '' WHERE key = 'h'", "ROLLBACK", in: name)
-    // Has inserted the first of three, and waits.
+    // Has inserted the first of three entries, and waits.
     async let first: Void = one.write([a, m, z].map { ($0, value(1)) })
     try await server.waitForLock(of: "\(name)_1")
     async let busy: Void = two.write(value(2), key: h)
@@ -36,7 +36,7 @@ struct PostgreSQLEntryTests {
     for _ in 0..<200 { await Task.yield() }
     try await update.end()
     try await busy
-    // Both, as one transaction.
+    // Both, in one transaction.
     try await server.waitForLock(of: "\(name)_2")
     try await insertion.end()
     try await first
@@ -78,7 +78,7 @@ struct PostgreSQLEntryTests {
     try await other.close()
   }
 
-  @Test("Entries with times and others in one commit each get theirs, whether or not they were there")
+  @Test("Entries with given timestamps and others in one commit each get theirs, whether new or existing")
   func times() async throws {
     let engine = try await newEngine(newNamespace())
     try await engine.write([(key(1), value(1)), (key(2), value(2))])
@@ -105,7 +105,7 @@ struct PostgreSQLEntryTests {
     try await engine.close()
   }
 
-  @Test("An epoch that no engine has written is corruption, and nothing is written with it")
+  @Test("An impossible epoch is corruption, and nothing is written with it")
   func impossibleEpoch() async throws {
     let namespace = newNamespace()
     let engine = try await newEngine(namespace)
@@ -125,7 +125,7 @@ struct PostgreSQLEntryTests {
     try await engine.close()
   }
 
-  @Test("An answer to a request that was not made is corruption", arguments: [Int64.min, -1, 0, 2, .max])
+  @Test("A response to a request that was not made is corruption", arguments: [Int64.min, -1, 0, 2, .max])
   func impossibleAnswer(number: Int64) throws {
     let handle = try #require(PQmakeEmptyPGresult(nil, PGRES_TUPLES_OK))
     let result = PostgreSQLResult(handle)
@@ -138,7 +138,7 @@ struct PostgreSQLEntryTests {
     #expect(error?.code == .corrupted)
   }
 
-  @Test("That subscribers are too far behind is no fault of a value")
+  @Test("A full notification queue throws .unavailable, and is not an error of the value")
   func fullQueue() {
     let queue = PostgreSQLFailure(
       sqlState: "54000", text: "too many notifications in the NOTIFY queue", function: "PreCommit_Notify")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("PostgreSQL: errors", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLErrorTests {
-  @Test("What a server says in several lines is one line of an error")
+  @Test("A multi-line message of the server becomes one line of an error")
   func lines() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name)

@@ -7,17 +7,18 @@ import Testing
 
 @Suite("PostgreSQL: failover", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLFailoverTests {
-  /// How often it is done, which takes some seconds each time.
+  /// The number of failovers. Each takes several seconds.
   private static let rounds =
     ProcessInfo.processInfo.environment["STOCKROOM_FAILOVERS"].flatMap { Int($0) } ?? 1
 
-  @Test("When the primary dies under load, engines go on with the standby, and nothing acknowledged is lost")
+  @Test(
+    "When the primary dies under load, engines continue with the standby, and no acknowledged write is lost")
   func failsOver() async throws {
     for _ in 0..<Self.rounds { try await failOver() }
   }
 
   @Test(
-    "Until the standby is promoted, calls are unavailable, not refused as if nothing could ever be written")
+    "Until the standby is promoted, calls throw .unavailable or .outcomeUnknown, not .readOnly")
   func beforePromotion() async throws {
     let place = try TemporaryDirectory()
     let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
@@ -42,7 +43,7 @@ struct PostgreSQLFailoverTests {
     await second.stop(.fast)
   }
 
-  @Test("A standby is read, and waited for, although sessions are serializable by default (rule N3)")
+  @Test("A standby is read and waited for even if sessions are serializable by default (rule N3)")
   func serializableSessions() async throws {
     let place = try TemporaryDirectory()
     let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
@@ -65,7 +66,7 @@ struct PostgreSQLFailoverTests {
         try await reader.close()
         if found.map(\.data) == [value(1)], same == value(1) { break }
       } catch let error as StorageError where error.code == .unsupported {
-        // The tables have not arrived there yet.
+        // The tables have not been replicated yet.
       }
     }
     await first.stop(.killed)
@@ -78,7 +79,7 @@ struct PostgreSQLFailoverTests {
     await second.stop(.fast)
   }
 
-  /// Expects that an engine that only reads uses the first of its servers, a standby or not, and never writes.
+  /// Expects that a read-only engine uses the first of its servers, primary or standby, and never writes.
   private func expectReading(
     _ engine: PostgreSQLStorageEngine, _ primary: PostgreSQLServer, _ standby: PostgreSQLServer
   ) async throws {
@@ -91,12 +92,12 @@ struct PostgreSQLFailoverTests {
         try await reader.close()
         if found == value(0) { break }
       } catch let error as StorageError where error.code == .unsupported {
-        // The tables have not arrived there yet.
+        // The tables have not been replicated yet.
       }
     }
     let reader = try await open([standby, primary], .readOnly)
     let other = try await open([primary, standby], .readOnly)
-    // From now on they differ.
+    // From here on the two servers differ.
     try await standby.execute("SELECT pg_wal_replay_pause()")
     try await standby.execute(
       "DO $$ BEGIN WHILE pg_get_wal_replay_pause_state() <> 'paused' LOOP PERFORM pg_sleep(0.001); END LOOP; END $$"
@@ -120,7 +121,7 @@ struct PostgreSQLFailoverTests {
     try await engine.remove(key: key)
   }
 
-  @Test("Of the hosts that a service or PGHOST names, an engine uses the one that can be written to")
+  @Test("An engine uses the writable one of the hosts named by a service or PGHOST")
   func hostsOfEnvironment() async throws {
     let place = try TemporaryDirectory()
     let first = PostgreSQLServer(
@@ -131,7 +132,7 @@ struct PostgreSQLFailoverTests {
     let hosts = "\(first.directory.path),\(PostgreSQLServer.shared.directory.path)"
     let services = place.parent.appending(path: "services")
     try Data("[shop]\nhost=\(hosts)\nuser=postgres\ndbname=postgres\n".utf8).write(to: services)
-    // The environment belongs to the whole process, so another one is asked.
+    // In a separate process, because the environment belongs to the whole process.
     await #expect(processExitsWith: .success) { [hosts = hosts as String, file = services.path as String] in
       let namespace = newNamespace()
       setenv("PGSERVICEFILE", file, 1)
@@ -139,7 +140,7 @@ struct PostgreSQLFailoverTests {
         "service=shop", namespace: namespace, timeLimit: .seconds(60))
       try await served.write(value(1), key: key(1))
       try await served.close()
-      // What libpq would look for among them, as other programs need it.
+      // Would make libpq prefer a standby, as other programs may need.
       setenv("PGTARGETSESSIONATTRS", "standby", 1)
       setenv("PGHOST", hosts, 1)
       let engine = try await PostgreSQLStorageEngine(
@@ -153,7 +154,7 @@ struct PostgreSQLFailoverTests {
   }
 
   @Test(
-    "A write has not happened if the server gives up to replicate what the engine needs before it (rule N4)"
+    "A write has no effect if the server stops waiting for replication of the engine's own setup (rule N4)"
   )
   func unreplicatedClaim() async throws {
     let place = try TemporaryDirectory()
@@ -161,7 +162,7 @@ struct PostgreSQLFailoverTests {
       directory: place.parent.appending(path: "1"),
       settings: PostgreSQLServer.clusterSettings + ["synchronous_standby_names=nobody"])
     try await server.start()
-    // Makes the tables without another server.
+    // Creates the tables without a standby.
     try await PostgreSQLStorageEngine(server.connection, durability: .process).close()
     let engine = try await PostgreSQLStorageEngine(server.connection, timeLimit: .seconds(20))
     let write = Task { try await engine.write(value(1), key: key(1)) }
@@ -222,18 +223,18 @@ struct PostgreSQLFailoverTests {
       let found = stored.flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
       let possible = await counts.possible(task)
       #expect(possible.contains(found), "\(found) \(possible)")
-      // It has lost its server too.
+      // This engine has lost its server too.
       #expect(try await reader.read(key: key(task)) == stored)
     }
     try await reader.close()
-    // The calls that were on the way when the primary died have been answered by the standby.
+    // The standby has answered the calls that were in flight when the primary died.
     #expect(await counts.unknown == 0)
     try await engine.close()
     await second.stop(.fast)
   }
 }
 
-/// What tasks have written, each under a key of its own: numbers that grow.
+/// The increasing numbers that tasks have written, each under its own key.
 private actor Counts {
   private var ranges: [Int: ClosedRange<Int>] = [:]
   private(set) var acknowledged = 0
@@ -243,7 +244,7 @@ private actor Counts {
 
   func next(of task: Int) -> Int { (ranges[task]?.upperBound ?? 0) + 1 }
 
-  /// From the last number that was acknowledged to the last that may have been written.
+  /// From the last acknowledged number to the last one that may have been written.
   func possible(_ task: Int) -> ClosedRange<Int> { ranges[task] ?? 0...0 }
 
   func acknowledge(_ number: Int, of task: Int) {
@@ -255,7 +256,7 @@ private actor Counts {
   }
 
   func doubt(_ number: Int, of task: Int, isUnknown: Bool) {
-    // A number is never tried twice, so that one that comes late is found.
+    // A number is never written twice, so that a late write is detected.
     ranges[task] = (ranges[task]?.lowerBound ?? 0)...number
     if isUnknown { unknown += 1 }
   }

@@ -12,7 +12,7 @@ struct PostgreSQLFeedTests {
   private let server = PostgreSQLServer.shared
 
   @Test(
-    "A commit under way when a subscription begins is covered, though it was announced to nobody (rule X1)")
+    "A commit in progress when a subscription begins is reported, although it sent no notification (rule X1)")
   func commitMeanwhile() async throws {
     let name = newNamespace()
     let writer = try await newEngine(name)
@@ -23,7 +23,7 @@ struct PostgreSQLFeedTests {
       until: """
         EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '\(name)' AND wait_event_type = 'Lock')
         """)
-    // What a commit does while nobody subscribes. It takes until somebody waits for it.
+    // A commit without subscribers, which sends no notification. It waits until another session waits for it.
     async let commit: Void = server.execute(
       """
       SET application_name = '\(name)_commit'; BEGIN; SELECT pg_advisory_xact_lock(\(lock)); \(waiting); COMMIT
@@ -42,11 +42,12 @@ struct PostgreSQLFeedTests {
     try await writer.close()
   }
 
-  @Test("A subscriber hears nothing while nothing changes, though the server ends idle sessions (rule X3)")
+  @Test(
+    "A subscriber receives nothing while nothing changes, although the server ends idle sessions (rule X3)")
   func idleSessions() async throws {
     let name = newNamespace()
     try await server.start()
-    // Asked for in the connection's own options, as an administrator does for a role.
+    // Set in the connection's options, as an administrator would for a role.
     let engine = try await PostgreSQLStorageEngine(
       server.connection + " application_name=\(name) options='-c idle_session_timeout=300'", namespace: name,
       timeLimit: .seconds(300))
@@ -54,7 +55,7 @@ struct PostgreSQLFeedTests {
     let changes = try await engine.changes()
     let elements = MutexProtected<[StorageChange]>([])
     let listening = Task { for await change in changes { elements.withLock { $0.append(change) } } }
-    // Sessions that are idle for longer would be ended by then.
+    // By then the server would have ended idle sessions.
     try await server.execute("SELECT pg_sleep(1.2)")
     #expect(elements.withLock { $0 } == [])
     try await other.write(value(1), key: key(1))
@@ -70,7 +71,7 @@ struct PostgreSQLFeedTests {
   }
 
   @Test(
-    "After bytes that are none of the protocol, a subscriber receives everything, and then each change (rule X5)"
+    "After bytes that violate the protocol, a subscriber receives everything, and then each change (rule X5)"
   )
   func garbage() async throws {
     let name = newNamespace()
@@ -81,11 +82,11 @@ struct PostgreSQLFeedTests {
       "host=127.0.0.1 port=\(relay.port) user=postgres dbname=postgres sslmode=disable", namespace: name,
       timeLimit: .seconds(300))
     var changes = try await subscriber.changes().makeAsyncIterator()
-    // A notification of a negative length.
+    // A notification with a negative length.
     relay.say([UInt8(ascii: "A"), 0xFF, 0xFF, 0xFF, 0xFF])
     #expect(await changes.next() == .everything)
     try await writer.write(value(1), key: key(1))
-    // What the listener did while it connected may be part of that.
+    // Changes made while the listener connected may be part of that element.
     while let change = await changes.next(), change != .keys([key(1)]) {}
     try await subscriber.close()
     try await writer.close()

@@ -5,19 +5,19 @@ import StockroomPostgreSQL
 import Testing
 
 @Suite(
-  "PostgreSQL: writes that are committed together", .timeLimit(.minutes(10)),
+  "PostgreSQL: group commits", .timeLimit(.minutes(10)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLGroupTests {
   private let server = PostgreSQLServer.shared
 
-  /// Expects that of many writes at the same time only the refused one fails.
+  /// Expects that of many concurrent writes only the refused one fails.
   ///
-  /// - Parameter refused: It is called among writes of the keys 100 to 149.
+  /// - Parameter refused: Called among writes of the keys 100 to 149.
   private func expectFailure(
     _ code: StorageError.Code, of refused: @escaping @Sendable () async throws -> Void,
     amongWritesOf engine: PostgreSQLStorageEngine
   ) async throws {
-    // Some of them arrive while the first one is committed, and are committed together.
+    // Some of them arrive while the first one is being committed, and form a group.
     for round in 0..<20 {
       try await withThrowingTaskGroup(of: Void.self) { group in
         for number in 100..<150 {
@@ -35,7 +35,7 @@ struct PostgreSQLGroupTests {
     }
   }
 
-  @Test("A removal that the role may not make fails no write of other tasks (rule N5)")
+  @Test("A removal without the required privilege fails no write of other tasks (rule N5)")
   func missingRight() async throws {
     try await server.start()
     let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
@@ -50,7 +50,7 @@ struct PostgreSQLGroupTests {
     try await engine.close()
   }
 
-  @Test("A write that finds corruption fails no write of other tasks")
+  @Test("A write that detects corruption fails no write of other tasks")
   func corruption() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name)

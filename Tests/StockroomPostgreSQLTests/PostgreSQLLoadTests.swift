@@ -8,7 +8,7 @@ import Testing
 
 @Suite("PostgreSQL: load and limits", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLLoadTests {
-  @Test("10,000 tasks at once are all served, by no more connections than the maximum")
+  @Test("10,000 concurrent tasks are served by at most the maximum number of connections")
   func manyTasks() async throws {
     let namespace = newNamespace()
     try await PostgreSQLServer.shared.start()
@@ -25,7 +25,7 @@ struct PostgreSQLLoadTests {
       try await group.waitForAll()
     }
     #expect(try await engine.keyCount() == 10_000)
-    // Connections stay open, so that there are as many as there ever were.
+    // Connections stay open, so this is the greatest number of connections.
     try await PostgreSQLServer.shared.execute(
       """
       DO $$ BEGIN
@@ -43,7 +43,7 @@ struct PostgreSQLLoadTests {
   }
 
   @Test(
-    "A batch is written as a whole, whether its values just fit into one statement or just do not (rule W4)",
+    "A batch is written as a whole, whether or not its values fit into one statement (rule W4)",
     arguments: [(2, 32 << 20), (2, (32 << 20) - 10), (2, (32 << 20) - 100), (65_536, 1 << 10)])
   func statementSize(count: Int, size: Int) async throws {
     let engine = try await newEngine(newNamespace())
@@ -56,7 +56,7 @@ struct PostgreSQLLoadTests {
     try await engine.close()
   }
 
-  @Test("Large writes at the same time are several commits, of 64 MiB of values at most")
+  @Test("Large concurrent writes are several commits of at most 64 MiB of values each")
   func largeGroups() async throws {
     let namespace = newNamespace()
     let engine = try await newEngine(namespace)
@@ -66,14 +66,14 @@ struct PostgreSQLLoadTests {
       try await group.waitForAll()
     }
     #expect(try await engine.keyCount() == 4)
-    // An engine begins with epoch 2, and each commit advances it by one.
+    // A new namespace starts at epoch 2, and each commit increments it.
     try await PostgreSQLServer.shared.execute(
       "DO $$ BEGIN ASSERT (SELECT max(epoch) FROM \"\(namespace)\".commits) >= 6; END $$")
     try await engine.removeAllData()
     try await engine.close()
   }
 
-  @Test("More than 2 GiB are one batch", .enabled(if: TestRun.isExhaustive))
+  @Test("A batch of more than 2 GiB is committed", .enabled(if: TestRun.isExhaustive))
   func hugeBatch() async throws {
     let engine = try await newEngine(newNamespace())
     let data = Data(count: 64 << 20)
@@ -84,13 +84,13 @@ struct PostgreSQLLoadTests {
     try await engine.close()
   }
 
-  /// Different keys of 500 bytes.
+  /// Distinct keys of 500 bytes.
   private func longKeys(_ count: Int) -> [CacheKey] {
     let beginning = String(repeating: "k", count: 490)
     return (0..<count).map { CacheKey(verbatim: "\(beginning)\(1_000_000_000 + $0)") }
   }
 
-  @Test("More than 1 GiB of keys are removed as one batch (rule W4)", .enabled(if: TestRun.isExhaustive))
+  @Test("A removal of more than 1 GiB of keys is one batch (rule W4)", .enabled(if: TestRun.isExhaustive))
   func hugeRemoval() async throws {
     let engine = try await newEngine(newNamespace())
     let keys = longKeys(2_200_000)
@@ -101,15 +101,17 @@ struct PostgreSQLLoadTests {
     try await engine.close()
   }
 
-  @Test("No statement of a batch has more than 64 MiB of keys, each of which one of them removes (rule W4)")
+  @Test(
+    "No statement of a batch has more than 64 MiB of keys, and each key is removed by one statement (rule W4)"
+  )
   func portionsOfRemovals() throws {
     let removals = longKeys(140_000).map { StorageOperation.remove(key: $0) }
     let write = StorageOperation.write(value(1), key: key(1))
-    // A batch of one call, and removals of many calls beside a write.
+    // A batch of one call, and removals of many calls with a write.
     for requests in [[removals], [[write]] + removals.map { [$0] }] {
       let batch = PostgreSQLBatch(requests, [])
       let steps = batch.steps(UUID(), 2, "", isOpen: false, isPooled: false)
-      // An array has a head of 20 bytes.
+      // An array has a header of 20 bytes.
       let limit = PostgreSQLBatch.statementSize + 20
       #expect(steps.allSatisfy { $0.parameters.allSatisfy { $0.bytes.count <= limit } })
       let removed = steps.filter { $0.statement == .remove }.flatMap(\.parameters)
@@ -118,7 +120,7 @@ struct PostgreSQLLoadTests {
     }
   }
 
-  @Test("What the server finds wrong at the commit is thrown as it is, and nothing has been done")
+  @Test("An error of the server at the commit is thrown unchanged, and nothing is written")
   func failingCommit() async throws {
     let namespace = newNamespace()
     let engine = try await newEngine(namespace, timeLimit: .seconds(300))
@@ -137,7 +139,7 @@ struct PostgreSQLLoadTests {
   }
 
   @Test(
-    "A cancelled read ends its connection while rows still arrive, which close() need not do (rule O4)"
+    "A cancelled read ends its connection while rows still arrive, so close() need not (rule O4)"
   )
   func cancelledRead() async throws {
     let namespace = newNamespace()
@@ -145,7 +147,7 @@ struct PostgreSQLLoadTests {
     try await server.start()
     let engine = try await PostgreSQLStorageEngine(
       server.connection + " application_name=\(namespace)", namespace: namespace, timeLimit: .seconds(300))
-    // More than a minute of rows. They are so large that the server sends 16 at a time, which keep nobody waiting for long.
+    // More than a minute of rows, so large that the server sends 16 at a time.
     try await server.execute(
       """
       ALTER TABLE "\(namespace)".entries RENAME TO stored;
@@ -158,13 +160,13 @@ struct PostgreSQLLoadTests {
       """)
     let read = Task { try await engine.readAllEntries() }
     let sessions = "SELECT FROM pg_stat_activity WHERE application_name = '\(namespace)'"
-    // Behind the first 512 rows, which the server makes in silence.
+    // After the first 512 rows, which the server produces without sending any.
     try await server.wait(until: "EXISTS (\(sessions) AND query LIKE 'FETCH FORWARD 16 %')")
     read.cancel()
     await #expect(throws: CancellationError.self) { try await read.value }
     try await server.wait(until: "NOT EXISTS (\(sessions))")
     try await engine.close()
-    // The engine is still there.
+    // The engine has not been released yet.
     let error = await #expect(throws: StorageError.self) { try await engine.keyCount() }
     #expect(error?.code == .closed)
   }
@@ -197,7 +199,7 @@ struct PostgreSQLLoadTests {
     #expect(error?.code == .valueTooLarge)
   }
 
-  @Test("Engines that write the same keys in different orders, and remove them, agree in the end")
+  @Test("Engines that write and remove the same keys in different orders agree in the end")
   func noDeadlocks() async throws {
     let namespace = newNamespace()
     let engines = [
@@ -225,7 +227,7 @@ struct PostgreSQLLoadTests {
     for engine in engines { #expect(try await engine.readAllEntries() == contents) }
   }
 
-  @Test("After its connection was lost, a subscriber receives everything, and then each change again")
+  @Test("After a lost connection, a subscriber receives everything, and then each change")
   func feedReconnects() async throws {
     let namespace = newNamespace()
     let writer = try await newEngine(namespace)
@@ -239,12 +241,12 @@ struct PostgreSQLLoadTests {
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '\(namespace)'")
     #expect(await changes.next() == .everything)
     try await writer.write(value(2), key: key(2))
-    // What comes while the listener connects may be part of that.
+    // Changes made while the listener connects may be part of that element.
     while let change = await changes.next(), change != .keys([key(2)]) {}
   }
 
   #if os(Linux)
-    @Test("A full disk of the server throws .diskFull, loses nothing, and is forgotten once there is room")
+    @Test("A full disk of the server throws .diskFull, loses nothing, and has no effect once there is space")
     func fullDisk() async throws {
       let disk = try SmallDisk("size=96m")
       let place = try TemporaryDirectory()

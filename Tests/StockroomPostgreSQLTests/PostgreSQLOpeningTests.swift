@@ -19,11 +19,11 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "A server that is not there is unavailable",
+    "Opening throws .unavailable if no server responds",
     arguments: [
       "host=127.0.0.1 port=1 user=nobody", "host=/nowhere user=nobody", "host=nowhere.invalid user=nobody",
       "host=127.0.0.1,localhost port=1,2 user=nobody", "postgresql://nobody:secret@127.0.0.1:1/db",
-      // Nobody answers there: https://www.rfc-editor.org/rfc/rfc5737
+      // An address reserved for documentation: https://www.rfc-editor.org/rfc/rfc5737
       "host=192.0.2.1 user=nobody",
     ])
   func notThere(connection: String) async throws {
@@ -34,7 +34,7 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "A server that cannot be written to is read-only, and unavailable while another one is away, whichever is named first",
+    "A read-only server throws .readOnly, and .unavailable while another host is unreachable, in either order",
     arguments: [false, true])
   func awayAndReadOnly(isAwayFirst: Bool) async throws {
     try await PostgreSQLServer.shared.start()
@@ -48,16 +48,16 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "A connection string that cannot be read is refused, and not shown",
+    "An invalid connection string is refused, and not included in the error",
     arguments: [
       "password=secret host", "postgresql://me:secret@[::1/db", "nonsense=secret",
       "host=a,b port=1,2,3 password=secret", "secret\0",
-      // libpq would take a part of the password for the host, the port or the database.
+      // libpq would parse a part of the password as the host, the port or the database.
       "postgresql://me:a@secret@localhost/db", "postgresql://me:a/secret@localhost/db",
       "postgres://me:secret/a@localhost/db?sslmode=disable", "postgresql://me:a?b@secret@localhost/db",
       "postgresql://me:secret/db", "host=db;port=5432;user=me;password=secret",
       "host=db,user=me,password=secret",
-      // It would be the name of a database.
+      // libpq would parse this as the name of a database.
       "host=/nowhere dbname=postgresql://me:secret@localhost/db",
       "host=/nowhere dbname='host=localhost password=secret'",
     ])
@@ -68,7 +68,7 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "A name that no schema can have is refused",
+    "A name that cannot be the name of a schema is refused",
     arguments: ["", "pg_mine", String(repeating: "n", count: 64), "a\0b"])
   func namespace(name: String) async throws {
     try await PostgreSQLServer.shared.start()
@@ -76,7 +76,7 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "Any other name is a schema of its own",
+    "Every other name has a distinct schema",
     arguments: ["Ä \"quoted\" 'name'", "accents \"\u{301} and '\u{301}", "UPPER", "upper", "a.b; --"])
   func anyName(name: String) async throws {
     let engine = try await newEngine(name)
@@ -86,7 +86,7 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "A name is the same schema whatever a connection says of encodings and backslashes",
+    "A name has the same schema whatever encoding and backslash settings a connection has",
     arguments: ["client_encoding=LATIN1", "options='-c standard_conforming_strings=off'"])
   func connectionSettings(parameters: String) async throws {
     try await PostgreSQLServer.shared.start()
@@ -100,7 +100,7 @@ struct PostgreSQLOpeningTests {
     try await other.close()
   }
 
-  @Test("What others have made in the schema public is not called in place of the server's own functions")
+  @Test("Functions in the schema public are not called in place of the server's own functions")
   func searchPath() async throws {
     let server = PostgreSQLServer.shared
     try await server.start()
@@ -134,7 +134,7 @@ struct PostgreSQLOpeningTests {
     try await server.execute("DO $$ BEGIN ASSERT (SELECT count(*) FROM \(name).called) = 0; END $$")
   }
 
-  @Test("Another program's table is refused and left alone")
+  @Test("Another program's table is refused and left unchanged")
   func anotherProgram() async throws {
     let server = PostgreSQLServer.shared
     try await server.start()
@@ -158,7 +158,7 @@ struct PostgreSQLOpeningTests {
     #expect(error.code == .unsupported && error.description.contains("later format"))
   }
 
-  @Test("An ordinary user works in a schema of his own")
+  @Test("An unprivileged user can use a schema that the user owns")
   func ordinaryUser() async throws {
     let server = PostgreSQLServer.shared
     try await server.start()
@@ -175,7 +175,7 @@ struct PostgreSQLOpeningTests {
     #expect(await error(connection, namespace: name + "_other")?.code == .permissionDenied)
   }
 
-  @Test("Ten engines that open a new namespace at once share it")
+  @Test("Ten engines that open a new namespace concurrently share it")
   func race() async throws {
     let name = newNamespace()
     try await withThrowingTaskGroup { group in
@@ -187,7 +187,7 @@ struct PostgreSQLOpeningTests {
     #expect(try await newEngine(name).keyCount() == 10)
   }
 
-  @Test("Without anything that lasts beyond a transaction, all calls work, and there is no feed")
+  @Test("Without session state, all calls succeed, and there is no feed")
   func pooled() async throws {
     try await PostgreSQLServer.shared.start()
     let engine = try await PostgreSQLStorageEngine(
@@ -201,7 +201,7 @@ struct PostgreSQLOpeningTests {
     await #expect(throws: StorageError.self) { try await engine.changes() }
   }
 
-  @Test("A time limit may be longer than any that the server takes")
+  @Test("A time limit may exceed the server's maximum")
   func longTimeLimit() async throws {
     let engine = try await newEngine(newNamespace(), timeLimit: .seconds(100 * 86_400))
     try await engine.write(value(1), key: key(1))
@@ -209,7 +209,7 @@ struct PostgreSQLOpeningTests {
     try await engine.close()
   }
 
-  @Test("An engine that only reads works for a role that may only read")
+  @Test("A read-only engine works for a role with read privileges only")
   func readOnlyRole() async throws {
     let namespace = newNamespace()
     let writer = try await newEngine(namespace)

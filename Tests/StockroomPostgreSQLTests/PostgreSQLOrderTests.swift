@@ -10,12 +10,13 @@ struct PostgreSQLOrderTests {
   private let server = PostgreSQLServer.shared
 
   @Test(
-    "A new key comes after all that could be read before it, whatever another machine is writing (rule R6)")
+    "A new key comes after all keys that could be read before it, whatever another machine is writing (rule R6)"
+  )
   func newKeysOfTwo() async throws {
     let (one, two) = (try await engine(1), try await engine(2))
     try await two.write(value(0), key: "old")
     let other = try await OtherProgram("INSERT INTO entries VALUES (0, 0, 0, 'm', '')", "ROLLBACK", in: name)
-    // Has numbered two, and waits.
+    // Has numbered two keys, and waits.
     async let first: Void = one.write(["a", "m"].map { ($0, value(1)) })
     try await server.waitForLock(of: "\(name)_1")
     async let second: Void = two.write(value(2), key: "b")
@@ -35,7 +36,7 @@ struct PostgreSQLOrderTests {
   }
 
   @Test(
-    "A key that is removed while it is overwritten comes back behind what was written meanwhile (rule R6)")
+    "A key that is removed during an overwrite is created again after the keys written meanwhile (rule R6)")
   func removedMeanwhile() async throws {
     let (one, two) = (try await engine(1), try await engine(2))
     for keys in [["a"], ["a", "c"]] as [[CacheKey]] {
@@ -55,7 +56,7 @@ struct PostgreSQLOrderTests {
     for engine in [one, two] { try await engine.close() }
   }
 
-  @Test("New keys of one machine hold up no writes of others over keys that are there (rule C1)")
+  @Test("New keys of one machine do not delay overwrites by others (rule C1)")
   func overwriting() async throws {
     let (one, two) = (try await engine(1), try await engine(2))
     let keys: [CacheKey] = ["b", "c"]
@@ -63,7 +64,7 @@ struct PostgreSQLOrderTests {
     let other = try await OtherProgram("INSERT INTO entries VALUES (0, 0, 0, 'm', '')", "ROLLBACK", in: name)
     async let first: Void = one.write(["a", "m"].map { ($0, value(1)) })
     try await server.waitForLock(of: "\(name)_1")
-    // Otherwise these would wait until the other program gives up, which is an error.
+    // Otherwise this would wait until the other program rolls back, which is an error.
     try await two.write(value(2), key: "b")
     try await two.write(keys.map { ($0, value(3)) })
     try await two.remove(key: "c")
@@ -81,7 +82,7 @@ struct PostgreSQLOrderTests {
 }
 
 extension StorageEngine {
-  /// All keys in the order in which they came to be.
+  /// All keys, in order of creation.
   fileprivate var keys: [CacheKey] {
     get async throws { try await readAllEntries().map(\.key) }
   }

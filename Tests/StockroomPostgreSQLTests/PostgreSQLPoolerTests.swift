@@ -8,7 +8,7 @@ import TestFixtures
 import Testing
 
 @Suite(
-  "PostgreSQL: behind a pooler of transactions",
+  "PostgreSQL: behind a transaction pooler",
   .enabled(if: PostgreSQLServer.installedPrograms() != nil && Pooler.isInstalled))
 struct PostgreSQLPoolerTests {
   private static let suite = ConformanceSuite(
@@ -25,7 +25,7 @@ struct PostgreSQLPoolerTests {
       timeLimit: .seconds(300), isPooled: true)
   }
 
-  /// Those in which something would be seen that one transaction has left in its session for the next.
+  /// The checks that would detect session state that one transaction leaves for the next.
   private static let checks = suite.checks.filter {
     [
       "write.is-seen-by-every-method", "reads.each-entry-once", "scan.pages", "concurrency.one-key",
@@ -33,13 +33,13 @@ struct PostgreSQLPoolerTests {
     ].contains($0.id)
   }
 
-  @Test("The engine keeps the contract there", arguments: checks)
+  @Test("The engine conforms to the contract there", arguments: checks)
   func conforms(_ check: ConformanceCheck) async throws {
     try await Pooler.shared.start()
     try await check.run()
   }
 
-  @Test("Few sessions of the server serve many tasks of several engines")
+  @Test("A few server sessions serve many tasks of several engines")
   func sharesSessions() async throws {
     try await Pooler.shared.start()
     let namespace = newNamespace()
@@ -62,7 +62,7 @@ struct PostgreSQLPoolerTests {
     for engine in engines { try await engine.close() }
   }
 
-  @Test("A password that a pooler refuses is refused, not a server that is away (rule N5)")
+  @Test("A password refused by a pooler throws .permissionDenied, not .unavailable (rule N5)")
   func refusal() async throws {
     let pooler = Pooler(to: .shared, password: "the-password")
     try await pooler.start()
@@ -83,7 +83,7 @@ struct PostgreSQLPoolerTests {
   }
 
   @Test(
-    "Where a pooler's server has become a standby, an engine goes on with the primary, and reads nothing old (rule N3)",
+    "If a pooler's server has become a standby, an engine uses the primary, and reads nothing stale (rule N3)",
     arguments: ["read committed", "serializable"])
   func becomesStandby(isolation: String) async throws {
     let place = try TemporaryDirectory()
@@ -124,7 +124,7 @@ struct PostgreSQLPoolerTests {
     await first.stop(.immediate)
   }
 
-  @Test("A pooler whose first session could not write is used once its server takes writes (rule N3)")
+  @Test("A pooler whose first session was read-only is used once its server accepts writes (rule N3)")
   func becomesPrimary() async throws {
     let server = PostgreSQLServer.shared
     try await server.start()
@@ -154,7 +154,7 @@ struct PostgreSQLPoolerTests {
 }
 
 extension Range<Int> {
-  /// What `body` makes of each number, in order, all at the same time.
+  /// The results of `body` for each number, in order, computed concurrently.
   fileprivate func concurrently<Result: Sendable>(
     _ body: @escaping @Sendable (Int) async throws -> Result
   ) async throws -> [Result] {
@@ -169,15 +169,15 @@ extension Range<Int> {
 
 /// PgBouncer in front of a server.
 private actor Pooler {
-  /// That of the server that most tests share.
+  /// The pooler of the shared test server.
   static let shared = Pooler(to: .shared)
 
   private static let program = "/usr/sbin/pgbouncer"
   static var isInstalled: Bool { FileManager.default.isExecutableFile(atPath: program) }
 
-  /// It ends with this process, which then closes its standard input.
+  /// It ends when this process ends, which closes its standard input.
   private var running: Task<LineProcess, any Error>?
-  /// Where its socket is.
+  /// The directory of its socket.
   let directory = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-pooler-\(UUID().uuidString.prefix(8))")
   private let server: PostgreSQLServer
@@ -186,9 +186,9 @@ private actor Pooler {
   private let password: String?
 
   /// - Parameters:
-  ///   - way: A directory by which it reaches the server, which may become that of another one.
-  ///   - user: The user that it connects to the server as, whichever user a client names.
-  ///   - password: What it asks clients for that name the user postgres; nil if it asks nobody.
+  ///   - way: The directory through which it reaches the server. It may later belong to another server.
+  ///   - user: The user that it connects to the server as, whatever user a client names.
+  ///   - password: The password required from clients of the user postgres; nil to require none.
   init(
     to server: PostgreSQLServer, at way: URL? = nil, user: String = "postgres", password: String? = nil
   ) {
@@ -235,7 +235,7 @@ private actor Pooler {
       max_client_conn = 500
       """.utf8
     ).write(to: settings)
-    // The shell ends the pooler when its own input ends, as it does with this process.
+    // The shell stops the pooler when its own standard input ends, which happens when this process ends.
     let script = """
       exec 3<&0
       "$@" 2>&1 & pooler=$!

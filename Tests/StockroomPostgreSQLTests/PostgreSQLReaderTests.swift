@@ -5,12 +5,12 @@ import StockroomPostgreSQL
 import Testing
 
 @Suite(
-  "PostgreSQL: connections that read", .timeLimit(.minutes(10)),
+  "PostgreSQL: reading connections", .timeLimit(.minutes(10)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLReaderTests {
   private let server = PostgreSQLServer.shared
 
-  @Test("Reads are served by as many connections as the role may have, if the engine may have more (rule N6)")
+  @Test("Reads use as many connections as the role allows, if the engine's maximum is higher (rule N6)")
   func connectionLimit() async throws {
     try await server.start()
     let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
@@ -19,7 +19,7 @@ struct PostgreSQLReaderTests {
     let engine = try await PostgreSQLStorageEngine(
       "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name, maximumConnections: 8,
       timeLimit: .seconds(300))
-    // The connection that writes is one of the two.
+    // The writing connection is one of the two.
     try await engine.write((0..<100).map { (key($0), value($0)) })
     try await withThrowingTaskGroup(of: Void.self) { group in
       for number in 0..<1_000 {
@@ -35,7 +35,7 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
-  @Test("A value that the server cannot read fails no other (rule R4)")
+  @Test("A value that the server cannot read fails no other read (rule R4)")
   func unreadableValue() async throws {
     let name = newNamespace()
     try await server.start()
@@ -68,7 +68,7 @@ struct PostgreSQLReaderTests {
   }
 
   @Test(
-    "A read that the server gives up for the sake of others is repeated, but not without a pause (rule N2)")
+    "A read that the server aborts because of a conflict is retried after a pause (rule N2)")
   func conflicts() async throws {
     let name = newNamespace()
     try await server.start()
@@ -85,12 +85,12 @@ struct PostgreSQLReaderTests {
         SELECT sequence, created, updated, key, "\(name)".refused(value) AS value FROM "\(name)".stored
       """)
     await #expect(throws: StorageError.self) { try await engine.read(key: key(1)) }
-    // Without a pause it would be thousands.
+    // Without a pause there would be thousands.
     try await server.wait(until: "(SELECT last_value BETWEEN 2 AND 100 FROM \"\(name)\".attempts)")
     try await engine.close()
   }
 
-  @Test("A read on a connection that has died without a word is done on another one (rules N1, N2)")
+  @Test("A read on a connection that no longer responds is repeated on another one (rules N1, N2)")
   func silentConnection() async throws {
     let name = newNamespace()
     try await server.start()
@@ -116,7 +116,7 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
-  @Test("Single reads without end keep no scan waiting, even on a single connection (rule C5)")
+  @Test("An endless loop of single reads does not block a scan, even on a single connection (rule C5)")
   func scanAmongReads() async throws {
     let name = newNamespace()
     try await server.start()
@@ -143,12 +143,12 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
-  @Test("Between connections to a server that ends each session at its first statement there are pauses")
+  @Test("The engine pauses between connections to a server that ends each session at its first statement")
   func pauses() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name, timeLimit: .seconds(8))
     try await engine.write(value(1), key: key(1))
-    // What a primary says that has become a standby. A sequence counts although nothing is committed.
+    // The error of a primary that has become a standby. A sequence advances even without a commit.
     try await server.execute(
       """
       CREATE SEQUENCE "\(name)".writes;
@@ -169,7 +169,7 @@ struct PostgreSQLReaderTests {
       """)
     await #expect(throws: StorageError.self) { try await engine.read(key: key(1)) }
     await #expect(throws: StorageError.self) { try await engine.remove(key: key(1)) }
-    // The pauses grow to a third of a second, so that no more attempts fit into the time limit.
+    // The pauses grow to a third of a second, which limits the attempts within the time limit.
     for sequence in ["writes", "reads"] {
       try await server.execute(
         """

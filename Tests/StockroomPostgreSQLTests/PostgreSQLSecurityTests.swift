@@ -8,7 +8,7 @@ import Testing
 
 @Suite("PostgreSQL: TLS", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLSecurityTests {
-  /// A certificate with its key, signed by itself.
+  /// A self-signed certificate with its key.
   private func makeCertificate(_ name: String, in place: URL) async throws -> (certificate: URL, key: URL) {
     let (certificate, key) = (place.appending(path: "\(name).crt"), place.appending(path: "\(name).key"))
     let output = try await ProgramOutput(of: [
@@ -20,7 +20,7 @@ struct PostgreSQLSecurityTests {
     return (certificate, key)
   }
 
-  /// A server at a port that was free.
+  /// A server on a free port.
   private func startServer(
     in place: URL, settings: [String], accessRules: [String] = []
   ) async throws -> (server: PostgreSQLServer, port: Int) {
@@ -45,7 +45,7 @@ struct PostgreSQLSecurityTests {
   }
 
   @Test(
-    "A certificate that does not fit is refused with the reason, and one that does is accepted",
+    "An untrusted certificate is refused with the reason, and a trusted one is accepted",
     .enabled(if: FileManager.default.fileExists(atPath: "/usr/bin/openssl")))
   func certificates() async throws {
     let place = try TemporaryDirectory()
@@ -67,14 +67,14 @@ struct PostgreSQLSecurityTests {
   }
 
   @Test(
-    "Client certificates and passwords bound to the channel are taken from the connection string",
+    "Client certificates and channel-bound passwords are taken from the connection string",
     .enabled(if: FileManager.default.fileExists(atPath: "/usr/bin/openssl")))
   func clients() async throws {
     let place = try TemporaryDirectory()
     let own = try await makeCertificate("localhost", in: place.parent)
     let client = try await makeCertificate("postgres", in: place.parent)
     let stranger = try await makeCertificate("stranger", in: place.parent)
-    // libpq takes no key that others may read.
+    // libpq rejects a key that other users can read.
     for key in [client.key, stranger.key] { try setPrivate(key) }
     let ownKey = try serverKey(own.key, in: place.parent)
     let (server, port) = try await startServer(
@@ -104,7 +104,7 @@ struct PostgreSQLSecurityTests {
   }
 
   @Test(
-    "Of a host with several addresses, the one that refuses the password decides, whichever it is (rule N5)",
+    "If one of a host's addresses refuses the password, that error is thrown, in any order (rule N5)",
     arguments: [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]])
   func addresses(addresses: [String]) async throws {
     let place = try TemporaryDirectory()
@@ -126,7 +126,7 @@ struct PostgreSQLSecurityTests {
   }
 
   @Test(
-    "A connection that ends while it is encrypted is lost, and one with a certificate that does not fit refused",
+    "An encrypted connection that ends is lost, and one with an untrusted certificate is refused",
     arguments: [
       ("SSL connection has been closed unexpectedly", true),
       ("SSL error: unexpected eof while reading", true),
@@ -135,7 +135,7 @@ struct PostgreSQLSecurityTests {
         "connection to server at \"db\", port 5432 failed: could not send SSL negotiation packet: Broken pipe",
         true
       ),
-      // What a host or a file is called says nothing.
+      // The name of a host or a file must not matter.
       ("connection to server at \"certificates\" (10.0.0.1), port 5432 failed: Connection refused", true),
       ("connection to server on socket \"/SSL/.s.PGSQL.5432\" failed: No such file or directory", true),
       ("server certificate for \"SYSCALL\" does not match host name \"db\"", false),
@@ -146,7 +146,7 @@ struct PostgreSQLSecurityTests {
     #expect(StorageError.postgreSQL(failure, "").code == (isLost ? .unavailable : .permissionDenied))
   }
 
-  /// A copy of the key that the server may read, and nobody else.
+  /// A copy of the key that only the server can read.
   private func serverKey(_ key: URL, in place: URL) throws -> URL {
     let copy = place.appending(path: "server.key")
     try FileManager.default.copyItem(at: key, to: copy)
@@ -159,7 +159,7 @@ struct PostgreSQLSecurityTests {
     try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file.path)
   }
 
-  /// Writes with an engine that is opened so.
+  /// Writes with an engine that is opened with these options.
   private func use(_ port: Int, _ options: String) async throws {
     let engine = try await PostgreSQLStorageEngine(
       "host=localhost port=\(port) dbname=postgres \(options)", namespace: newNamespace(),

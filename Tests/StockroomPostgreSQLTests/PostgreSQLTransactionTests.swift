@@ -10,8 +10,8 @@ import Testing
   "PostgreSQL: transactions", .timeLimit(.minutes(10)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLTransactionTests {
-  /// Calls `body` while a transaction is open that has read entry 0, and makes the changes afterwards: writes entry 1, unless
-  /// others are given.
+  /// Calls `body` while a transaction that has read entry 0 is open. The transaction then makes the changes;
+  /// by default it writes entry 1.
   private func whileTransactionIsOpen<Result>(
     of engine: PostgreSQLStorageEngine,
     changing change: @escaping @Sendable (any StorageTransaction) throws -> Void = {
@@ -68,7 +68,7 @@ struct PostgreSQLTransactionTests {
   }
 
   @Test(
-    "A transaction that is cancelled while it waits for another ends at once, and is not done later (rule N1)"
+    "A transaction that is cancelled while it waits for another ends at once, and is not performed later (rule N1)"
   )
   func cancelledBeforehand() async throws {
     let name = newNamespace()
@@ -89,7 +89,7 @@ struct PostgreSQLTransactionTests {
     try await other.close()
   }
 
-  @Test("Transactions that are cancelled while they wait leave no sessions of the server behind (rule N6)")
+  @Test("Transactions that are cancelled while they wait leave no server sessions behind (rule N6)")
   func cancelledOften() async throws {
     let name = newNamespace()
     let server = PostgreSQLServer.shared
@@ -117,7 +117,9 @@ struct PostgreSQLTransactionTests {
     try await other.close()
   }
 
-  @Test("A removal that waits for a transaction also removes what that has removed and written (rule T1)")
+  @Test(
+    "A removal that waits for a transaction also removes the entry that the transaction has rewritten (rule T1)"
+  )
   func removalBehindTransaction() async throws {
     let name = newNamespace()
     let writer = try await newEngine(name)
@@ -142,13 +144,13 @@ struct PostgreSQLTransactionTests {
   }
 
   @Test(
-    "An engine can be closed and dropped while the body of a cancelled transaction still runs (rules C5, T5)",
+    "An engine can be closed and released while the body of a cancelled transaction still runs (rules C5, T5)",
     arguments: [false, true])
   func droppedDuringBody(isClosed: Bool) async throws {
     let isDropped = DispatchSemaphore(value: 0)
     let (outcomes, hasEnded) = AsyncStream.makeStream(of: Bool.self)
     try await cancelTransaction(closing: isClosed) {
-      // Longer only if closing or dropping the engine waits for this body.
+      // Times out only if closing or releasing the engine waits for this body.
       hasEnded.yield(isDropped.wait(timeout: .now() + 30) == .success)
       isDropped.signal()
     }
@@ -157,9 +159,9 @@ struct PostgreSQLTransactionTests {
     #expect(await iterator.next() == true)
   }
 
-  /// Returns once a transaction has been cancelled of which the body still runs, and its engine has been dropped.
+  /// Returns once a transaction has been cancelled and its engine released, while its body still runs.
   ///
-  /// - Parameter closesEngine: Whether it is closed before.
+  /// - Parameter closesEngine: Whether to close the engine before it is released.
   private func cancelTransaction(
     closing closesEngine: Bool, while body: @escaping @Sendable () -> Void
   ) async throws {
@@ -178,7 +180,7 @@ struct PostgreSQLTransactionTests {
   }
 
   @Test(
-    "Behind a pooler, a removal sees what it has waited for, whatever the default isolation (rule T1)"
+    "Behind a pooler, a removal sees the changes it has waited for, whatever the default isolation (rule T1)"
   )
   func isolation() async throws {
     let name = newNamespace()
@@ -201,7 +203,8 @@ struct PostgreSQLTransactionTests {
     try await pooled.close()
   }
 
-  @Test("A scan that the server refuses in a transaction throws the reason, and the engine goes on (rule N5)")
+  @Test(
+    "A scan that the server refuses in a transaction throws the reason, and the engine continues (rule N5)")
   func refusedScan() async throws {
     let server = PostgreSQLServer.shared
     try await server.start()
@@ -245,7 +248,7 @@ struct PostgreSQLTransactionTests {
     #expect(afterwards?.code == .corrupted, "\(String(describing: afterwards))")
     #expect(try await engine.read(key: key(2)) == nil)
     #expect(try await engine.withTransaction { try $0.read(key: key(1)) } == value(1))
-    // Those that wait at the same time are committed together.
+    // Transactions that wait at the same time form a group.
     try await withThrowingTaskGroup { group in
       for number in 10..<20 {
         group.addTask {
@@ -264,12 +267,12 @@ struct PostgreSQLTransactionTests {
     try await engine.close()
   }
 
-  @Test("What a transaction reads takes no longer than the time limit in all (rule N1)")
+  @Test("All reads of a transaction together take no longer than the time limit (rule N1)")
   func manySlowReads() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name, timeLimit: .seconds(12))
     try await engine.write(value(1), key: key(1))
-    // Each answer comes well within a quarter of that.
+    // Each response arrives well within a quarter of the limit.
     try await slowDown(name)
     let error = await #expect(throws: StorageError.self) {
       try await engine.withTransaction { transaction in
@@ -280,7 +283,7 @@ struct PostgreSQLTransactionTests {
     try await engine.close()
   }
 
-  /// Lets reading a value take so many seconds.
+  /// Makes each read of a value take the given number of seconds.
   private func slowDown(_ name: String, by seconds: Double = 0.2) async throws {
     try await PostgreSQLServer.shared.execute(
       """
@@ -292,7 +295,7 @@ struct PostgreSQLTransactionTests {
       """)
   }
 
-  @Test("Transactions that together read for longer than the time limit do not all fail (rule N1)")
+  @Test("Transactions whose reads together exceed the time limit do not all fail (rule N1)")
   func manySlowTransactions() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name, timeLimit: .seconds(12))
@@ -303,7 +306,7 @@ struct PostgreSQLTransactionTests {
     let others = (0..<80).map { _ in
       Task { try await engine.withTransaction { try $0.read(key: key(1)) } }
     }
-    // So that all of them are likely to wait, and to be one group; within the time that the first one has.
+    // Gives all of them time to queue up as one group, within the deadline of the first one.
     let end = ContinuousClock.now + .seconds(1)
     for _ in 0..<10_000 where ContinuousClock.now < end { await Task.yield() }
     mayEnd.signal()
@@ -321,13 +324,13 @@ struct PostgreSQLTransactionTests {
     try await engine.close()
   }
 
-  @Test("A scan in a transaction reads no more values than it returns, or twice as many (rule R5)")
+  @Test("A scan in a transaction reads at most twice as many values as it returns (rule R5)")
   func shortScan() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name, timeLimit: .seconds(40))
     try await engine.write((1...64).map { (key($0), value($0)) })
     try await slowDown(name)
-    // All values would take 12.8 seconds, and an answer may take 10.
+    // Reading all values would take 12.8 seconds, and a response may take 10.
     for limit in [1, 2] {
       let found = try await engine.withTransaction { try $0.scan(.all, limit: limit) }
       #expect(found.count == limit)
@@ -335,7 +338,7 @@ struct PostgreSQLTransactionTests {
     try await engine.close()
   }
 
-  @Test("Entries with and without times in one transaction take no time that grows with their square")
+  @Test("The time for entries with and without timestamps in one transaction does not grow quadratically")
   func manyEntriesWithAndWithoutTimes() async throws {
     let engine = try await newEngine(newNamespace(), timeLimit: .seconds(60))
     let entries = (0..<60_000).map { (key: key($0), data: value($0)) }
@@ -349,11 +352,11 @@ struct PostgreSQLTransactionTests {
     try await engine.close()
   }
 
-  @Test("A scan in a transaction may take longer than one answer may")
+  @Test("A scan in a transaction may take longer than the limit of one response")
   func longScan() async throws {
     let name = newNamespace()
     let engine = try await newEngine(name, timeLimit: .seconds(40))
-    // Reading all values takes longer than a quarter of that.
+    // Reading all values takes longer than a quarter of the limit.
     try await PostgreSQLServer.shared.execute(
       """
       INSERT INTO "\(name)".entries

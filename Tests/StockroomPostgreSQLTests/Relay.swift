@@ -5,7 +5,7 @@ import StockroomEngines
 
 @testable import ConformanceKit
 
-/// Passes bytes on between engines and a server, and can say what no server says.
+/// Forwards bytes between engines and a server, and can inject bytes that no server sends.
 final class Relay: Sendable {
   private struct State {
     var clients: Set<Int32> = []
@@ -13,7 +13,7 @@ final class Relay: Sendable {
     var requestCount = 0
   }
 
-  /// Where engines reach it.
+  /// The port that engines connect to.
   let port: UInt16
   private let listener: Int32
   private let server: ConformanceServer.Address
@@ -25,23 +25,23 @@ final class Relay: Sendable {
     Thread.detachNewThread { [self] in accept() }
   }
 
-  /// Sends the bytes to every engine that is connected.
+  /// Sends the bytes to every connected engine.
   func say(_ bytes: [UInt8]) {
     state.withLock { state in
       for client in state.clients { _ = NetworkSocket.send(bytes[...], to: client) }
     }
   }
 
-  /// How many times something has come from engines: a large request in several pieces.
+  /// The number of times data arrived from engines. A large request arrives in several pieces.
   var requestCount: Int { state.withLock { $0.requestCount } }
 
-  /// Takes no more connections, and ends those that there are.
+  /// Accepts no more connections, and ends the existing ones.
   func close() {
     state.withLock { state in
       state.isClosed = true
       for client in state.clients { NetworkSocket.shutDown(client) }
     }
-    // The thread that takes connections wakes up and closes the socket.
+    // Wakes up the accepting thread, which then closes the socket.
     if let own = try? NetworkSocket.connect(to: .loopback(port: port)) { NetworkSocket.close(own) }
   }
 
@@ -69,7 +69,7 @@ final class Relay: Sendable {
     NetworkSocket.close(listener)
   }
 
-  /// Passes on what comes, and notes each piece, until one side ends.
+  /// Forwards bytes from one side until either side ends, and calls `note` for each piece.
   private func pass(from source: Int32, to target: Int32, _ note: () -> Void) {
     let size = 65_536
     var buffer = [UInt8](repeating: 0, count: size)

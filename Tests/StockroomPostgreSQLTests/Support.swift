@@ -5,7 +5,7 @@ import StockroomPostgreSQL
 import TestFixtures
 import Testing
 
-/// An engine on the server that most tests share.
+/// An engine on the shared test server.
 func newEngine(_ namespace: String, timeLimit: Duration = .seconds(300)) async throws
   -> PostgreSQLStorageEngine
 {
@@ -15,10 +15,10 @@ func newEngine(_ namespace: String, timeLimit: Duration = .seconds(300)) async t
 }
 
 extension PostgreSQLServer {
-  /// Returns once the condition holds, and throws if it does not within half a minute.
+  /// Returns once the condition holds. Throws after half a minute.
   func wait(until condition: String) async throws { try await execute(Self.waiting(until: condition)) }
 
-  /// The statement that does so.
+  /// The statement that waits for the condition.
   static func waiting(until condition: String) -> String {
     """
     DO $$ DECLARE
@@ -33,7 +33,7 @@ extension PostgreSQLServer {
     """
   }
 
-  /// Returns once a session of that name waits for a lock.
+  /// Returns once a session with this name waits for a lock.
   func waitForLock(of name: String) async throws {
     try await wait(
       until: """
@@ -42,11 +42,11 @@ extension PostgreSQLServer {
   }
 }
 
-/// A namespace that nothing else uses.
+/// A unique namespace.
 func newNamespace() -> String { "test_" + UUID().uuidString }
 
 extension CacheKey: ExpressibleByStringLiteral {
-  /// The key itself, in tests.
+  /// In tests, a literal is the key itself.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
 }
 
@@ -54,7 +54,7 @@ func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "key-\(number)") }
 func value(_ number: Int) -> Data { Data("value-\(number)".utf8) }
 
 extension PostgreSQLServer {
-  /// A primary, and a standby that has all that it acknowledges.
+  /// A primary, and a standby with synchronous replication.
   static func startPair(in directory: URL) async throws -> (
     primary: PostgreSQLServer, standby: PostgreSQLServer
   ) {

@@ -4,15 +4,15 @@ import StockroomCore
 import StockroomEngines
 import StockroomPostgreSQL
 
-/// A server with a standby that it waits for, for tests that kill it.
+/// A server with a synchronous standby, for tests that kill it.
 actor TestCluster {
   private static let place = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-cluster-\(UUID().uuidString.prefix(8))")
 
-  /// Tests that fail over need the standby soon after the primary has been started again. No test cuts the power.
+  /// Tests of failover need the standby soon after the primary has been restarted. No test cuts the power.
   private static let settings = PostgreSQLServer.clusterSettings + ["fsync=off"]
 
-  /// The one that is the primary at first.
+  /// The initial primary.
   static let first = PostgreSQLServer(
     directory: place.appendingPathExtension("1"), settings: settings,
     accessRules: ["local all secured scram-sha-256"], isTemporary: true)
@@ -25,7 +25,7 @@ actor TestCluster {
   private var hasFailedOver = false
   private var primary: PostgreSQLServer { hasFailedOver ? Self.second : Self.first }
 
-  /// Starts what is not running.
+  /// Starts the servers that are not running.
   func start() async throws {
     try await primary.start()
     guard !hasStandby else { return }
@@ -38,7 +38,7 @@ actor TestCluster {
   /// Kills the primary.
   func kill() async { await primary.stop(.immediate) }
 
-  /// Kills the primary for good, and lets the standby take its place. Returns the socket of that.
+  /// Kills the primary and promotes the standby. Returns the standby's socket.
   func failOver() async throws -> String {
     await primary.stop(.immediate)
     try FileManager.default.removeItem(at: Self.first.directory)
@@ -49,10 +49,10 @@ actor TestCluster {
 }
 
 extension PostgreSQLServer {
-  /// What lets a standby follow soon after its primary has started.
+  /// Lets a standby reconnect soon after its primary has started.
   static let clusterSettings = ["wal_retrieve_retry_interval=100ms", "shared_buffers=16MB"]
 
-  /// Starts a standby. From now on a commit is acknowledged when it is there too.
+  /// Starts a standby. From then on a commit is acknowledged only once the standby has it.
   func waitForStandby(_ standby: PostgreSQLServer) async throws {
     try await standby.start()
     try await execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
@@ -61,7 +61,7 @@ extension PostgreSQLServer {
 }
 
 extension ConformanceServer {
-  /// The cluster, reached by engines that give up soon.
+  /// The cluster, reached by engines with a short time limit.
   static let postgreSQL = ConformanceServer(
     address: .unixSocket(TestCluster.first.socket), timeLimit: .seconds(3), maximumConnections: 5,
     secret: "not-asked-for",

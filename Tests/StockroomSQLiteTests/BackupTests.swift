@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Backups of SQLite") struct BackupTests {
   @Test(
-    "A directory whose name has quotation marks gets a backup, whatever follows them",
+    "A directory whose name contains quotation marks can be backed up, whatever follows them",
     arguments: ["it's", "it''s", "it'\u{301}s", "'\u{200d}", "a'; --"])
   func quotationMarks(name: String) async throws {
     let place = try TestPlace()

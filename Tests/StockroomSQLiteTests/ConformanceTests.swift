@@ -16,6 +16,6 @@ import Testing
     worker: ConformanceWorker(product: "stockroom", arguments: ["serve", "checks", "sqlite"])
   ) { try SQLiteStorageEngine(directory: FileManager.Directory(url: $0)) }
 
-  @Test("The SQLite engine keeps the contract", arguments: suite.checks.spread)
+  @Test("The SQLite engine conforms to the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 }

@@ -3,9 +3,9 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-/// A commit that is in the log, and could not be synced (rules W6, F4).
+/// Commits that reached the log but could not be synced (rules W6, F4).
 @Suite("SQLite: commits whose sync fails") struct FailedCommitTests {
-  /// Copies what is there if the process dies now.
+  /// Copies the files as a crash of the process would leave them.
   private func copyFiles(of place: TestPlace, to copy: TestPlace) throws {
     try FileManager.default.createDirectory(at: copy.url, withIntermediateDirectories: true)
     for (file, second) in [(place.database, copy.database), (place.log, copy.log)] {
@@ -13,7 +13,7 @@ import Testing
     }
   }
 
-  @Test("A write that has thrown does not come back when the log is recovered")
+  @Test("A write that has thrown is not restored by a recovery of the log")
   func recovery() async throws {
     try #require(FaultyFiles.areInstalled)
     let (place, copy) = (try TestPlace(), try TestPlace())
@@ -39,7 +39,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A removal of an absent key is acknowledged only once no failed write of the key can come back")
+  @Test("A removal of an absent key is acknowledged only once no failed write of the key can be recovered")
   func removalAfterTwoFailures() async throws {
     try #require(FaultyFiles.areInstalled)
     let (place, copy) = (try TestPlace(), try TestPlace())
@@ -51,7 +51,7 @@ import Testing
       failedSyncs.increment()
       return true
     }
-    // The commit reaches the log, and what would overwrite it does not.
+    // The commit reaches the log, and the commit that would overwrite it does not.
     let write = FaultyFiles.begin(.write, in: path) { _ in failedSyncs.count > 0 }
     await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(1)) }
     #expect(failedSyncs.count > 0)
@@ -70,7 +70,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Closing overwrites a failed write that is still in the log, which another connection keeps")
+  @Test("Closing overwrites a failed write in a log that another connection keeps open")
   func closingAfterTwoFailures() async throws {
     try #require(FaultyFiles.areInstalled)
     let (place, copy) = (try TestPlace(), try TestPlace())

@@ -6,7 +6,7 @@ import Testing
 @Suite struct FailedReadTests {
   struct FaultOfBody: Error {}
 
-  /// More than SQLite keeps in memory.
+  /// Opens an engine and writes more than SQLite caches.
   private func open(_ place: TestPlace) async throws -> SQLiteStorageEngine {
     try #require(FaultyFiles.areInstalled)
     let engine = try SQLiteStorageEngine(directory: place.directory, cacheSize: 0)
@@ -14,14 +14,14 @@ import Testing
     return engine
   }
 
-  @Test("A transaction that cannot read takes no other with it that is committed at the same time")
+  @Test("A transaction that fails to read does not fail other transactions of its commit")
   func group() async throws {
     let place = try TestPlace()
     let engine = try await open(place)
     let directory = try place.directory.resolvedPath
     let counter = CacheKey(verbatim: "counter")
     for round in 1...20 {
-      // The first holds the thread that commits until the others wait for it.
+      // The first body blocks the committing thread until the others are queued.
       let (isRunning, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
       let first = Task {
         try await engine.withTransaction { _ in
@@ -56,7 +56,7 @@ import Testing
     }
   }
 
-  @Test("The body that could not read decides what is thrown, and what it writes after that is not kept")
+  @Test("A body that failed to read decides what is thrown, and its later writes are not kept")
   func alone() async throws {
     let place = try TestPlace()
     let engine = try await open(place)
@@ -71,7 +71,7 @@ import Testing
         do { try readAll(transaction) } catch { throw FaultOfBody() }
       }
     }
-    // Nothing is read any more that would be of another moment.
+    // Later reads throw, because they would use another snapshot.
     await #expect(throws: StorageError.self) {
       try await engine.withTransaction { transaction in
         try? readAll(transaction)
@@ -91,7 +91,7 @@ import Testing
     #expect(try await engine.read(key: new) == Data("whole".utf8))
   }
 
-  @Test("So does that of an engine that only reads")
+  @Test("The body of a read-only engine that failed to read decides what is thrown")
   func readOnly() async throws {
     let place = try TestPlace()
     try await open(place).close()

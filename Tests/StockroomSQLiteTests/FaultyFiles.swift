@@ -2,9 +2,9 @@ import Foundation
 import StockroomCSQLite
 import StockroomCore
 
-/// The system's file calls, as SQLite makes them, of which some fail, or take their time, while a test wants them to.
+/// Wraps SQLite's VFS so that tests can make file calls fail or take longer.
 enum FaultyFiles {
-  /// What a test can stand in front of. Closing cannot fail.
+  /// The calls that a test can intercept. Closing cannot fail.
   enum Call {
     case read, write, sync, lock, close
   }
@@ -17,7 +17,7 @@ enum FaultyFiles {
 
   private struct File: Sendable {
     let path: String
-    /// The address of the system's methods.
+    /// The address of the original I/O methods.
     let methods: UInt
   }
 
@@ -29,14 +29,15 @@ enum FaultyFiles {
   private typealias Close = @convention(c) (FileHandle?) -> Int32
 
   private struct State {
-    /// The open files, by their addresses.
+    /// The open files, by address.
     var files: [UInt: File] = [:]
     var faults: [Int: Fault] = [:]
     var lastFault = 0
-    /// What takes the place of the system's methods, of which there are several kinds, by their address.
+    /// The replacements of the original I/O methods, by the address of the original. A VFS has several sets
+    /// of methods.
     var methods: [UInt: UInt] = [:]
 
-    /// The methods of the system, but for those that may fail. They are there as long as the process.
+    /// A copy of the original methods with the interceptable ones replaced. It is never freed.
     mutating func faultyMethods(in own: UnsafePointer<sqlite3_io_methods>) -> Methods {
       if let known = methods[UInt(bitPattern: own)].flatMap(Methods.init(bitPattern:)) { return known }
       let copy = Methods.allocate(capacity: 1)
@@ -54,7 +55,7 @@ enum FaultyFiles {
   private static let state = MutexProtected(State())
   private nonisolated(unsafe) static let system = sqlite3_vfs_find(nil)
 
-  /// All databases that are opened later use these.
+  /// Installs the VFS for all databases that are opened later.
   static let areInstalled: Bool = {
     guard let system else { return false }
     let faulty = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
@@ -100,7 +101,7 @@ enum FaultyFiles {
     return close(file)
   }
 
-  /// The system's methods for a file, unless the call is to fail.
+  /// The original methods of a file, unless the call is to fail.
   private static func methods(for call: Call, on file: FileHandle?) -> UnsafePointer<sqlite3_io_methods>? {
     let address = UInt(bitPattern: file)
     let (known, faults) = state.withLock { ($0.files[address], Array($0.faults.values)) }
@@ -114,12 +115,12 @@ enum FaultyFiles {
     return nil
   }
 
-  /// Stands in front of the calls on the files below a directory, until ``end(_:)``.
+  /// Intercepts calls on the files below a directory until ``end(_:)``.
   ///
   /// - Parameters:
-  ///   - directory: Its path without symbolic links.
-  ///   - isFailing: Whether the call fails. Gets the path of the file; may take its time.
-  /// - Returns: What ``end(_:)`` takes.
+  ///   - directory: The path of the directory without symbolic links.
+  ///   - isFailing: Whether the call fails. Receives the path of the file, and may block.
+  /// - Returns: The argument for ``end(_:)``.
   static func begin(
     _ call: Call, in directory: String,
     _ isFailing: @escaping @Sendable (_ path: String) -> Bool = { _ in true }
@@ -133,7 +134,7 @@ enum FaultyFiles {
 
   static func end(_ fault: Int) { state.withLock { $0.faults[fault] = nil } }
 
-  /// Does `body` while no file below the directory can be read.
+  /// Calls `body` while every read of a file below the directory fails.
   static func refusingReads<Result>(in directory: String, _ body: () throws -> Result) rethrows -> Result {
     let fault = begin(.read, in: directory)
     defer { end(fault) }

@@ -3,9 +3,9 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-@Suite("SQLite: commits of other programs in the feed")
+@Suite("SQLite: foreign commits in the change feed")
 struct ForeignCommitTests {
-  @Test("One that comes after a commit which changed nothing is reported (rule X1)", .timeLimit(.minutes(10)))
+  @Test("A foreign commit after a commit without changes is reported (rule X1)", .timeLimit(.minutes(10)))
   func afterNoChange() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -22,7 +22,7 @@ struct ForeignCommitTests {
   }
 
   @Test(
-    "One that comes after a commit which left an entry as it was is reported (rule X1)",
+    "A foreign commit after a commit that left an entry unchanged is reported (rule X1)",
     .timeLimit(.minutes(10)))
   func afterSameEntry() async throws {
     let place = try TestPlace()
@@ -43,7 +43,7 @@ struct ForeignCommitTests {
   }
 
   @Test(
-    "One that comes after a recovery, with the number of the last one before it, is reported (rule X1)",
+    "A foreign commit after a recovery is reported, although it has the number of the last one before (rule X1)",
     .timeLimit(.minutes(10)))
   func afterRecovery() async throws {
     let place = try TestPlace()
@@ -52,27 +52,28 @@ struct ForeignCommitTests {
     var changes = try await engine.changes().makeAsyncIterator()
     let other = try RawConnection(place.database)
     try other.run("PRAGMA synchronous = OFF; SELECT * FROM metadata")
-    // The header of the index, of which a process that has died has written half: https://sqlite.org/walformat.html#the_wal_index_header
+    // The index header, half of which a crashed process has written:
+    // https://sqlite.org/walformat.html#the_wal_index_header
     let index = try FileHandle(forUpdating: URL(filePath: place.sharedMemory))
     let header = try #require(try index.read(upToCount: 48))
     let counter = header[8..<12].withUnsafeBytes { $0.loadUnaligned(as: UInt32.self) }
     try index.seek(toOffset: 40)
     try index.write(contentsOf: Data(repeating: 0xA5, count: 8))
     try #require(counter > 0)
-    // The first one recovers it, after which it counts from 0.
+    // The first commit recovers the index, whose counter then restarts at 0.
     for _ in 0..<counter { try other.run("UPDATE entries SET value = randomblob(8)") }
     #expect(await changes.next() == .everything)
     try await engine.close()
     try index.close()
   }
 
-  @Test("A subscription begins also if another process keeps a new connection out for a moment")
+  @Test("A subscription succeeds although another process briefly locks out new connections")
   func lockedForAMoment() async throws {
     try #require(FaultyFiles.areInstalled)
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
     let refusals = Counter()
-    // The connection that writes has its lock already.
+    // The writing connection already has its lock.
     let fault = FaultyFiles.begin(.lock, in: try place.directory.resolvedPath) { _ in
       refusals.increment()
       return refusals.count == 1
@@ -85,7 +86,9 @@ struct ForeignCommitTests {
     try await engine.close()
   }
 
-  @Test("A log of changes that somebody has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(10)))
+  @Test(
+    "A log of changes that another program has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(10))
+  )
   func truncatedLog() async throws {
     let place = try TestPlace()
     let (reader, writer) = (
@@ -99,7 +102,7 @@ struct ForeignCommitTests {
       try await writer.write(data("\(round)"), key: key(1))
       #expect(await changes.next() != nil)
     }
-    // Another one can subscribe again.
+    // Another engine can subscribe again.
     let second = try SQLiteStorageEngine(directory: place.directory)
     _ = try await second.changes()
     for engine in [reader, writer, second] { try await engine.close() }

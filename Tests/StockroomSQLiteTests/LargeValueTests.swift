@@ -5,12 +5,12 @@ import StockroomKitSupport
 import StockroomSQLite
 import Testing
 
-/// Values that are too large to lie beside their keys have a table of their own, which must not be visible to callers.
+/// Values above a size limit are stored in a separate table, which callers must not notice.
 @Suite struct LargeValueTests {
   let directory = FileManager.Directory.temporary(appendingPath: "stockroom-sqlite-\(UUID().uuidString)")
   let key = CacheKey(verbatim: "key")
 
-  /// Lets `body` use an engine, and removes the directory afterwards.
+  /// Calls `body` with an engine, then removes the directory.
   func withEngine(_ body: (SQLiteStorageEngine) async throws -> Void) async throws {
     defer { try? FileManager.default.removeItem(at: directory.url) }
     let engine = try SQLiteStorageEngine(directory: directory)
@@ -18,7 +18,7 @@ import Testing
     try await engine.close()
   }
 
-  /// Runs SQL on the database as another program would. Returns the number in the first row and column, if any.
+  /// Runs SQL on the database like another program. Returns the first column of the first row, if any.
   @discardableResult
   func run(_ sql: String) throws -> Int64? {
     var handle: OpaquePointer?
@@ -36,7 +36,8 @@ import Testing
     }
   }
 
-  @Test("A value is read in every way, whatever its size", arguments: [0, 1, 508, 509, 510, 4_096, 100_000])
+  @Test(
+    "Every read method returns a value, whatever its size", arguments: [0, 1, 508, 509, 510, 4_096, 100_000])
   func sizes(size: Int) async throws {
     try await withEngine { engine in
       let data = Data((0..<size).map { UInt8(truncatingIfNeeded: $0) })
@@ -52,7 +53,7 @@ import Testing
     }
   }
 
-  @Test("No large value is left behind when it is replaced or removed")
+  @Test("Replacing or removing an entry deletes its large value")
   func replacing() async throws {
     let (small, large, larger) = (Data([1]), Data(count: 1_000), Data(count: 10_000))
     try await withEngine { engine in
@@ -73,7 +74,7 @@ import Testing
     }
   }
 
-  @Test("A large value that is missing is corruption, not absence")
+  @Test("A missing large value is corruption, not absence")
   func missing() async throws {
     try await withEngine { engine in
       try await engine.write(Data(count: 1_000), key: key)
@@ -83,7 +84,7 @@ import Testing
     }
   }
 
-  @Test("Two engines on one database keep one order of writing and see each other's large values")
+  @Test("Two engines on one database share one write order and see each other's large values")
   func twoEngines() async throws {
     try await withEngine { engine in
       let engines = [engine, try SQLiteStorageEngine(directory: directory)]

@@ -3,10 +3,10 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-/// How long the write-ahead log gets.
+/// The length of the write-ahead log.
 @Suite struct LogTests {
   #if os(macOS) || os(Linux)
-    /// Reads on a thread of its own, in transactions of which each begins before the one before it ends, until `isDone`.
+    /// Reads on a dedicated thread until `isDone`. Each transaction begins before the previous one ends.
     private func readOverlapping(_ database: String, until isDone: Counter) throws {
       let readers = try (0..<3).map { _ in try RawConnection(database) }
       var number = 0
@@ -18,7 +18,7 @@ import Testing
       }
     }
 
-    @Test("The log stays short while transactions of another process that read overlap all the time")
+    @Test("The log stays short while read transactions of another process overlap without a gap")
     func overlappingReaders() async throws {
       let place = try TestPlace()
       let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -39,7 +39,8 @@ import Testing
           try await engine.write(value, key: key(number % 4))
           longest = max(longest, try #require(try size(of: log)))
         }
-        // A waiting checkpoint begins at 16 MiB, and again at twice the length if it did not wait long enough.
+        // A blocking checkpoint starts at 16 MiB, and again at twice the length if it did not wait long
+        // enough.
         #expect(longest < 70 << 20)
         try await engine.close()
       }

@@ -3,12 +3,12 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-/// What another program has put where the database's files belong (rules O2, O5).
+/// Files that another program has planted under the names of the database's files (rules O2, O5).
 @Suite(.timeLimit(.minutes(10))) struct PlantedFilesTests {
   enum Planted: String, CaseIterable, Sendable {
     case link, danglingLink, linkToDatabase, pipe, directory
 
-    /// Returns the file that a link leads to.
+    /// Returns the file that a link points to.
     @discardableResult
     func plant(at path: String, in place: TestPlace) async throws -> URL? {
       let files = FileManager.default
@@ -34,7 +34,7 @@ import Testing
   }
 
   @Test(
-    "What is planted as one of the database's files is refused by name, and nothing is written through it",
+    "A planted file under the name of a database file is refused by name, and never written through",
     arguments: Planted.allCases, ["", "-wal", "-shm", "-journal"])
   func refused(planted: Planted, suffix: String) async throws {
     let place = try TestPlace()
@@ -50,7 +50,7 @@ import Testing
     let before = target.flatMap { try? Data(contentsOf: $0) }
     await expectError(.unsupported, naming: path) { try SQLiteStorageEngine(directory: place.directory) }
     if let target { #expect((try? Data(contentsOf: target)) == before) }
-    // The links, the pipe, and the directory are still there; nothing is beside them but the database.
+    // The links, the pipe and the directory are unchanged; apart from them there is only the database.
     let names = try FileManager.default.contentsOfDirectory(atPath: place.url.path(percentEncoded: false))
     #expect(
       Set(names)
@@ -58,7 +58,7 @@ import Testing
   }
 
   @Test(
-    "A hard link to somebody else's file beside the database is refused by name, and not written over",
+    "A hard link beside the database to another file is refused by name, and not overwritten",
     arguments: ["-wal", "-shm", "-journal"])
   func hardLink(suffix: String) async throws {
     let place = try TestPlace()
@@ -72,7 +72,7 @@ import Testing
     #expect(try Data(contentsOf: target) == data("somebody else's"))
   }
 
-  @Test("A directory above the database may be a symbolic link")
+  @Test("A parent directory of the database may be a symbolic link")
   func linkedParent() async throws {
     let place = try TestPlace()
     let link = place.parent.appending(path: "link", directoryHint: .notDirectory)
@@ -88,7 +88,7 @@ import Testing
   }
 
   @Test(
-    "The files belong to their owner alone, or to the group too if that is wanted",
+    "The files belong to their owner alone, or also to the group if requested",
     arguments: [FilePermissions.owner, .group])
   func permissions(_ permissions: FilePermissions) async throws {
     let place = try TestPlace()
@@ -101,7 +101,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A database that is there keeps its permissions, and what is made beside it has the same")
+  @Test("An existing database keeps its permissions, and files created beside it get the same")
   func permissionsOfOthers() async throws {
     let place = try TestPlace()
     try await SQLiteStorageEngine(directory: place.directory).close()
@@ -112,13 +112,13 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A pipe planted as the journal of an open database holds up no reader")
+  @Test("A pipe planted as the journal of an open database blocks no reader")
   func plantedLater() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
     try await engine.write((0..<100).map { (key($0), Data(count: 9_000)) })
     try #require(mkfifo(place.database + "-journal", 0o666) == 0)
-    // Some of these need a new connection, which cannot be had.
+    // Some of these reads need a new connection, which cannot be opened.
     try await withThrowingTaskGroup(of: Void.self) { group in
       for _ in 0..<20 {
         group.addTask {

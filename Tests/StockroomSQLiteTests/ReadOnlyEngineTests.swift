@@ -3,7 +3,7 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-@Suite("An engine that only reads") struct ReadOnlyEngineTests {
+@Suite("A read-only engine") struct ReadOnlyEngineTests {
   private let place: TestPlace
 
   init() throws { place = try TestPlace() }
@@ -12,13 +12,13 @@ import Testing
     try SQLiteStorageEngine(directory: place.directory, access: .readOnly)
   }
 
-  @Test("It makes no database")
+  @Test("It creates no database")
   func makesNothing() throws {
     #expect(throws: StorageError.self) { try open() }
     #expect(try FileManager.default.contentsOfDirectory(atPath: place.parent.path) == [])
   }
 
-  @Test("It sees what others write, and refuses to write")
+  @Test("It sees the writes of others, and refuses to write")
   func reads() async throws {
     let writer = try SQLiteStorageEngine(directory: place.directory)
     let reader = try open()
@@ -48,7 +48,7 @@ import Testing
     try await engine.write(Data(value.utf8), key: CacheKey(verbatim: "key"))
   }
 
-  @Test("On a backup, which has no log, it sees what an engine writes that is opened after it")
+  @Test("On a backup without a log, it sees the writes of an engine opened after it")
   func backup() async throws {
     let original = try SQLiteStorageEngine(directory: place.directory)
     try await set("1", on: original)
@@ -67,7 +67,7 @@ import Testing
     try await reader.close()
   }
 
-  @Test("Closed last, it moves nothing from the log into the database")
+  @Test("If it is closed last, it does not checkpoint the log")
   func closedLast() async throws {
     try await SQLiteStorageEngine(directory: place.directory).close()
     let reader = try open()
@@ -84,7 +84,7 @@ import Testing
     #expect(try await open().read(key: CacheKey(verbatim: "key")) == Data("1".utf8))
   }
 
-  @Test("Closed alone, it leaves no file behind")
+  @Test("If it is closed alone, it leaves no file behind")
   func closedAlone() async throws {
     try await SQLiteStorageEngine(directory: place.directory).close()
     let before = try FileManager.default.contentsOfDirectory(atPath: place.directory.path).sorted()

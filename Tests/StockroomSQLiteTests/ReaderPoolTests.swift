@@ -4,10 +4,10 @@ import Testing
 
 @testable import StockroomSQLite
 
-@Suite("SQLite: connections that are lent to readers") struct ReaderPoolTests {
+@Suite("SQLite: the readers' connection pool") struct ReaderPoolTests {
   struct NotRolledBack: Error {}
 
-  @Test("A connection that comes back in a transaction is not used again (rule W1)")
+  @Test("A connection returned with an open transaction is not reused (rule W1)")
   func openTransaction() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -34,7 +34,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A transaction begins also if the one before was not rolled back (rule F4)")
+  @Test("A transaction begins even if the previous one was not rolled back (rule F4)")
   func nextTransaction() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)

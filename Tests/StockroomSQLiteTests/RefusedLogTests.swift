@@ -3,13 +3,13 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-/// Databases that are refused although a process that has died has left changes beside them (rule O2).
+/// Databases that are refused although a crashed process has left changes beside them (rule O2).
 @Suite("SQLite: refused databases with a log or a journal") struct RefusedLogTests {
   private let place: TestPlace
 
   init() throws { place = try TestPlace() }
 
-  /// Copies the database's files, as they would be if the process died now.
+  /// Copies the database's files as a crash of the process would leave them.
   private func copyFiles(_ suffixes: [String]) throws -> TestPlace {
     let copy = try TestPlace()
     try FileManager.default.createDirectory(at: copy.url, withIntermediateDirectories: true)
@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test(
-    "A database that only its log makes unusable is refused and left as it was",
+    "A database that is unusable only because of its log is refused and left unchanged",
     arguments: [
       "PRAGMA user_version = 99", "PRAGMA user_version = -1", "PRAGMA application_id = 1",
       "DROP TABLE entries", "DROP TABLE metadata",
@@ -34,7 +34,7 @@ import Testing
     let code: StorageError.Code = sql.hasPrefix("PRAGMA") ? .unsupported : .corrupted
     for suffixes in [["", "-wal"], ["", "-wal", "-shm"]] {
       let copy = try copyFiles(suffixes)
-      // SQLite makes the index of the log from the log: https://sqlite.org/walformat.html#the_wal_index_file_format
+      // SQLite rebuilds the index from the log: https://sqlite.org/walformat.html#the_wal_index_file_format
       func contents() throws -> [String: Data] {
         try copy.contents().filter { suffixes.count == 2 || !$0.key.hasSuffix("-shm") }
       }
@@ -47,7 +47,7 @@ import Testing
     withExtendedLifetime(other) {}
   }
 
-  @Test("A database that has a rollback journal and lacks a table is refused and left as it was")
+  @Test("A database with a rollback journal and without one of the tables is refused and left unchanged")
   func rollbackMode() async throws {
     try await SQLiteStorageEngine(directory: place.directory).close()
     try RawConnection(place.database).run("PRAGMA journal_mode = DELETE; DROP TABLE metadata")
@@ -59,13 +59,13 @@ import Testing
   }
 
   @Test(
-    "Another program's database is left as it was, with what a process that has died has left beside it",
+    "Another program's database is left unchanged, with the files that a crashed process has left beside it",
     arguments: ["-wal", "-journal"], [StorageAccess.readWrite, .readOnly])
   func foreign(suffix: String, access: StorageAccess) async throws {
     try FileManager.default.createDirectory(at: place.url, withIntermediateDirectories: true)
     let other = try RawConnection(place.database)
     try other.run("PRAGMA journal_mode = \(suffix == "-wal" ? "WAL" : "DELETE"); CREATE TABLE t (a)")
-    // More than the cache holds, so that the database is changed before the commit.
+    // More than the page cache holds, so that the database file is changed before the commit.
     try other.run(
       """
       PRAGMA cache_size = 1; BEGIN;
@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test(
-    "Many engines may open a database at the same time that was copied with its log", .timeLimit(.minutes(1)))
+    "Many engines can concurrently open a database that was copied with its log", .timeLimit(.minutes(1)))
   func copied() async throws {
     let engine = try SQLiteStorageEngine(directory: place.directory)
     try await engine.write(data("x"), key: key(0))

@@ -5,7 +5,7 @@
   import StockroomKitSupport
   import Testing
 
-  /// A file that cannot be changed, where the file system has such.
+  /// Makes a file immutable, on file systems that support it.
   enum ImmutableFile {
     static func set(_ isImmutable: Bool, _ path: String) throws {
       let output = try ProgramOutput(waitingFor: ["/usr/bin/env", "chattr", isImmutable ? "+i" : "-i", path])
@@ -25,11 +25,13 @@
     }
   }
 
-  /// The system refuses what it allowed before (rule F4).
+  /// The system refuses calls that it previously allowed (rule F4).
   @Suite(
     .enabled(if: ImmutableFile.isPossible, "Making a file immutable needs a right that this process lacks."))
   struct RefusedWritesTests {
-    @Test("A file that becomes immutable leaves calls undone and entries readable", arguments: ["", "-wal"])
+    @Test(
+      "A file that becomes immutable leaves calls without effect and entries readable",
+      arguments: ["", "-wal"])
     func immutable(suffix: String) async throws {
       let place = try TestPlace()
       let path = place.database + suffix
@@ -52,7 +54,7 @@
         let found = try await engine.readAllDataAndKeys()
         #expect(Dictionary(uniqueKeysWithValues: found.map { ($0.key, $0.data) }) == expected)
       }
-      // Some of these open new connections.
+      // Some of these reads open new connections.
       try await withThrowingTaskGroup(of: Int.self) { group in
         for _ in 0..<10 { group.addTask { try await engine.readAllData().count } }
         for try await count in group { #expect(count == expected.count) }

@@ -4,12 +4,12 @@ import TestFixtures
 import StockroomSQLite
 import Testing
 
-/// What becomes of the room that entries had.
+/// The disk space of removed entries.
 @Suite struct RemovalTests {
   let entries = (0..<400).map { (key: key($0), data: Data(count: $0.isMultiple(of: 2) ? 300 : 9_000)) }
 
   @Test(
-    "Removing everything gives the disk's room back, to what stays as little as it needs",
+    "Removing all entries frees the disk space that the remaining entries do not need",
     arguments: [false, true])
   func room(isReading: Bool) async throws {
     let place = try TestPlace()
@@ -25,7 +25,7 @@ import Testing
     try await again.apply([.removeAll, .write(data("new"), key: key(1_000))])
     #expect(try await again.readAllData() == [data("new")])
     if isReading {
-      // Reads of what has been removed go on.
+      // Reads of the removed entries continue.
       try reader.run("SELECT * FROM entries; COMMIT")
       try await again.write(data("newer"), key: key(1_000))
       try await again.close()
@@ -45,7 +45,7 @@ import Testing
 
   #if os(Linux)
     @Test(
-      "On a disk that others have filled, everything can be removed, and something be written again",
+      "On a disk that others have filled, all entries can be removed and new ones written",
       .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)),
       arguments: [300, 9_000])
     func fullDisk(valueSize: Int) async throws {
@@ -57,7 +57,7 @@ import Testing
       try await engine.write(entries)
       try await engine.close()
       let again = try SQLiteStorageEngine(directory: disk.directory, durability: .process)
-      // The log gets room for a small batch, and nothing that would make the database grow.
+      // The log gets space for a small batch, and none for growth of the database.
       for _ in 0..<50 { try await again.write(data("x"), key: key(0)) }
       try disk.fill()
       let refusal = await #expect(throws: StorageError.self) {

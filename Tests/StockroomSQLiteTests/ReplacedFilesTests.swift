@@ -5,7 +5,7 @@ import Testing
 
 /// The files of an open engine are deleted, moved or replaced (rule C6).
 @Suite struct ReplacedFilesTests {
-  /// What happens to the files.
+  /// An event that affects the files.
   enum Event: String, CaseIterable, Sendable {
     case directoryDeleted, directoryMoved, directoryReplaced, parentMoved
     case databaseDeleted, databaseMoved, databaseReplaced, databaseMovedBehindALink
@@ -50,7 +50,7 @@ import Testing
   }
 
   @Test(
-    "An engine whose files are deleted, moved or replaced writes and reads nothing, and leaves alone what is there",
+    "An engine whose files are deleted, moved or replaced writes and reads nothing, and leaves the new files alone",
     arguments: Event.allCases, [false, true])
   func noticed(event: Event, isSettled: Bool) async throws {
     let place = try TestPlace()
@@ -59,15 +59,15 @@ import Testing
     let engine = try SQLiteStorageEngine(directory: place.directory)
     try await engine.write([(key: key(0), data: data("old")), (key: key(1), data: Data(count: 5_000))])
     #expect(try await engine.read(key: key(0)) == data("old"))
-    // The clock of the file system takes up to ten milliseconds from one reading to the next. What the engine has found
-    // long after the last change of the directory, it need not find out again.
+    // The timestamps of the file system advance in steps of up to ten milliseconds. Once the last change of
+    // the directory is older than that, the engine caches its check of the files.
     let end = ContinuousClock.now + .milliseconds(isSettled ? 120 : 0)
     while ContinuousClock.now < end { _ = try await engine.read(key: key(0)) }
 
     try await event.happen(to: place)
     let before = try? place.contents()
     if event == .parentMoved {
-      // What happens further up is found out by reads within a few milliseconds, and at once by writes.
+      // Reads detect changes of parent directories within a few milliseconds, and writes detect them at once.
       await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(0)) }
       while (try? await engine.read(key: key(0))) != nil {}
     }
@@ -87,7 +87,7 @@ import Testing
     #expect((try? place.contents()) == before)
   }
 
-  @Test("Concurrent readers of an engine whose database was replaced never see the other one's values")
+  @Test("Concurrent readers of an engine whose database was replaced never see the other database's values")
   func concurrentReaders() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -129,7 +129,7 @@ import Testing
     try await again.close()
   }
 
-  @Test("An engine that is dropped after its log was replaced takes nothing into the database")
+  @Test("An engine that is released after its log was replaced does not checkpoint the log")
   func droppedWithoutClosing() async throws {
     try #require(FaultyFiles.areInstalled)
     let place = try TestPlace()
@@ -150,7 +150,7 @@ import Testing
     #expect(try size(of: place.log) == 0)
   }
 
-  @Test("A directory that is moved away and back is read and written again")
+  @Test("A directory that is moved away and back is readable and writable again")
   func movedBack() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -168,7 +168,7 @@ import Testing
     try await again.close()
   }
 
-  @Test("Nothing opened while another database had the place is used once the place is back")
+  @Test("Connections opened while another database was in the place are not used once the original is back")
   func openedMeanwhile() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -192,7 +192,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Other files in the directory come and go without disturbing reads and writes")
+  @Test("Creating and removing other files in the directory does not disturb reads and writes")
   func otherFiles() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -208,7 +208,8 @@ import Testing
   }
 
   @Test(
-    "A symbolic link to the directory may lead to the same directory by another way, but not to another one")
+    "A symbolic link to the directory may be changed to reach it by another path, but not to reach another directory"
+  )
   func linkedDirectory() async throws {
     let place = try TestPlace()
     let files = FileManager.default

@@ -5,7 +5,7 @@ import StockroomSQLite
 import Testing
 
 #if canImport(Darwin)
-  /// `F_OFD_GETLK`, which the headers hide.
+  /// The value of `F_OFD_GETLK`, which the headers hide.
   private let descriptorGetLock: Int32 = 92
 #else
   private let descriptorGetLock: Int32 = 36
@@ -16,20 +16,20 @@ import Testing
   var file: String { directory.url.appending(path: "data.sqlite3").path(percentEncoded: false) }
   let key = CacheKey(verbatim: "key")
 
-  /// Runs `body` and removes the directory afterwards.
+  /// Calls `body`, then removes the directory.
   func cleaningUp<Result>(_ body: () async throws -> Result) async throws -> Result {
     defer { try? FileManager.default.removeItem(at: directory.url) }
     return try await body()
   }
 
-  /// What is in the directory, by name.
+  /// The contents of the files in the directory, by name.
   func contents() throws -> [String: Data] {
     let names = try FileManager.default.contentsOfDirectory(atPath: directory.url.path(percentEncoded: false))
     return try Dictionary(
       uniqueKeysWithValues: names.map { ($0, try Data(contentsOf: directory.url.appending(path: $0))) })
   }
 
-  /// Runs SQL on a database file as another program would.
+  /// Runs SQL on a database file like another program.
   func run(_ sql: String, on path: String) throws {
     var handle: OpaquePointer?
     defer { sqlite3_close_v2(handle) }
@@ -37,7 +37,7 @@ import Testing
     try #require(sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK)
   }
 
-  /// The error that opening throws, which must name the file.
+  /// The code of the error thrown by opening. The error must name the file.
   func openingFails(sourceLocation: SourceLocation = #_sourceLocation) throws -> StorageError.Code {
     let error = try #require(throws: StorageError.self, sourceLocation: sourceLocation) {
       _ = try SQLiteStorageEngine(directory: directory)
@@ -46,9 +46,9 @@ import Testing
     return error.code
   }
 
-  @Test("A connection keeps no more of the database in memory than cacheSize says, whatever it says")
+  @Test("A connection caches no more of the database than cacheSize allows, for any value")
   func cacheSize() async {
-    // In a process of its own, in which no other engine takes memory.
+    // In a separate process, where no other engine allocates memory.
     await #expect(processExitsWith: .success) {
       var used: [Int64] = []
       for size in [.min, 1 << 20, 64 << 20, .max] {
@@ -67,7 +67,7 @@ import Testing
     }
   }
 
-  @Test("Another program's database is refused and left as it was", arguments: ["DELETE", "WAL"])
+  @Test("Another program's database is refused and left unchanged", arguments: ["DELETE", "WAL"])
   func foreignDatabase(journalMode: String) async throws {
     try await cleaningUp {
       try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
@@ -78,7 +78,7 @@ import Testing
     }
   }
 
-  @Test("Refusing another program's database does not cost it its locks")
+  @Test("Refusing another program's database does not release that program's locks")
   func foreignLocks() async throws {
     try await cleaningUp {
       try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
@@ -88,7 +88,7 @@ import Testing
       try #require(sqlite3_exec(owner, "CREATE TABLE t (a); BEGIN EXCLUSIVE", nil, nil, nil) == SQLITE_OK)
       #expect(try openingFails() == .unsupported)
 
-      // A process does not see its own locks, but a lock that belongs to a descriptor does.
+      // A process does not see its own locks, except through an open-file-description lock.
       let descriptor = open(file, O_RDWR)
       defer { close(descriptor) }
       var lock = flock()
@@ -100,7 +100,7 @@ import Testing
   }
 
   @Test(
-    "A file that is no database is refused and left as it was",
+    "A file that is not a database is refused and left unchanged",
     arguments: ["a note", String(repeating: "x", count: 9_000)])
   func textFile(text: String) async throws {
     try await cleaningUp {
@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  @Test("A database of a later format is refused and left as it was")
+  @Test("A database of a later format is refused and left unchanged")
   func laterFormat() async throws {
     try await cleaningUp {
       try await SQLiteStorageEngine(directory: directory).close()
@@ -123,7 +123,7 @@ import Testing
     }
   }
 
-  @Test("A truncated database is reported, at whatever length", arguments: [0, 1, 99, 100, 4_096, 20_000])
+  @Test("A truncated database is reported, whatever its length", arguments: [0, 1, 99, 100, 4_096, 20_000])
   func truncated(length: UInt64) async throws {
     try await cleaningUp {
       let engine = try SQLiteStorageEngine(directory: directory)
@@ -136,7 +136,7 @@ import Testing
     }
   }
 
-  @Test("A database that lacks bytes of its last page is corrupted, and one that has too many is not")
+  @Test("A database with a short last page is corrupted, and one with extra bytes is not")
   func lengthWithinAPage() async throws {
     try await cleaningUp {
       let data = Data((0..<70_000).map { UInt8(truncatingIfNeeded: $0 / 7) })
@@ -160,7 +160,7 @@ import Testing
   }
 
   @Test(
-    "A header that asks for a way of reading or writing that does not exist is corrupted",
+    "A header with an unknown read or write version is corrupted",
     arguments: [18, 19])
   func unknownVersions(offset: Int) async throws {
     try await cleaningUp {
@@ -186,7 +186,7 @@ import Testing
     }
   }
 
-  @Test("Two databases of different names live in one directory")
+  @Test("Two databases with different names can share one directory")
   func filenames() async throws {
     try await cleaningUp {
       let first: some StorageEngine = try .sqlite(directory: directory, databaseFilename: "first")
@@ -200,7 +200,8 @@ import Testing
   }
 
   @Test(
-    "A database name that is no file name is refused", arguments: ["", "../x", "a/b", "a\0b", "../\u{301}x"])
+    "A database name that is not a file name is refused",
+    arguments: ["", "../x", "a/b", "a\0b", "../\u{301}x"])
   func hostileFilename(name: String) throws {
     let error = #expect(throws: StorageError.self) {
       _ = try SQLiteStorageEngine(directory: directory, databaseFilename: name)
@@ -209,7 +210,7 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: directory.url.path(percentEncoded: false)))
   }
 
-  @Test("A default engine that cannot be opened says why whenever it is used")
+  @Test("A default engine that cannot be opened throws the reason from every call")
   func defaultEngineThatFails() async throws {
     let engine = SQLiteStorageEngine.default(appendingPath: "../../../../../../../../dev/null/x")
     let error = await #expect(throws: StorageError.self) { try await engine.write(Data(), key: key) }
@@ -218,7 +219,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Many engines may make the same database at the same time")
+  @Test("Many engines can create the same database concurrently")
   func openingTogether() async throws {
     try await cleaningUp {
       let engines = try await withThrowingTaskGroup(of: SQLiteStorageEngine.self) { group in
@@ -230,7 +231,7 @@ import Testing
     }
   }
 
-  @Test("A value beyond SQLite's limit is refused and the earlier one kept")
+  @Test("A value beyond SQLite's limit is refused, and the previous value is kept")
   func valueTooLarge() async throws {
     try await cleaningUp {
       let engine = try SQLiteStorageEngine(directory: directory, durability: .process)

@@ -6,7 +6,7 @@ import StockroomSQLite
 import Synchronization
 import Testing
 
-/// Where a test has its database. Its directory is not made yet.
+/// The location of a test's database. Its directory is not created yet.
 struct TestPlace: Sendable {
   private let place: TemporaryDirectory
 
@@ -20,14 +20,14 @@ struct TestPlace: Sendable {
   var log: String { database + "-wal" }
   var sharedMemory: String { database + "-shm" }
 
-  /// Makes an empty file beside the directory.
+  /// Creates an empty file beside the directory.
   func makeFile(_ name: String) throws -> URL {
     let file = parent.appending(path: name)
     try Data().write(to: file)
     return file
   }
 
-  /// What is in the directory, by name.
+  /// The contents of the files in the directory, by name.
   func contents() throws -> [String: Data] {
     let names = try FileManager.default.contentsOfDirectory(atPath: url.path(percentEncoded: false))
     return try Dictionary(
@@ -35,7 +35,7 @@ struct TestPlace: Sendable {
   }
 }
 
-/// A connection to a database, as another program has it.
+/// A connection to a database, as another program would open it.
 final class RawConnection {
   private let handle: OpaquePointer?
 
@@ -55,7 +55,7 @@ final class RawConnection {
   }
 }
 
-/// A number that tasks share.
+/// A counter that tasks share.
 final class Counter: Sendable {
   private let value = Atomic(0)
   var count: Int { value.load(ordering: .relaxed) }
@@ -65,13 +65,13 @@ final class Counter: Sendable {
 func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "key \(number)") }
 func data(_ text: String) -> Data { Data(text.utf8) }
 
-/// The bytes in a file, or nil if there is none.
+/// The size of a file in bytes, or nil if it does not exist.
 func size(of path: String) throws -> Int? {
   guard FileManager.default.fileExists(atPath: path) else { return nil }
   return try FileManager.default.attributesOfItem(atPath: path)[.size] as? Int
 }
 
-/// Expects a storage error with a code, whose description has a text in it.
+/// Expects a storage error with this code whose description contains a text.
 func expectError<Result>(
   _ code: StorageError.Code, naming text: String, _ comment: Comment? = nil,
   sourceLocation: SourceLocation = #_sourceLocation, _ body: () async throws -> Result

@@ -12,9 +12,9 @@ import Testing
 #endif
 
 #if os(Linux) || os(macOS)
-  /// In processes of their own, since nothing is forbidden to root.
-  @Suite("An engine that only reads, where nothing may be written") struct UnwritablePlaceTests {
-    @Test("It reads everything, in many tasks at once, and leaves every file as it was")
+  /// In separate processes that give up root's rights, because root may write everywhere.
+  @Suite("A read-only engine on an unwritable place") struct UnwritablePlaceTests {
+    @Test("It reads everything, in many concurrent tasks, and leaves every file unchanged")
     func readsEverything() async {
       await #expect(processExitsWith: .success) {
         try giveUpRights()
@@ -54,7 +54,7 @@ import Testing
       }
     }
 
-    @Test("It does not read on once the database has been written to after all")
+    @Test("It stops reading if the database is written to after all")
     func noticesChange() async {
       await #expect(processExitsWith: .success) {
         try giveUpRights()
@@ -76,14 +76,14 @@ import Testing
       }
     }
 
-    @Test("What a process that died has left in the log is read, or an error if the shared memory is missing")
+    @Test("It reads what a crashed process left in the log, or throws if the shared memory is missing")
     func log() async {
       await #expect(processExitsWith: .success) {
         try giveUpRights()
         let (open, place) = (try TestPlace(), try TestPlace())
         let engine = try SQLiteStorageEngine(directory: open.directory)
         try await engine.write(data("1"), key: key(1))
-        // As a process leaves it that is killed now.
+        // The files as a process leaves them that is killed now.
         try FileManager.default.copyItem(at: open.url, to: place.url)
         try await engine.close()
         #expect(try size(of: place.log) != 0)
@@ -102,7 +102,7 @@ import Testing
       }
     }
 
-    @Test("It sees what an engine of another process commits")
+    @Test("It sees the commits of an engine in another process")
     func besideWriter() async throws {
       let place = try TestPlace()
       let writer = try SQLiteStorageEngine(directory: place.directory)
@@ -130,7 +130,7 @@ import Testing
       try SQLiteStorageEngine(directory: directory, access: .readOnly)
     }
 
-    /// Lets everybody read the directory and its files, and nobody write, except for those who have them open.
+    /// Makes the directory and its files readable and not writable, except through open descriptors.
     fileprivate func forbidWriting() throws {
       for name in try contents().keys { chmod(url.appending(path: name).path(percentEncoded: false), 0o444) }
       for directory in [url: 0o555, parent: 0o755] as [URL: mode_t] {
@@ -144,7 +144,7 @@ import Testing
     }
   }
 
-  /// Makes this process one of a user who may do nothing more than others, for good.
+  /// Permanently makes this process run as an unprivileged user.
   private func giveUpRights() throws {
     if geteuid() != 0 { return }
     try #require(setgroups(0, nil) == 0 && setgid(65534) == 0 && setuid(65534) == 0)

@@ -14,7 +14,7 @@ import Testing
   }
 
   @Test(
-    "A database whose parts do not fit together is found corrupted, although it opens",
+    "A database with inconsistent tables opens, and verify() finds it corrupted",
     arguments: [
       "DELETE FROM large_values WHERE number = (SELECT max(number) FROM large_values)",
       "DELETE FROM large_values WHERE number = (SELECT min(number) FROM large_values)",
@@ -41,7 +41,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A page that has been overwritten is found, although opening does not look at it")
+  @Test("verify() finds an overwritten page that opening does not read")
   func corruptedPage() async throws {
     let place = try TestPlace()
     try await makeEntries(place)
@@ -56,7 +56,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A verification that is cancelled throws CancellationError and leaves the engine usable")
+  @Test("A cancelled verification throws CancellationError and leaves the engine usable")
   func cancelled() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
@@ -74,7 +74,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Entries are written and read while they are verified")
+  @Test("Entries can be written and read during a verification")
   func concurrentWrites() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
@@ -88,7 +88,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("An engine whose database has been deleted does not verify anything")
+  @Test("An engine whose database has been deleted throws from verify()")
   func deleted() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)

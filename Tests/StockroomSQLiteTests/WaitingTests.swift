@@ -3,9 +3,9 @@ import StockroomCore
 import StockroomSQLite
 import Testing
 
-/// Who waits for whom, and for how long (rules C5, O5).
+/// Which calls wait for which, and for how long (rules C5, O5).
 @Suite(.serialized) struct WaitingTests {
-  @Test("A process that keeps writing to itself is waited for as long as the lock's timeout")
+  @Test("A write waits for the write lock of another process up to the lock timeout")
   func writeLock() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory, lockTimeout: .milliseconds(20))
@@ -21,7 +21,7 @@ import Testing
 
   #if os(macOS) || os(Linux)
     @Test(
-      "A process that may only read the files delays writers for the lock's timeout, and readers not at all")
+      "A process with read access only can delay writers by the lock timeout, and readers not at all")
     func readLocks() async throws {
       let place = try TestPlace()
       let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -32,8 +32,7 @@ import Testing
       var lock = flock()
       lock.l_type = Int16(F_RDLCK)
       lock.l_whence = Int16(SEEK_SET)
-      // The locks of those that write, that move the log into the database, and that recover it:
-      // https://sqlite.org/walformat.html#wal_locks
+      // The locks of writers, checkpoints and recoveries: https://sqlite.org/walformat.html#wal_locks
       lock.l_start = 120
       lock.l_len = 3
       try #require(fcntl(descriptor, F_SETLK, &lock) == 0)
@@ -52,7 +51,7 @@ import Testing
     }
   #endif
 
-  @Test("Dropping an engine waits for no disk (rule C5), and takes the log into the database (rule O4)")
+  @Test("Releasing an engine does not wait for the disk (rule C5), and checkpoints the log (rule O4)")
   func dropping() async throws {
     try #require(FaultyFiles.areInstalled)
     let place = try TestPlace()
@@ -62,7 +61,7 @@ import Testing
     let heldUp = Counter()
     let path = try place.directory.resolvedPath
     let sync = FaultyFiles.begin(.sync, in: path) { _ in
-      // Bounded, so that a test that fails ends.
+      // Bounded, so that a failing test ends.
       if isDropped.wait(timeout: .now() + 10) == .timedOut { heldUp.increment() }
       isDropped.signal()
       return false
@@ -82,7 +81,7 @@ import Testing
   }
 
   @Test(
-    "Dropping an engine with a subscriber does not wait until the connection of its change feed is closed (rule C5)"
+    "Releasing an engine with a subscriber does not wait until the connection of its change feed is closed (rule C5)"
   )
   func droppingWithSubscriber() async throws {
     try #require(FaultyFiles.areInstalled)
@@ -95,7 +94,7 @@ import Testing
     let (closed, continuation) = AsyncStream<Void>.makeStream()
     let close = FaultyFiles.begin(.close, in: try place.directory.resolvedPath) { file in
       guard file.hasSuffix(".sqlite3") else { return false }
-      // Bounded, so that a test that fails ends.
+      // Bounded, so that a failing test ends.
       if isDropped.wait(timeout: .now() + 10) == .timedOut { heldUp.increment() }
       isDropped.signal()
       continuation.yield()
@@ -106,7 +105,7 @@ import Testing
     #expect(heldUp.count == 0)
     let end = await changes?.next()
     #expect(end == nil)
-    // The connection of the feed, and the one that writes.
+    // The connection of the feed, and the writing connection.
     var count = 0
     for await _ in closed {
       count += 1
@@ -116,12 +115,12 @@ import Testing
   }
 
   #if !canImport(Darwin)
-    @Test("Many tasks that count many entries have few connections among them")
+    @Test("Many tasks that count many entries share a few connections")
     func manyCounts() async throws {
       await #expect(processExitsWith: .success) {
         let place = try TestPlace()
         let engine = try SQLiteStorageEngine(directory: place.directory)
-        // More than are counted without a pause.
+        // More entries than are counted without a pause.
         try await engine.write((0..<300_000).map { (key($0), Data(count: 120)) })
         var limit = rlimit()
         try #require(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
@@ -136,7 +135,7 @@ import Testing
     }
   #endif
 
-  /// A bulk read, by name.
+  /// A bulk read method, by name.
   struct BulkRead: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let run: @Sendable (SQLiteStorageEngine) async throws -> Void
@@ -155,7 +154,7 @@ import Testing
     BulkRead(testDescription: "keyCount") { _ = try await $0.keyCount() },
   ]
 
-  @Test("A loop of bulk reads on every processor lets a write through", arguments: bulkReads)
+  @Test("A write succeeds while every processor runs bulk reads in a loop", arguments: bulkReads)
   func bulkReadsGiveWay(read: BulkRead) async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)
@@ -165,7 +164,7 @@ import Testing
     try await withThrowingTaskGroup { group in
       for _ in 0..<2 * ProcessInfo.processInfo.activeProcessorCount {
         group.addTask {
-          // Bounded, so that a test that fails ends.
+          // Bounded, so that a failing test ends.
           for _ in 0..<1_000 where isDone.count == 0 {
             try await read.run(engine)
             rounds.increment()
@@ -180,7 +179,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A bulk read shows one snapshot, although others write in its pauses")
+  @Test("A bulk read returns one snapshot, although others write during its pauses")
   func oneMoment() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory, durability: .process)

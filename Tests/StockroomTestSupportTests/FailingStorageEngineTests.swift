@@ -26,7 +26,7 @@ struct FailingStorageEngineTests {
       || !check.rule.isForStores && !searches.contains { check.id.hasPrefix($0) }
   }
 
-  @Test("Without faults it keeps the contract", arguments: checks.spread)
+  @Test("Without faults it conforms to the contract", arguments: checks.spread)
   func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test("Every requirement is forwarded as itself and recorded with its keys")

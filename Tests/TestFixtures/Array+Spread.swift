@@ -1,17 +1,17 @@
 extension Array {
-  /// The elements in an order in which neighbors are far apart, always the same one.
+  /// The elements in a fixed order in which neighbors are far apart.
   ///
-  /// Few cases of a test run at once, in the order of its arguments. What is about one rule stands together there, and when all of it
-  /// waits, for a server or for another process, nothing computes meanwhile.
+  /// Test cases run a few at a time, in the order of the arguments. Checks of one rule are adjacent there,
+  /// and when all of them wait for a server or another process, the processors are idle.
   package var spread: [Element] {
-    // Multiples of the golden ratio, without their whole part, divide the range from 0 to 1 evenly, however few there are.
+    // The fractional parts of the multiples of the golden ratio are spread evenly over 0 to 1, for any count.
     func place(_ index: Int) -> UInt64 { UInt64(index) &* 0x9E37_79B9_7F4A_7C15 }
     return indices.sorted { place($0) < place($1) }.map { self[$0] }
   }
 
-  /// Every other element, or for an odd number those in between; all of them in an exhaustive run.
+  /// The elements at even or at odd positions, by the parity of `number`; all of them in an exhaustive run.
   ///
-  /// What many correct engines should pass is passed by a half of them in turn.
+  /// For checks that many correct engines must pass: each engine runs half of them.
   package func half(of number: Int) -> [Element] {
     TestRun.isExhaustive ? self : indices.filter { ($0 + number).isMultiple(of: 2) }.map { self[$0] }
   }

@@ -1,8 +1,8 @@
 package import Foundation
 
-/// The modules that the tests were built with, for what they compile themselves.
+/// The modules that the tests were built with, for tests that run the compiler.
 package enum BuiltModules {
-  /// Where they are; nil if they are not beside the tests.
+  /// The directory of the modules; nil if they are not beside the tests.
   package static let directory: URL? = {
     var parent = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
     for _ in 0..<5 {
@@ -15,7 +15,7 @@ package enum BuiltModules {
     return nil
   }()
 
-  /// The arguments with which the compiler finds them, and the C modules that they import.
+  /// The compiler arguments for these modules and the C modules that they import.
   package static func compilerArguments(in directory: URL) -> [String] {
     let sources = URL(filePath: #filePath).appending(path: "../../../Sources").standardized
     let modules = ["StockroomCChecksum/include", "StockroomCSQLite"].map { sources.appending(path: $0) }

@@ -1,9 +1,9 @@
 internal import Foundation
 package import StockroomCore
 
-/// Calls each requirement of `StorageEngine` once, in the order of their declaration. Throws the first error.
+/// Calls each requirement of `StorageEngine` once, in declaration order, and throws the first error.
 ///
-/// - Parameter goesOn: Whether the calls after one that throws are made.
+/// - Parameter goesOn: Whether to continue with the remaining calls after an error.
 package func callEverything(_ engine: any StorageEngine, goOnAfterErrors goesOn: Bool = false) async throws {
   let first = CacheKey(verbatim: "1")
   let second = CacheKey(verbatim: "2")

@@ -1,12 +1,12 @@
 public import Foundation
 public import StockroomCore
 
-/// A transaction that has every call done by another one. What is to be different is overridden.
+/// A transaction that forwards every call to another one. Subclasses override the calls that differ.
 open class ForwardingTransaction: StorageTransaction {
-  /// The one that does the calls.
+  /// The transaction that receives the calls.
   public let base: any StorageTransaction
 
-  /// Makes one that has its calls done by `base`.
+  /// Creates a transaction that forwards its calls to `base`.
   public init(_ base: any StorageTransaction) { self.base = base }
 
   open func read(key: CacheKey) throws -> Data? { try base.read(key: key) }

@@ -1,16 +1,18 @@
 package import Foundation
 package import StockroomCore
 
-/// What a released version of an engine has left on disk, kept in the repository so that later versions are seen to read it.
+/// The files of a released version of an engine, kept in the repository to test that later versions read
+/// them.
 ///
-/// `STOCKROOM_WRITE_GOLDEN=1 swift test --filter "Golden files"` writes them again, for a version that has another format.
+/// `STOCKROOM_WRITE_GOLDEN=1 swift test --filter "Golden files"` rewrites them for a version with another
+/// format.
 package struct GoldenPlace: Sendable {
-  /// The version that has written it.
+  /// The version that wrote the files.
   package static let version = "0.1.0"
-  /// Whether golden files are to be written.
+  /// Whether the tests rewrite the golden files.
   package static let isWriting = ProcessInfo.processInfo.environment["STOCKROOM_WRITE_GOLDEN"] != nil
 
-  /// An entry as it was read by the version that wrote it. Times are in microseconds since 2001.
+  /// An entry as read by the version that wrote it. Times are in microseconds since 2001.
   package struct Entry: Codable, Hashable, Sendable {
     package let key: String
     let data: Data
@@ -20,16 +22,16 @@ package struct GoldenPlace: Sendable {
 
   private struct Description: Codable {
     var entries: [Entry]
-    /// When each file was modified, which the repository does not keep.
+    /// The modification time of each file, which the repository does not preserve.
     var modificationTimes: [String: Int]
   }
 
-  /// A copy of the place.
+  /// A copy of the golden files.
   package let directory: TemporaryDirectory
-  /// What is in it, in the order of creation.
+  /// The entries in the files, in order of creation.
   package let entries: [Entry]
 
-  /// Copies the place from a bundle of resources.
+  /// Copies the golden files from a resource bundle.
   package init(in bundle: Bundle) throws {
     guard let folder = bundle.resourceURL?.appending(path: "Golden/\(Self.version)") else {
       throw StorageError(.io, "\(bundle) has no resources.")
@@ -45,7 +47,7 @@ package struct GoldenPlace: Sendable {
     }
   }
 
-  /// Everything that the engine holds, in the order of creation.
+  /// All entries of the engine, in order of creation.
   package static func entries(of engine: some StorageEngine) async throws -> [Entry] {
     try await engine.readAllEntries().map {
       Entry(
@@ -54,8 +56,8 @@ package struct GoldenPlace: Sendable {
     }
   }
 
-  /// What an engine finds in the place, verifying it first; and after it has written one more entry, under ``newKey``, what it finds
-  /// when it is opened again.
+  /// Verifies the place and reads its entries; then writes one more entry under ``newKey``, reopens the
+  /// engine, and reads the entries again.
   package func contents(
     openedBy open: (FileManager.Directory) async throws -> some StorageEngine
   ) async throws -> (found: [Entry], foundAfterWrite: [Entry]) {
@@ -72,15 +74,15 @@ package struct GoldenPlace: Sendable {
     return (found, foundAfterWrite)
   }
 
-  /// The key that ``contents(openedBy:)`` writes.
+  /// The key of the entry written by ``contents(openedBy:)``.
   package static let newKey = "new"
 
-  /// Writes the golden files below the folder of a test.
+  /// Writes the golden files below the directory of a test.
   ///
   /// - Parameters:
-  ///   - scratch: Where the engine is opened first.
-  ///   - omitted: Files that are of no use to a later opening.
-  ///   - finish: Called when the engine has been closed.
+  ///   - scratch: The directory in which the engine is opened first.
+  ///   - omitted: Files that a later opening does not need.
+  ///   - finish: Called once the engine has been closed.
   package static func write(
     beside test: String, in scratch: URL, omitting omitted: [String] = [],
     _ open: (FileManager.Directory) async throws -> some StorageEngine,

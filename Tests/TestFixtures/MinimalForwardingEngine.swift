@@ -1,7 +1,8 @@
 package import Foundation
 package import StockroomCore
 
-/// An engine whose six required methods are those of another one. Everything else is the default of the protocol, or its own.
+/// An engine that forwards the six required methods to another one. All other methods are the protocol's
+/// defaults, unless it implements them.
 package protocol MinimalForwardingEngine: StorageEngine {
   var base: any StorageEngine { get }
 }

@@ -3,12 +3,12 @@
   import Glibc
   package import StockroomCore
 
-  /// A file system in memory, unmounted when the last reference to it goes. Needs the right to mount.
+  /// An in-memory file system that is unmounted with the last reference to it. Requires the right to mount.
   package final class SmallDisk: Sendable {
     private let mountPoint: TemporaryDirectory
 
     /// - Parameters:
-    ///   - options: What `mount` takes after `-o`: `size=4m`, `nr_inodes=40`.
+    ///   - options: The options of `mount -o`: `size=4m`, `nr_inodes=40`.
     ///   - type: `tmpfs`, or `ramfs`, which has no extended attributes.
     package init(_ options: String = "", type: String = "tmpfs", isReadOnly: Bool = false) throws {
       mountPoint = try TemporaryDirectory()
@@ -20,18 +20,18 @@
 
     deinit { umount2(url.path(percentEncoded: false), Int32(MNT_DETACH)) }
 
-    /// Where it is mounted.
+    /// The mount point.
     package var url: URL { mountPoint.url }
 
-    /// A directory on it for an engine, which makes it.
+    /// A directory on the file system for an engine, not created yet.
     package var directory: FileManager.Directory { FileManager.Directory(url: url.appending(path: "store")) }
 
-    /// Refuses writes from now on. No file may be open for writing.
+    /// Remounts the file system read-only. No file may be open for writing.
     package func makeReadOnly() throws {
       let path = url.path(percentEncoded: false)
       let end = ContinuousClock.now + .seconds(60)
       while mount("", path, "", UInt(MS_REMOUNT | MS_RDONLY), nil) != 0 {
-        // A process that another test starts has copies of all descriptors until its program runs.
+        // A process that another test starts has copies of all descriptors until it calls exec.
         guard errno == EBUSY, ContinuousClock.now < end else {
           throw StorageError.posix(errno, "Making \(path) read-only failed.")
         }
@@ -39,7 +39,7 @@
       }
     }
 
-    /// Takes all the room but some bytes.
+    /// Fills the file system, leaving the given number of bytes free.
     package func fill(leaving count: Int = 0) throws {
       let file = open(ballast.path(percentEncoded: false), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
       defer { close(file) }
@@ -52,21 +52,22 @@
       }
     }
 
-    /// Takes some bytes of the room.
+    /// Takes up the given number of bytes.
     package func fill(_ count: Int) throws { try Data(count: count).write(to: ballast) }
 
-    /// Gives the room back that the disk was filled with.
+    /// Frees the space taken up by `fill`.
     package func makeRoom() throws {
-      // A process that is just being started, by another test, may have inherited the file, which then keeps its room.
+      // Truncated before it is removed: a process that another test is starting may have inherited the open
+      // file, which would keep the space in use.
       try FileHandle(forWritingTo: ballast).truncate(atOffset: 0)
       try FileManager.default.removeItem(at: ballast)
     }
 
     private var ballast: URL { url.appending(path: "ballast") }
 
-    /// Whether this process may mount.
+    /// Whether this process has the right to mount.
     package static let isPossible = (try? SmallDisk("size=1m")) != nil
-    /// Why a test does without, where it may not.
+    /// Why a test is skipped without the right to mount.
     package static let obstacle = "Mounting a small file system needs a right that this process lacks."
   }
 #endif

@@ -1,13 +1,13 @@
 package import Foundation
 package import StockroomCore
 
-/// A directory for one test, and room beside it. Both are removed when the last reference goes.
+/// A temporary directory for one test, with space for siblings. Both are removed with the last reference.
 package final class TemporaryDirectory: Sendable {
-  /// Holds ``url``, and what a test puts beside it.
+  /// Contains ``url`` and its siblings.
   package let parent: URL
   package let url: URL
 
-  /// - Parameter isCreated: Whether ``url`` is there already. ``parent`` always is.
+  /// - Parameter isCreated: Whether to create ``url``. ``parent`` is always created.
   package init(isCreated: Bool = true) throws {
     parent = FileManager.default.temporaryDirectory.appending(
       path: "stockroom-\(UUID().uuidString)", directoryHint: .isDirectory)
@@ -16,7 +16,7 @@ package final class TemporaryDirectory: Sendable {
   }
 
   deinit {
-    // An engine that a test drops without closing it may make one more file meanwhile.
+    // An engine that a test dropped without closing it may still create a file.
     for _ in 0..<100 where FileManager.default.fileExists(atPath: parent.path) {
       try? FileManager.default.removeItem(at: parent)
     }
@@ -26,6 +26,6 @@ package final class TemporaryDirectory: Sendable {
 
   package func appending(_ path: String) -> URL { url.appending(path: path) }
 
-  /// A path beside the directory.
+  /// The URL of a sibling of the directory.
   package func beside(_ name: String) -> URL { parent.appending(path: name) }
 }

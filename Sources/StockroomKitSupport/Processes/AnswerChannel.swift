@@ -9,17 +9,18 @@ import StockroomCore
   import Musl
 #endif
 
-/// What was the standard output of a process that a kit has started, for answers alone.
+/// The original standard output of a process that a kit has started, reserved for answers.
 package final class AnswerChannel: Sendable {
-  /// The one of this process. Its first use sends what else is printed to standard error.
+  /// The channel of this process. Its first use redirects all other output to standard error.
   package static let shared = AnswerChannel()
 
-  /// The lines that come from the parent on standard input. The process ends with them, whatever it is doing.
+  /// The lines that the parent sends to standard input. The process exits when they end, whatever it is
+  /// doing.
   package static func requests() -> AsyncStream<String> {
     let (stream, continuation) = AsyncStream<String>.makeStream()
     Thread.detachNewThread {
       while let line = readLine() { continuation.yield(line) }
-      // At once, without the cleaning up of libraries whose threads are still at work.
+      // Not `exit`, which runs cleanup code of libraries whose threads are still running.
       _exit(0)
     }
     return stream
@@ -32,10 +33,10 @@ package final class AnswerChannel: Sendable {
     dup2(STDERR_FILENO, STDOUT_FILENO)
   }
 
-  /// Writes a line: with one call of the system, so that a process which is killed never leaves half a line, unless it
-  /// is longer than a pipe holds.
+  /// Writes a line with a single system call, so a process that is killed never leaves a partial line, unless
+  /// the line exceeds the pipe's capacity.
   ///
-  /// - Throws: ``ParentDisconnected`` if that fails.
+  /// - Throws: ``ParentDisconnected`` if the write fails.
   package func send(_ line: String) throws {
     let bytes = Array((line + "\n").utf8)
     try descriptor.withLock { descriptor in
@@ -53,7 +54,7 @@ package final class AnswerChannel: Sendable {
   }
 }
 
-/// Nobody reads the answers any more.
+/// The parent no longer reads the answers.
 package struct ParentDisconnected: Error {
   package let error: StorageError
 }

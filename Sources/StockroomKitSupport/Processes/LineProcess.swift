@@ -9,16 +9,18 @@ import StockroomCore
   import Musl
 #endif
 
-/// A child process, running or ended, that reads requests from standard input and writes answers to standard output, a line each.
+/// A child process that reads requests from standard input and writes answers to standard output, one per
+/// line.
 package final class LineProcess: Sendable {
   /// The program with its arguments.
   package let command: [String]
   private let process: SystemProcess
   private let transcript = Transcript()
 
-  /// Starts a program in the environment of this process.
+  /// Starts a program with the environment of this process.
   ///
-  /// - Throws: `StorageError` with code `io` if there is no such program; `unsupported` where programs cannot start others.
+  /// - Throws: `StorageError` with code `io` if the program does not exist, `unsupported` on platforms where
+  ///   a program cannot start others.
   package init(_ command: [String]) throws {
     self.command = command
     process = try SystemProcess(command) { [transcript] in transcript.add($0) }
@@ -26,31 +28,31 @@ package final class LineProcess: Sendable {
 
   deinit { process.kill() }
 
-  /// The identifier of the process.
+  /// The process identifier.
   package var identifier: Int32 { process.identifier }
 
-  /// Sends a line, without waiting until it is read. One at a time.
+  /// Sends a line, without waiting for the process to read it. Calls must not overlap.
   package func send(_ line: String) { process.send(Data((line + "\n").utf8)) }
 
-  /// The next line that the process has written to its standard output, without its end. Nil after the end of the process, and
-  /// if the task is cancelled. What follows the last line break is no line.
+  /// The next line of the process's standard output, without its line break. Nil once the process has ended,
+  /// or if the task is cancelled. Text after the last line break is discarded.
   package func nextLine() async -> Data? { await transcript.nextLine() }
 
-  /// Kills the process at once, as nothing inside it can prevent. Does nothing if it has ended.
+  /// Kills the process with a signal that it cannot catch. Does nothing if it has ended.
   package func kill() { process.kill() }
 
-  /// Ends the process's standard input.
+  /// Closes the process's standard input.
   package func closeInput() { process.closeInput() }
 
   /// Waits until the process has ended.
   @discardableResult
   package func waitUntilEnd() async -> SystemProcess.Ending { await transcript.ending.value }
 
-  /// The end of what came through standard error, or the message of a trap, which a trace of the stack may follow.
+  /// The last part of standard error, or the message of a trap, without the stack trace that may follow it.
   package var stderrTail: String { transcript.stderrTail }
 }
 
-/// What has come from a process.
+/// The output of a process.
 private final class Transcript: Sendable {
   let ending: Task<SystemProcess.Ending, Never>
 
@@ -66,12 +68,12 @@ private final class Transcript: Sendable {
     self.ended = ended
     ending = Task {
       for await ending in endings { return ending }
-      // Only a task that is cancelled gets here, and nobody cancels this one.
+      // Reached only if the task is cancelled, which never happens here.
       return .exited(status: 0)
     }
   }
 
-  /// Ends the waiting for a process that was never started.
+  /// Releases the waiters of a process that was never started.
   deinit { ended.finish() }
 
   func add(_ event: SystemProcess.Event) {
@@ -86,13 +88,14 @@ private final class Transcript: Sendable {
     }
   }
 
-  /// Nil after the end of the process, and if the task is cancelled. What follows the last line break is no line.
+  /// Nil once the process has ended, or if the task is cancelled. Text after the last line break is
+  /// discarded.
   func nextLine() async -> Data? {
     var iterator = lines.makeAsyncIterator()
     return await iterator.next()
   }
 
-  /// The end of what came through standard error, or the message of a trap, which a trace of the stack may follow.
+  /// The last part of standard error, or the message of a trap, without the stack trace that may follow it.
   var stderrTail: String {
     let text = String(decoding: errors.withLock { $0 }, as: UTF8.self)
     if let trap = text.range(of: "Fatal error: ", options: .backwards) {
@@ -102,11 +105,12 @@ private final class Transcript: Sendable {
   }
 }
 
-/// Puts lines together from the chunks in which they come.
+/// Assembles lines from the chunks in which they arrive.
 private struct LineSplitter: Sendable {
   private var rest = Data()
 
-  /// The lines that are complete with this chunk, without their line breaks. Costs the length of the chunk and the lines.
+  /// The lines that this chunk completes, without their line breaks. Costs O(length of the chunk and of the
+  /// lines).
   mutating func add(_ chunk: Data) -> [Data] {
     chunk.withUnsafeBytes { chunk in
       var lines: [Data] = []

@@ -1,35 +1,35 @@
 import Foundation
 import StockroomCore
 
-/// What a program wrote before it ended.
+/// The output of a program that has ended.
 package struct ProgramOutput: Sendable {
-  /// What it wrote to standard output.
+  /// The bytes of standard output.
   package private(set) var output = Data()
-  /// What it wrote to standard error.
+  /// The bytes of standard error.
   package private(set) var errors = Data()
   /// How it ended.
   package private(set) var ending = SystemProcess.Ending.exited(status: 0)
 
-  /// What it wrote to standard output, as text.
+  /// Standard output as text.
   package var text: String { String(decoding: output, as: UTF8.self) }
-  /// What it wrote to standard error, as text.
+  /// Standard error as text.
   package var errorText: String { String(decoding: errors, as: UTF8.self) }
 
   package var isSuccess: Bool { ending == .exited(status: 0) }
 
-  /// How it ended, and the end of what it wrote to standard error, as a clause.
+  /// A clause that says how the program ended, with the last part of standard error.
   package var explanation: String {
     let said = String(decoding: errors.suffix(2_000), as: UTF8.self)
       .split(whereSeparator: \.isNewline).joined(separator: " ")
     return said.isEmpty ? "\(ending)" : "\(ending) after saying: \(said)"
   }
 
-  /// Runs a program until it ends, and kills it if the task is cancelled.
+  /// Runs a program until it ends. Kills it if the task is cancelled.
   ///
   /// - Parameters:
-  ///   - command: The path of the program, and its arguments.
-  ///   - directory: Where it runs; nil for this process's own.
-  /// - Throws: `StorageError` if it cannot be started; `CancellationError`.
+  ///   - command: The path of the program and its arguments.
+  ///   - directory: The working directory; nil for that of this process.
+  /// - Throws: `StorageError` if the program cannot be started; `CancellationError`.
   package init(of command: [String], in directory: URL? = nil) async throws {
     let (events, continuation) = AsyncStream<SystemProcess.Event>.makeStream()
     let process = try SystemProcess(Self.command(command, in: directory)) { event in
@@ -46,9 +46,9 @@ package struct ProgramOutput: Sendable {
     try Task.checkCancellation()
   }
 
-  /// Runs a program until it ends. Holds the thread.
+  /// Runs a program until it ends. Blocks the thread.
   ///
-  /// - Throws: `StorageError` if it cannot be started.
+  /// - Throws: `StorageError` if the program cannot be started.
   package init(waitingFor command: [String]) throws {
     let result = MutexProtected(ProgramOutput())
     let hasEnded = DispatchSemaphore(value: 0)

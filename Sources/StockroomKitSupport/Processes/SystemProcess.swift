@@ -9,10 +9,10 @@ import StockroomCore
   import Musl
 #endif
 
-/// A process as the operating system knows it, with its standard streams.
+/// A process of the operating system, with its standard streams.
 ///
-/// Foundation's `Process` would not do: writing to a process that has ended is a signal there, which ends the tests, the
-/// end of a process is known only when all that it has started have ended too, and not every platform has it.
+/// Replaces Foundation's `Process`, which raises SIGPIPE on a write to a process that has ended, reports the
+/// end of a process only once all its descendants have ended, and is not available on every platform.
 package final class SystemProcess: Sendable {
   /// How a process has ended.
   package enum Ending: Sendable, Hashable, CustomStringConvertible {
@@ -27,7 +27,7 @@ package final class SystemProcess: Sendable {
     }
   }
 
-  /// What a process does, from the outside.
+  /// An observable event of a process.
   package enum Event: Sendable {
     case output(Data)
     case errors(Data)
@@ -35,24 +35,26 @@ package final class SystemProcess: Sendable {
   }
 
   package let identifier: pid_t
-  /// A socket, since a write to one that is closed can be an error and no signal. Nil after ``closeInput()``.
+  /// A socket, because a write to a closed socket can return an error instead of raising a signal. Nil after
+  /// ``closeInput()``.
   private let input: MutexProtected<Descriptor?>
   /// Nil while the process is running.
   private let ending = MutexProtected<Ending?>(nil)
 
-  /// Starts a program in the environment of this process.
+  /// Starts a program with the environment of this process.
   ///
-  /// - Parameter receive: Called with what happens, on a thread that waits for it. The end comes last.
-  /// - Throws: `StorageError` with code `io`; `unsupported` where programs cannot start others.
+  /// - Parameter receive: Called for each event, on a dedicated thread. The end is the last event.
+  /// - Throws: `StorageError` with code `io`; `unsupported` on platforms where a program cannot start others.
   package init(_ command: [String], receive: @escaping @Sendable (Event) -> Void) throws {
     #if os(Linux) || os(macOS)
-      // Sockets for output, too: those can be made without a moment in which another process might inherit them.
+      // Sockets for the output too: they can be created close-on-exec in one call, so no other process
+      // inherits them.
       let (input, output, errors) = try (Descriptor.pair(), Descriptor.pair(), Descriptor.pair())
       let end = try Descriptor.pair()
       identifier = try Self.spawn(command, streams: [input.theirs, output.theirs, errors.theirs])
       self.input = MutexProtected(input.ours)
-      // What the process has started may keep its streams open for as long as it likes. So a thread waits for the end,
-      // and closes its end of this socket then.
+      // Descendants may keep the output streams open after the process has ended. So a thread waits for the
+      // end of the process and then closes its end of this socket.
       let outputs = Outputs(output: output.ours, errors: errors.ours, end: end.ours)
       Thread.detachNewThread { [self, signal = end.theirs] in
         waitUntilEnd()
@@ -67,8 +69,8 @@ package final class SystemProcess: Sendable {
     #endif
   }
 
-  /// Writes to the process's standard input, on a thread that waits until there is room. A process that has ended cannot
-  /// be written to; the end of its output says so.
+  /// Writes to the process's standard input. Blocks the thread while the socket is full. A write to a process
+  /// that has ended is ignored; the end of its output reports it.
   package func send(_ bytes: Data) {
     guard let input = input.withLock({ $0 }) else { return }
     Thread.detachNewThread {
@@ -83,17 +85,19 @@ package final class SystemProcess: Sendable {
     }
   }
 
-  /// Ends the process's standard input.
+  /// Closes the process's standard input.
   package func closeInput() {
     let input = input.withLock { $0.take() }
     input?.shutDown()
   }
 
-  /// Kills the process and what it has started at once, as nothing inside can prevent. Does nothing if it has ended.
+  /// Kills the process and its process group with a signal that they cannot catch. Does nothing if the
+  /// process has ended.
   package func kill() {
-    // The group that it leads. As long as it has not been waited for, no other process can have its number.
+    // The negative identifier is the process group. It cannot be reused before the process has been waited
+    // for.
     ending.withLock { if $0 == nil { _ = systemKill(-identifier, SIGKILL) } }
-    // What has left the group lives on, and may wait for requests.
+    // Descendants outside the group survive, and may be reading requests.
     closeInput()
   }
 
@@ -109,22 +113,22 @@ package final class SystemProcess: Sendable {
   }
 }
 
-/// What a process writes.
+/// The output streams of a process.
 private struct Outputs: Sendable {
   let output: Descriptor
   let errors: Descriptor
-  /// Ends when the process does.
+  /// Closed when the process ends.
   let end: Descriptor
 
-  /// Reads until the process has ended and there is no more.
+  /// Reads until the process has ended and all its output has been read.
   func read(_ receive: (SystemProcess.Event) -> Void) {
     var buffer = [UInt8](repeating: 0, count: 65_536)
     var hasEnded = false
-    // Those that have not been closed.
+    // The streams that are still open.
     var open = [output, errors]
     while !open.isEmpty || !hasEnded {
       var waiting = (open + [end]).map { pollfd(fd: $0.number, events: Int16(POLLIN), revents: 0) }
-      // Once the process has ended, what is there is all that there will be.
+      // Once the process has ended, only what is already buffered remains to be read.
       guard poll(&waiting, nfds_t(waiting.count), hasEnded ? 0 : -1) >= 0 || errno == EINTR else { return }
       let ready = zip(open, waiting).filter { $1.revents != 0 }.map(\.0)
       if ready.isEmpty, hasEnded { return }
@@ -145,14 +149,14 @@ private struct Outputs: Sendable {
 // MARK: - Starting
 
 extension SystemProcess {
-  /// The descriptors that this process has open; nil where the system does not list them.
+  /// The open descriptors of this process; nil where the system does not list them.
   package static var openDescriptors: [Int32]? {
     #if canImport(Darwin)
       return nil
     #else
-      // Nil also where /proc is not mounted, or no descriptor is left to list them with.
+      // Also nil if /proc is not mounted, or if no descriptor is left to list them with.
       let names = try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
-      // The descriptor of the list is closed by now.
+      // Excludes the descriptor of the listing itself, which is closed by now.
       return names?.compactMap { Int32($0) }.filter { fcntl($0, F_GETFD) >= 0 }
     #endif
   }
@@ -176,7 +180,8 @@ extension SystemProcess {
       for (number, stream) in streams.enumerated() {
         posix_spawn_file_actions_adddup2(&actions, stream.number, Int32(number))
       }
-      // The files and locks of an engine that is open here are not the other process's, even if the engine would hand them on.
+      // The child must not inherit the files and locks of an engine, even if the engine has not marked them
+      // close-on-exec.
       for descriptor in openDescriptors ?? [] where descriptor > 2 {
         posix_spawn_file_actions_addclose(&actions, descriptor)
       }
@@ -186,10 +191,10 @@ extension SystemProcess {
       var signals = sigset_t()
       sigemptyset(&signals)
       posix_spawnattr_setsigmask(&attributes, &signals)
-      // What this process ignores, another need not.
+      // The child does not inherit ignored signals.
       for number in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&signals, number) }
       posix_spawnattr_setsigdefault(&attributes, &signals)
-      // A tool may start the program as a process of its own; a kill of the one is meant for the other too.
+      // A tool may run the program as a child process. A kill of the tool must reach both.
       posix_spawnattr_setpgroup(&attributes, 0)
       posix_spawnattr_setflags(&attributes, Int16(flags))
 
@@ -205,14 +210,15 @@ extension SystemProcess {
       return identifier
     }
 
-    /// That of this process. A trap is an answer here, and nobody waits seconds for its backtrace.
+    /// The environment of this process, with backtraces disabled: a test may expect a trap, and a backtrace
+    /// takes seconds.
     private static var environment: [String: String] {
       ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { ours, _ in ours }
     }
   }
 #endif
 
-/// A descriptor that is closed with the last reference to it, and that no other process inherits.
+/// A descriptor that is closed with the last reference to it, and that no child process inherits.
 private final class Descriptor: Sendable {
   let number: Int32
 
@@ -227,10 +233,10 @@ private final class Descriptor: Sendable {
 
   deinit { close(number) }
 
-  /// Signals the end of the input to the reader at the other end.
+  /// Signals end of file to the reader at the other end.
   func shutDown() { shutdown(number, Int32(SHUT_WR)) }
 
-  /// Both ends of a socket.
+  /// Both ends of a socket pair.
   static func pair() throws -> (ours: Descriptor, theirs: Descriptor) {
     #if canImport(Darwin)
       let type = SOCK_STREAM

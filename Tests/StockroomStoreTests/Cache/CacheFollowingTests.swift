@@ -7,7 +7,7 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-/// Caches and stored values that follow what others change.
+/// Caches and stored values that follow the changes of others.
 @Suite struct CacheFollowingTests {
   private static let engines = EngineCatalog.onThisMachine.map(\.name)
 
@@ -19,7 +19,7 @@ import Testing
   }
 
   @Test(
-    "An entry that another cache replaces or removes leaves memory", .timeLimit(.minutes(10)),
+    "An entry that another cache replaces or removes is evicted from memory", .timeLimit(.minutes(10)),
     arguments: engines)
   func entries(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -41,19 +41,19 @@ import Testing
     try await wait { try await two["a"] == nil }
   }
 
-  @Test("What a cache writes itself stays in its memory", .timeLimit(.minutes(10)))
+  @Test("A cache's own writes stay in its memory", .timeLimit(.minutes(10)))
   func ownEntries() async throws {
     let engine = MemoryStorageEngine()
     let cache = PersistentCache<String, Int>(storage: engine)
     #expect(try await cache["a"] == nil)
     try await cache.store(1, forKey: "a")
     try await cache.sync()
-    // Without telling the cache: were its own write forgotten, it would be read again.
+    // Not reported to the cache. If it had evicted its own write, it would read it again.
     try await ChangeOrigin.$current.withValue(cache.core.origin) { try await engine.removeAllData() }
     #expect(try await cache["a"] == 1)
   }
 
-  @Test("A cache that has only written follows as well", .timeLimit(.minutes(10)))
+  @Test("A cache that has only written follows changes too", .timeLimit(.minutes(10)))
   func onlyWritten() async throws {
     let engine = MemoryStorageEngine()
     let one = PersistentCache<String, Int>(storage: engine)
@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test(
-    "What others write before a cache has ended its own write does not come back", .timeLimit(.minutes(10)),
+    "A value that others replace during a cache's own write does not reappear", .timeLimit(.minutes(10)),
     arguments: [true, false])
   func superseded(assigning: Bool) async throws {
     let engine = MemoryStorageEngine()
@@ -74,7 +74,7 @@ import Testing
     try await two.store(0, forKey: "other")
     await one.core.followIfNeeded()
     #expect(try await one["other"] == 0)
-    // The first write of all reads how much is stored, once it has been committed.
+    // The first write also reads the stored size after its commit.
     held.hold { ![.apply, .read, .changes].contains($0.method) }
     let write = Task {
       if assigning { one.assign(1, forKey: "a") } else { try await one.store(1, forKey: "a") }
@@ -83,7 +83,7 @@ import Testing
     try await held.waitForHeldCalls()
     try await two.store(2, forKey: "a")
     try await two.removeValue(forKey: "other")
-    // The feed reports that after the change of "a".
+    // The feed reports this change after that of "a".
     let other = try EncodedKey("other")
     try await wait { one.valueInMemory(other) == nil }
     held.release()
@@ -92,7 +92,7 @@ import Testing
   }
 
   @Test(
-    "What is written while a cache cannot follow others does not stay in memory", .timeLimit(.minutes(10)))
+    "Entries written while a cache cannot follow changes do not stay in memory", .timeLimit(.minutes(10)))
   func writtenWithoutFeed() async throws {
     let engine = MemoryStorageEngine()
     let failing = FailingStorageEngine(engine)
@@ -109,7 +109,7 @@ import Testing
   }
 
   @Test(
-    "A value that was loaded before another cache stored one is not kept", .timeLimit(.minutes(10)),
+    "A value loaded before another cache stored a new one is not kept", .timeLimit(.minutes(10)),
     arguments: ["a", String(repeating: "a", count: 600)])
   func storedWhileLoading(key: String) async throws {
     let engine = MemoryStorageEngine()
@@ -122,7 +122,7 @@ import Testing
     let loaded = try await one.fetch(key) {
       try await two.store(2, forKey: key)
       try await two.removeValue(forKey: "other")
-      // The feed reports that after the change of the key.
+      // The feed reports this change after that of the key.
       try await wait { one.valueInMemory(other) == nil }
       return 1
     }
@@ -133,7 +133,7 @@ import Testing
   }
 
   @Test(
-    "A value that was loaded before the cache followed others replaces none that another one has stored since",
+    "A value loaded before the cache followed changes does not replace one that another cache has stored since",
     .timeLimit(.minutes(10)))
   func storedBeforeFollowing() async throws {
     let engine = MemoryStorageEngine()
@@ -169,7 +169,7 @@ import Testing
     let other = try EncodedKey("other")
     let unrelated = (0...1_000).map { (key: CacheKey(verbatim: "unrelated \($0)"), data: Data()) }
     let loaded = try await one.fetch("a") {
-      // In one change, which is one of everything.
+      // One change, which the feed reports as everything.
       try await engine.write(stored + unrelated)
       try await wait { one.valueInMemory(other) == nil }
       return 1
@@ -181,13 +181,13 @@ import Testing
   }
 
   @Test(
-    "A stored value that is only set follows others as soon as that is possible", .timeLimit(.minutes(10)))
+    "A stored value that is only set follows changes as soon as possible", .timeLimit(.minutes(10)))
   func onlySet() async throws {
     let engine = MemoryStorageEngine()
     let failing = FailingStorageEngine(engine)
     failing.failCall(with: StorageError(.unavailable, "Away")) { $0.method == .changes }
     let value = AsyncStoredValue(wrappedValue: 0, storage: failing, key: "number")
-    // Behind the load, which does not follow. If that took long to fail, only a later one tries again.
+    // After the load, which does not follow. If that was slow to fail, only a later load tries again.
     try await wait {
       try await value.set(1)
       return failing.calls.count { $0.method == .changes } == 2
@@ -197,7 +197,7 @@ import Testing
   }
 
   @Test(
-    "A stored value whose write fails is what others stored before it followed them",
+    "A stored value whose write fails shows what others stored before it followed changes",
     .timeLimit(.minutes(10)))
   func failedWriteOfFollower() async throws {
     let engine = MemoryStorageEngine()
@@ -209,7 +209,7 @@ import Testing
     failing.clearFaults()
     failing.failEveryCall(with: StorageError(.diskFull, "No room.")) { $0.isWrite }
     failing.resetCalls()
-    // An attempt to follow that took long to fail is not repeated at once.
+    // An attempt to follow that was slow to fail is not repeated immediately.
     try await wait {
       await #expect(throws: StorageError.self) { try await value.set(1) }
       return failing.calls.contains { $0.method == .changes }
@@ -217,7 +217,7 @@ import Testing
     #expect(value.wrappedValue == 3)
   }
 
-  @Test("A read does not wait until the cache follows others", .timeLimit(.minutes(10)))
+  @Test("A read does not wait until the cache follows changes", .timeLimit(.minutes(10)))
   func readBeforeFollowing() async throws {
     let engine = MemoryStorageEngine()
     let held = FailingStorageEngine(engine)
@@ -228,7 +228,7 @@ import Testing
     #expect(try await one["a"] == 1)
     try await held.waitForHeldCalls()
     try await two.store(2, forKey: "a")
-    // Nobody tells the cache of that yet.
+    // The cache is not notified of that yet.
     #expect(try await one["a"] == 2)
     held.release()
     await one.core.followIfNeeded()
@@ -236,7 +236,7 @@ import Testing
     try await wait { try await one["a"] == 3 }
   }
 
-  @Test("What is read from an engine without the feed that it claims stays in memory")
+  @Test("Values read from an engine that falsely claims a feed stay in memory")
   func claimedFeed() async throws {
     let engine = HookedEngine()
     try await PersistentCache<String, Int>(storage: engine).store(1, forKey: "a")
@@ -246,7 +246,7 @@ import Testing
     #expect(engine.reads == 1)
   }
 
-  @Test("A stored value becomes what others store", .timeLimit(.minutes(10)), arguments: engines)
+  @Test("A stored value is updated to what others store", .timeLimit(.minutes(10)), arguments: engines)
   func storedValues(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)

@@ -3,7 +3,7 @@ import StockroomCore
 import StockroomMemory
 import StockroomStore
 
-/// A clock that advances by calls only.
+/// A clock that advances only when told to.
 final class ManualClock: Sendable {
   private let date = MutexProtected(Date(timeIntervalSinceReferenceDate: 1_000_000))
 
@@ -51,7 +51,7 @@ final class HookedEngine: StorageEngine {
     var afterRead: (@Sendable (CacheKey) async -> Void)?
     /// Receives the changes, with nil for removals.
     var beforeChange: (@Sendable ([(key: CacheKey, data: Data?)]) async throws -> Void)?
-    /// Is called when a change has been made, before it is acknowledged.
+    /// Called after a change has been made, before it is acknowledged.
     var afterChange: (@Sendable () async throws -> Void)?
     var afterScan: (@Sendable () async throws -> Void)?
     var scans = 0
@@ -138,7 +138,7 @@ final class HookedEngine: StorageEngine {
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
 }
 
-/// The code of the `StorageError` that `body` throws; nil if it throws none.
+/// The code of the `StorageError` that `body` throws; nil if it throws nothing.
 func code(of body: () async throws -> some Any) async -> StorageError.Code? {
   do {
     _ = try await body()

@@ -49,7 +49,7 @@ struct PersistentCacheAccessTests {
     #expect(try await storage.allKeys().isEmpty)
   }
 
-  @Test("Values survive closing and opening again", arguments: AnyEngine.persistent)
+  @Test("Values survive closing and reopening", arguments: AnyEngine.persistent)
   func restart(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     do {
@@ -81,7 +81,7 @@ struct PersistentCacheAccessTests {
     try await cache.removeValue(forKey: "key")
   }
 
-  @Test("A later assignment wins over a store that was called before, and the reverse")
+  @Test("A later assignment overrides an earlier store, and vice versa")
   func assignedAndStored() async throws {
     let storage = MemoryStorageEngine()
     let cache = PersistentCache<String, Int>(storage: storage)
@@ -97,7 +97,7 @@ struct PersistentCacheAccessTests {
     #expect(try await cache["key"] == 99)
   }
 
-  @Test("Without storage a cache is in memory only")
+  @Test("A cache without storage works in memory only")
   func memoryOnly() async throws {
     let cache = PersistentCache<URL, String>(storage: nil)
     let url = try #require(URL(string: "https://example.com/a"))
@@ -117,7 +117,7 @@ struct PersistentCacheAccessTests {
     try await cache.removeExpired()
   }
 
-  @Test("A value that cannot be encoded is kept in memory without storage")
+  @Test("Without storage, a value that cannot be encoded is kept in memory")
   func memoryOnlyUnencodable() async throws {
     let cache = PersistentCache<String, Double>(storage: nil)
     cache["key"] = .infinity
@@ -138,7 +138,7 @@ struct PersistentCacheAccessTests {
     #expect(try await present?[key] == "value")
   }
 
-  @Test("Assignments reach the engine in order, and of several for one key the last")
+  @Test("Assignments reach the engine in order, and for each key only the last one")
   func order() async throws {
     let storage = HookedEngine()
     let written = Shared<[CacheKey]>([])
@@ -154,7 +154,7 @@ struct PersistentCacheAccessTests {
     #expect(try await cache[4_321] == -4_321)
   }
 
-  @Test("A cache that is released still writes its assignments", arguments: AnyEngine.all)
+  @Test("A released cache still writes its assignments", arguments: AnyEngine.all)
   func droppedCache(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try await engine.open(directory)
@@ -164,7 +164,7 @@ struct PersistentCacheAccessTests {
     while try await storage.keyCount() < 1_000 { await Task.yield() }
   }
 
-  @Test("Another codec encodes and decodes")
+  @Test("A custom codec encodes and decodes")
   func codec() async throws {
     struct Shouting: Codec {
       func encode(_ value: some Encodable) throws -> Data {

@@ -28,7 +28,7 @@ struct PersistentCacheCancellationTests {
     #expect(try await cache["key"] == 5)
   }
 
-  @Test("Cancelling the caller whose loader runs does not cancel the load")
+  @Test("Cancelling the caller whose loader is running does not cancel the load")
   func firstCancelled() async throws {
     let cache = Cache(storage: nil)
     let (latch, started) = (Latch(), Latch())
@@ -56,7 +56,7 @@ struct PersistentCacheCancellationTests {
     #expect(try await second.value == 5)
   }
 
-  @Test("When all waiting calls are cancelled the load is too, and the next call starts a new one")
+  @Test("When all waiting calls are cancelled, the load is cancelled too, and the next call starts a new one")
   func allCancelled() async throws {
     let cache = Cache(storage: MemoryStorageEngine())
     let (started, cancelled, release) = (Latch(), Latch(), Latch())
@@ -82,7 +82,7 @@ struct PersistentCacheCancellationTests {
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("A task that is cancelled already loads nothing")
+  @Test("A task that is already cancelled loads nothing")
   func cancelledBefore() async throws {
     let cache = Cache(storage: nil)
     let task = Task {

@@ -92,7 +92,7 @@ struct PersistentCacheConcurrencyTests {
   }
 
   @Test(
-    "A slow read does not bring an old value back",
+    "A slow read does not restore an old value",
     arguments: ["assign", "assign nil", "store", "removeValue", "removeAll"])
   func slowRead(change: String) async throws {
     let storage = HookedEngine()
@@ -126,7 +126,7 @@ struct PersistentCacheConcurrencyTests {
     #expect(try await cache["key"] == expected)
   }
 
-  @Test("A read that begins while a store is under way does not keep the old value")
+  @Test("A read that begins during a store does not cache the old value")
   func readDuringStore() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<String, Int>(storage: storage)
@@ -224,7 +224,7 @@ struct PersistentCacheConcurrencyTests {
     }
   }
 
-  @Test("Stores of many tasks are written together")
+  @Test("Stores of concurrent tasks are combined into few batches")
   func storesTogether() async throws {
     let storage = HookedEngine()
     let batches = Shared(0)
@@ -253,7 +253,7 @@ struct PersistentCacheConcurrencyTests {
     for key in 0..<500 { #expect(try await cache[key] == key) }
   }
 
-  @Test("A cancelled store has done nothing, and a cancelled read loses nothing")
+  @Test("A cancelled store has no effect, and a cancelled read loses nothing")
   func cancelled() async throws {
     let cache = PersistentCache<Int, Int>(storage: MemoryStorageEngine())
     let task = Task {
@@ -272,7 +272,7 @@ struct PersistentCacheConcurrencyTests {
     #expect(try await cache[2] == 2)
   }
 
-  @Test("It can be used from the main actor, and encodes elsewhere")
+  @Test("The cache can be used from the main actor, and encodes elsewhere")
   @MainActor
   func mainActor() async throws {
     DispatchQueue.main.setSpecific(key: isMain, value: true)

@@ -11,7 +11,7 @@ struct PersistentCacheExpiryTests {
 
   private let clock = ManualClock()
 
-  @Test("A regular read ignores what has expired, and an item shows it", arguments: [true, false])
+  @Test("A regular read ignores an expired entry, and cache[item:] returns it", arguments: [true, false])
   func expired(isStored: Bool) async throws {
     let cache = Cache(storage: isStored ? MemoryStorageEngine() : nil, now: clock.now)
     cache[item: "key"] = .init(1, expiresIn: 60)
@@ -35,7 +35,7 @@ struct PersistentCacheExpiryTests {
     }
   }
 
-  @Test("Expiry survives a restart, to the bit", arguments: AnyEngine.persistent)
+  @Test("The expiry date is preserved exactly across a restart", arguments: AnyEngine.persistent)
   func restart(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let date = clock.now() + 1 / 3
@@ -60,7 +60,7 @@ struct PersistentCacheExpiryTests {
     #expect(try await cache["never"] == 2)
   }
 
-  @Test("A lifetime begins when the item is assigned, and an item that was read keeps its date")
+  @Test("A lifetime begins when the item is assigned, and an item that was read keeps its expiry date")
   func lifetime() async throws {
     let cache = Cache(storage: nil, now: clock.now)
     let item = Cache.Item(1, expiresIn: 10)
@@ -86,7 +86,7 @@ struct PersistentCacheExpiryTests {
     }
   }
 
-  @Test("The system's clock is the default")
+  @Test("The system clock is the default")
   func systemClock() async throws {
     let cache = Cache(storage: nil)
     cache[item: "past"] = .init(1, expiresAt: Date() - 1)
@@ -141,7 +141,7 @@ struct PersistentCacheExpiryTests {
     try await cache.sync()
     clock.advance(by: 10)
     let isStored = Shared(false)
-    // Within a transaction nobody can.
+    // Within a transaction no other cache can do that.
     storage.afterRead { _ in
       await #expect(throws: Never.self) { try await other.store(-1, forKey: "a", expiresIn: 10) }
       isStored.withLock { $0 = true }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("PersistentCache: failures")
 struct PersistentCacheFailureTests {
-  @Test("An engine that cannot be read throws, and never looks like a miss", arguments: AnyEngine.all)
+  @Test("A read from an engine that fails throws, and is never a miss", arguments: AnyEngine.all)
   func closedForReading(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try await engine.open(directory)
@@ -27,7 +27,7 @@ struct PersistentCacheFailureTests {
     #expect(await code { try await cache["known"] } == .closed)
   }
 
-  @Test("sync throws each failure of a write once", arguments: AnyEngine.all)
+  @Test("sync throws each write failure once", arguments: AnyEngine.all)
   func closedForWriting(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try await engine.open(directory)
@@ -60,7 +60,7 @@ struct PersistentCacheFailureTests {
     cache["kept"] = 2
     cache["removed"] = nil
     #expect(await code { try await cache.sync() } == .diskFull)
-    // Storage has the old values still, and no caller sees them.
+    // Storage still has the old values, but no caller sees them.
     cache.clearMemoryCache()
     #expect(try await cache["kept"] == 2)
     #expect(try await cache["removed"] == nil)
@@ -73,7 +73,7 @@ struct PersistentCacheFailureTests {
     #expect(try await cache["kept"] == 2)
   }
 
-  @Test("An old value does not reappear when the new one was neither written nor kept")
+  @Test("An old value does not reappear if the new one was neither written nor kept")
   func noOldValue() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<Int, String>(storage: storage, memoryLimit: CacheLimit(entries: 1))
@@ -112,7 +112,7 @@ struct PersistentCacheFailureTests {
     #expect(try await other["other"] == 2)
   }
 
-  @Test("A store that throws has changed nothing")
+  @Test("A store that throws changes nothing")
   func failedStore() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<String, Double>(storage: storage)
@@ -128,7 +128,7 @@ struct PersistentCacheFailureTests {
     try await cache.sync()
   }
 
-  @Test("A value that is too large is reported, and the others are written")
+  @Test("A value that is too large is reported, and the other values are written")
   func oneInABatch() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<Int, String>(storage: storage)
@@ -147,7 +147,7 @@ struct PersistentCacheFailureTests {
   }
 
   @Test(
-    "An error that every call would meet is met once for a whole batch",
+    "An error that would fail every call causes one call per batch, not one per entry",
     arguments: [StorageError.Code.locked, .closed, .unavailable, .outcomeUnknown])
   func errorOfEveryCall(_ expected: StorageError.Code) async throws {
     let storage = HookedEngine()
@@ -165,7 +165,7 @@ struct PersistentCacheFailureTests {
     for key in 1...20 { cache[key] = key }
     mayFail.open()
     #expect(await code { try await cache.sync() } == expected)
-    // The first change, the others, and the first once more, which the synchronization retries.
+    // The first change, the others in one batch, and the first again, which the synchronization retries.
     #expect(calls.withLock { $0 } <= 3)
     #expect(try await cache[20] == 20)
     storage.beforeChange(nil)
@@ -239,7 +239,7 @@ struct PersistentCacheFailureTests {
     #expect(await code { try await numbers[item: "key"] } == .decodingFailed)
   }
 
-  @Test("A value that does not survive encoding is rejected")
+  @Test("A value that encoding changes is rejected")
   func changedByCoding() async throws {
     let cache = PersistentCache<String, Int??>(storage: MemoryStorageEngine())
     #expect(await code { try await cache.store(.some(nil), forKey: "key") } == .encodingFailed)
@@ -250,7 +250,7 @@ struct PersistentCacheFailureTests {
     #expect(try await cache["none"] == .some(.none))
   }
 
-  @Test("A value that is encoded as something that cannot be decoded is rejected")
+  @Test("A value whose encoding cannot be decoded is rejected")
   func cannotBeDecoded() async throws {
     struct Odd: Codable, Sendable {
       func encode(to encoder: any Encoder) throws {
@@ -265,7 +265,7 @@ struct PersistentCacheFailureTests {
     #expect(await code { try await cache.store(.some(.some(Odd())), forKey: "key") } == .encodingFailed)
   }
 
-  @Test("An entry that is cut short or changed anywhere is a value or an error, and never a trap")
+  @Test("A truncated or corrupted entry is a value or an error, and never a trap")
   func corrupted() async throws {
     let storage = MemoryStorageEngine()
     let cache = PersistentCache<String, Int>(storage: storage, memoryLimit: CacheLimit(entries: 0))
@@ -290,7 +290,7 @@ struct PersistentCacheFailureTests {
     }
   }
 
-  @Test("A hundred failures are listed, and all are counted")
+  @Test("A hundred failures are listed, and all of them are counted")
   func manyFailures() async throws {
     let cache = PersistentCache<Int, Double>(storage: MemoryStorageEngine())
     for key in 0..<250 { cache[key] = .nan }

@@ -66,7 +66,7 @@ struct PersistentCacheFetchTests {
     }
   }
 
-  @Test("A loader's error is thrown by all waiting calls, and is not kept")
+  @Test("A loader's error is thrown to all waiting calls, and is not cached")
   func loaderError() async throws {
     let cache = Cache(storage: MemoryStorageEngine())
     let latch = Latch()
@@ -98,7 +98,7 @@ struct PersistentCacheFetchTests {
   }
 
   @Test(
-    "A value that was loaded before its key changed is not kept",
+    "A value loaded before its key changed is not kept",
     arguments: ["assign", "assign nil", "store", "removeValue", "removeAll"])
   func outdated(change: String) async throws {
     let cache = Cache(storage: MemoryStorageEngine())
@@ -141,7 +141,7 @@ struct PersistentCacheFetchTests {
     }
   }
 
-  @Test("A storage that fails is not a miss: the loader does not run", arguments: AnyEngine.all)
+  @Test("A storage failure is not a miss: the loader does not run", arguments: AnyEngine.all)
   func storageFails(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try await engine.open(directory)
@@ -158,7 +158,7 @@ struct PersistentCacheFetchTests {
     #expect(loads.withLock { $0 } == 0)
   }
 
-  @Test("A loader has the highest priority of its waiters")
+  @Test("A loader runs at the highest priority of its waiters")
   func priority() async throws {
     let cache = Cache(storage: nil)
     let started = Latch()
@@ -175,7 +175,7 @@ struct PersistentCacheFetchTests {
     #expect(try await first.value == 1)
   }
 
-  @Test("Loaders that fetch each other's keys do not wait for each other")
+  @Test("Loaders that fetch each other's keys do not deadlock")
   func crossed() async throws {
     let (cache, other) = (Cache(storage: nil), Cache(storage: MemoryStorageEngine()))
     let (firstStarted, secondStarted) = (Latch(), Latch())
@@ -189,7 +189,7 @@ struct PersistentCacheFetchTests {
       await firstStarted.wait()
       return try await cache.fetch("key") { 10 } + 2
     }
-    // One of them loads for itself what the other is about to load.
+    // One of the loaders itself loads the key that the other is about to load.
     let values = try await (first, second)
     #expect(values == (23 - 10, 12) || values == (21, 23))
     #expect(try await cache["key"] == values.0)
@@ -203,7 +203,7 @@ struct PersistentCacheFetchTests {
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("Loaders that fetch each other's keys without end throw", .timeLimit(.minutes(10)))
+  @Test("Endless recursion of loaders that fetch each other's keys throws", .timeLimit(.minutes(10)))
   func endless() async throws {
     let cache = Cache(storage: nil)
     @Sendable func load(_ number: Int) async throws -> Int {

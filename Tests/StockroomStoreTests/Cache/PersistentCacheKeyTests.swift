@@ -7,7 +7,7 @@ import Testing
 
 @Suite("PersistentCache: keys and namespaces")
 struct PersistentCacheKeyTests {
-  /// Assigns a number to each key and expects it back, from memory and from storage.
+  /// Assigns a number to each key and expects to read it back, from memory and from storage.
   private func expectDistinct<Key>(_ keys: [Key], in storage: any StorageEngine) async throws
   where Key: Hashable & Encodable & Sendable {
     let cache = PersistentCache<Key, Int>(storage: storage, namespace: "\(Key.self)")
@@ -18,7 +18,8 @@ struct PersistentCacheKeyTests {
     for (number, key) in keys.enumerated() { #expect(try await cache[key] == number, "\(key)") }
   }
 
-  @Test("Texts are keys byte for byte, of any length and content", arguments: AnyEngine.all)
+  @Test(
+    "Texts are compared as keys byte for byte, whatever their length and content", arguments: AnyEngine.all)
   func texts(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let long = String(repeating: "x", count: 10_000)
@@ -33,11 +34,11 @@ struct PersistentCacheKeyTests {
       ], in: try await engine.open(directory))
   }
 
-  @Test("Every length around the longest key works")
+  @Test("Keys of every length around the maximum work")
   func lengths() async throws {
     let keys = (0...600).map { String(repeating: "x", count: $0) }
     try await expectDistinct(keys, in: MemoryStorageEngine())
-    // The same with two bytes for each character.
+    // The same with two-byte characters.
     try await expectDistinct(keys.map { $0.replacing("x", with: "é") }, in: MemoryStorageEngine())
   }
 
@@ -49,7 +50,7 @@ struct PersistentCacheKeyTests {
 
   enum Color: String, Codable, Sendable { case red, green }
 
-  @Test("Numbers, identifiers, URLs, dates, enumerations and custom types are keys")
+  @Test("Numbers, identifiers, URLs, dates, enumerations and custom types can be keys")
   func kinds() async throws {
     let storage = MemoryStorageEngine()
     try await expectDistinct([0, 1, -1, 10, .min, .max], in: storage)
@@ -71,7 +72,7 @@ struct PersistentCacheKeyTests {
       [base, base.appending(path: "b"), try #require(URL(string: "b", relativeTo: base))], in: storage)
   }
 
-  @Test("A key with a dictionary is the same key however the dictionary is ordered")
+  @Test("A key that contains a dictionary is the same key whatever the dictionary's order")
   func canonical() async throws {
     let cache = PersistentCache<Place, Int>(storage: nil)
     let names = (0..<50).map { "\($0)" }
@@ -83,7 +84,7 @@ struct PersistentCacheKeyTests {
     #expect(try await cache[backwards] == 1)
   }
 
-  @Test("A key that cannot be encoded throws when it is read, and at the next sync when it was assigned")
+  @Test("A key that cannot be encoded throws from a read, and from the next sync after an assignment")
   func unencodableKey() async throws {
     let cache = PersistentCache<Double, Int>(storage: nil)
     #expect(await code { try await cache[.nan] } == .encodingFailed)
@@ -124,7 +125,7 @@ struct PersistentCacheKeyTests {
     }
   }
 
-  @Test("removeAll removes this namespace and nothing else", arguments: AnyEngine.all)
+  @Test("removeAll removes only the entries of its namespace", arguments: AnyEngine.all)
   func removeAll(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try await engine.open(directory)
@@ -147,7 +148,7 @@ struct PersistentCacheKeyTests {
   }
 
   @Test(
-    "removeAll reads in pages, also on an engine with the required methods only", arguments: [true, false])
+    "removeAll reads in pages, even on an engine with only the required methods", arguments: [true, false])
   func removeMany(isMinimal: Bool) async throws {
     let storage: any StorageEngine = isMinimal ? MinimalEngine() : MemoryStorageEngine()
     try await storage.write(Data(), key: CacheKey(verbatim: "foreign"))
@@ -171,7 +172,7 @@ struct PersistentCacheKeyTests {
     let secondKey = try #require(try await storage.allKeys().first { $0 != firstKey })
     #expect(firstKey.value.utf8.count < 100)
 
-    // What the engine would have if both hashes were the same.
+    // The contents of the engine if both hashes were equal.
     try await storage.write(try #require(try await storage.read(key: secondKey)), key: firstKey)
     cache.clearMemoryCache()
     #expect(try await cache[first] == nil)
@@ -181,7 +182,7 @@ struct PersistentCacheKeyTests {
     #expect(try await cache[first] == "first again")
   }
 
-  @Test("removeAll leaves the entries of another namespace with the same hash")
+  @Test("removeAll keeps the entries of another namespace with the same hash")
   func namespaceHashCollision() async throws {
     let storage = MemoryStorageEngine()
     let long = String(repeating: "n", count: 1_000)

@@ -7,14 +7,14 @@ import Testing
 
 @Suite("PersistentCache: limits")
 struct PersistentCacheLimitTests {
-  /// A cache that is memory alone has what is in memory.
+  /// The keys in memory, for a cache without storage.
   private func kept<Value>(_ keys: Range<Int>, in cache: PersistentCache<Int, Value>) async throws -> [Int] {
     var kept: [Int] = []
     for key in keys where try await cache[key] != nil { kept.append(key) }
     return kept
   }
 
-  @Test("In memory, what was used least recently goes first")
+  @Test("Memory evicts the least recently used entry first")
   func leastRecentlyUsed() async throws {
     let cache = PersistentCache<Int, Int>(storage: nil, memoryLimit: CacheLimit(entries: 3))
     for key in 0..<3 { cache[key] = key }
@@ -26,10 +26,10 @@ struct PersistentCacheLimitTests {
     #expect(try await kept(0..<5, in: cache) == [2, 3, 4])
   }
 
-  @Test("The order of use is kept through a long history")
+  @Test("The order of use stays correct over many operations")
   func orderOfUse() async throws {
     let cache = PersistentCache<Int, Int>(storage: nil, memoryLimit: CacheLimit(entries: 10))
-    var model: [Int] = []  // The newest last.
+    var model: [Int] = []  // Newest last.
     var generator = SystemRandomNumberGenerator()
     for step in 0..<20_000 {
       let key = Int.random(in: 0..<30, using: &generator)
@@ -48,7 +48,7 @@ struct PersistentCacheLimitTests {
     }
   }
 
-  @Test("Memory has a limit of bytes, with storage and without", arguments: [true, false])
+  @Test("The memory limit in bytes applies with and without storage", arguments: [true, false])
   func bytes(isStored: Bool) async throws {
     let storage = isStored ? HookedEngine() : nil
     // The JSON of each value has 102 bytes.
@@ -59,7 +59,7 @@ struct PersistentCacheLimitTests {
       cache[key] = value
       try await cache.sync()
     }
-    // Nothing but memory answers without reading.
+    // Only memory returns a value without a read.
     var kept: [Int] = []
     for key in (0..<10).reversed() {
       let reads = storage?.reads ?? 0
@@ -70,7 +70,7 @@ struct PersistentCacheLimitTests {
     #expect(kept == [9, 8, 7])
   }
 
-  @Test("A value larger than the limit of bytes evicts nothing")
+  @Test("A value larger than the limit in bytes evicts nothing")
   func largerThanMemory() async throws {
     let cache = PersistentCache<Int, String>(storage: nil, memoryLimit: CacheLimit(bytes: 100))
     cache[1] = "small"
@@ -82,7 +82,7 @@ struct PersistentCacheLimitTests {
     #expect(try await kept(0..<3, in: cache) == [1])
   }
 
-  @Test("With a limit of bytes a value that cannot be encoded is reported and not kept")
+  @Test("With a limit in bytes, a value that cannot be encoded is reported and not kept")
   func unweighable() async throws {
     let cache = PersistentCache<Int, Double>(storage: nil, memoryLimit: CacheLimit(entries: 2, bytes: 100))
     cache[0] = 0
@@ -93,7 +93,7 @@ struct PersistentCacheLimitTests {
     #expect(await code { try await cache.store(.nan, forKey: 3) } == .encodingFailed)
   }
 
-  @Test("A value that is too large for the engine counts with its size in memory")
+  @Test("A value too large for the engine counts in memory with its size")
   func tooLargeForTheEngine() async throws {
     let storage = HookedEngine()
     storage.beforeChange { changes in
@@ -128,7 +128,7 @@ struct PersistentCacheLimitTests {
     #expect(try await stored[3] == 3)
   }
 
-  @Test("Unwritten assignments do not count for the limit and are not evicted")
+  @Test("Unwritten assignments do not count towards the limit and are not evicted")
   func unwrittenIsKept() async throws {
     let storage = HookedEngine()
     let latch = Latch()
@@ -143,7 +143,7 @@ struct PersistentCacheLimitTests {
     for key in 0..<1_000 { #expect(try await cache[key] == key) }
   }
 
-  @Test("In storage, what was written longest ago goes first", arguments: AnyEngine.all)
+  @Test("Storage evicts the entry with the oldest write first", arguments: AnyEngine.all)
   func oldestInStorage(_ engine: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let storage = try await engine.open(directory)
@@ -169,7 +169,7 @@ struct PersistentCacheLimitTests {
     try await cache.store(5, forKey: 5)
     #expect(try await kept(0..<10, in: cache) == [1, 2, 3, 4, 5])
 
-    // Another cache finds the same order.
+    // A new cache reads the same order.
     let reopened = open()
     clock.advance(by: 1)
     for key in 6..<9 { reopened[key] = key }
@@ -185,7 +185,7 @@ struct PersistentCacheLimitTests {
     #expect(try await storage.keyCount() == 15)
   }
 
-  @Test("Storage has a limit of bytes, and what is larger alone is not stored")
+  @Test("The storage limit in bytes applies, and a value above it is not stored")
   func bytesInStorage() async throws {
     let cache = PersistentCache<Int, String>(
       storage: MinimalEngine(), memoryLimit: CacheLimit(entries: 0), storageLimit: CacheLimit(bytes: 350))
@@ -201,7 +201,7 @@ struct PersistentCacheLimitTests {
     #expect(try await kept(0..<20, in: cache) == [12])
   }
 
-  @Test("A write does not list what is there")
+  @Test("A write does not list the stored entries")
   func noListing() async throws {
     let storage = HookedEngine()
     let cache = PersistentCache<Int, Int>(storage: storage, storageLimit: CacheLimit(entries: 50))

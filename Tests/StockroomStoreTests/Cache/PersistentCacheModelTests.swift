@@ -7,7 +7,7 @@ import Testing
 
 @Suite("PersistentCache: random calls against a model", .timeLimit(.minutes(10)))
 struct PersistentCacheModelTests {
-  /// How every change of the engine fails.
+  /// The way in which every change of the engine fails.
   enum Fault: CaseIterable, Sendable {
     case none, before, after
   }
@@ -19,7 +19,7 @@ struct PersistentCacheModelTests {
   }
 
   @Test(
-    "With a failing engine and a small memory no older value reappears",
+    "With a failing engine and a small memory limit no older value reappears",
     arguments: 1...8 as ClosedRange<UInt64>)
   func limited(seed: UInt64) async throws {
     var run = Run(seed: seed, memoryLimit: CacheLimit(entries: 2))
@@ -33,7 +33,7 @@ struct PersistentCacheModelTests {
     let mayEvict: Bool
     let seed: UInt64
     var random: SeededRandom
-    /// What a read of each key has to return. A key has no value here if it has none in the cache.
+    /// The expected value of each key. An absent key has no value in the cache.
     var model: [Int: Int] = [:]
 
     init(seed: UInt64, memoryLimit: CacheLimit) {
@@ -93,7 +93,7 @@ struct PersistentCacheModelTests {
       }
     }
 
-    /// Makes a change that takes effect if it returns, and may have taken effect if it throws.
+    /// Makes a change that takes effect if it returns, and may take effect if it throws.
     private mutating func change(
       _ keys: [Int], to value: Int?, at step: Int, _ body: () async throws -> Void
     ) async throws {
@@ -105,10 +105,10 @@ struct PersistentCacheModelTests {
       }
     }
 
-    /// Reads a key, whose value has to be one of the allowed ones, and is then known.
+    /// Reads a key, expects one of the allowed values, and updates the model with it.
     private mutating func compare(_ key: Int, _ allowed: [Int?], _ step: Int) async throws {
       let value = try await cache[key]
-      // A value that is evicted before it could be written is lost.
+      // A value evicted before it could be written is lost.
       let isAllowed = allowed.contains(value) || mayEvict && value == nil
       try #require(isAllowed, "seed \(seed), step \(step), key \(key): \(value as Any) is not in \(allowed)")
       model[key] = value

@@ -5,9 +5,9 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@Suite("PersistentCache: failures that may have had an effect", .timeLimit(.minutes(10)))
+@Suite("PersistentCache: failures of unknown outcome", .timeLimit(.minutes(10)))
 struct PersistentCacheUncertaintyTests {
-  @Test("After a store whose acknowledgement was lost, a read asks storage")
+  @Test("After a store whose acknowledgement was lost, a read goes to storage")
   func lostAcknowledgement() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let cache = PersistentCache<String, Int>(storage: engine)
@@ -34,7 +34,7 @@ struct PersistentCacheUncertaintyTests {
       for key in 0..<50 {
         group.addTask { #expect(await code { try await cache.store("new", forKey: key) } != nil) }
       }
-      // While this is held, others gather behind it.
+      // While this call is held, others queue up behind it.
       try await engine.waitForHeldCalls()
       for _ in 0..<200 { await Task.yield() }
       engine.release()
@@ -81,7 +81,7 @@ struct PersistentCacheUncertaintyTests {
     #expect(try await engine.keyCount() == 5)
   }
 
-  @Test("After a removal of all whose acknowledgement was lost, reads ask storage")
+  @Test("After a removeAll whose acknowledgement was lost, reads go to storage")
   func lostAcknowledgementOfRemoveAll() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let cache = PersistentCache<Int, Int>(storage: engine)
@@ -96,7 +96,7 @@ struct PersistentCacheUncertaintyTests {
     for key in 0..<10 { #expect(try await cache[item: key] == nil) }
   }
 
-  @Test("A write whose acknowledgement was lost counts for the limit of storage")
+  @Test("A write whose acknowledgement was lost counts towards the storage limit")
   func lostAcknowledgementWithinLimit() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let limit = CacheLimit(entries: 5, bytes: 50)
@@ -112,7 +112,7 @@ struct PersistentCacheUncertaintyTests {
     #expect(try await cache[10] == "x")
   }
 
-  @Test("Entries beyond the limit of storage whose removal failed are removed by a later sync")
+  @Test("A later sync removes entries above the storage limit whose removal failed")
   func limitAfterFailure() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let cache = PersistentCache<Int, Int>(storage: engine, storageLimit: CacheLimit(entries: 5))
@@ -125,7 +125,7 @@ struct PersistentCacheUncertaintyTests {
     #expect(try await engine.keyCount() == 5)
   }
 
-  @Test("A removeAll that is cancelled has no effect, not even on what is being loaded")
+  @Test("A cancelled removeAll has no effect, not even on loads in progress")
   func cancelledRemoveAll() async throws {
     let cache = PersistentCache<String, Int>(storage: MemoryStorageEngine())
     let (isLoading, mayLoad) = (Latch(), Latch())

@@ -6,7 +6,7 @@ import StockroomStore
 import TestFixtures
 import Testing
 
-@Suite("ObjectStorage when something fails")
+@Suite("ObjectStorage: failures")
 struct ObjectStorageFailureTests {
   private let directory: TemporaryDirectory
 
@@ -16,7 +16,9 @@ struct ObjectStorageFailureTests {
     ObjectStorage(storage: try await engine.open(directory))
   }
 
-  @Test("Bytes that are no object throw their key, however they are read, and stay", arguments: AnyEngine.all)
+  @Test(
+    "Every read of an entry that cannot be decoded throws an error with its key, and keeps it",
+    arguments: AnyEngine.all)
   func undecodable(engine: AnyEngine) async throws {
     let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base)
@@ -47,7 +49,9 @@ struct ObjectStorageFailureTests {
     }
   }
 
-  @Test("An object that cannot be encoded throws its key, and nothing is stored", arguments: AnyEngine.all)
+  @Test(
+    "An object that cannot be encoded throws an error with its key, and nothing is stored",
+    arguments: AnyEngine.all)
   func unencodable(engine: AnyEngine) async throws {
     let numbers = ObjectStorage<Double>(storage: try await engine.open(directory))
     try await numbers.store(1, forKey: key("a"))
@@ -80,7 +84,7 @@ struct ObjectStorageFailureTests {
     #expect(try await notes.keyCount() == 0)
   }
 
-  @Test("Every method throws the error of the engine")
+  @Test("Every method rethrows the error of the engine")
   func engineFails() async throws {
     let engine = FailingStorageEngine(try await AnyEngine.all[0].open(directory))
     let notes = ObjectStorage<Letter>(storage: engine)
@@ -105,7 +109,7 @@ struct ObjectStorageFailureTests {
     #expect(try await Set(notes.allObjects()) == Set(many(100).map(\.object)))
   }
 
-  @Test("A closed engine throws, also for an empty request", arguments: AnyEngine.all)
+  @Test("A closed engine throws, even for an empty request", arguments: AnyEngine.all)
   func closed(engine: AnyEngine) async throws {
     let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base)
@@ -115,7 +119,7 @@ struct ObjectStorageFailureTests {
     await expectError(.closed) { _ = try await notes.allObjects() }
   }
 
-  @Test("A cancelled call stores nothing and throws, or stores all", arguments: AnyEngine.all)
+  @Test("A cancelled call stores nothing and throws, or stores everything", arguments: AnyEngine.all)
   func cancellation(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     for count in [1, 10, 1_000] {
@@ -149,7 +153,7 @@ struct ObjectStorageFailureTests {
   }
 }
 
-/// Every way to read the objects of the keys.
+/// The results of every method that reads objects by key.
 private func reads(
   of keys: [CacheKey], _ one: CacheKey
 ) -> [(name: String, read: @Sendable (ObjectStorage<Letter>) async throws -> Void)] {
@@ -177,7 +181,7 @@ private func expectError(
   #expect(error?.underlying != nil, comment, sourceLocation: sourceLocation)
 }
 
-/// JSON, but not on the main queue, which need not be that of the main thread.
+/// JSON that must not run on the main thread. The main queue may run on another thread.
 private struct WorkerCodec: Codec {
   static let mainQueue = DispatchSpecificKey<Bool>()
   static var isOnMainQueue: Bool { DispatchQueue.getSpecific(key: mainQueue) == true }

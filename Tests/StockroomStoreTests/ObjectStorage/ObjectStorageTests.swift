@@ -15,7 +15,7 @@ struct ObjectStorageTests {
     ObjectStorage(storage: try await engine.open(directory))
   }
 
-  @Test("An object comes back as it was stored, and an absent one is nil", arguments: AnyEngine.all)
+  @Test("An object is read as it was stored, and an absent one is nil", arguments: AnyEngine.all)
   func oneObject(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     #expect(try await notes.object(forKey: key("a")) == nil)
@@ -26,7 +26,7 @@ struct ObjectStorageTests {
     #expect(try await notes.keyCount() == 1)
   }
 
-  @Test("Many objects come back in the order of the request, repeats included", arguments: AnyEngine.all)
+  @Test("Many objects are returned in the order of the request, including repeats", arguments: AnyEngine.all)
   func manyObjects(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     let stored = many(1_000)
@@ -45,14 +45,14 @@ struct ObjectStorageTests {
     #expect(all.allSatisfy { $0.key.value == String($0.object.likes) })
   }
 
-  @Test("Of two objects for one key in a batch the later stays", arguments: AnyEngine.all)
+  @Test("For two objects with one key in a batch, the later one is stored", arguments: AnyEngine.all)
   func laterWins(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     try await notes.store([(key("a"), .first), (key("b"), .first), (key("a"), .second)])
     #expect(try await notes.objects(forKeys: [key("a"), key("b")]) == [.second, .first])
   }
 
-  @Test("Storing, reading and removing no objects does not throw", arguments: AnyEngine.all)
+  @Test("Storing, reading and removing zero objects does not throw", arguments: AnyEngine.all)
   func nothing(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     try await notes.store([])
@@ -69,7 +69,7 @@ struct ObjectStorageTests {
     #expect(try await notes.updatedAt(forKey: key("absent")) == nil)
   }
 
-  @Test("Objects are removed one by one, several at once, and all", arguments: AnyEngine.all)
+  @Test("Objects can be removed one at a time, several at once, and all at once", arguments: AnyEngine.all)
   func removal(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     try await notes.store(many(10))
@@ -84,7 +84,8 @@ struct ObjectStorageTests {
     #expect(try await notes.allObjects() == [.first])
   }
 
-  @Test("Storing again keeps the time of creation and moves that of the update", arguments: AnyEngine.all)
+  @Test(
+    "Storing an object again keeps its creation time and advances its update time", arguments: AnyEngine.all)
   func timestamps(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     let before = Date()
@@ -101,7 +102,7 @@ struct ObjectStorageTests {
     #expect(again > updated)
   }
 
-  @Test("Objects are there after closing and opening the engine", arguments: AnyEngine.persistent)
+  @Test("Objects persist after the engine is closed and reopened", arguments: AnyEngine.persistent)
   func reopening(engine: AnyEngine) async throws {
     let first = try await engine.open(directory)
     try await ObjectStorage<Letter>(storage: first).store(many(100))
@@ -109,7 +110,7 @@ struct ObjectStorageTests {
     #expect(try await Set(storage(engine).allObjects()) == Set(many(100).map(\.object)))
   }
 
-  @Test("The bytes in the engine are those of the codec and nothing else", arguments: AnyEngine.all)
+  @Test("The stored bytes are exactly the output of the codec", arguments: AnyEngine.all)
   func codecs(engine: AnyEngine) async throws {
     let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base, codec: PropertyListCodec())
@@ -123,7 +124,7 @@ struct ObjectStorageTests {
     #expect(try await base.read(key: key("c")) == Data("\"hello\"".utf8))
   }
 
-  @Test("Many tasks store, read and remove at the same time", arguments: AnyEngine.all)
+  @Test("Concurrent tasks can store, read and remove", arguments: AnyEngine.all)
   func concurrently(engine: AnyEngine) async throws {
     let notes = try await storage(engine)
     try await withThrowingTaskGroup(of: Void.self) { group in

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomStore
 
-/// An item with something to filter by, to sort by, and to group by.
+/// An item with properties to filter, sort and group by.
 struct Errand: Codable, Sendable, Identifiable, Equatable {
   var id: Int
   var rank = 0
@@ -18,7 +18,7 @@ struct Errand: Codable, Sendable, Identifiable, Equatable {
   static func random(_ ids: Range<Int>) -> [Errand] { ids.map { random(id: $0) } }
 }
 
-/// Some queries, and what they must show.
+/// Queries with the expected contents of each.
 @MainActor struct QueriesWithModels {
   let open: StoreQuery<Errand, Never>
   let byRank: StoreQuery<Errand, Never>
@@ -49,7 +49,8 @@ struct Errand: Codable, Sendable, Identifiable, Equatable {
     items.enumerated().sorted { areInOrder($0.element, $1.element) ?? ($0.offset < $1.offset) }.map(\.element)
   }
 
-  /// Whether each shows what filtering and sorting the items of the store gives, as those that are not loaded need not.
+  /// Whether each query shows the filtered and sorted items of the store. Queries that are not loaded are
+  /// skipped.
   func areRight() -> Bool {
     let items = store.items
     if open.isLoaded {
@@ -86,7 +87,7 @@ struct Errand: Codable, Sendable, Identifiable, Equatable {
 }
 
 extension Store<Errand> {
-  /// Makes one change of a random kind. Of all that there is to remove, insert and update, at most the ids below `count` exist.
+  /// Makes one random change: removes, inserts or updates at most `most` items with ids below `count`.
   func changeAtRandom(below count: Int, most: Int) async throws {
     let start = Int.random(in: 0..<count)
     let some = Errand.random(start..<min(count, start + Int.random(in: 1...most)))

@@ -4,8 +4,8 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@MainActor @Suite("What queries show, for random changes") struct QueryPropertyTests {
-  /// Looks at the queries as soon as the items have changed.
+@MainActor @Suite("Contents of queries under random changes") struct QueryPropertyTests {
+  /// Compares the queries as soon as the items have changed.
   @MainActor private final class Watcher {
     private let queries: QueriesWithModels
     private(set) var looks = 0
@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  @Test("Queries are at any moment what filtering and sorting the items gives", arguments: [40, 1_500])
+  @Test("At any time a query shows the filtered and sorted items", arguments: [40, 1_500])
   func model(count: Int) async throws {
     let store = try await Store<Errand>(storage: .memory())
     try await store.insert(Errand.random(0..<count))
@@ -45,7 +45,7 @@ import Testing
     #expect(watcher.looks > 0 && watcher.wereRight)
   }
 
-  @Test("Queries follow what other stores in front of the same engine change", .timeLimit(.minutes(10)))
+  @Test("Queries follow changes of other stores on the same engine", .timeLimit(.minutes(10)))
   func others() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Errand>(storage: engine)
@@ -61,7 +61,7 @@ import Testing
     #expect(watchers.allSatisfy { $0.looks > 0 && $0.wereRight })
   }
 
-  @Test("Queries that are created during changes show the same in the end")
+  @Test("Queries created during changes converge to the same contents")
   func created() async throws {
     let store = try await Store<Errand>(storage: .memory())
     try await store.insert(Errand.random(0..<1_500))
@@ -84,7 +84,7 @@ import Testing
     }
   }
 
-  @Test("Queries of a store that is loading show the items in the moment in which the store does")
+  @Test("Queries of a loading store show the items as soon as the store does")
   func loading() async throws {
     let engine = MemoryStorageEngine()
     try await Store<Errand>(storage: engine).insert(Errand.random(0..<3_000))

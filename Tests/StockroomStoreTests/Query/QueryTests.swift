@@ -6,7 +6,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-/// A section that counts what is done with it.
+/// A section that counts its comparisons and hashes.
 private struct CountedSection: Hashable, Comparable, Sendable {
   static let mainKey = DispatchSpecificKey<Bool>()
 
@@ -35,7 +35,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
   }
 
   @Test(
-    "A change calls the predicate once for each changed item, however many there are",
+    "A change calls the predicate once per changed item, however many items exist",
     arguments: [100, 3_000])
   func predicateCalls(count: Int) async throws {
     let store = try await store(count)
@@ -54,12 +54,12 @@ private struct CountedSection: Hashable, Comparable, Sendable {
       try await store.remove(Errand(id: count + id))
     }
     #expect(calls.count == count + 150)
-    // Of 3,000 items, more than the main actor changes at once.
+    // With 3,000 items, more than the main actor changes at once.
     try await store.insert((0..<count / 9).map { Errand(id: $0) })
     #expect(calls.count == count + 150 + count / 9)
   }
 
-  @Test("A query that is released is not called any more")
+  @Test("The predicate of a released query is no longer called")
   func released() async throws {
     let store = try await store(100)
     let calls = Counter()
@@ -73,7 +73,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     #expect(calls.count == 100)
   }
 
-  @Test("Observers of a query are notified of what changes in it, and of nothing else")
+  @Test("Observers of a query are notified of changes in it, and of nothing else")
   func observation() async throws {
     let store = try await store(100)
     let query = store.query(where: { $0.rank == 5 }, sortedBy: .by(\.id), limit: 3)
@@ -94,7 +94,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     #expect(query.items.map(\.id) == [5, 25, 35] && query.totalCount == 7)
   }
 
-  @Test("An observer of the items finds the query changed in the same turn")
+  @Test("An observer of the items sees the changed query in the same turn")
   func sameTurn() async throws {
     let store = try await store(2_000)
     let query = store.query(where: { $0.rank == 5 })
@@ -114,7 +114,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     }
   }
 
-  @Test("Items that have been read stay as they were", arguments: [10, 3_000])
+  @Test("A retained copy of the items does not change", arguments: [10, 3_000])
   func retained(count: Int) async throws {
     let store = try await store(count)
     let query = store.query(sortedBy: .by(\.rank), sectionedBy: \.place)
@@ -127,7 +127,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     #expect(query.items.isEmpty && query.sections.isEmpty && query.totalCount == 0)
   }
 
-  @Test("Foundation's comparators and closures sort as well")
+  @Test("Foundation's comparators and closures can both be used to sort")
   func orders() async throws {
     let store = try await Store<Errand>(storage: .memory())
     try await store.insert(["item 10", "item 9", "Item 1"].enumerated().map { Errand(id: $0, place: $1) })
@@ -138,7 +138,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     #expect(ids(.stored.then(.by(\.place, .reverse))) == [1, 0, 2])
   }
 
-  @Test("A predicate and an order that are inconsistent leave no item behind that has been removed")
+  @Test("An inconsistent predicate and order leave no removed item in the query")
   func inconsistent() async throws {
     let store = try await Store<Errand>(storage: .memory())
     let calls = Counter()
@@ -156,7 +156,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     #expect(query.items.isEmpty)
   }
 
-  @Test("A query of many items is computed in the background, and says so")
+  @Test("A query of many items is computed in the background, and isLoaded is false until then")
   func background() async throws {
     let store = try await store(5_000)
     let query = store.query(where: { $0.rank == 1 })
@@ -166,7 +166,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     #expect(store.query(limit: 0).items.isEmpty && store.query(limit: -1).count == 0)
   }
 
-  @Test("Items whose section is not a number are in one section, behind the others")
+  @Test("Items whose section is not a number share the last section")
   func notANumber() async throws {
     let store = try await store(30)
     let query = store.query(sectionedBy: { $0.rank % 3 == 0 ? Double.nan : Double($0.rank) })
@@ -188,7 +188,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     }
   }
 
-  @Test("Removing the last item of a section compares few of the other sections")
+  @Test("Removing the last item of a section compares only a few other sections")
   func sectionComparisons() async throws {
     let store = try await store(1_000)
     let (comparisons, hashes) = (Counter(), Counter())
@@ -198,7 +198,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     await query.itemsHaveLoaded()
     let before = comparisons.count
     try await store.remove(Errand(id: 500))
-    // The binary searches compare some tens of them.
+    // The binary searches compare a few dozen sections.
     #expect(comparisons.count - before < 500)
     #expect(query.sections.map(\.id.number) == (0..<1_000).filter { $0 != 500 })
   }
@@ -207,7 +207,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
   func rehashing() async throws {
     DispatchQueue.main.setSpecific(key: CountedSection.mainKey, value: true)
     let store = try await Store<Errand>(storage: .memory())
-    // Twice as many as are in the query, so that the store has room when the query has none.
+    // Twice as many as are in the query, so that the store has spare capacity and the query has none.
     try await store.insert((0..<10_000).map { Errand(id: $0, isDone: $0 < 5_000) })
     let (comparisons, hashes) = (Counter(), Counter())
     let query = store.query(
@@ -222,7 +222,7 @@ private struct CountedSection: Hashable, Comparable, Sendable {
     #expect(query.sections.map(\.id.number) == Array(5_000..<11_500))
   }
 
-  @Test("A query that is released while it is computed is computed no further")
+  @Test("The computation of a released query stops")
   func releasedEarly() async throws {
     final class Token: Sendable {}
     let store = try await store(20_000)

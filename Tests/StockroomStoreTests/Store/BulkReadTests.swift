@@ -5,16 +5,16 @@ import StockroomStore
 import StockroomTestSupport
 import Testing
 
-/// What rewriting and undo read of many entries: some at a time, so that few large values are in memory.
-@MainActor @Suite("Reads of many entries", .timeLimit(.minutes(10))) struct BulkReadTests {
-  /// As many as have been read before, up to 64.
+/// Rewriting and undo read entries in batches, which bounds the number of large values in memory.
+@MainActor @Suite("Bulk reads of a store", .timeLimit(.minutes(10))) struct BulkReadTests {
+  /// Each batch has as many entries as have been read before, up to 64.
   private let sizes = [1, 1, 2, 4, 8, 16, 32, 64, 64, 64, 44]
 
   private func reads(_ engine: FailingStorageEngine) -> [FailingStorageEngine.Call] {
     engine.calls.filter { $0.method == .readDataAndKeys }
   }
 
-  @Test("Entries of older versions are read at most 64 at a time, each once")
+  @Test("Entries of older versions are read at most 64 at a time, and once each")
   func rewriting() async throws {
     let base = MinimalEngine()
     try await writeFirstNotes(300, to: base)
@@ -30,7 +30,7 @@ import Testing
     #expect(Set(try await versions(in: base).values) == ["2"])
   }
 
-  @Test("A call that is recorded reads at most 64 entries at a time, in its order, each once")
+  @Test("A recorded call reads at most 64 entries at a time, in its own order, and once each")
   func recording() async throws {
     let engine = FailingStorageEngine(MinimalEngine())
     let store = try await Store<Note>(storage: engine)
@@ -44,7 +44,7 @@ import Testing
     #expect(store.items.count == 299)
   }
 
-  @Test("The first read that fails is the last one; its error is thrown, and nothing has changed")
+  @Test("A failed read ends the call with its error, and nothing has changed")
   func failingRead() async throws {
     let base = MinimalEngine()
     try await writeFirstNotes(300, to: base)
@@ -73,7 +73,7 @@ import Testing
   }
 
   @Test(
-    "A call that names present and absent entries is undone, however many of them are absent",
+    "A call that names present and absent entries can be undone, however many of them are absent",
     arguments: [0, 3, 100, 150, 297, 300])
   func absent(count: Int) async throws {
     let engine = MemoryStorageEngine()

@@ -5,19 +5,19 @@ import StockroomStore
 import StockroomTestSupport
 import Testing
 
-/// Calls that are made while a store is busy with something else.
-@MainActor @Suite("The order of calls of a busy store", .timeLimit(.minutes(10))) struct CallOrderTests {
+/// Calls made while a store is busy.
+@MainActor @Suite("The order of calls to a busy store", .timeLimit(.minutes(10))) struct CallOrderTests {
   private struct Refusal: Error, Equatable {}
 
-  /// What becomes of a call.
+  /// The outcome of a call.
   private enum Outcome: Equatable { case done, refused, cancelled, failed }
 
   private let base = MemoryStorageEngine()
   private let engine: FailingStorageEngine
   init() { engine = FailingStorageEngine(base) }
 
-  /// Twelve calls, each made before the next. Some fail, and some are cancelled: two before they are made, and two when they wait
-  /// already, which is too late.
+  /// Twelve calls, each made before the next. Some fail, and some are cancelled: two before they are made,
+  /// and two while they wait, which is too late.
   private func makeCalls(of store: Store<SecondNote>) async -> [Task<Void, any Error>] {
     let (made, make) = AsyncStream<Void>.makeStream()
     let tasks = (0..<12).map { number in
@@ -53,9 +53,9 @@ import Testing
     .done, .cancelled, .done, .refused, .done, .done, .done, .cancelled, .done, .refused, .done, .done,
   ]
 
-  @Test("Calls that are made during rewriting take effect in their order, whatever becomes of one in between")
+  @Test("Calls made during rewriting take effect in order, whatever the outcome of a call in between")
   func rewriting() async throws {
-    // Three batches, since one ends after 1 MiB.
+    // Three batches, because a batch ends after 1 MiB.
     let text = String(repeating: "x", count: 600_000)
     try await ObjectStorage<FirstNote>(storage: base)
       .store((0..<5).map { (key("large \($0)"), FirstNote(id: "large \($0)", text: text)) })
@@ -65,7 +65,7 @@ import Testing
     store.startRewritingOldVersions()
     try await engine.waitForHeldCalls()
     let calls = await makeCalls(of: store)
-    // Those go on as well, in their turn.
+    // Waiting calls proceed as well, in order.
     store.stopRewritingOldVersions()
     store.startRewritingOldVersions()
     engine.release()
@@ -77,7 +77,7 @@ import Testing
   }
 
   @Test(
-    "Calls that are made during an undo take effect in their order, and the next one is for the last of them")
+    "Calls made during an undo take effect in order, and the next undo is for the last of them")
   func undo() async throws {
     let store = try await Store<SecondNote>(storage: engine)
     try await store.insert(SecondNote(id: "log", text: ""))
@@ -86,7 +86,7 @@ import Testing
     engine.hold { $0.method == .withTransaction }
     let undo = Task { try await store.undo() }
     try await engine.waitForHeldCalls()
-    // Under way, and so too late.
+    // The undo is already in progress, so this is too late.
     undo.cancel()
     let calls = await makeCalls(of: store)
     async let next = store.undo()
@@ -95,7 +95,7 @@ import Testing
     #expect(await outcomes(of: calls) == expected)
     #expect(try await next)
     #expect(store["log"]?.text == "0 2 5 6 8 " && store.items.map(\.id) == ["log", "4", "10"])
-    // One after another, each of those that were done.
+    // Undoes the successful calls one after another.
     for text in ["0 2 5 6 8 ", "0 2 5 6 ", "0 2 5 ", "0 2 ", "0 2 ", "0 ", ""] {
       #expect(try await store.undo())
       #expect(store["log"]?.text == text)
@@ -104,7 +104,7 @@ import Testing
     #expect(try await Store<SecondNote>(storage: base).items == store.items)
   }
 
-  @Test("Calls that are made during a load that fails take effect in their order after the next load")
+  @Test("Calls made during a load that fails take effect in order after the next load")
   func loading() async throws {
     try await Store<SecondNote>(storage: base).insert(SecondNote(id: "log", text: ""))
     engine.failCall { $0.method == .readAllEntries }
@@ -121,7 +121,7 @@ import Testing
   }
 
   @Test(
-    "Each call that waits for a load gets an answer if it cannot be loaded, and the next calls are in order")
+    "Each call that waits for a failing load receives its error, and the next calls take effect in order")
   func failedLoad() async throws {
     try await Store<SecondNote>(storage: base).insert(SecondNote(id: "log", text: ""))
     engine.failEveryCall { $0.method == .readAllEntries }

@@ -5,7 +5,7 @@ import TestFixtures
 import Testing
 
 @MainActor @Suite("A chain of changes") struct ChainTests {
-  @Test("Steps are done in order, as one", arguments: AnyEngine.all)
+  @Test("The steps of a chain are applied in order, as one change", arguments: AnyEngine.all)
   func order(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
@@ -29,7 +29,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Without run() nothing happens")
+  @Test("A chain has no effect without run()")
   func notRun() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert(Note(id: "a"))
@@ -44,7 +44,8 @@ import Testing
     func forgotten() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         let store = try await Store<Note>(storage: .memory())
-        // As by a closure whose result is ignored. Were it a task's result, the process might exit before the task's release.
+        // A local variable, like a closure whose result is ignored. If it were a task's result, the process
+        // might exit before its release.
         var result: Store<Note>.Operation? = try await store.removeAll().insert(Note(id: "a"))
         #expect(result != nil)
         result = nil
@@ -54,7 +55,7 @@ import Testing
     }
   #endif
 
-  @Test("Releasing a chain is no error if its continuation threw or its task was cancelled")
+  @Test("Releasing a chain is not an error if its continuation threw or its task was cancelled")
   func droppedForAReason() async throws {
     struct Failure: Error {}
     func fetch() throws -> [Note] { throw Failure() }
@@ -80,7 +81,7 @@ import Testing
     #expect(store.items.map(\.id) == (0..<20_000).map(String.init))
   }
 
-  @Test("The same spelling acts at once where nothing is chained to it")
+  @Test("The same call takes effect at once if nothing is chained to it")
   func atOnce() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert([Note(id: "a"), Note(id: "b"), Note(id: "c")])
@@ -91,7 +92,7 @@ import Testing
     #expect(store.items.isEmpty)
   }
 
-  @Test("A second run() does nothing, even while the first is under way")
+  @Test("A second run() does nothing, even during the first")
   func twice() async throws {
     let store = try await Store<Note>(storage: .memory())
     let chain = try await store.removeAll().insert(Note(id: "a"))
@@ -115,7 +116,7 @@ import Testing
     #expect(store.items.map(\.id) == ["a", "b", "c"])
   }
 
-  @Test("A chain that failed has changed nothing and may be run again")
+  @Test("A failed chain has changed nothing and can be run again")
   func failed() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Measurement>(storage: engine)
@@ -128,7 +129,7 @@ import Testing
   }
 }
 
-/// An item that cannot always be encoded.
+/// An item that can fail to encode.
 struct Measurement: Codable, Sendable, Identifiable {
   var id: String
   var value: Double

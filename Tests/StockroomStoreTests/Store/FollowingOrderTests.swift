@@ -7,8 +7,8 @@ import StockroomStore
 import TestFixtures
 import Testing
 
-/// The order of items that others change where the engine does not number its entries, or gives several the same number.
-@MainActor @Suite("The order of changes of others", .timeLimit(.minutes(10))) struct FollowingOrderTests {
+/// The order of items that others change, on an engine without sequence numbers or with equal ones.
+@MainActor @Suite("The order of others' changes", .timeLimit(.minutes(10))) struct FollowingOrderTests {
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
 
@@ -16,7 +16,7 @@ import Testing
     try await EngineCatalog.select(["files"])[0].open(directory.url, .process)
   }
 
-  /// Moves files into the directory that have the same time, as another program does that unpacks an archive.
+  /// Moves files with equal timestamps into the directory, like a program that unpacks an archive.
   private func addFiles(_ ids: [String]) throws {
     for id in ids {
       let file = directory.beside("\(id).entry")
@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  @Test("An item that others replace keeps its place among files with the same time")
+  @Test("An item that others replace keeps its position among files with equal timestamps")
   func replacedFile() async throws {
     let (one, two) = (try await openFiles(), try await openFiles())
     try addFiles(["a", "b", "c"])
@@ -38,7 +38,7 @@ import Testing
     #expect(try await Store<Note>(storage: two).items == second.items)
   }
 
-  @Test("Files with the same time that others add are in the order of a fresh store, and can be replaced")
+  @Test("Files with equal timestamps that others add are in the order of a new store, and can be replaced")
   func addedFiles() async throws {
     let (one, two) = (try await openFiles(), try await openFiles())
     let store = try await Store<Note>(storage: two)
@@ -54,7 +54,8 @@ import Testing
     #expect(try await Store<Note>(storage: one).items == store.items)
   }
 
-  @Test("What others remove and insert in a chain is at the end, and what they replace is in its place")
+  @Test(
+    "Items that others remove and insert in a chain move to the end, and replaced items keep their position")
   func unnumbered() async throws {
     let engine = UnnumberedEngine(base: MemoryStorageEngine())
     let (first, second) = (try await Store<Note>(storage: engine), try await Store<Note>(storage: engine))
@@ -70,7 +71,7 @@ import Testing
   }
 
   @Test(
-    "An item that has expired and is written again is at the end", arguments: [true, false],
+    "An item that has expired and is written again moves to the end", arguments: [true, false],
     ["one", "several", "chain", "recorded"])
   func expired(hasTransactions: Bool, call: String) async throws {
     let days = Shared(0)
@@ -107,7 +108,7 @@ import Testing
   }
 }
 
-/// An engine that does not number its entries, as any outside of this package.
+/// An engine without sequence numbers, like any engine outside this package.
 private struct UnnumberedEngine: StorageLayer {
   let base: MemoryStorageEngine
 

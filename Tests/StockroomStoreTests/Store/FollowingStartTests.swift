@@ -6,10 +6,10 @@ import StockroomStore
 import StockroomTestSupport
 import Testing
 
-/// How a store begins to follow what others change.
-@MainActor @Suite("The beginning of following", .timeLimit(.minutes(10))) struct FollowingStartTests {
+/// How a store starts to follow the changes of others.
+@MainActor @Suite("Starting to follow changes", .timeLimit(.minutes(10))) struct FollowingStartTests {
   @Test(
-    "What others write between the subscription and the load is one event, and another one when it is written again"
+    "Changes of others between subscription and load are one event, and a later identical write is another"
   )
   func isOneEvent() async throws {
     let base = MemoryStorageEngine()
@@ -28,7 +28,7 @@ import Testing
     #expect(store.items == other.items)
   }
 
-  @Test("What others restore as it was when it was loaded replaces what this store has written since")
+  @Test("Others can restore an item to its state at the load after this store has overwritten it")
   func restored() async throws {
     let base = MemoryStorageEngine()
     let other = try await Store<Note>(storage: base)
@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test(
-    "No change waits for a subscription after one that has failed, and nothing is missed once one succeeds")
+    "No change waits for a new subscription after a failed one, and nothing is missed once one succeeds")
   func slowSubscription() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
@@ -65,7 +65,7 @@ import Testing
   }
 }
 
-/// An engine in which others change something before all entries are read for the first time.
+/// An engine in which others make a change before all entries are read for the first time.
 private final class ChangedBeforeLoad: StorageLayer {
   let base: MemoryStorageEngine
   private let change: MutexProtected<(@Sendable () async throws -> Void)?>

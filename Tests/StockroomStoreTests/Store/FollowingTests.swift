@@ -8,7 +8,7 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-/// Stores that follow what others change (rule S9), and updates (rule S10).
+/// Stores that follow the changes of others (rule S9), and updates (rule S10).
 @MainActor @Suite struct FollowingTests {
   struct Note: Codable, Sendable, Identifiable, Equatable {
     var id: String
@@ -19,7 +19,7 @@ import Testing
   private nonisolated static let engines = EngineCatalog.onThisMachine.map(\.name)
   private nonisolated static let shared = ["files", "sqlite", "lmdb"]
 
-  /// Two engines on one place, or one twice if a second cannot be opened.
+  /// Two engines on one place, or the same engine twice if a second one cannot be opened.
   private static func openTwice(
     _ name: String, in directory: borrowing TemporaryDirectory
   ) async throws -> (any StorageEngine, any StorageEngine) {
@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(
-    "A store shows what another one inserts, replaces and removes", .timeLimit(.minutes(10)),
+    "A store shows the inserts, replacements and removals of another store", .timeLimit(.minutes(10)),
     arguments: engines)
   func follows(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(
-    "Stores that insert at the same time end up with the same order", .timeLimit(.minutes(10)),
+    "Stores that insert concurrently converge to the same order", .timeLimit(.minutes(10)),
     arguments: engines)
   func converges(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -75,7 +75,7 @@ import Testing
     try await wait { first.items == fresh.items && second.items == fresh.items }
   }
 
-  @Test("Changes of others are events, one each", .timeLimit(.minutes(10)), arguments: shared)
+  @Test("Each change of others is one event", .timeLimit(.minutes(10)), arguments: shared)
   func events(name: String) async throws {
     let directory = try TemporaryDirectory()
     let (one, two) = try await Self.openTwice(name, in: directory)
@@ -90,7 +90,7 @@ import Testing
     #expect(removed.operation == .remove && removed.items.map(\.id) == ["a"])
   }
 
-  @Test("A store does not read back what it has written itself", .timeLimit(.minutes(10)), arguments: engines)
+  @Test("A store does not read back its own writes", .timeLimit(.minutes(10)), arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
@@ -98,14 +98,14 @@ import Testing
     var events = store.events.makeAsyncIterator()
     _ = await events.next()
     for index in 0..<10 { try await store.insert(Note(id: "\(index)")) }
-    // Were they read back, they would be reported again before this one.
+    // If the own writes were read back, they would be reported again before this one.
     try await engine.write(try JSONEncoder().encode(Note(id: "other")), key: CacheKey(verbatim: "other"))
     for index in 0..<10 { #expect(await events.next()?.items.map(\.id) == ["\(index)"]) }
     #expect(await events.next()?.items.map(\.id) == ["other"])
   }
 
   @Test(
-    "What a store has written over what others wrote just before is one event", .timeLimit(.minutes(10)))
+    "A store's write over one that others made just before is one event", .timeLimit(.minutes(10)))
   func overwritten() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -113,7 +113,7 @@ import Testing
     #expect(await events.next()?.operation == .loaded)
     let key = CacheKey(verbatim: "a")
     try await store.insert(Note(id: "a"))
-    // As the feed reports it if others have written the entry before this store, and the report arrives later.
+    // Simulates a report of a write by others before this store's, which arrives later.
     store.note(.keys([key]))
     try await store.update("a") { $0.count = 1 }
     store.note(.keys([key]))
@@ -121,7 +121,7 @@ import Testing
     for note in [Note(id: "a"), Note(id: "a", count: 1), Note(id: "b")] {
       #expect(await events.next()?.items == [note])
     }
-    // What others write after it is reported, also if it is the same as before.
+    // A later write of others is reported, even if it is identical.
     for count in [2, 1] {
       try await engine.write(try JSONEncoder().encode(Note(id: "a", count: count)), key: key)
       #expect(await events.next()?.items == [Note(id: "a", count: count)])
@@ -129,7 +129,7 @@ import Testing
   }
 
   @Test(
-    "What a store has written is put in the place that the engine has given it, without another event",
+    "A written item moves to the position that the engine assigned, without another event",
     .timeLimit(.minutes(10)))
   func movedOwn() async throws {
     let engine = MemoryStorageEngine()
@@ -137,7 +137,7 @@ import Testing
     var events = store.events.makeAsyncIterator()
     #expect(await events.next()?.operation == .loaded)
     let (first, own) = (CacheKey(verbatim: "first"), CacheKey(verbatim: "own"))
-    // Told below, so that it is certain when: the feed leaves it out.
+    // Reported explicitly below, to control the time. The feed omits changes of this origin.
     try await ChangeOrigin.$current.withValue(store.backend.origin) {
       try await engine.write(try JSONEncoder().encode(Note(id: "first")), key: first)
     }
@@ -149,7 +149,9 @@ import Testing
     #expect(store.items.map(\.id) == ["first", "own"])
   }
 
-  @Test("No update is lost, of tasks, stores and engines", .timeLimit(.minutes(10)), arguments: engines)
+  @Test(
+    "No update is lost with concurrent tasks, stores and engines", .timeLimit(.minutes(10)),
+    arguments: engines)
   func updates(name: String) async throws {
     let directory = try TemporaryDirectory()
     let (one, two) = try await Self.openTwice(name, in: directory)
@@ -167,7 +169,7 @@ import Testing
     try await wait { first["a"]?.count == 100 && second["a"]?.count == 100 }
   }
 
-  @Test("An update that throws, changes the identifier or finds nothing changes nothing", arguments: engines)
+  @Test("An update that throws, changes the identifier or finds no item changes nothing", arguments: engines)
   func failingUpdates(name: String) async throws {
     struct Refusal: Error {}
     let directory = try TemporaryDirectory()
@@ -188,7 +190,7 @@ import Testing
       store["a"]?.text == "after" && store.contains(id: "a") && !store.contains(id: "b") && store["b"] == nil)
   }
 
-  @Test("An item that others replace by something unreadable is reported", .timeLimit(.minutes(10)))
+  @Test("An item that others replace with an unreadable entry is reported", .timeLimit(.minutes(10)))
   func unreadable() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -201,7 +203,7 @@ import Testing
     #expect(store.items.map(\.id) == ["a", "b"])
   }
 
-  @Test("A store that nobody has any more is released while others go on changing", .timeLimit(.minutes(10)))
+  @Test("An unreferenced store is released while others keep making changes", .timeLimit(.minutes(10)))
   func releasedBesideChanges() async throws {
     let key = CacheKey(verbatim: "a")
     let engine = ChangedWhileRead(base: MemoryStorageEngine())
@@ -215,13 +217,13 @@ import Testing
     try await wait { gone == nil }
   }
 
-  @Test("What others change while the items are being loaded is not lost", .timeLimit(.minutes(10)))
+  @Test("A change that others make during a load is not lost", .timeLimit(.minutes(10)))
   func changeWhileLoading() async throws {
     let engine = HeldAfterReading(base: MemoryStorageEngine())
     let store = Store<Note>(loadingInBackground: engine)
     await engine.waitUntilRead()
     let (key, data) = (CacheKey(verbatim: "a"), try JSONEncoder().encode(Note(id: "a")))
-    // Told here, so that it is certain when: the feed leaves it out.
+    // Reported explicitly below, to control the time. The feed omits changes of this origin.
     try await ChangeOrigin.$current.withValue(store.backend.origin) {
       try await engine.base.write(data, key: key)
     }
@@ -231,12 +233,14 @@ import Testing
     try await wait { store.items.map(\.id) == ["a"] }
   }
 
-  @Test("A load that begins during the subscription reads after its end", .timeLimit(.minutes(10)))
+  @Test(
+    "A load that begins during a subscription reads after the subscription is complete",
+    .timeLimit(.minutes(10)))
   func loadDuringSubscription() async throws {
     struct Other: Codable, Sendable, Identifiable { var id: String }
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
-    // The first load of the store fails before it subscribes, so that its first change does.
+    // The first load fails before the store subscribes, so its first change subscribes.
     var others: Store<Other>? = try await Store<Other>(storage: engine)
     let store = Store<Note>(loadingInBackground: engine)
     await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
@@ -258,7 +262,7 @@ import Testing
   }
 
   @Test(
-    "If what others have changed cannot be read, all items are loaded, and a failure of that is reported",
+    "If others' changes cannot be read, all items are reloaded, and a failure of the reload is reported",
     .timeLimit(.minutes(10)))
   func failedRead() async throws {
     let base = MemoryStorageEngine()
@@ -275,7 +279,7 @@ import Testing
     try await wait { store.items.map(\.id) == ["a", "b", "c"] }
   }
 
-  @Test("The key of a hashed identifier is free once others have removed the entry")
+  @Test("The key of a hashed identifier is available once others have removed the entry")
   func hashedIdentifier() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -288,7 +292,7 @@ import Testing
   }
 }
 
-/// An engine in which others have changed something again whenever some entries have been read.
+/// An engine in which others make another change after each read of entries.
 private final class ChangedWhileRead: StorageLayer {
   let base: MemoryStorageEngine
   let whenRead = MutexProtected<(@Sendable () async -> Void)?>(nil)
@@ -300,7 +304,7 @@ private final class ChangedWhileRead: StorageLayer {
   }
 }
 
-/// An engine that holds what it has read until it is released.
+/// An engine that returns its reads only once released.
 private struct HeldAfterReading: StorageLayer {
   let base: MemoryStorageEngine
   private let hasRead = AsyncStream.makeStream(of: Never.self)

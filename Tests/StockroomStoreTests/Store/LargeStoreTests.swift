@@ -7,7 +7,7 @@ import Testing
 
 @testable import StockroomStore
 
-/// Reads a store in its `deinit`.
+/// Accesses a store in its `deinit`.
 private final class ReadingItem: Codable, Sendable, Identifiable {
   @MainActor static var store: Store<ReadingItem>?
   @MainActor static var seen: [Int] = []
@@ -49,7 +49,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     .remove(notes.map { CacheKey(verbatim: $0.id) })
   }
 
-  @Test("Changes of many items are not made on the main actor, and those of few are")
+  @Test("Large changes are made off the main actor, and small ones on it")
   func work() {
     var large = table(Self.count)
     expect(&large, [.removeAll], isCheap: false)
@@ -63,7 +63,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
   }
 
   @Test(
-    "Many items are not copied on the main actor, neither for a retained array nor for lack of capacity"
+    "Many items are not copied on the main actor, whether an array is retained or capacity is exceeded"
   )
   func copies() {
     var large = table(Self.count)
@@ -72,7 +72,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     withExtendedLifetime(held) {}
     large = table(Self.count)
     expect(&large, [insertion([Note(id: "note 3")])], isCheap: true)
-    // Sooner or later there is no room for more.
+    // At some point the capacity is exceeded.
     var isFull = false
     for number in 0..<100_000 where !isFull {
       let step = insertion([Note(id: "new \(number)")])
@@ -82,7 +82,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(isFull)
   }
 
-  @Test("Many items are not copied on the main actor for what others change either")
+  @Test("Changes of others do not copy many items on the main actor either")
   func followedCopies() {
     func state(_ id: String, _ sequence: Int) -> EngineState<Note> {
       let key = CacheKey(verbatim: id)
@@ -102,7 +102,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(!isCheapWhileHeld)
     withExtendedLifetime(held) {}
     large = table(Self.count)
-    // Sooner or later there is no room for more.
+    // At some point the capacity is exceeded.
     var isFull = false
     for number in 0..<100_000 where !isFull {
       let added = state("new \(number)", Self.count + number)
@@ -113,7 +113,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
   }
 
   @Test(
-    "What others change is not applied on the main actor while a copy of many items is retained",
+    "Others' changes are applied off the main actor while a copy of many items is retained",
     .timeLimit(.minutes(10)))
   func followedWhileRetained() async throws {
     DeinitRecorder.markMainActor()
@@ -137,7 +137,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(query.count == Self.count && held[3].text.isEmpty)
   }
 
-  @Test("Replacing one of many unreadable entries moves few bytes, on the main actor")
+  @Test("Replacing one of many unreadable entries moves few bytes on the main actor")
   func unreadable() {
     var large = table(10, unreadable: Self.count)
     let step = insertion([Note(id: "old 500")])
@@ -188,7 +188,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(try await agree(store, engine))
   }
 
-  @Test("Each large call is one event and one change for observers")
+  @Test("Each large call is one event, and one change for observers")
   func events() async throws {
     let store = try await Store<Note>(storage: .memory())
     let events = store.events
@@ -221,16 +221,16 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     let keys = (0..<49).map { "\($0)" }
     DeinitRecorder.startLog()
     for key in keys { try await store.remove(DeinitRecorder(key)) }
-    // Each, and the one that named it.
+    // Each removed item, and the one that named it in the call.
     while DeinitRecorder.log.withLock({ $0.deinits }) < 98 { await Task.yield() }
   }
 
-  /// The last reference to items that are released by a call.
+  /// What holds the last reference to items that a call releases.
   enum LastReference: String, CaseIterable, Codable, Sendable {
     case replacedItems, releasedStore, chain, droppedEvent
   }
 
-  @Test("Many items are not released on the main actor", arguments: LastReference.allCases)
+  @Test("Many items are released off the main actor", arguments: LastReference.allCases)
   func releasesInBackground(reference: LastReference) async throws {
     await #expect(processExitsWith: .success) { [reference] in
       try await LargeStoreTests.release(reference)
@@ -255,7 +255,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     case .droppedEvent:
       let store = try await Store<DeinitRecorder>(storage: NullEngine())
       let events = store.events(bufferingPolicy: .bufferingNewest(4))
-      // After the second time, only the first two of four events have the first items.
+      // After two rounds, only the first two of four events hold the first items.
       for _ in 0..<2 {
         try await store.insert(items())
         try await store.removeAll()
@@ -272,7 +272,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     try #require(deinits == 0, "\(deinits) of \(count)")
   }
 
-  @Test("The deinit of an item may use the store")
+  @Test("The deinit of an item may access the store")
   func deinitUsesStore() async throws {
     let store = try await Store<ReadingItem>(storage: NullEngine())
     ReadingItem.store = store

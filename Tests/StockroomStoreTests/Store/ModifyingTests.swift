@@ -4,7 +4,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-/// A link, of which a property list contains the base, and JSON does not.
+/// A link whose base URL is encoded by a property list, but not by JSON.
 private struct Bookmark: Codable, Sendable, Identifiable {
   var id: String
   var link: URL
@@ -43,7 +43,8 @@ private struct ContextCodec: Codec {
   }
 
   @Test(
-    "An item is inserted, changed and removed, and the closure gets what is stored", arguments: [true, false])
+    "An item is inserted, changed and removed, and the closure receives the stored item",
+    arguments: [true, false])
   func modifies(hasTransactions: Bool) async throws {
     let engine = MemoryStorageEngine()
     let store = try await store(engine, hasTransactions)
@@ -63,7 +64,8 @@ private struct ContextCodec: Codec {
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("What is only looked at is not written, and is no event", arguments: [true, false])
+  @Test(
+    "An item that the closure does not change is not written, and causes no event", arguments: [true, false])
   func looks(hasTransactions: Bool) async throws {
     let engine = MemoryStorageEngine()
     let store = try await store(engine, hasTransactions)
@@ -78,7 +80,7 @@ private struct ContextCodec: Codec {
     #expect(try await engine.updatedAt(key: key("a")) == written)
   }
 
-  @Test("A change that is in the bytes of the codec, and not in JSON, is written")
+  @Test("A change that affects the codec's bytes but not JSON is written")
   func changesOutsideOfJSON() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Bookmark>(storage: engine, codec: PropertyListCodec())
@@ -92,7 +94,7 @@ private struct ContextCodec: Codec {
     #expect(store.items.map(\.link) == [absolute])
   }
 
-  @Test("An item that only its codec can encode is changed")
+  @Test("An item that only its own codec can encode can be changed")
   func encodedByOneCodec() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Contextual>(storage: engine, codec: ContextCodec())
@@ -103,7 +105,7 @@ private struct ContextCodec: Codec {
     #expect(try ContextCodec().decode(Contextual.self, from: stored).text == "new")
   }
 
-  @Test("One that throws or leaves another identifier changes nothing", arguments: [true, false])
+  @Test("A closure that throws or changes the identifier changes nothing", arguments: [true, false])
   func refused(hasTransactions: Bool) async throws {
     struct Refusal: Error {}
     let engine = MemoryStorageEngine()
@@ -126,7 +128,7 @@ private struct ContextCodec: Codec {
   }
 
   @Test(
-    "Of many that remove an item one gets it, as it was last, and of many that insert one all get the same")
+    "Of concurrent removals only one receives the item, and concurrent inserts all receive the same item")
   func concurrently() async throws {
     let engine = MemoryStorageEngine()
     let stores = [try await Store<Note>(storage: engine), try await Store<Note>(storage: engine)]

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomStore
 
-/// An item.
+/// A simple item.
 struct Note: Codable, Sendable, Identifiable, Equatable {
   var id: String
   var text = ""
@@ -17,14 +17,14 @@ func notes(in engine: any StorageEngine) async throws -> [Note] {
   try await engine.readAllEntries().map { try JSONDecoder().decode(Note.self, from: $0.data) }
 }
 
-/// Expects that the store, its engine and a store opened afresh hold the same, in the same order.
+/// Whether the store, its engine and a new store have the same items in the same order.
 @MainActor func agree(_ store: Store<Note>, _ engine: any StorageEngine) async throws -> Bool {
   let stored = try await notes(in: engine)
   let fresh = try await Store<Note>(storage: engine)
   return store.items == stored && fresh.items == stored
 }
 
-/// What a stream gives first.
+/// The first elements of a stream.
 func first<Element>(_ count: Int, of stream: AsyncStream<Element>) async -> [Element] {
   var elements: [Element] = []
   if count == 0 { return elements }

@@ -7,9 +7,9 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-@MainActor @Suite("Calls that fail half way within a transaction", .timeLimit(.minutes(10)))
+@MainActor @Suite("Calls that fail halfway in a transaction", .timeLimit(.minutes(10)))
 struct PartialCallTests {
-  @Test("Of a call that fails beside an update nothing has been done, and the update has")
+  @Test("A call that fails in a batch with an update has no effect, and the update has one")
   func besideUpdate() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base.compressed(level: .fast, maximumValueSize: 1_000))
@@ -31,7 +31,7 @@ struct PartialCallTests {
     #expect(try await agree(store, engine))
   }
 
-  @Test("Of a removal of all items that fails beside an update nothing has been done, and the update has")
+  @Test("A removal of all items that fails in a batch with an update has no effect, and the update has one")
   func removalBesideUpdate() async throws {
     let engine = FailingStorageEngine(OneByOneLayer(base: MemoryStorageEngine(), refused: "note 3"))
     let store = try await Store<Note>(storage: engine)
@@ -51,7 +51,7 @@ struct PartialCallTests {
     #expect(try await agree(store, engine))
   }
 
-  @Test("Of an update whose write fails after a part of it nothing has been done")
+  @Test("An update whose write fails halfway has no effect")
   func partlyWrittenUpdate() async throws {
     let engine = PartlyWritingLayer(base: MemoryStorageEngine())
     let store = try await Store<Note>(storage: engine)
@@ -63,7 +63,7 @@ struct PartialCallTests {
   }
 
   @Test(
-    "What the closure of an update throws fails no other call, whatever it is",
+    "An error thrown by an update's closure fails no other call, whatever the error",
     arguments: [true, false], [StorageError.Code.locked, .closed, .unavailable])
   func refusedUpdate(hasTransactions: Bool, code: StorageError.Code) async throws {
     let base = MemoryStorageEngine()
@@ -91,7 +91,7 @@ struct PartialCallTests {
   }
 }
 
-/// An engine whose transactions remove all entries one by one, and one of them not at all.
+/// An engine whose transactions remove all entries one by one, and fail to remove one of them.
 private struct OneByOneLayer: StorageLayer {
   let base: MemoryStorageEngine
   let refused: String
@@ -123,7 +123,7 @@ private final class OneByOneTransaction: ForwardingTransaction {
   }
 }
 
-/// An engine whose transactions report each write as failed that they have done.
+/// An engine whose transactions throw after each write although it has been done.
 private struct PartlyWritingLayer: StorageLayer {
   let base: MemoryStorageEngine
 

@@ -7,7 +7,7 @@ import StockroomTestSupport
 import Testing
 
 @MainActor @Suite("Reading single items of a store") struct ReadingTests {
-  /// What a store answers while a change is made off the main actor.
+  /// Reads of a store during a change off the main actor.
   @MainActor private final class Observations {
     var agree: [Bool] = []
 
@@ -19,13 +19,13 @@ import Testing
     }
   }
 
-  @Test("Single items agree with all items while many of them are changed off the main actor")
+  @Test("Single items agree with all items during a large change off the main actor")
   func largeChange() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert(Note.numbered(0..<6_000))
     let observations = Observations()
     let isArmed = Shared(false)
-    // A predicate is called in the middle of the change.
+    // The predicate is called in the middle of the change.
     let query = store.query(where: { _ in
       guard !Thread.isMainThread, isArmed.withLock({ exchange(&$0, with: false) }) else { return true }
       DispatchQueue.main.sync {

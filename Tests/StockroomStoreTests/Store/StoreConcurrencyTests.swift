@@ -5,7 +5,7 @@ import StockroomStore
 import TestFixtures
 import Testing
 
-@MainActor @Suite("A store that many tasks use") struct StoreConcurrencyTests {
+@MainActor @Suite("A store used by concurrent tasks") struct StoreConcurrencyTests {
   @Test("A hundred concurrent inserts are a hundred items")
   func hundred() async throws {
     let engine = MemoryStorageEngine()
@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test(
-    "A thousand tasks insert, replace and remove: items, engine and a fresh store agree",
+    "A thousand tasks insert, replace and remove: items, engine and a new store agree",
     arguments: AnyEngine.all)
   func thousand(_ kind: AnyEngine) async throws {
     let rounds = ProcessInfo.processInfo.environment["STOCKROOM_ROUNDS"].flatMap { Int($0) } ?? 2
@@ -82,7 +82,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("A call that fails does not fail concurrent calls")
+  @Test("A failed call does not fail concurrent calls")
   func oneFails() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Measurement>(storage: engine)
@@ -105,7 +105,7 @@ import Testing
     #expect(try await engine.keyCount() == 90)
   }
 
-  @Test("A cancelled call has done all of its work or none")
+  @Test("A cancelled call takes effect completely or not at all")
   func cancelled() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -131,7 +131,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("A store that is released completes its pending changes")
+  @Test("A released store completes its pending changes")
   func released() async throws {
     let engine = MemoryStorageEngine()
     let task = Task { @MainActor in

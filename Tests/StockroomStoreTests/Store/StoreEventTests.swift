@@ -30,7 +30,7 @@ import Testing
     #expect(heard[3].items.first?.text == "new")
   }
 
-  @Test("A late subscriber first receives the present state")
+  @Test("A late subscriber first receives the current state")
   func late() async throws {
     let store = try await Store<Note>(storage: .memory())
     try await store.insert(Note.numbered(0..<3))
@@ -39,10 +39,10 @@ import Testing
     #expect(summary(await first(2, of: events)) == ["loaded note 0,note 1,note 2", "insert x"])
   }
 
-  /// The streams that observers have started as soon as they were notified.
+  /// The streams that observers started as soon as they were notified.
   private let started = Shared<[AsyncStream<StoreEvent<Note>>]>([])
 
-  /// Starts a stream when something changes that the closure reads.
+  /// Starts a stream when a property read by the closure changes.
   private func subscribe(to store: Store<Note>, onChangeOf read: () -> Void) {
     withObservationTracking(read) { [started] in
       MainActor.assumeIsolated {
@@ -52,7 +52,7 @@ import Testing
     }
   }
 
-  /// What each of the streams yields, up to the event of the item "last".
+  /// The elements of each stream up to the event of the item "last".
   private func summariesOfStarted() async -> [[String]] {
     var summaries: [[String]] = []
     for stream in started.withLock({ $0 }) {
@@ -66,9 +66,9 @@ import Testing
     return summaries
   }
 
-  // One item is changed on the main actor, 500 are not, since there is a query.
+  // One item is changed on the main actor, and 500 items off it, because there is a query.
   @Test(
-    "A stream that an observer starts has the change that is being made once", .timeLimit(.minutes(10)),
+    "A stream that an observer starts during a change includes the change once", .timeLimit(.minutes(10)),
     arguments: [1, 500])
   func startedByObserver(count: Int) async throws {
     let store = try await Store<Note>(storage: .memory())
@@ -85,7 +85,7 @@ import Testing
   }
 
   @Test(
-    "A stream that an observer starts has a change of others that is being made once",
+    "A stream that an observer starts during a change of others includes the change once",
     .timeLimit(.minutes(10)), arguments: [1, 500])
   func startedDuringChangeOfOthers(count: Int) async throws {
     let engine = MemoryStorageEngine()
@@ -100,7 +100,7 @@ import Testing
   }
 
   @Test(
-    "A stream that an observer starts at the end of a load has the items once, and none before",
+    "A stream that an observer starts at the end of a load includes the items once, and nothing earlier",
     .timeLimit(.minutes(10)))
   func startedAfterLoad() async throws {
     let engine = MemoryStorageEngine()
@@ -116,7 +116,7 @@ import Testing
     #expect(query.count == 4)
   }
 
-  @Test("A thousand subscribers, and ones that never read or are cancelled, delay no change")
+  @Test("A thousand subscribers, including cancelled ones and ones that never read, delay no change")
   func manySubscribers() async throws {
     let store = try await Store<Note>(storage: .memory())
     let silent = store.events
@@ -149,7 +149,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("Streams end with the store")
+  @Test("Streams end when the store is released")
   func end() async throws {
     var store: Store<Note>? = try await Store<Note>(storage: .memory())
     let events = try #require(store?.events)
@@ -159,7 +159,7 @@ import Testing
     #expect(heard == 1)
   }
 
-  @Test("Observers see one change for each call or chain, and none for what changes nothing")
+  @Test("Observers are notified once per call or chain, and not of calls that change nothing")
   func observation() async throws {
     let store = try await Store<Note>(storage: .memory())
     let changes = Counter()
@@ -175,7 +175,7 @@ import Testing
     #expect(changes.count == 3)
   }
 
-  /// Counts changes of the items, over and over.
+  /// Counts changes of the items continuously.
   private func observe(_ store: Store<Note>, _ changes: Counter) {
     withObservationTracking {
       _ = store.items
@@ -185,7 +185,7 @@ import Testing
     }
   }
 
-  @Test("A sequence of observations has each change")
+  @Test("Observations yields each change")
   func observations() async throws {
     guard #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) else { return }
     let store = try await Store<Note>(storage: .memory())
@@ -193,7 +193,7 @@ import Testing
     for await count in Observations({ store.items.count }) {
       seen.append(count)
       if count == 5 { break }
-      // Not awaited, since the sequence looks for changes only while a caller waits for the next.
+      // Not awaited, because the sequence looks for changes only while a caller waits for the next element.
       Task { try await store.insert([Note(id: "\(count)")]) }
     }
     #expect(seen == [0, 1, 2, 3, 4, 5])
@@ -213,7 +213,7 @@ import Testing
   }
 }
 
-/// Counts from any thread.
+/// A counter that any thread can increment.
 final class Counter: Sendable {
   private let value = MutexProtected(0)
   var count: Int { value.withLock { $0 } }

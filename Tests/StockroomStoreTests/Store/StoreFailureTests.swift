@@ -7,7 +7,7 @@ import TestFixtures
 import Testing
 
 @MainActor @Suite("A store whose engine fails") struct StoreFailureTests {
-  /// Calls of every kind, one after the other. What each does to an array is beside it.
+  /// Calls of every kind in sequence, each with its effect on an array.
   private static let scenario:
     [(call: @MainActor (Store<Note>) async throws -> Void, model: (inout [Note]) -> Void)] =
       [
@@ -65,7 +65,7 @@ import Testing
           try #require(store.items == expected, "call \(number), step \(step)")
           try #require(try await notes(in: base) == expected, "call \(number), step \(step)")
           if failures == 1, step + 1 < Self.scenario.count {
-            // The next call works: here, the same again.
+            // The next call succeeds: here, the same call again.
             try await call(store)
             failures += 1
             try #require(try await agree(store, base))
@@ -108,7 +108,7 @@ import Testing
   }
 
   @Test(
-    "A batch that fails with .locked, or of which the outcome is unknown, is not retried for each of its calls"
+    "A batch that fails with .locked or .outcomeUnknown is not retried call by call"
   )
   func locked() async throws {
     for code in [StorageError.Code.locked, .closed, .unavailable, .outcomeUnknown] {
@@ -124,7 +124,7 @@ import Testing
       engine.resetCalls()
       engine.release()
       for task in [first] + others {
-        // The first one had been let through when it was held.
+        // The first call had already been sent when it was held.
         guard case .failure(let error) = await task.result else { continue }
         #expect((error as? StorageError)?.code == code)
       }
@@ -135,7 +135,7 @@ import Testing
     }
   }
 
-  @Test("Items are there only when the engine has acknowledged them")
+  @Test("Items appear only once the engine has acknowledged them")
   func acknowledgement() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let store = try await Store<Note>(storage: engine)
@@ -148,7 +148,7 @@ import Testing
     #expect(store.items.count == 1)
   }
 
-  @Test("Calls that are made while the engine is busy are combined into one batch")
+  @Test("Calls made while the engine is busy are combined into one batch")
   func oneRequest() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let store = try await Store<Note>(storage: engine)
@@ -158,7 +158,7 @@ import Testing
     engine.resetCalls()
     var others: [Task<Void, any Error>] = []
     for number in 0..<100 { others.append(Task { try await store.insert(Note(id: "\(number)")) }) }
-    // This one has taken its turn behind the others when it is cancelled, or in front of them when not.
+    // When it is cancelled, this call is queued behind the others; otherwise it may be in front of them.
     let last = Task { try await store.insert(Note(id: "last")) }
     for _ in 0..<10 { await Task.yield() }
     engine.release()
@@ -185,7 +185,7 @@ import Testing
   }
 
   @Test(
-    "After a batch fails and its calls fail again one by one, the items agree with the engine")
+    "After a batch and then its single calls have failed, the items agree with the engine")
   func failedTogether() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
@@ -195,7 +195,7 @@ import Testing
     try await engine.waitForHeldCalls()
     let others = (0..<4).map { number in Task { try await store.insert(Note(id: "\(number)")) } }
     for _ in 0..<20 { await Task.yield() }
-    // All of them are stored, and none is acknowledged; then there is no room to do one of them again.
+    // All of them are stored without an acknowledgement; then there is no space to repeat one of them.
     engine.failCall(with: StorageError(.io, "As told."), .afterwards) { $0.keys.count > 1 }
     engine.failCall(with: StorageError(.diskFull, "As told.")) { $0.keys == [CacheKey(verbatim: "2")] }
     engine.release()
@@ -225,7 +225,7 @@ import Testing
   }
 }
 
-/// An engine of six methods that does not give one of its entries away.
+/// An engine with six methods that fails to remove one of its entries.
 private actor StubbornEngine: StorageEngine {
   private var entries: [CacheKey: StorageEntry] = [:]
 

@@ -4,7 +4,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-/// What another decoding gives another identifier.
+/// An item that gets a different identifier with each decoding.
 private struct Todo: Codable, Sendable, Identifiable {
   let id: UUID
   var text: String
@@ -37,14 +37,14 @@ private struct ISODateCodec: Codec {
   }
 }
 
-/// What can be encoded and not decoded.
+/// An item that can be encoded but not decoded.
 private struct OneWay: Codable, Sendable, Identifiable {
   var id: String
   init(id: String) { self.id = id }
   init(from decoder: any Decoder) throws { throw CancellationError() }
 }
 
-/// Counts decodings.
+/// Counts the decodings.
 private struct CountingCodec: Codec {
   let decoded = Counter()
   func encode(_ value: some Encodable) throws -> Data { try JSONEncoder().encode(value) }
@@ -118,7 +118,7 @@ private struct CountingCodec: Codec {
     #expect(letters.items.map(\.text) == ["a2", "b"])
   }
 
-  @Test("An identifier that is the hash of another replaces it in no chain and in no concurrent call")
+  @Test("An identifier equal to another's hash replaces it neither in a chain nor in a concurrent call")
   func sharedHash() async throws {
     let long = Note(id: String(repeating: "x", count: 600), text: "long")
     let twin = Note(id: CacheKey(long.id).value, text: "twin")
@@ -146,7 +146,7 @@ private struct CountingCodec: Codec {
     }
   }
 
-  @Test("An item is found by its identifier, and not by another one with the same key")
+  @Test("An item is found by its identifier, and not by another identifier with the same key")
   func sharedHashLookup() async throws {
     let long = Note(id: String(repeating: "x", count: 600), text: "long")
     let twin = Note(id: CacheKey(long.id).value, text: "twin")
@@ -167,7 +167,7 @@ private struct CountingCodec: Codec {
     }
   }
 
-  @Test("An identifier that is the hash of a removed one is accepted")
+  @Test("An identifier equal to the hash of a removed one is accepted")
   func sharedHashInTurn() async throws {
     let long = Note(id: String(repeating: "x", count: 600), text: "long")
     let twin = Note(id: CacheKey(long.id).value, text: "twin")

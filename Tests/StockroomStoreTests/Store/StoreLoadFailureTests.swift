@@ -7,7 +7,7 @@ import StockroomTestSupport
 import Testing
 
 @MainActor @Suite("A store that cannot be loaded") struct StoreLoadFailureTests {
-  @Test("After a failed load every write throws and nothing is overwritten, and loading again succeeds")
+  @Test("After a failed load every write throws and nothing is overwritten, and a second load succeeds")
   func load() async throws {
     let base = MemoryStorageEngine()
     try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
@@ -35,7 +35,7 @@ import Testing
     #expect(try await agree(store, base))
   }
 
-  @Test("A change loads the items itself if that has failed before, once for each call")
+  @Test("After a failed load, each change tries to load the items once")
   func changeLoads() async throws {
     let base = MemoryStorageEngine()
     try await Store<Note>(storage: base).insert(Note.numbered(0..<5))
@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(
-    "As long as nothing has been loaded events begin with that, whatever others change",
+    "While nothing has been loaded, events begin with the load, whatever others change",
     .timeLimit(.minutes(10)))
   func eventsBeforeLoading() async throws {
     let base = MemoryStorageEngine()
@@ -64,7 +64,7 @@ import Testing
     engine.resetCalls()
     try await Store<Note>(storage: base).insert(Note(id: "a"))
     while !engine.calls.contains(where: { $0.method == .readAllEntries }) { await Task.yield() }
-    // The load that the change has begun ends after that.
+    // The load started by the change ends after that.
     await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
     #expect(await first(1, of: store.events).map(\.operation) == [.initialized])
   }
@@ -92,7 +92,7 @@ import Testing
     #expect(store.items.count == 1)
   }
 
-  @Test("A change that waits for a load also waits for the one that follows it")
+  @Test("A change that waits for a load also waits for the load that follows it")
   func changeDuringSecondLoad() async throws {
     for _ in 0..<30 {
       let base = MemoryStorageEngine()
@@ -108,7 +108,7 @@ import Testing
       }
       await Task.yield()
       engine.release()
-      // It fails with the first load, or waits for the second, whichever comes first.
+      // It fails with the first load or waits for the second, depending on timing.
       let isInserted = if case .success = await insertion.result { true } else { false }
       try await loading.value
       try #require(store.items.contains(Note(id: "x")) == isInserted)
@@ -123,7 +123,7 @@ import Testing
     engine.failCall(with: StorageError(.corrupted, "As told.")) { $0.method == .readAllEntries }
     let store = Store<Note>(loadingInBackground: engine)
     try await store.insert(Note(id: "a"))
-    // Then the items have to be loaded again.
+    // Makes the store reload the items.
     engine.failCall { $0.method == .readEntries }
     try await base.write(try JSONEncoder().encode(Note(id: "b")), key: key("b"))
     while store.items.count < 2 {
@@ -133,7 +133,7 @@ import Testing
     #expect(try await agree(store, base))
   }
 
-  @Test("An observer that loads the items while a load begins starts no second one")
+  @Test("An observer that loads the items when a load begins does not start a second load")
   func loadByObserver() async throws {
     let base = MemoryStorageEngine()
     try await writeFirstNotes(3, to: base)
@@ -154,14 +154,14 @@ import Testing
     #expect(store.items.count == 3)
   }
 
-  @Test("There is never more than one load at a time")
+  @Test("At most one load runs at a time")
   func oneLoad() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
     let store = try await Store<Note>(storage: engine)
     engine.failEveryCall()
     await #expect(throws: StorageError.self) { try await store.insert(Note(id: "a")) }
-    // The load that the failure has begun is over before the engine works again.
+    // The load started by the failure ends before the engine works again.
     await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
     engine.clearFaults()
     engine.resetCalls()

@@ -4,7 +4,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-/// An engine that reads nothing before its reader is cancelled.
+/// An engine whose read does not return before the reader is cancelled.
 private final class EndlessEngine: StorageEngine {
   let isReading = AsyncStream<Void>.makeStream()
   let isCancelled = AsyncStream<Void>.makeStream()
@@ -71,7 +71,7 @@ private struct Tag: Codable, Sendable, Identifiable { var id: String }
     await #expect(throws: StorageError.self) { try await Store<Note>(storage: engine) }
   }
 
-  @Test("Two stores of one type can use one engine; one of another type throws and changes nothing")
+  @Test("Two stores of one type can share an engine; a store of another type throws and changes nothing")
   func otherType() async throws {
     let engine = MemoryStorageEngine()
     var notes: Store<Note>? = try await Store<Note>(storage: engine)
@@ -93,14 +93,14 @@ private struct Tag: Codable, Sendable, Identifiable { var id: String }
     #expect(notes?.items.count == 1)
     #expect(try await engine.keyCount() == 1)
 
-    // After that the next store can claim the engine.
+    // After that another store can claim the engine.
     notes = nil
     try await tags.removeAll().insert(Tag(id: "b")).run()
     #expect(tags.items.map(\.id) == ["b"])
     await #expect(throws: StorageError.self) { try await Store<Note>(storage: engine) }
   }
 
-  @Test("An engine that is a value, and so has no identity, can be used by stores of two types")
+  @Test("An engine of a value type, which has no identity, can be used by stores of two types")
   func values() async throws {
     let engine = MinimalEngine()
     let notes = try await Store<Note>(storage: engine)

@@ -8,7 +8,7 @@ import Testing
 
 @MainActor @Suite("A store") struct StoreTests {
   @Test(
-    "Items are inserted, replaced in place and removed, and are all there again afterwards",
+    "Items are inserted, replaced in place and removed, and are still there after reopening",
     arguments: AnyEngine.all)
   func changes(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
@@ -37,7 +37,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Of two items with one identifier in a call, the later one is kept, in the place of the first")
+  @Test("For two items with one identifier in a call, the later one is kept, at the position of the first")
   func twice() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -57,7 +57,7 @@ import Testing
     #expect(object == ["id": "a", "text": "é"])
   }
 
-  @Test("Another codec stores other bytes")
+  @Test("Another codec stores different bytes")
   func codec() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine, codec: PropertyListCodec())
@@ -85,12 +85,12 @@ import Testing
     #expect(try await engine.allKeys() == [CacheKey(verbatim: "https://example.com/a")])
   }
 
-  @Test("A store that loads in the background can be awaited")
+  @Test("A load in the background can be awaited")
   func background() async throws {
     let engine = MemoryStorageEngine()
     try await Store<Note>(storage: engine).insert(Note.numbered(0..<10))
 
-    // In a function that is not async, this initializer needs no other name.
+    // In a synchronous function the unlabeled initializer loads in the background.
     func make() -> Store<Note> { Store(storage: engine) }
     for isAsync in [false, true] {
       let store = isAsync ? Store<Note>(loadingInBackground: engine) : make()
@@ -102,7 +102,7 @@ import Testing
     }
   }
 
-  @Test("A change made while items are loading waits for them")
+  @Test("A change made during a load waits for it")
   func changeWhileLoading() async throws {
     let engine = MemoryStorageEngine()
     try await Store<Note>(storage: engine).insert(Note.numbered(0..<10))
@@ -129,9 +129,9 @@ import Testing
     #expect(completed.allSatisfy { (1...20_000).contains($0) })
   }
 
-  @Test("Of an entry that the engine lists twice, the store has the later one once")
+  @Test("For an entry that the engine lists twice, the store has the later version once")
   func entriesTwice() async throws {
-    /// Gives the first entries again, in another version, behind all others.
+    /// Repeats the first entries in another version after all others.
     struct RepeatsEntries: MinimalForwardingEngine {
       let base: any StorageEngine = MemoryStorageEngine()
       func readAllEntries() async throws -> [StorageEntry] {
@@ -220,7 +220,7 @@ import Testing
         }
         try await store.insert(note)
       }
-      // Not every time, so that removals pile up between two looks.
+      // Not after every step, so that several removals accumulate between two comparisons.
       if Int.random(in: 0..<20, using: &random) == 0 { try #require(store.items == model) }
     }
     #expect(store.items == model)
@@ -238,7 +238,7 @@ import Testing
     #expect(store.items.count == 99)
   }
 
-  @Test("A property that is stored is the items, and with a dollar sign the store")
+  @Test("The value of a @Stored property is the items, and its projected value the store")
   func stored() async throws {
     let controller = NotesController(store: try await Store(storage: .memory()))
     try await controller.add(Note(id: "a"))
@@ -248,7 +248,7 @@ import Testing
   }
 
   #if DEBUG
-    @Test("A preview has its items at once, and can be changed")
+    @Test("A preview has its items immediately, and can be changed")
     func preview() async throws {
       struct Photo: Codable, Sendable, Identifiable { var id = UUID() }
       let store = Store.previewStore(items: [Note(id: "a"), Note(id: "b")])
@@ -271,7 +271,7 @@ import Testing
   func add(_ note: Note) async throws { try await self.$notes.insert(note) }
 }
 
-/// Every state that a store has had before the present one.
+/// Every previous loading state of a store.
 @MainActor private final class LoadingStates {
   private(set) var seen: [StoreLoadingState] = []
   private let store: Store<Note>

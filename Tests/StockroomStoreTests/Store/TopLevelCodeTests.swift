@@ -3,11 +3,11 @@ import StockroomKitSupport
 import TestFixtures
 import Testing
 
-/// Which initializer Swift picks where, as the compiler says it.
+/// Which initializer Swift selects in each context, tested with the compiler.
 @Suite("A store at the top level of a program") struct TopLevelCodeTests {
   private static let modules = BuiltModules.directory
 
-  /// What the compiler has to say of the code, as the main file of a program.
+  /// The compiler's errors for the code as the main file of a program.
   private func errors(in code: String) async throws -> String {
     let directory = try TemporaryDirectory()
     let file = directory.url.appending(path: "main.swift")
@@ -27,7 +27,9 @@ import Testing
     return compiler.errorText
   }
 
-  @Test("`try await Store(…)` does not compile there, since it would not load", .enabled(if: modules != nil))
+  @Test(
+    "`try await Store(…)` does not compile at the top level, because it would not load",
+    .enabled(if: modules != nil))
   func awaited() async throws {
     let stores = [
       "Note>(storage: MemoryStorageEngine())", "Mark>(storage: MemoryStorageEngine())",
@@ -46,7 +48,7 @@ import Testing
   }
 
   @Test(
-    "The async initializers compile in functions and closures, and so do those in the background",
+    "The asynchronous initializers compile in functions and closures, and so do the background ones",
     .enabled(if: modules != nil))
   func elsewhere() async throws {
     let text = try await errors(

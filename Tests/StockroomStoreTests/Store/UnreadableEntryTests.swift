@@ -7,7 +7,7 @@ import TestFixtures
 import Testing
 
 @MainActor @Suite("Entries of a store that cannot be decoded") struct UnreadableEntryTests {
-  @Test("An entry that cannot be decoded hides no other, is reported, and stays", arguments: AnyEngine.all)
+  @Test("An entry that cannot be decoded hides no other, is reported, and is kept", arguments: AnyEngine.all)
   func undecodable(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
@@ -15,7 +15,7 @@ import Testing
     let broken = CacheKey(verbatim: "note 2")
     let foreign = CacheKey(verbatim: "foreign")
     try await engine.write(Data("{".utf8), key: broken)
-    // Another program's entry: an item, but under another key than its own.
+    // Another program's entry: an item, under a key other than its own.
     try await engine.write(JSONEncoder().encode(Note(id: "other")), key: foreign)
 
     let store = try await Store<Note>(storage: engine)
@@ -23,7 +23,7 @@ import Testing
     #expect(store.unreadableEntries.map(\.key) == [broken, foreign])
     #expect(store.unreadableEntries.allSatisfy { $0.error.code == .decodingFailed })
     #expect(store.unreadableEntries[0].error.description.contains("note 2"))
-    // Nor does an update of it write over the item.
+    // An update of the entry does not overwrite the item either.
     let error = await #expect(throws: StorageError.self) {
       try await store.update("foreign") { $0.text = "!" }
     }
@@ -36,7 +36,7 @@ import Testing
 
     try await store.insert(Note(id: "note 2"))
     #expect(store.unreadableEntries.map(\.key) == [foreign])
-    // In the place that it has in the engine, so that a restart does not move it.
+    // At the position that it has in the engine, so that a restart does not move it.
     #expect(store.items.map(\.id) == ["note 1", "note 2", "note 3", "note 4", "x"])
     #expect(try await Store<Note>(storage: engine).items == store.items)
     try await store.removeAll()
@@ -45,7 +45,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("Unreadable entries keep their places until they are replaced")
+  @Test("Unreadable entries keep their positions until they are replaced")
   func places() async throws {
     let engine = MemoryStorageEngine()
     func corrupted(_ ids: [String]) async throws -> Store<Note> {
@@ -69,7 +69,7 @@ import Testing
     #expect(try await agree(store, engine))
   }
 
-  @Test("Thousands of entries that could not be decoded are replaced at once, whatever the order")
+  @Test("Thousands of unreadable entries can be replaced at once, in any order")
   func migration() async throws {
     let engine = MemoryStorageEngine()
     let notes = Note.numbered(0..<5_000)

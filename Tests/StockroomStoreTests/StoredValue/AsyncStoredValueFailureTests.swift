@@ -21,7 +21,7 @@ import Testing
     ]
   }
 
-  @Test("A closed engine fails every operation, and the value stays", arguments: AnyEngine.all)
+  @Test("With a closed engine every operation throws, and the value is unchanged", arguments: AnyEngine.all)
   func closed(_ kind: AnyEngine) async throws {
     let engine = try await kind.open(directory)
     let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
@@ -78,7 +78,7 @@ import Testing
     #expect(try await engine.read(key: key) == nil)
   }
 
-  @Test("A value that the engine finds corrupted is replaced by set alone", arguments: [true, false])
+  @Test("A value that is corrupted in the engine can be replaced only by set", arguments: [true, false])
   func corrupted(hasTransactions: Bool) async throws {
     let base = MemoryStorageEngine()
     try await base.write(Data("?".utf8), key: key)
@@ -95,7 +95,7 @@ import Testing
     #expect(try await engine.read(key: key) == Data(#"["a"]"#.utf8))
   }
 
-  @Test("A value that cannot be encoded throws, and nothing changes")
+  @Test("A value that cannot be encoded throws and changes nothing")
   func unencodable() async throws {
     let engine = MemoryStorageEngine()
     let value = AsyncStoredValue(wrappedValue: 1.5, storage: engine, key: "list")
@@ -110,7 +110,7 @@ import Testing
     #expect(try await engine.read(key: key) == Data("2.5".utf8))
   }
 
-  @Test("A failed load is thrown by the next call, and the call after that tries again")
+  @Test("A failed load is thrown by the next call, and the call after that retries it")
   func failedLoad() async throws {
     let engine = SwitchableEngine()
     try await engine.write(Data(#"["a"]"#.utf8), key: key)
@@ -154,7 +154,7 @@ import Testing
     #expect(other.failure == nil)
   }
 
-  @Test("After an operation whose acknowledgement was lost the value is what is stored")
+  @Test("After an operation whose acknowledgement was lost, the value is the stored one")
   func lostAcknowledgement() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
@@ -177,7 +177,7 @@ import Testing
     #expect(seen == [["a"], ["a", "b"], ["c"], ["default"], ["default", "d"]])
   }
 
-  @Test("If that read fails too, the next operation reads again")
+  @Test("If the read after a lost acknowledgement also fails, the next operation reads again")
   func lostAcknowledgementAndReading() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let value = AsyncStoredValue(wrappedValue: ["default"], storage: engine, key: "list")
@@ -204,7 +204,7 @@ import Testing
     #expect(value.wrappedValue == ["a"])
   }
 
-  @Test("The value stays if what others have changed cannot be read, until it can be")
+  @Test("The value is unchanged while others' changes cannot be read")
   func unreadChange() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
@@ -219,7 +219,7 @@ import Testing
     #expect(value.wrappedValue == ["b", "c"] && value.failure == nil)
   }
 
-  @Test("A value that could not be watched at first is watched by a later operation, and read again")
+  @Test("A value that could not be observed at first is observed and reloaded by a later operation")
   func watchedLater() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
@@ -228,14 +228,14 @@ import Testing
     try await value.valueHasLoaded()
     try await base.write(JSONEncoder().encode(["a"]), key: key)
     engine.clearFaults()
-    // An attempt that took long to fail is not repeated at once.
+    // An attempt that was slow to fail is not repeated immediately.
     while value.wrappedValue == ["default"] { try await value.valueHasLoaded() }
     #expect(value.wrappedValue == ["a"])
     try await base.write(JSONEncoder().encode(["c"]), key: key)
     while value.wrappedValue != ["c"] { await Task.yield() }
   }
 
-  @Test("A value that is the same after a failed read is no change, for observers and in a stream")
+  @Test("A value that is unchanged after a failed read is no change for observers and streams")
   func sameAfterFailedRead() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
@@ -259,7 +259,7 @@ import Testing
     #expect(seen == [["a"], ["b"]])
   }
 
-  @Test("A value that has become another one during a failed read is a change")
+  @Test("A value that changed during a failed read is a change for observers and streams")
   func otherAfterFailedRead() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)

@@ -8,7 +8,7 @@ import Testing
   private let engine = SwitchableEngine()
   private let key = CacheKey(verbatim: "list")
 
-  @Test("Operations are done in the order of the calls, and not before the value has loaded")
+  @Test("Operations run in the order of the calls, and not before the value has loaded")
   @MainActor func callOrder() async throws {
     try await engine.write(Data("[-1]".utf8), key: key)
     await engine.hold()
@@ -27,7 +27,7 @@ import Testing
     #expect(value.wrappedValue == Array(-1..<100))
   }
 
-  @Test("A call that is cancelled before its turn does nothing, and the others go on")
+  @Test("A call that is cancelled before its turn has no effect, and the others proceed")
   @MainActor func cancellation() async throws {
     await engine.hold()
     let value = AsyncStoredValue(wrappedValue: [Int](), storage: engine, key: "list")
@@ -50,7 +50,7 @@ import Testing
     #expect(try await engine.read(key: key) == Data("[1,2,4,5,6,7,8]".utf8))
   }
 
-  @Test("The value changes once the engine has acknowledged it, not before")
+  @Test("The value changes once the engine has acknowledged the change, not before")
   @MainActor func acknowledged() async throws {
     let value = AsyncStoredValue(wrappedValue: [Int](), storage: engine, key: "list")
     try await value.valueHasLoaded()
@@ -67,7 +67,7 @@ import Testing
     #expect(value.wrappedValue == [1])
   }
 
-  @Test("A call on the main actor leaves it while encoding and decoding")
+  @Test("Encoding and decoding for a call on the main actor run off it")
   @MainActor func offTheMainActor() async throws {
     try await engine.write(Data("5".utf8), key: key)
     DispatchQueue.main.setSpecific(key: MainQueueAvoidingCodec.isMain, value: true)

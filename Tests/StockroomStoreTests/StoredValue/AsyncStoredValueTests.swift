@@ -22,7 +22,7 @@ private struct Editor {
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
 
-  @Test("Declarations in structs and classes compile and give the defaults")
+  @Test("Declarations in structs and classes compile and return the defaults")
   @MainActor func declarations() async throws {
     let editor = Editor()
     #expect(editor.draft == RedPanda(cuteRating: 1))
@@ -33,7 +33,7 @@ private struct Editor {
     #expect(controller.theme == .dark)
   }
 
-  @Test("Every operation has its effect on every engine", arguments: AnyEngine.all)
+  @Test("Every operation works on every engine", arguments: AnyEngine.all)
   func operations(_ kind: AnyEngine) async throws {
     let engine = try await kind.open(directory)
     @AsyncStoredValue(storage: engine, key: "panda") var panda = RedPanda(cuteRating: 1, name: "Pabu")
@@ -65,7 +65,7 @@ private struct Editor {
     #expect(dictionary == ["b": 2])
   }
 
-  @Test("A value that was set is loaded after a restart", arguments: AnyEngine.persistent)
+  @Test("A stored value is loaded after a restart", arguments: AnyEngine.persistent)
   func restart(_ kind: AnyEngine) async throws {
     let engine = try await kind.open(directory)
     @AsyncStoredValue(storage: engine, key: "theme") var theme: Theme = .light
@@ -77,7 +77,7 @@ private struct Editor {
     #expect(again == .dark)
   }
 
-  @Test("Of concurrent appends none is lost, in memory and in the engine", arguments: AnyEngine.all)
+  @Test("No concurrent append is lost, in memory or in the engine", arguments: AnyEngine.all)
   func concurrentAppends(_ kind: AnyEngine) async throws {
     let engine = try await kind.open(directory)
     let value = AsyncStoredValue(wrappedValue: [Int](), storage: engine, key: "list")
@@ -105,7 +105,7 @@ private struct Editor {
     #expect(changes.count == 1)
   }
 
-  @Test("Keys of any length and content are keys of their own")
+  @Test("Keys of any length and content are distinct")
   func keys() async throws {
     let engine = MemoryStorageEngine()
     let keys = ["", " ", "../a", "a\0b", "é", "e\u{301}", String(repeating: "k", count: 10_000)]
@@ -118,7 +118,7 @@ private struct Editor {
     #expect(try await engine.keyCount() == keys.count)
   }
 
-  @Test("Another codec is used for writing and reading")
+  @Test("A custom codec is used for writing and reading")
   func codec() async throws {
     let engine = MemoryStorageEngine()
     let value = AsyncStoredValue<[Theme]>(
@@ -142,7 +142,7 @@ private struct Editor {
     #expect(await stream.prefix(4).reduce(into: []) { $0.append($1) } == [0, 1, 2, 0])
   }
 
-  @Test("A stream ends with its object, and one that keeps the newest gives the present value")
+  @Test("A stream ends with its object, and one that buffers only the newest yields the current value")
   func streams() async throws {
     var value: AsyncStoredValue? = AsyncStoredValue(wrappedValue: 0, storage: MemoryStorageEngine(), key: "n")
     let all = try #require(value?.values)

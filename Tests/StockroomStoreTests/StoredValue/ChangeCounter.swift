@@ -1,7 +1,7 @@
 import Observation
 import StockroomCore
 
-/// Counts the changes that observation reports of what a closure reads.
+/// Counts the changes that observation reports for what a closure reads.
 final class ChangeCounter: Sendable {
   private let changes = MutexProtected(0)
   private let read: @Sendable () -> Void

@@ -20,7 +20,7 @@ import Testing
     #expect(try defaults.stored("list") == junk)
   }
 
-  @Test("Operations on what cannot be decoded throw and leave it; set and reset replace it")
+  @Test("Operations on bytes that cannot be decoded throw and keep them; set and reset replace them")
   func operationsOnUndecodable() throws {
     let storage = try defaults.open()
     try defaults.put(junk, forKey: "list")
@@ -45,7 +45,7 @@ import Testing
     #expect(try $list.get() == [])
   }
 
-  @Test("A value of another type than Data is a failure, and stays")
+  @Test("A stored value that is not Data is a failure, and is kept")
   func foreignTypes() throws {
     let storage = try defaults.open()
     let values: [Any] = ["text", 5, true, [1, 2], ["a": 1], Date.now, 1.5]
@@ -94,7 +94,7 @@ import Testing
     #expect(await stream.prefix(2).reduce(into: []) { $0.append($1) } == [2.5, 3.5])
   }
 
-  @Test("A value that is decoded as another one is rejected")
+  @Test("A value that decodes differently is rejected")
   func changedByCoding() throws {
     let storage = try defaults.open()
     func refuses<Item: StorableItem & Equatable>(_ item: Item, default other: Item) throws {

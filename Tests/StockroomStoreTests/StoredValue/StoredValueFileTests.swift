@@ -6,7 +6,8 @@
   import StockroomStore
   import Testing
 
-  /// The file that stored values have off Apple's systems, where Foundation's preferences lose what is stored.
+  /// The file that stores values on other platforms than Apple's, where Foundation's preferences can lose
+  /// changes.
   @Suite(.timeLimit(.minutes(10))) struct StoredValueFileTests {
     private let defaults = TemporaryDefaults()
 
@@ -14,7 +15,7 @@
       StoredValue(wrappedValue: 0, key: key, storage: try defaults.open())
     }
 
-    @Test("No change of several processes that change one value is lost")
+    @Test("No change is lost when several processes change one value")
     func severalProcesses() async throws {
       let suiteName = defaults.suiteName
       try await withThrowingTaskGroup { group in
@@ -53,7 +54,7 @@
       #expect(value.wrappedValue == 30)
     }
 
-    @Test("Streams and observers hear of what another process stores, also if there was no file before")
+    @Test("Streams and observers receive changes of another process, even if there was no file before")
     func doorbell() async throws {
       let value = try number()
       let (changes, continuation) = AsyncStream.makeStream(of: Void.self)
@@ -73,7 +74,9 @@
       #expect(await values.next() == 2)
     }
 
-    @Test("So does one whose first use was an update", .timeLimit(.minutes(10)))
+    @Test(
+      "A value whose first use was an update receives changes of another process too",
+      .timeLimit(.minutes(10)))
     func doorbellAfterUpdate() async throws {
       let value = try number()
       try value.update { $0 = 1 }
@@ -91,7 +94,7 @@
       }
     }
 
-    @Test("A process that is killed while it stores leaves a value that it stored, and all others")
+    @Test("A process killed during a write leaves a value that it stored, and all other values")
     func killed() async throws {
       let precious = try number("precious")
       try precious.set(7)
@@ -114,7 +117,7 @@
       #expect(try number("precious").get() == 8)
     }
 
-    @Test("The file is complete at every moment")
+    @Test("The file is complete at all times")
     func whole() async throws {
       let value = try number()
       try value.set(0)
@@ -207,7 +210,7 @@
       #expect(value.failure == nil)
     }
 
-    @Test("A directory that is removed is made again, with what is stored from then on")
+    @Test("A removed directory is recreated with the values stored from then on")
     func removed() throws {
       let value = try number()
       let other = try number("other")
@@ -221,7 +224,7 @@
       #expect(try defaults.stored("number") != nil)
     }
 
-    @Test("A directory that is removed while an operation waits for the lock is made again")
+    @Test("A directory that is removed while an operation waits for the lock is recreated")
     func removedWhileWaiting() async throws {
       let value = try number()
       try value.set(1)
@@ -231,7 +234,7 @@
       defer { close(holder) }
       try #require(flock(holder, LOCK_EX) == 0)
       async let storing: Void = DedicatedThread.runApart { _ in try value.set(2) }
-      // Until it has opened the file as well, which it cannot lock.
+      // Waits until it has opened the file as well, which it cannot lock.
       while try descriptorCount(of: lock) < 2 { await Task.yield() }
       try FileManager.default.removeItem(at: defaults.suiteDirectory)
       flock(holder, LOCK_UN)
@@ -239,16 +242,16 @@
       #expect(value.wrappedValue == 2)
     }
 
-    /// How many descriptors this process has of a file.
+    /// The number of this process's descriptors for a file.
     private func descriptorCount(of path: String) throws -> Int {
       let folder = "/proc/self/fd"
       return try FileManager.default.contentsOfDirectory(atPath: folder).count { name in
-        // One that has been closed since leads nowhere.
+        // A descriptor closed meanwhile has no link.
         (try? FileManager.default.destinationOfSymbolicLink(atPath: "\(folder)/\(name)")) == path
       }
     }
 
-    @Test("Two spellings of one accent are two keys")
+    @Test("Two Unicode forms of one accent are two keys")
     func accents() throws {
       let (composed, decomposed) = (try number("é"), try number("e\u{301}"))
       try composed.set(1)
@@ -259,7 +262,7 @@
     }
 
     @Test(
-      "Suites of any name have a file of their own, below the directory for configuration",
+      "Each suite has a distinct file below the configuration directory, whatever its name",
       arguments: [("a/../b", "c/../b"), ("é", "e\u{301}"), (".hidden", "%2Ehidden"), ("..", "%2E%2E")])
     func suiteNames(_ first: String, _ second: String) async {
       await #expect(processExitsWith: .success) { [first = first as String, second = second as String] in
@@ -279,7 +282,7 @@
       }
     }
 
-    @Test("The standard user defaults have a directory named after the program")
+    @Test("The standard user defaults use a directory named after the program")
     func standard() async {
       await #expect(processExitsWith: .success) {
         let home = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")

@@ -12,7 +12,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct StoredValueObservationTests {
   private let defaults = TemporaryDefaults()
 
-  @Test("Each operation is one change, and what changes nothing is none")
+  @Test("Each operation is one change, and one that changes nothing is none")
   func oneChange() throws {
     let value = StoredValue(wrappedValue: ["a"], key: "list", storage: try defaults.open())
     let changes = ChangeCounter { _ = value.wrappedValue }
@@ -46,7 +46,7 @@ import Testing
     #expect(seen.withLock { $0 } == 5)
   }
 
-  @Test("The value is observed through a class that is observable itself")
+  @Test("The value can be observed through a class that is itself observable")
   func inClass() throws {
     let preferences = Preferences(try defaults.open())
     let changes = MutexProtected(0)
@@ -60,7 +60,7 @@ import Testing
     #expect(preferences.theme == .dark)
   }
 
-  @Test("A failure is observed when it comes and when it goes")
+  @Test("A failure is observed when it appears and when it disappears")
   func failure() async throws {
     let storage = try defaults.open()
     let value = StoredValue(wrappedValue: 0, key: "number", storage: storage)
@@ -70,7 +70,7 @@ import Testing
     #expect(changes.count == 0)
     try defaults.put(Data("text".utf8), forKey: "number")
     #expect(value.wrappedValue == 0)
-    // Reported by this read, or by the one after the system's notification.
+    // Reported by this read, or by the read after the system's notification.
     while changes.count < 1 || valueChanges.count < 2 { await Task.yield() }
     try value.reset()
     #expect(changes.count == 2)
@@ -83,14 +83,14 @@ import Testing
     withObservationTracking {
       _ = value.wrappedValue
     } onChange: {
-      // Called again for its own change, as observers of anything are who change what they observe.
+      // Called again for its own change, like any observer that changes what it observes.
       if value.wrappedValue < 10 { #expect(throws: Never.self) { try value.update { $0 += 10 } } }
     }
     try value.set(1)
     #expect(value.wrappedValue == 11)
   }
 
-  @Test("Observations gives the value and its changes")
+  @Test("Observations yields the value and its changes")
   @available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *)
   func observations() async throws {
     let value = StoredValue(wrappedValue: 0, key: "number", storage: try defaults.open())

@@ -4,7 +4,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-/// JSON, with something else done before each decoding.
+/// JSON with a hook before each decoding.
 private struct InterruptedCodec: Codec {
   let interrupt: @Sendable () -> Void
 
@@ -15,7 +15,7 @@ private struct InterruptedCodec: Codec {
   }
 }
 
-/// Does something when the last reference goes.
+/// Calls a hook when the last reference is released.
 private final class Farewell: Codable, Sendable {
   static let whenGone = MutexProtected<(@Sendable () -> Void)?>(nil)
 
@@ -24,11 +24,11 @@ private final class Farewell: Codable, Sendable {
   deinit { Self.whenGone.withLock { $0 }?() }
 }
 
-/// Code of others that runs in the course of a look or an operation.
+/// Foreign code that runs during a read or an operation.
 @Suite(.timeLimit(.minutes(10))) struct StoredValueReentranceTests {
   private let defaults = TemporaryDefaults()
 
-  /// Calls a closure once, the next time it is asked to.
+  /// Calls a closure once, at the next request.
   private final class Once: Sendable {
     private let action = MutexProtected<(@Sendable () -> Void)?>(nil)
 
@@ -43,7 +43,7 @@ private final class Farewell: Codable, Sendable {
     }
   }
 
-  @Test("Decoding may read the value that is decoded")
+  @Test("Decoding a value may read the same value")
   func lookWhileDecoding() throws {
     let interrupt = Once()
     let storage = try defaults.open()
@@ -62,7 +62,7 @@ private final class Farewell: Codable, Sendable {
   }
 
   @Test(
-    "A value that is stored during the decoding of an older one is kept, and streams have each once and in order"
+    "A value stored while an older one is decoded is kept, and streams yield each once and in order"
   )
   func changeWhileDecoding() async throws {
     let interrupt = Once()
@@ -77,7 +77,7 @@ private final class Farewell: Codable, Sendable {
     #expect(await stream.prefix(3).reduce(into: []) { $0.append($1) } == [0, 2, 3])
   }
 
-  @Test("Decoding may read a value in an engine")
+  @Test("Decoding may read a value that is stored in an engine")
   func lookWhileDecodingAsynchronously() async throws {
     let interrupt = Once()
     let value = AsyncStoredValue(
@@ -106,7 +106,7 @@ private final class Farewell: Codable, Sendable {
       }
     }
     try value.set(Farewell(2))
-    // The argument is gone too by now, at whichever moment.
+    // By now the argument has been released too.
     let last = Farewell.whenGone.withLock { action in
       defer { action = nil }
       return action

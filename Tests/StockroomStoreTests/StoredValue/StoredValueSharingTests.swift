@@ -6,7 +6,7 @@ import Testing
 @Suite struct StoredValueSharingTests {
   private let defaults = TemporaryDefaults()
 
-  @Test("Of a thousand concurrent appends none is lost, on one object, on two, and on two suites of one name")
+  @Test("None of a thousand concurrent appends is lost, on one object, on two, or on two suites of one name")
   func concurrentAppends() async throws {
     let storage = try defaults.open()
     let values = [
@@ -33,7 +33,7 @@ import Testing
     #expect(values.map(\.wrappedValue) == [true, true])
   }
 
-  @Test("Concurrent reads see only whole values that were set")
+  @Test("Concurrent reads see only complete values that were set")
   func concurrentReads() async throws {
     let value = StoredValue(wrappedValue: [Int](), key: "list", storage: try defaults.open())
     try await withThrowingTaskGroup { group in
@@ -73,7 +73,7 @@ import Testing
     #expect(seen == ["none", "dark", "system", "no theme", "none"])
   }
 
-  @Test("Releasing an object ends its streams and not those of others")
+  @Test("Releasing an object ends its own streams only")
   func lifetime() async throws {
     let storage = try defaults.open()
     let stream = StoredValue(wrappedValue: 1, key: "number", storage: storage).values
@@ -84,7 +84,7 @@ import Testing
     #expect(number == 2)
   }
 
-  @Test("An operation may be called while another is under way on the same thread")
+  @Test("An operation may be called during another one on the same thread")
   func nested() throws {
     let outer = StoredValue(wrappedValue: 0, key: "outer", storage: try defaults.open())
     let inner = StoredValue(wrappedValue: 0, key: "inner", storage: try defaults.open())

@@ -6,7 +6,7 @@ import Testing
 @Suite struct StoredValueStreamTests {
   private let defaults = TemporaryDefaults()
 
-  @Test("A stream starts with the present value and goes on with each change, once")
+  @Test("A stream yields the current value and then each change once")
   func changes() async throws {
     @StoredValue(key: "number", storage: try defaults.open()) var number = 1
     try $number.set(2)
@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  @Test("A subscriber that never reads delays nothing, and one that is cancelled is removed")
+  @Test("A subscriber that never reads delays nothing, and a cancelled one is removed")
   func slowAndCancelled() async throws {
     let value = StoredValue(wrappedValue: 0, key: "number", storage: try defaults.open())
     let unread = value.values
@@ -59,7 +59,7 @@ import Testing
     #expect(await unread.prefix(102).reduce(into: []) { $0.append($1) } == Array(0...101))
   }
 
-  @Test("A stream that keeps only the newest gives the present value")
+  @Test("A stream that buffers only the newest yields the current value")
   func newest() async throws {
     let value = StoredValue(wrappedValue: 0, key: "number", storage: try defaults.open())
     let stream = value.values(bufferingPolicy: .bufferingNewest(1))
@@ -67,7 +67,7 @@ import Testing
     #expect(await stream.first { _ in true } == 10)
   }
 
-  @Test("A value that becomes unreadable shows as the default")
+  @Test("A value that becomes unreadable is yielded as the default")
   func undecodable() async throws {
     let storage = try defaults.open()
     let value = StoredValue(wrappedValue: 0, key: "number", storage: storage)

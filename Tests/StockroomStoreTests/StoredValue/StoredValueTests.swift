@@ -4,7 +4,7 @@ import StockroomCore
 import StockroomStore
 import Testing
 
-/// The declarations that people know.
+/// Declarations in their usual forms.
 private struct AppState {
   @StoredValue<RedPanda>(key: "pandaRojo") private var spanishRedPanda = RedPanda(cuteRating: 100)
   @StoredValue(key: "likedEpisodes") var likedVideos = LikedVideos(ids: [1, 2, 3])
@@ -29,7 +29,7 @@ private struct AppState {
 @Suite struct StoredValueTests {
   private let defaults = TemporaryDefaults()
 
-  @Test("The declarations that people know compile and give the defaults")
+  @Test("The usual declarations compile and return the defaults")
   func declarations() {
     let state = AppState()
     #expect(state.rating == 100)
@@ -40,7 +40,7 @@ private struct AppState {
     #expect(Preferences().theme == .light)
   }
 
-  @Test("A property in a class on the main actor is set without waiting")
+  @Test("A property in a class on the main actor is set synchronously")
   @MainActor func controller() throws {
     let controller = try Controller(defaults.open())
     #expect(controller.theme == .system)
@@ -48,7 +48,7 @@ private struct AppState {
     #expect(controller.theme == .dark)
   }
 
-  @Test("A value that was set is there in a new object, and its bytes are JSON under the key, on disk too")
+  @Test("A stored value is read by a new object, and its bytes are JSON under the key, on disk too")
   func restart() throws {
     let panda = RedPanda(cuteRating: 7, name: "Pabu")
     @StoredValue(key: "panda", storage: try defaults.open()) var first = RedPanda(cuteRating: 1)
@@ -61,7 +61,7 @@ private struct AppState {
     #expect(try JSONDecoder().decode(RedPanda.self, from: bytes) == panda)
   }
 
-  @Test("Reset removes what is stored, twice too, and the value is the default again")
+  @Test("Reset removes the stored value, even twice, and the value is the default again")
   func reset() throws {
     @StoredValue(key: "theme", storage: try defaults.open()) var theme: Theme = .light
     try $theme.set(.dark)
@@ -80,14 +80,14 @@ private struct AppState {
     #expect(try defaults.stored("theme") == nil)
   }
 
-  @Test("One property is set and the others stay")
+  @Test("Setting one property keeps the others")
   func keyPath() throws {
     @StoredValue(key: "panda", storage: try defaults.open()) var panda = RedPanda(cuteRating: 1, name: "Pabu")
     try $panda.set(\.cuteRating, to: 99)
     #expect(panda == RedPanda(cuteRating: 99, name: "Pabu"))
   }
 
-  @Test("A flag is toggled twice")
+  @Test("A flag can be toggled twice")
   func toggle() throws {
     @StoredValue(key: "flag", storage: try defaults.open()) var flag = true
     try $flag.toggle()
@@ -96,7 +96,7 @@ private struct AppState {
     #expect(flag)
   }
 
-  @Test("Elements are appended, replaced and toggled")
+  @Test("Elements can be appended, replaced and toggled")
   func array() throws {
     @StoredValue(key: "array", storage: try defaults.open()) var array: [String] = []
     try $array.append("a")
@@ -111,7 +111,7 @@ private struct AppState {
     #expect(array == ["c", "a", "b"])
   }
 
-  @Test("Replacing an element that is not there stores nothing")
+  @Test("Replacing an absent element stores nothing")
   func replaceAbsent() throws {
     @StoredValue(key: "array", storage: try defaults.open()) var array = ["a"]
     try $array.replace("x", with: "y")
@@ -119,7 +119,7 @@ private struct AppState {
     #expect(try defaults.stored("array") == nil)
   }
 
-  @Test("A dictionary gains, changes and loses keys")
+  @Test("Keys of a dictionary can be added, changed and removed")
   func dictionary() throws {
     @StoredValue(key: "dictionary", storage: try defaults.open(), codec: .json) var dictionary = ["a": 1]
     try $dictionary.update(key: "b", value: 2)
@@ -130,7 +130,7 @@ private struct AppState {
     #expect(dictionary == ["b": 2])
   }
 
-  @Test("A closure that throws changes nothing")
+  @Test("An update whose closure throws changes nothing")
   func throwingUpdate() throws {
     @StoredValue(key: "number", storage: try defaults.open()) var number = 1
     #expect(throws: CancellationError.self) {
@@ -143,7 +143,7 @@ private struct AppState {
     #expect(try defaults.stored("number") == nil)
   }
 
-  @Test("Nil is a value where the default is another")
+  @Test("Nil can be stored if the default is not nil")
   func storedNil() throws {
     @StoredValue(key: "number", storage: try defaults.open()) var number: Int? = 5
     #expect(number == 5)
@@ -153,7 +153,7 @@ private struct AppState {
     #expect(number == 5)
   }
 
-  @Test("Another codec is used for writing and reading")
+  @Test("A custom codec is used for writing and reading")
   func codec() throws {
     let storage = try defaults.open()
     @StoredValue(key: "theme", storage: storage, codec: PropertyListCodec()) var themes: [Theme] = []
@@ -164,7 +164,7 @@ private struct AppState {
   }
 
   @Test(
-    "Keys of any content are keys of their own",
+    "Keys of any content are distinct",
     arguments: [
       "", " ", "a/b", "../a", "a\0b", "é", "e\u{301}", "🐼", "a.b", String(repeating: "k", count: 10_000),
     ])
@@ -189,7 +189,7 @@ private struct AppState {
     #expect(value == 1)
   }
 
-  @Test("A value of a hundred thousand elements is stored and found again")
+  @Test("A value of a hundred thousand elements can be stored and read")
   func large() throws {
     @StoredValue(key: "large", storage: try defaults.open()) var large: [Int] = []
     try $large.set(Array(0..<100_000))
@@ -197,7 +197,7 @@ private struct AppState {
     #expect(again.count == 100_000)
   }
 
-  @Test("Values that other code stores and removes are read")
+  @Test("Changes and removals by other code are visible")
   func changedByOthers() throws {
     let storage = try defaults.open()
     @StoredValue(key: "theme", storage: storage) var theme: Theme = .light
@@ -231,9 +231,9 @@ private struct AppState {
     #expect(try defaults.open().object(forKey: "theme") == nil)
   }
 
-  @Test("A registered default counts as stored, until something is")
+  @Test("A registered default counts as stored until a value is stored")
   func registered() throws {
-    // Registered is registered for the whole process, so the key must be of this test alone.
+    // A registration applies to the whole process, so the key must be unique to this test.
     let key = UUID().uuidString
     let storage = try defaults.open()
     storage.register(defaults: [key: Data(#""dark""#.utf8)])

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 
-/// An engine in memory that can be made to wait and to fail, which no real one does when asked to.
+/// An in-memory engine whose calls can be held or made to fail.
 actor SwitchableEngine: StorageEngine {
   private let engine = MemoryStorageEngine()
   private var isHeld = false
@@ -18,7 +18,7 @@ actor SwitchableEngine: StorageEngine {
     waiting = []
   }
 
-  /// Makes every call throw, until nil is given.
+  /// Makes every call throw the error; nil ends that.
   func fail(with error: (any Error)?) { self.error = error }
 
   private func pass() async throws {

@@ -1,6 +1,6 @@
 import Foundation
 
-/// User defaults for one test, removed when the last reference goes.
+/// User defaults for one test, removed with the last reference.
 final class TemporaryDefaults: Sendable {
   let suiteName: String
   private let isOwner: Bool
@@ -10,19 +10,19 @@ final class TemporaryDefaults: Sendable {
     isOwner = true
   }
 
-  /// Those of another process, which removes them.
+  /// The user defaults of another process, which removes them.
   init(of suiteName: String) {
     self.suiteName = suiteName
     isOwner = false
   }
 
-  /// Another `UserDefaults` of the same suite each time.
+  /// A new `UserDefaults` object of the same suite with each call.
   func open() throws -> UserDefaults {
     guard let defaults = UserDefaults(suiteName: suiteName) else { throw CocoaError(.fileNoSuchFile) }
     return defaults
   }
 
-  /// What is stored under a key, past all caches where there is a file.
+  /// The stored bytes under a key, bypassing all caches where there is a file.
   func stored(_ key: String) throws -> Data? {
     #if os(Linux)
       try content()[key]
@@ -31,7 +31,7 @@ final class TemporaryDefaults: Sendable {
     #endif
   }
 
-  /// Stores bytes under a key, as only another program does.
+  /// Stores bytes under a key, as only another program would.
   func put(_ bytes: Data?, forKey key: String) throws {
     #if os(Linux)
       var values = try content()
@@ -78,12 +78,12 @@ final class TemporaryDefaults: Sendable {
         ?? FileManager.default.homeDirectoryForCurrentUser.appending(path: ".config")
     }
 
-    /// Where Foundation keeps its own preferences.
+    /// The file in which Foundation keeps its own preferences.
     private var preferences: URL { configuration.appending(path: "\(suiteName).plist") }
-    /// What there is of the suite.
+    /// The directory of the suite.
     var suiteDirectory: URL { configuration.appending(path: suiteName) }
     var directory: URL { suiteDirectory.appending(path: "Stockroom") }
-    /// What is on disk.
+    /// The file on disk.
     var file: URL { directory.appending(path: "StoredValues.json") }
   }
 #endif

@@ -4,7 +4,7 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// One of the built-in engines, as an argument of tests that run on each.
+/// A built-in engine, as an argument of tests that run on every engine.
 struct AnyEngine: Sendable, CustomTestStringConvertible {
   static let all = EngineCatalog.onThisMachine.map(AnyEngine.init)
   static let persistent = all.filter { $0.entry.capabilities.contains(.persistent) }

@@ -2,7 +2,7 @@ import StockroomCore
 import StockroomLayers
 import StockroomMemory
 
-/// An engine that has transactions or not.
+/// An engine with or without transactions.
 struct MaybeTransactional: StorageLayer {
   let base: MemoryStorageEngine
   let hasTransactions: Bool

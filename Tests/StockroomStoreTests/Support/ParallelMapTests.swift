@@ -31,7 +31,7 @@ struct ParallelMapTests {
     }
     #expect(try await threads(63) == 1)
     let most = ProcessInfo.processInfo.activeProcessorCount
-    // Not each try gets a second thread on a busy machine.
+    // On a busy machine not every attempt gets a second thread.
     for _ in 0..<100 where most > 1 {
       if try await threads(5_000) > 1 { return }
     }
@@ -44,7 +44,7 @@ struct ParallelMapTests {
     for culprits in [[0], [63], [64, 999], [999], [17, 31, 500], Array(0..<1_000)] {
       await #expect(throws: Failure(element: culprits[0])) {
         try await parallelMap(Array(0..<1_000)) { number in
-          // Dear to find out, and dearer for the first ones.
+          // Takes long, and longer for the first elements.
           _ = (0..<(1_000 - number) * 20).reduce(0) { ($0 &* 31) ^ $1 }
           if culprits.contains(number) { throw Failure(element: number) }
         }

@@ -1,7 +1,7 @@
 import StockroomCore
 import StockroomStore
 
-/// A store with these notes, of which what is done next can be undone.
+/// A store with these notes that records its later calls for undo.
 @MainActor func recordingStore(_ engine: any StorageEngine, _ ids: String...) async throws -> Store<Note> {
   let store = try await Store<Note>(storage: engine)
   try await store.insert(ids.map { Note(id: $0, text: "first") })

@@ -4,8 +4,8 @@ import Testing
 
 @testable import StockroomStore
 
-@Suite("The history of undo") struct UndoHistoryTests {
-  /// A record of so many entries of 10 bytes.
+@Suite("The undo history") struct UndoHistoryTests {
+  /// A record with the given number of entries of 10 bytes.
   private func record(_ count: Int) -> UndoRecord {
     var record = UndoRecord()
     for number in 0..<count {
@@ -15,7 +15,7 @@ import Testing
     return record
   }
 
-  @Test("Each record is held or returned to be released, once, and the newest are held up to the limit")
+  @Test("Each record is either held or returned for release, and the newest are held up to the limit")
   func dropped() {
     var history = UndoHistory()
     history.limit = StoreUndoLimit(calls: 5, bytes: 200)
@@ -46,7 +46,7 @@ import Testing
     }
   }
 
-  @Test("What has been rewritten is noted in the next record of its entry in each direction, and counted")
+  @Test("A rewritten entry is updated in the next record of the entry in each direction, and counted")
   func rewritten() {
     var history = UndoHistory()
     history.limit = StoreUndoLimit(calls: 5, bytes: 30)
@@ -55,13 +55,13 @@ import Testing
     history.add(record(1))
     let key = CacheKey(verbatim: "key 0")
     history.note([key: (old: Data("12345".utf8), new: Data("123456789".utf8))])
-    // The oldest one has no room any more.
+    // The oldest record no longer fits.
     let values = history.undo.flatMap(\.entries).compactMap(\.after)
     #expect(values == [Data("12345".utf8), Data("123456789".utf8)])
     #expect(history.takeDropped().count == 1)
   }
 
-  @Test("What has been rewritten is found by key in a large record, and as in one without an index")
+  @Test("A rewritten entry is found by key in a large record, as in one without an index")
   func rewrittenInLarge() throws {
     var record = UndoRecord()
     for number in 0..<1_000 {
@@ -69,7 +69,7 @@ import Testing
       record.append(UndoRecord.Entry(key: key, before: nil, after: Data("\(number)".utf8), isMoved: false))
     }
     var table = ItemTable<Note>()
-    // In another order than that of the record.
+    // In a different order than in the record.
     for number in [7, 3, 900] {
       let step = KeyedStep.insert([
         (key: CacheKey(verbatim: "key \(number)"), item: Note(id: "key \(number)"))
@@ -79,7 +79,7 @@ import Testing
     var indexed = record
     indexed.sort(as: table, isIndexed: true)
     record.sort(as: table, isIndexed: false)
-    // Only so is it certain that not all entries are looked at.
+    // Only the index makes it certain that not all entries are examined.
     let positions = try #require(indexed.positions)
     #expect(positions.count == 1_000 && record.positions == nil)
     #expect(positions.allSatisfy { indexed.entries[$1].key == $0 })

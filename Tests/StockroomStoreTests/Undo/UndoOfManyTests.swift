@@ -4,19 +4,19 @@ import StockroomStore
 import TestFixtures
 import Testing
 
-/// Undo reads many entries at once, of which some may be absent.
+/// Undo reads many entries in one call, some of which may be absent.
 @MainActor @Suite("Undo of calls that change many items") struct UndoOfManyTests {
   nonisolated private static let engines = AnyEngine.all.filter { ["memory", "sqlite"].contains($0.name) }
 
   @Test(
-    "However few or many of them were there before, all are as they were, and in the same order",
+    "However many of the items existed before, all are restored in the same order",
     arguments: engines, [1, 2, 3, 50, 199])
   func insertions(_ kind: AnyEngine, stride: Int) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
     let store = try await Store<Note>(storage: engine)
     let all = (0..<200).map { Note(id: "\($0)", text: "new") }
-    // One of so many, in the first part all but one of so many.
+    // One of every `stride` items; in the first part, all but one of every `stride`.
     let former = all.enumerated().filter { ($0.offset.isMultiple(of: stride)) != ($0.offset < 100) }.map(
       \.element)
     try await store.insert(former.map { Note(id: $0.id, text: "old \($0.id)") })

@@ -6,10 +6,10 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-@MainActor @Suite("Undo of calls whose entries others change, or that the store does not know")
+@MainActor @Suite("Undo of calls whose entries others have changed, or that the store does not know")
 struct UndoOthersTests {
   @Test(
-    "What others have changed since is not overwritten: the call can no longer be undone, the one before can")
+    "Undo does not overwrite later changes of others: the call can no longer be undone, an earlier one can")
   func conflict() async throws {
     let engine = MemoryStorageEngine()
     let store = try await recordingStore(engine, "a", "b", "c")
@@ -28,7 +28,7 @@ struct UndoOthersTests {
     #expect(!store.canRedo && !store.canUndo)
   }
 
-  @Test("What others have changed elsewhere stays")
+  @Test("Changes of others to other items are kept")
   func others() async throws {
     let engine = MemoryStorageEngine()
     let store = try await recordingStore(engine, "a", "b")
@@ -38,7 +38,7 @@ struct UndoOthersTests {
     #expect(try await notes(in: engine).map(\.id) == ["c", "a", "b"])
   }
 
-  @Test("An undo restores what the engine held, though the store had not seen it")
+  @Test("An undo restores the engine's entry even if the store had not read it")
   func unseen() async throws {
     let engine = MemoryStorageEngine()
     let store = try await recordingStore(engine, "a")
@@ -50,7 +50,7 @@ struct UndoOthersTests {
     #expect(store.items == [written])
   }
 
-  @Test("Entries that cannot be decoded come back too", arguments: AnyEngine.all)
+  @Test("Entries that cannot be decoded are restored too", arguments: AnyEngine.all)
   func unreadable(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
@@ -90,7 +90,7 @@ struct UndoOthersTests {
     #expect(store.items == [Note(id: "a", text: "first")] + unknown)
   }
 
-  @Test("An unreadable entry that is inserted again does not share the place of what others insert")
+  @Test("A restored unreadable entry does not share the position of an item that others insert")
   func sharedPlace() async throws {
     let base = MemoryStorageEngine()
     try await base.write(Data("junk".utf8), key: CacheKey(verbatim: "bad"))
@@ -100,7 +100,7 @@ struct UndoOthersTests {
     engine.hold()
     async let undone = store.undo()
     try await engine.waitForHeldCalls()
-    // Before the entry, and known to the store after it.
+    // Written before the entry, and read by the store after it.
     try await base.write(JSONEncoder().encode(Note(id: "other")), key: CacheKey(verbatim: "other"))
     engine.release()
     #expect(try await undone)

@@ -7,8 +7,8 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-@MainActor @Suite("Undo of the calls of a store") struct UndoTests {
-  @Test("Each kind of call is undone and redone, in the engine too", arguments: AnyEngine.all)
+@MainActor @Suite("Undo of a store's calls") struct UndoTests {
+  @Test("Each kind of call can be undone and redone, in the engine too", arguments: AnyEngine.all)
   func kinds(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
@@ -49,7 +49,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("What has been removed between others is inserted at the end, in its former order")
+  @Test("Restored items are inserted at the end, in their former order")
   func places() async throws {
     let engine = MemoryStorageEngine()
     let store = try await recordingStore(engine, "a", "b", "c", "d")
@@ -61,7 +61,7 @@ import Testing
     #expect(store.items.map(\.id) == ["b", "d"])
   }
 
-  @Test("Any calls are undone one after another, and redone", arguments: AnyEngine.all)
+  @Test("Any sequence of calls can be undone one by one, and redone", arguments: AnyEngine.all)
   func model(_ kind: AnyEngine) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await kind.open(directory)
@@ -85,7 +85,7 @@ import Testing
         case 4: try await store.update("\(Int.random(in: 0..<6))") { $0.text += "!" }
         default: try await store.insert(some())
         }
-        // A call that has changed nothing is none to undo.
+        // A call that changed nothing is not recorded.
         if contents() != states.last { states.append(contents()) }
       }
       var later: [[String: String]] = []
@@ -108,7 +108,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("An undo that fails changes nothing and can be tried again")
+  @Test("A failed undo changes nothing and can be retried")
   func failure() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let store = try await recordingStore(engine, "a", "b")
@@ -120,7 +120,7 @@ import Testing
     #expect(try await agree(store, engine) && store.items.count == 2)
   }
 
-  @Test("An update whose closure throws does not load the items again, without transactions either")
+  @Test("An update whose closure throws does not reload the items, with or without transactions")
   func throwingUpdate() async throws {
     let engine = FailingStorageEngine(MinimalEngine())
     let store = try await recordingStore(engine, "a")
@@ -132,7 +132,7 @@ import Testing
     #expect(store.items == [Note(id: "a", text: "first")] && !store.canUndo)
   }
 
-  @Test("An undo is for the last call that was made before it, under way or not")
+  @Test("An undo applies to the last call made before it, in progress or not")
   func concurrent() async throws {
     let store = try await recordingStore(MemoryStorageEngine(), "a")
     async let first: Void = store.insert(Note(id: "b"))
@@ -146,7 +146,7 @@ import Testing
     #expect(results.filter(\.self).count == 2 && store.items.map(\.id) == ["a"])
   }
 
-  @Test("No more is held than the limit says, and nothing without one")
+  @Test("The history holds no more than the limit, and nothing without one")
   func limits() async throws {
     let engine = FailingStorageEngine(MemoryStorageEngine())
     let store = try await recordingStore(engine)
@@ -168,7 +168,7 @@ import Testing
     #expect(engine.calls.allSatisfy { $0.method != .withTransaction && !$0.isRead } && !store.canUndo)
   }
 
-  @Test("An undo is a change as any other: events, observers and queries see it")
+  @Test("An undo is a change like any other: events, observers and queries see it")
   func observed() async throws {
     let store = try await recordingStore(MemoryStorageEngine(), "a", "b")
     let query = store.query(where: { $0.text == "second" })
@@ -193,7 +193,7 @@ import Testing
     #expect(received[4].items.map(\.id) == ["c"] && received[5].items.map(\.id) == ["a", "b"])
   }
 
-  @Test("Many items are undone at once, and an engine without transactions undoes as well")
+  @Test("Many items are undone in one call, even on an engine without transactions")
   func many() async throws {
     for engine in [MemoryStorageEngine(), MinimalEngine()] as [any StorageEngine] {
       let store = try await Store<Note>(storage: engine)

@@ -3,10 +3,10 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@MainActor @Suite("Undo of the calls of a store whose items have versions") struct UndoVersionTests {
+@MainActor @Suite("Undo of a store's calls with versioned items") struct UndoVersionTests {
   private let engine = MemoryStorageEngine()
 
-  @Test("An undo restores an older version as it was, and the rewriting of older versions is no call to undo")
+  @Test("An undo restores an older version unchanged, and rewriting older versions is not recorded")
   func older() async throws {
     try await ObjectStorage<FirstNote>(storage: engine).store(
       FirstNote(id: "a", text: "first"), forKey: key("a"))
@@ -22,7 +22,7 @@ import Testing
     #expect(try await engine.read(key: key("a")) != bytes && !store.canUndo)
   }
 
-  @Test("A call that is recorded does not replace a newer version; undoing its removal restores it")
+  @Test("A recorded call does not replace a newer version; undoing its removal restores it")
   func newer() async throws {
     let newer = FourthNote(id: "a", lines: ["fourth"])
     try await ObjectStorage<FourthNote>(storage: engine).store(newer, forKey: key("a"))
@@ -39,7 +39,7 @@ import Testing
     #expect(try await engine.read(key: key("a")) == bytes && store.unreadableEntries.count == 1)
   }
 
-  @Test("What the store has rewritten since can be redone")
+  @Test("An entry that the store has rewritten since can be redone")
   func redoOfRewritten() async throws {
     for id in ["a", "b"] {
       try await ObjectStorage<FirstNote>(storage: engine).store(

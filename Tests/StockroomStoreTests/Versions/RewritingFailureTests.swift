@@ -7,9 +7,9 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-/// Rewriting that fails, and what is left to the next one.
+/// Rewriting that fails and is continued by the next call.
 @MainActor @Suite(.timeLimit(.minutes(10))) struct RewritingFailureTests {
-  /// A note whose step kills the process when it has been taken a number of times.
+  /// A note whose migration kills the process after a number of calls.
   struct FatalNote: VersionedItem, Identifiable {
     nonisolated static let stepsToLive = Shared(Int.max)
 
@@ -26,7 +26,7 @@ import Testing
     }
   }
 
-  /// A note that cannot be encoded while its text is refused.
+  /// A note that cannot be encoded with certain texts.
   struct PickyNote: VersionedItem, Identifiable {
     struct Refusal: Error {}
     enum CodingKeys: CodingKey { case id, text }
@@ -54,7 +54,7 @@ import Testing
 
   private func openSQLite() throws -> SQLiteStorageEngine { try Self.openSQLite(directory.url.path) }
 
-  @Test("A process that is killed in the middle of a batch leaves it undone, and the next one goes on")
+  @Test("A process killed in the middle of a batch leaves the batch undone, and the next process continues")
   func killed() async throws {
     try await writeFirstNotes(2_500, to: openSQLite())
     await #expect(processExitsWith: .signal(SIGKILL)) { [path = directory.url.path as String] in
@@ -78,7 +78,7 @@ import Testing
   }
 
   @Test(
-    "A failed batch is reported, changes nothing, and is made up for by the next call",
+    "A failed batch is reported, changes nothing, and is repeated by the next call",
     arguments: [true, false])
   func failure(hasTransactions: Bool) async throws {
     let base: any StorageEngine = hasTransactions ? MemoryStorageEngine() : MinimalEngine()
@@ -114,7 +114,7 @@ import Testing
     #expect(error?.code == .closed && store.items.count == 10)
   }
 
-  @Test("Rewriting fails if an item cannot be encoded, after all others have been rewritten")
+  @Test("Rewriting fails if an item cannot be encoded, after all other items have been rewritten")
   func encodingFails() async throws {
     let engine = MemoryStorageEngine()
     try await writeFirstNotes(1_500, to: engine)

@@ -5,7 +5,7 @@ import StockroomStore
 import StockroomTestSupport
 import Testing
 
-/// Rewriting of which an engine refuses one entry, and reads that fail beside it.
+/// Rewriting with an entry that the engine refuses, and with failing reads.
 @MainActor @Suite(.timeLimit(.minutes(10))) struct RewritingRefusalTests {
   private let base = MemoryStorageEngine()
   private let expected = (0..<20).map { SecondNote(id: "\($0)", text: "text \($0)") }
@@ -15,7 +15,7 @@ import Testing
   }
 
   @Test(
-    "A batch of which the engine refuses an entry changes none, and is made up for by the next call",
+    "A batch with a refused entry changes nothing, and is repeated by the next call",
     arguments: [StorageError.Code.diskFull, .io])
   func transaction(code: StorageError.Code) async throws {
     try await writeFirstNotes(20, to: base)
@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(
-    "Without atomic batches each entry is the old or the new one after a refusal, and the next call rewrites the rest",
+    "Without atomic batches a refusal leaves each entry old or new, and the next call rewrites the rest",
     arguments: [StorageError.Code.diskFull, .io])
   func withoutAtomicBatches(code: StorageError.Code) async throws {
     try await writeFirstNotes(20, to: base)
@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test(
-    "Calls that are committed together with a batch that fails take effect",
+    "Calls committed in one batch with a failing rewrite take effect",
     arguments: [StorageError.Code.diskFull, .io])
   func besideCalls(code: StorageError.Code) async throws {
     try await writeFirstNotes(20, to: base)
@@ -79,7 +79,7 @@ import Testing
     store.startRewritingOldVersions()
     let second = Task { try await store.insert(SecondNote(id: "second", text: "")) }
     for _ in 0..<20 { await Task.yield() }
-    // With the second call under way, the batch waits, and the next calls with it.
+    // While the second call is in progress, the batch waits, and later calls wait behind it.
     engine.release()
     engine.hold { $0.method == .withTransaction }
     try await engine.waitForHeldCalls()
@@ -94,7 +94,7 @@ import Testing
     try await third.value
     let error = await #expect(throws: StorageError.self) { try await store.oldVersionsHaveBeenRewritten() }
     #expect(error?.code == code)
-    // Nothing of what has failed has happened, and so nothing is loaded again.
+    // The failed batch had no effect, so nothing is reloaded.
     #expect(!engine.calls.contains { $0.method == .readAllEntries })
     #expect(store.items.map(\.id) == expected.map(\.id) + ["first", "second", "third"])
     let after = try await bytes()
@@ -102,7 +102,7 @@ import Testing
     #expect(try await Store<SecondNote>(storage: base).items == store.items)
   }
 
-  @Test("Rewriting waits for what others have just stored in an older version, and rewrites it")
+  @Test("Rewriting waits for entries that others have just stored in an older version, and rewrites them")
   func justStored() async throws {
     let engine = FailingStorageEngine(base)
     let store = try await Store<SecondNote>(storage: engine)
@@ -110,7 +110,7 @@ import Testing
     try await writeFirstNotes(3, to: base)
     try await engine.waitForHeldCalls()
     store.startRewritingOldVersions()
-    // It has begun, and waits.
+    // It has begun, and is waiting.
     for _ in 0..<20 { await Task.yield() }
     engine.release()
     try await store.oldVersionsHaveBeenRewritten()
@@ -118,14 +118,14 @@ import Testing
     #expect(Set(try await versions(in: base).values) == ["2"])
   }
 
-  @Test("What others have changed is still rewritten if reading it has failed")
+  @Test("Entries that others have changed are still rewritten after a failed read")
   func failedRead() async throws {
     try await writeFirstNotes(3, to: base)
     let engine = FailingStorageEngine(base)
     let store = try await Store<SecondNote>(storage: engine)
     engine.failCall { $0.method == .readEntries }
     engine.hold { $0.method == .readEntries }
-    // An older program stores them again, all at once.
+    // An older program stores them again, in one batch.
     try await writeFirstNotes(3, to: base)
     try await engine.waitForHeldCalls()
     store.startRewritingOldVersions()
@@ -135,7 +135,7 @@ import Testing
     #expect(Set(try await versions(in: base).values) == ["2"])
   }
 
-  @Test("Items are still rewritten if loading them again has failed")
+  @Test("Items are still rewritten after a failed reload")
   func failedReload() async throws {
     try await writeFirstNotes(3, to: base)
     let engine = FailingStorageEngine(base)
@@ -154,7 +154,7 @@ import Testing
     #expect(Set(try await versions(in: base).values) == ["2"])
   }
 
-  @Test("An item that is loaded again while its batch waits is counted once")
+  @Test("An item that is reloaded while its batch waits is counted once")
   func loadedAgain() async throws {
     try await writeFirstNotes(3, to: base)
     let engine = FailingStorageEngine(base)

@@ -7,7 +7,7 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-/// Rewriting beside calls and the changes of others.
+/// Rewriting during calls and changes of others.
 @MainActor @Suite(.timeLimit(.minutes(10))) struct RewritingTests {
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
@@ -49,7 +49,7 @@ import Testing
         }
       }
       while let result = await group.nextResult() {
-        // The older program may come too late.
+        // The older program may be too late.
         if case .failure(let error) = result { #expect(newerVersion(error) != nil) }
       }
     }
@@ -60,7 +60,7 @@ import Testing
       #expect(note.map { Set($0.lines) } == lines && note?.lines.count == lines.count)
       try await wait { store[id] == note && same[id] == note }
     }
-    // What the older program has written behind the rewriting is for the next time.
+    // Entries that the older program wrote after the rewriting are left to the next one.
     let next = try await Store<FourthNote>(storage: engine)
     next.startRewritingOldVersions()
     try await next.oldVersionsHaveBeenRewritten()
@@ -81,7 +81,7 @@ import Testing
     #expect(Set(try await versions(in: base).values) == ["4"])
   }
 
-  @Test("Rewriting waits for loading, shows its progress, and ends where it is stopped")
+  @Test("Rewriting waits for the load, reports its progress, and ends when stopped")
   func stops() async throws {
     let base = MemoryStorageEngine()
     try await writeFirstNotes(3_500, to: base)
@@ -116,7 +116,7 @@ import Testing
     #expect(Set(try await versions(in: base).values) == ["4"])
   }
 
-  @Test("A store that is released during rewriting is gone after the batch")
+  @Test("A store that is released during rewriting is deallocated after the batch")
   func released() async throws {
     let base = MemoryStorageEngine()
     try await writeFirstNotes(2_500, to: base)
@@ -133,7 +133,7 @@ import Testing
     #expect(versions.count { $0 == "4" } < 2_500)
   }
 
-  @Test("What has become unreadable since loading is reported, and left alone")
+  @Test("An entry that became unreadable after the load is reported and left unchanged")
   func unreadable() async throws {
     let engine = MinimalEngine()
     try await writeFirstNotes(3, to: engine)
@@ -147,7 +147,7 @@ import Testing
     #expect(store.items.map(\.id) == ["0", "2"])
   }
 
-  @Test("Rewriting that is stopped can be started at once")
+  @Test("Stopped rewriting can be restarted immediately")
   func restart() async throws {
     let engine = MemoryStorageEngine()
     try await writeFirstNotes(10, to: engine)
@@ -162,7 +162,7 @@ import Testing
     #expect(Set(try await versions(in: engine).values) == ["2"])
   }
 
-  @Test("What has been changed or removed since it was read is not counted as old")
+  @Test("An entry that was changed or removed after it was read is not counted as old")
   func changedSince() async throws {
     let engine = MemoryStorageEngine()
     try await writeFirstNotes(5, to: engine)

@@ -5,7 +5,7 @@ import StockroomStore
 import StockroomTestSupport
 import Testing
 
-/// Caches of a type that was changed.
+/// Caches of a type with several versions.
 @Suite struct VersionedCacheTests {
   private let engine = MemoryStorageEngine()
 
@@ -35,7 +35,7 @@ import Testing
     #expect(try await engine.read(key: key("other")) == Data("another user of the engine".utf8))
   }
 
-  @Test("fetch loads in place of a newer version, and does not store what it has loaded")
+  @Test("fetch loads a value in place of one of a newer version, and does not store it")
   func fetch() async throws {
     let clock = ManualClock()
     let note = FourthNote(id: "a", lines: ["new"])
@@ -49,7 +49,7 @@ import Testing
     }
     let error = await #expect(throws: StorageError.self) { try await older["a"] }
     #expect(newerVersion(error) != nil)
-    // What has expired is of no use to anybody.
+    // An expired value is not preserved.
     clock.advance(by: 61)
     #expect(try await older["a"] == nil)
     _ = try await older.fetch("a") { ThirdNote(id: "a", lines: ["3"]) }
@@ -57,7 +57,7 @@ import Testing
     #expect(try await cache(of: FourthNote.self, clock)["a"]?.lines == ["3"])
   }
 
-  @Test("A newer version is replaced and removed on request")
+  @Test("A value of a newer version is replaced and removed on request")
   func explicit() async throws {
     let newer = { cache(of: FourthNote.self) }
     let older = cache(of: ThirdNote.self)
@@ -69,7 +69,7 @@ import Testing
     #expect(try await newer()["a"] == nil)
   }
 
-  @Test("Rewriting is in order with the writes of the cache, in an engine without transactions too")
+  @Test("Rewriting is ordered with the cache's writes, even on an engine without transactions")
   func order() async throws {
     let hooked = HookedEngine(MinimalEngine())
     let before = PersistentCache<String, FirstNote>(storage: hooked, storageLimit: CacheLimit(bytes: 4_000))
@@ -77,7 +77,7 @@ import Testing
       try await before.store(FirstNote(id: "\(index)", text: "old"), forKey: "\(index)")
     }
     let cache = PersistentCache<String, FourthNote>(storage: hooked, storageLimit: CacheLimit(bytes: 4_000))
-    // Between the reading of what is to be rewritten and the rewriting.
+    // Between the read and the write of the rewriting.
     hooked.afterScan {
       cache.assign(FourthNote(id: "0", lines: ["assigned"]), forKey: "0")
       hooked.afterScan(nil)

@@ -5,7 +5,7 @@ import StockroomStore
 import StockroomTestSupport
 import Testing
 
-/// The form on disk, the chain of types, and `ObjectStorage`, which shows both.
+/// The stored format, the chain of types, and `ObjectStorage`, which uses both.
 @Suite struct VersionedItemTests {
   private let engine = MemoryStorageEngine()
 
@@ -13,7 +13,7 @@ import Testing
     try await engine.read(key: key(id)).map { String(decoding: $0, as: UTF8.self) }
   }
 
-  @Test("An entry says its version in front of what the codec makes, and the first version says none")
+  @Test("An entry has its version before the codec's bytes, and the first version has none")
   func form() async throws {
     let note = ThirdNote(id: "a", lines: ["b"])
     try await ObjectStorage<ThirdNote>(storage: engine).store(note, forKey: key("a"))
@@ -27,7 +27,7 @@ import Testing
     #expect(try JSONDecoder().decode(FirstNote.self, from: text) == first)
   }
 
-  @Test("The decoders of JSON and property lists reject an entry that says a version")
+  @Test("The decoders of JSON and property lists reject an entry with a version")
   func oldDecoders() async throws {
     try await ObjectStorage<FourthNote>(storage: engine).store(
       FourthNote(id: "a", lines: []), forKey: key("a"))
@@ -40,7 +40,7 @@ import Testing
     }
   }
 
-  @Test("Objects of every version are read through all steps")
+  @Test("Objects of every version are read through all migration steps")
   func everyVersion() async throws {
     let notes = try await writeEveryVersion(of: 0..<40, to: engine)
     let storage = ObjectStorage<FourthNote>(storage: engine)
@@ -75,7 +75,7 @@ import Testing
     #expect(isNewer == NewerVersionError(version: 3, newestKnown: 2))
   }
 
-  @Test("A step that throws leaves the entry as it is, and its error says why")
+  @Test("A migration step that throws leaves the entry unchanged, and its error states the reason")
   func failingStep() async throws {
     try await ObjectStorage<FirstNote>(storage: engine)
       .store(FirstNote(id: "a", text: "refused"), forKey: key("a"))
@@ -89,7 +89,7 @@ import Testing
   }
 
   @Test(
-    "A version from the future is reported, and no older program stores anything in its place",
+    "A newer version is reported, and an older program does not overwrite it",
     arguments: [
       "version 5\n", "version 999999999999999999\n", "version 4 x\n", "version \n", "version 4",
       "version 04\n",
@@ -121,7 +121,7 @@ import Testing
   }
 
   @Test(
-    "An older program does not overwrite a newer version that it has not seen, with or without transactions")
+    "An older program does not overwrite a newer version that it has not read, with or without transactions")
   func unseen() async throws {
     for engine in [engine as any StorageEngine, MinimalEngine()] {
       try await engine.write(Data([0xFF]) + Data("version 4\n{}".utf8), key: key("a"))
@@ -134,7 +134,7 @@ import Testing
     }
   }
 
-  @Test("Whatever a codec makes is read as it was, also what looks like a version")
+  @Test("Any output of a codec is read as it was written, even if it resembles a version")
   func anyBytes() async throws {
     struct Verbatim: Codec {
       func encode(_ value: some Encodable) throws -> Data {
@@ -175,7 +175,7 @@ import Testing
     #expect(try await storage.rewriteOldVersions(forKeys: engine.allKeys()).rewritten == 0)
   }
 
-  @Test("Rewriting leaves objects under other keys alone, though they could be taken for old ones")
+  @Test("Rewriting leaves objects under other keys unchanged, even if they resemble old ones")
   func otherTypes() async throws {
     let other = Data(#"{"id":"a","text":"b","secret":1}"#.utf8)
     try await engine.write(other, key: key("other"))
@@ -185,7 +185,7 @@ import Testing
     #expect(try await engine.read(key: key("other")) == other)
   }
 
-  @Test("Rewriting needs transactions")
+  @Test("Rewriting requires transactions")
   func needsTransactions() async throws {
     let error = await #expect(throws: StorageError.self) {
       try await ObjectStorage<FourthNote>(storage: MinimalEngine()).rewriteOldVersions(forKeys: [])
@@ -194,7 +194,7 @@ import Testing
   }
 }
 
-/// Chains that do not go back to version 1, or are declared wrongly.
+/// Chains that do not reach version 1, or are declared incorrectly.
 @Suite struct VersionChainTests {
   struct Latest: VersionedItem, Equatable {
     static let version = 7
@@ -216,7 +216,7 @@ import Testing
 
   private let engine = MemoryStorageEngine()
 
-  @Test("Versions are counted from the oldest type, unless a type says its own")
+  @Test("Versions are counted from the oldest type, unless a type declares its own")
   func numbers() {
     #expect(
       SecondNote.version == 2 && FourthNote.version == 4 && Beginning.version == 1 && Latest.version == 7)
@@ -224,7 +224,8 @@ import Testing
   }
 
   @Test(
-    "A chain without its oldest types reads what is left, and nothing older", arguments: [1, 3, 5, 6, 7, 8])
+    "A chain without its oldest types reads the remaining versions, and nothing older",
+    arguments: [1, 3, 5, 6, 7, 8])
   func shortened(version: Int) async throws {
     let json = Data(#"{"number":9}"#.utf8)
     let header = version == 1 ? Data() : Data([0xFF]) + Data("version \(version)\n".utf8)
@@ -240,7 +241,7 @@ import Testing
     }
   }
 
-  @Test("A type whose first version is versioned stores as one without versions")
+  @Test("A type whose first version is versioned is stored like one without versions")
   func beginning() async throws {
     try await ObjectStorage<Beginning>(storage: engine).store(Beginning(number: 3), forKey: key("a"))
     #expect(try await engine.read(key: key("a")) == Data(#"{"number":3}"#.utf8))

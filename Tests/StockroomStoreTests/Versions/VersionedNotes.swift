@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomStore
 
-// A type that was changed three times over. Version 1 has no versions.
+// A type that was changed three times. Version 1 predates versioning.
 
 struct FirstNote: Codable, Sendable, Identifiable, Equatable {
   var id: String
@@ -10,7 +10,7 @@ struct FirstNote: Codable, Sendable, Identifiable, Equatable {
 }
 
 struct SecondNote: VersionedItem, Identifiable, Equatable {
-  /// What the step from the first version throws for a text that it refuses.
+  /// The error of the first migration step for a text that it refuses.
   struct Refusal: Error {}
 
   var id: String
@@ -56,8 +56,8 @@ struct FourthNote: VersionedItem, Identifiable, Equatable {
   }
 }
 
-/// Writes notes with these numbers, of all four versions in turn, as the programs of their time did, and returns
-/// what they are now.
+/// Writes notes with these numbers in all four versions in turn, like the programs of each version, and
+/// returns them in the newest version.
 @discardableResult
 func writeEveryVersion(
   of numbers: Range<Int>, to engine: some StorageEngine
@@ -83,13 +83,13 @@ func writeEveryVersion(
   return numbers.map { FourthNote(id: "note \($0)", lines: ["text \($0)"]) }
 }
 
-/// Writes so many notes of the first version, with their numbers as identifiers.
+/// Writes the given number of notes of the first version, with their numbers as identifiers.
 func writeFirstNotes(_ count: Int, to engine: some StorageEngine) async throws {
   try await ObjectStorage<FirstNote>(storage: engine)
     .store((0..<count).map { (key("\($0)"), FirstNote(id: "\($0)", text: "text \($0)")) })
 }
 
-/// The versions that the entries say, by key; 1 for those that say none.
+/// The versions stored in the entries, by key; 1 for entries without a version.
 func versions(in engine: some StorageEngine) async throws -> [String: String] {
   let entries = try await engine.readAllDataAndKeys().map { key, data in
     guard data.first == 0xFF, let end = data.firstIndex(of: UInt8(ascii: "\n")) else {
@@ -101,17 +101,17 @@ func versions(in engine: some StorageEngine) async throws -> [String: String] {
 }
 
 extension StoreRewritingState {
-  /// How many entries have been rewritten; nil if that has not ended, or has failed.
+  /// The number of rewritten entries; nil if rewriting has not ended, or has failed.
   var rewrittenCount: Int? { if case .rewritten(let count) = self { count } else { nil } }
 }
 
-/// What an error says about a version that is newer than those that a program knows.
+/// The error about a version newer than those that a program supports.
 func newerVersion(_ error: (any Error)?) -> NewerVersionError? {
   guard let error = error as? StorageError, error.code == .unsupported else { return nil }
   return error.underlying as? NewerVersionError
 }
 
-/// Waits for something that another task does.
+/// Waits for an effect of another task.
 @MainActor func wait(until isTrue: () throws -> Bool) async throws {
   while try !isTrue() {
     try Task.checkCancellation()

@@ -7,7 +7,7 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-/// Stores of a type that was changed three times over.
+/// Stores of a type that was changed three times.
 @MainActor @Suite(.timeLimit(.minutes(10))) struct VersionedStoreTests {
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
@@ -34,7 +34,7 @@ import Testing
     #expect(Set(try await versions(in: engine).values) == ["4"])
     let after = try await engine.readAllEntries()
     #expect(after.map(\.key) == before.map(\.key) && after.map(\.createdAt) == before.map(\.createdAt))
-    // No event before this one.
+    // No event precedes this one.
     try await store.insert(FourthNote(id: "new", lines: []))
     #expect(await events.next()?.items.map(\.id) == ["new"])
     #expect(try await Store<FourthNote>(storage: engine).items == store.items)
@@ -56,7 +56,7 @@ import Testing
     #expect(written.flatMap(\.keys).map(\.value).sorted() == old.sorted())
   }
 
-  @Test("Without a request for it, an item is stored in the newest version when it is changed")
+  @Test("Without a request to rewrite, an item is stored in the newest version when it is changed")
   func nextChange() async throws {
     let engine = MemoryStorageEngine()
     try await writeEveryVersion(of: 0..<4, to: engine)
@@ -69,7 +69,8 @@ import Testing
   }
 
   @Test(
-    "An older program shows what it can read, and leaves newer entries alone", arguments: AnyEngine.persistent
+    "An older program shows the entries that it can read, and leaves newer ones unchanged",
+    arguments: AnyEngine.persistent
   )
   func olderProgram(_ kind: AnyEngine) async throws {
     var engine = try await kind.open(directory)
@@ -95,7 +96,7 @@ import Testing
         #expect(newerVersion(error) == NewerVersionError(version: 4, newestKnown: newest))
         #expect(store.items == items && store.unreadableEntries.count == 8 - 2 * newest)
       }
-      // In one batch, as far as the store can.
+      // Usually in one batch.
       async let refused = code { try await store.insert(note("note 7")) }
       async let accepted = code { try await store.insert(note("own")) }
       #expect(await (refused, accepted) == (.unsupported, nil))
@@ -124,7 +125,7 @@ import Testing
     #expect(store.items == [other] && store.unreadableEntries.isEmpty)
   }
 
-  @Test("An older program does not overwrite a newer entry that it has not heard of")
+  @Test("An older program does not overwrite a newer entry that it has not read")
   func unheardOf() async throws {
     let engine = MinimalEngine()
     let store = try await Store<ThirdNote>(storage: engine)
@@ -137,7 +138,7 @@ import Testing
   }
 
   @Test(
-    "What a newer program stores while an older one runs is reported there, and is an item again when it is readable"
+    "A newer entry stored while an older program runs is reported there, and is an item again once it is readable"
   )
   func follows() async throws {
     let sqlite = try #require(AnyEngine.persistent.first { $0.name == "sqlite" })
@@ -158,7 +159,7 @@ import Testing
     try await wait { older.unreadableEntries.isEmpty }
   }
 
-  @Test("A step that throws hides no other item, and its entry is left alone")
+  @Test("A migration step that throws hides no other item, and its entry is left unchanged")
   func failingStep() async throws {
     let engine = MemoryStorageEngine()
     let refused = try JSONEncoder().encode(FirstNote(id: "x", text: "refused"))

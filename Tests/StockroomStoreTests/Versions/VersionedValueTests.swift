@@ -12,7 +12,7 @@ import Testing
 
   private func asynchronous<Item>(of type: Item.Type = Item.self) async throws -> AsyncStoredValue<Item?> {
     let value = AsyncStoredValue<Item?>(storage: engine, key: "note")
-    // Whether or not it can be read.
+    // Whether or not the value can be read.
     do { try await value.valueHasLoaded() } catch {}
     return value
   }
@@ -21,7 +21,7 @@ import Testing
     StoredValue<Item?>(key: "note", storage: try defaults.open())
   }
 
-  @Test("A value of an older version is read, and stored in the newest one by the next change")
+  @Test("A value of an older version is read, and stored in the newest version by the next change")
   func older() async throws {
     try await asynchronous(of: FirstNote.self).set(FirstNote(id: "a", text: "1"))
     let value = try await asynchronous(of: FourthNote.self)
@@ -69,7 +69,7 @@ import Testing
     #expect(try await engine.keyCount() == 0 && defaults.stored("note") == nil)
   }
 
-  @Test("What a newer program stores while an older one runs makes the value unreadable there")
+  @Test("A newer version stored while an older program runs makes the value unreadable there")
   func follows() async throws {
     let older = try await asynchronous(of: ThirdNote.self)
     try await older.set(ThirdNote(id: "a", lines: []))
@@ -81,7 +81,7 @@ import Testing
   }
 
   @Test(
-    "A newer version that comes during a change is not replaced by it, by a type without versions either",
+    "A newer version that arrives during a change is not replaced by it, even by a type without versions",
     arguments: [true, false])
   func newerMeanwhile(isUpdate: Bool) async throws {
     let held = FailingStorageEngine(engine)
@@ -101,7 +101,7 @@ import Testing
     #expect(try await engine.read(key: key) == newer)
   }
 
-  @Test("A newer version that came later is not replaced if the engine reports no changes")
+  @Test("A newer version that arrived later is not replaced if the engine reports no changes")
   func newerLater() async throws {
     let engine = MinimalEngine()
     let value = AsyncStoredValue<FirstNote?>(storage: engine, key: "note")

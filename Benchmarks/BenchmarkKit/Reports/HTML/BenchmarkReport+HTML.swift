@@ -1,6 +1,6 @@
 extension BenchmarkReport {
-  /// The report as one HTML file that needs no network: charts of throughput, of latency, and of cost against the number
-  /// of entries, and a table of everything. Readable in light and dark, narrow and wide.
+  /// The report as a self-contained HTML file: charts of throughput, of latency, and of cost by number of
+  /// entries, and a table of all results. It supports light and dark mode, and narrow and wide screens.
   public var html: String {
     let note = unrankedText.map { " " + $0.escapingHTML } ?? ""
     let sections = [
@@ -10,11 +10,11 @@ extension BenchmarkReport {
         workloads.compactMap(throughputFigure)),
       Section(
         "Latency",
-        "Time of one call on a logarithmic scale, which does not begin at zero; further left is better. From left to "
-          + "right: the 50th, 90th, 99th and 99.9th percentile.", charts(latencyChart)),
+        "Time of one call. The scale is logarithmic and does not begin at zero; further left is better. From left to "
+          + "right: the 50th, 90th, 99th and 99.9th percentiles.", charts(latencyChart)),
       Section(
         "Cost against the number of entries",
-        "Time of one operation by number of entries, both on logarithmic scales, which do not begin at zero; level is best.",
+        "Time of one operation by number of entries. The scales are logarithmic and do not begin at zero; a level line is best.",
         growthSeries.map { LineChart($0, colors: colors).drawing.svg }),
     ].filter { !$0.figures.isEmpty }
     return """
@@ -50,23 +50,23 @@ extension BenchmarkReport {
   }
 
   private static let barsNote =
-    "Bars begin at zero; longer is better; a bar with a gap is cut. The thin line is the range of all repetitions, ± half "
-    + "of it; ≈ is a tie with the fastest: their ranges overlap."
+    "Bars begin at zero; longer is better; a bar with a gap is cut. The thin line is the range of all repetitions, and ± "
+    + "is half of it; ≈ marks a tie with the fastest: their ranges overlap."
 
   private static var glossary: [(String, String)] {
     [
-      ("median", "Half of the repetitions took longer, half of them less."),
+      ("median", "Half of the repetitions took longer, and half took less time."),
       (
         "spread",
         "Half of the difference between the fastest and the slowest repetition, divided by the median."
       ),
       ("tie, ≈", "The ranges of this engine and of the fastest overlap: another run may reverse the order."),
-      ("throughput", "Operations in a second. The workload defines one operation."),
+      ("throughput", "Operations per second. The workload defines one operation."),
       ("p50, p90, p99, p99.9", "Percentiles of the time of one call."),
     ] + quantities.map { ($0.name, $0.definition) }
   }
 
-  /// The color of each subject, by its position.
+  /// The color of each subject, assigned by position.
   private var colors: [String: String] {
     Dictionary(uniqueKeysWithValues: subjects.enumerated().map { ($1, "var(--color-\($0 % paletteSize))") })
   }
@@ -86,14 +86,14 @@ extension BenchmarkReport {
     subjects.compactMap { result(of: $0, in: workload.name) }
   }
 
-  /// The chart with the summary of the workload below it.
+  /// The chart with the workload's summary below it.
   private func throughputFigure(_ workload: WorkloadDescription) -> String? {
     throughputChart(workload).map { chart in
       "<figure>\(chart.svg)<figcaption>\(explanation(of: workload).escapingHTML)</figcaption></figure>"
     }
   }
 
-  /// - Parameter unranked: Subjects that nothing is compared with, besides ``unrankedSubjects``.
+  /// - Parameter unranked: Subjects to exclude from the comparison, in addition to ``unrankedSubjects``.
   func throughputChart(_ workload: WorkloadDescription, unranked: Set<String> = []) -> Drawing? {
     let ranked = ranked(without: unranked)
     let bars = results(in: workload).map { result in
@@ -119,7 +119,7 @@ extension BenchmarkReport {
     return rows.isEmpty ? nil : DotChart(title: workload.name, note: workload.summary, rows: rows).drawing
   }
 
-  /// Workloads whose names differ only in the number of entries at the end.
+  /// The workloads whose names differ only in the number of entries at the end.
   private var growthSeries: [LineChart.Series] {
     var names: [String] = []
     var points: [String: [(entries: Int, workload: WorkloadDescription)]] = [:]

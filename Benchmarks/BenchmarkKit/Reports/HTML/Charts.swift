@@ -6,7 +6,7 @@
   import Musl
 #endif
 
-/// Dimensions that all charts share, in pixels. A chart is as wide as the narrowest screen.
+/// Dimensions that all charts share, in pixels. A chart fits the narrowest screen.
 enum Layout {
   static let width = 320.0
   static let title = 18.0
@@ -15,20 +15,20 @@ enum Layout {
   static let padding = 4.0
 }
 
-/// Horizontal bars that begin at zero, one for each subject, each with a line for the range of its samples.
+/// Horizontal bars that begin at zero, one per subject, each with a line for the range of its samples.
 ///
-/// A bar much longer than all others would leave no room to compare them. It is cut, and a gap marks the cut.
+/// A bar much longer than the others would leave no room to compare them. It is cut, with a gap at the cut.
 struct BarChart {
   struct Bar {
     let label: String
     let value: Double
-    /// The least and the greatest value that was measured.
+    /// The lowest and the highest measured value.
     let range: ClosedRange<Double>
     let text: String
     let color: String
   }
 
-  /// The width of the figures behind the bars.
+  /// The width of the figures after the bars.
   private static let figures = 132.0
 
   let title: String
@@ -39,7 +39,7 @@ struct BarChart {
     let lengths = bars.map(\.value).sorted(by: >)
     let isCut = lengths.count > 2 && lengths[0] > 4 * lengths[1]
     let longest = isCut ? 1.3 * lengths[1] : bars.map(\.range.upperBound).max() ?? 0
-    // The figure stands behind its bar.
+    // Leaves room for the figure after the bar.
     let space = Layout.width - Layout.labels - Self.figures
     let rows = bars.enumerated().map { index, bar in
       let y = Layout.title + Double(index) * Layout.row + Layout.padding
@@ -62,7 +62,7 @@ struct BarChart {
   }
 }
 
-/// Dots on a logarithmic scale, a row for each subject.
+/// Dots on a logarithmic scale, one row per subject.
 struct DotChart {
   struct Row {
     let label: String
@@ -99,11 +99,11 @@ struct DotChart {
   }
 }
 
-/// Lines over the number of entries, both axes logarithmic.
+/// Lines over the number of entries, with logarithmic axes.
 struct LineChart {
   struct Line {
     let label: String
-    /// The number of entries, and seconds.
+    /// The number of entries, and the time.
     let points: [(entries: Double, seconds: Double)]
   }
 
@@ -158,7 +158,7 @@ private struct LogarithmicScale {
   private let from: Double
   private let to: Double
 
-  /// - Parameter isWhole: Whether the scale begins and ends with powers of ten.
+  /// - Parameter isWhole: Whether the scale begins and ends at powers of ten.
   init(_ values: [Double], from: Double, to: Double, isWhole: Bool = true) {
     let logarithms = values.map { log10(max($0, 1e-12)) }
     let least = logarithms.min() ?? 0
@@ -179,7 +179,7 @@ private struct LogarithmicScale {
     return stride(from: powers.lowerBound, through: powers.upperBound, by: step).map { pow(10, Double($0)) }
   }
 
-  /// The text anchor of a label at a position, such that the label stays inside of the chart.
+  /// The text anchor that keeps a label at this position inside the chart.
   func anchor(at x: Double) -> String {
     if x > max(from, to) - 14 { return "end" }
     return x < min(from, to) + 14 ? "start" : "middle"
@@ -187,6 +187,6 @@ private struct LogarithmicScale {
 }
 
 extension String {
-  /// The text, cut to the width of the labels.
+  /// The text truncated to the width of the labels.
   fileprivate var shortened: String { count > 13 ? "\(prefix(12))…" : self }
 }

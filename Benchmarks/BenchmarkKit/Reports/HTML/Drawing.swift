@@ -1,4 +1,4 @@
-/// The SVG elements of a chart, to be put into a page or into another drawing.
+/// The SVG elements of a chart, to embed in a page or in another drawing.
 struct Drawing {
   let title: String
   /// The description for screen readers.
@@ -6,10 +6,10 @@ struct Drawing {
   let height: Double
   let parts: [String]
 
-  /// An element as wide as its container.
+  /// An SVG element as wide as its container.
   var svg: String { element("") }
 
-  /// An element at a position in another drawing.
+  /// An SVG element at a position in another drawing.
   func svg(x: Double, y: Double) -> String {
     element(" x=\"\(px(x))\" y=\"\(px(y))\" width=\"\(px(Layout.width))\" height=\"\(px(height))\"")
   }

@@ -1,7 +1,8 @@
 /// The number of distinct colors of subjects.
 let paletteSize = 8
 
-/// The style of charts. The colors can be distinguished with the common color vision deficiencies, on light and on dark.
+/// The style of charts. The colors can be distinguished with the common color vision deficiencies, on light
+/// and dark backgrounds.
 let chartStyle = """
   :root {
     color-scheme: light dark;

@@ -7,5 +7,5 @@ private let suite = ConformanceSuite(
   worker: ConformanceWorker(product: "custom-engine-worker")
 ) { try JSONStorageEngine(directory: $0) }
 
-@Test("The engine keeps the contract", arguments: suite.checks)
+@Test("The engine conforms to the contract", arguments: suite.checks)
 func conforms(_ check: ConformanceCheck) async throws { try await check.run() }
