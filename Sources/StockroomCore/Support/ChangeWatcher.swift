@@ -308,7 +308,8 @@ final class ChangeWatcher: Sendable {
   private func joinAgain(makesLog: Bool) throws -> Replacement? {
     let known = state.withLock { $0.log }
     guard try !known.isInPlace && (makesLog || FileIdentity(path: known.path) != nil) else { return nil }
-    let log = try ChangeLog.join(atPath: known.path, permissions)
+    // Nor does ``stop()`` wait for that.
+    let log = try ChangeLog.join(atPath: known.path, permissions) { state.withLock { $0.isStopped } }
     do {
       let replacement = Replacement(
         log: log, watch: try watchLog(log), missedCommits: try log.missedCommits(), end: try log.end())
