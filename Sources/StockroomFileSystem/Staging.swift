@@ -68,7 +68,16 @@ struct Staging: Sendable {
   }
 
   /// Removes left-over files.
-  func removeAll() throws {
-    try directory.forEachName { name, _ in _ = unlinkat(directory.number, name, 0) }
+  ///
+  /// - Parameter prepare: Called first, if there are any. If it throws, all of them remain.
+  func removeAll(after prepare: () throws -> Void) throws {
+    var isPrepared = false
+    try directory.forEachName { name, _ in
+      if !isPrepared {
+        try prepare()
+        isPrepared = true
+      }
+      _ = unlinkat(directory.number, name, 0)
+    }
   }
 }

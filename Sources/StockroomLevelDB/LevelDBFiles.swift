@@ -84,10 +84,15 @@ struct LevelDBFiles: Sendable {
   ///
   /// - Throws: `StorageError` with code `diskFull` if there is not enough.
   func reserve(_ count: Int) throws {
-    let name = "STOCKROOM.room"
-    defer { _ = unlinkat(descriptor, name, 0) }
-    try create(name, [UInt8](repeating: 0x5A, count: count))
+    defer { releaseReserve() }
+    try create(Self.reserveName, [UInt8](repeating: 0x5A, count: count))
   }
+
+  /// Releases the space that ``reserve(_:)`` has taken, if its process has died meanwhile. A file that cannot be removed
+  /// does no more harm than take space.
+  func releaseReserve() { _ = unlinkat(descriptor, Self.reserveName, 0) }
+
+  private static let reserveName = "STOCKROOM.room"
 
   /// Removes a file, durably. An absent file is not an error.
   func remove(_ name: String) throws {

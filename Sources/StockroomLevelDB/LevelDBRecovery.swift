@@ -36,6 +36,8 @@ enum LevelDBRecovery {
       // else.
       throw StorageError(.corrupted, "The LevelDB database in \(files.path) has lost its file CURRENT.")
     }
+    // What follows needs space.
+    files.releaseReserve()
     // First, so that the state of the logs is recorded at every moment.
     if durability == .process { try LevelDBUnsyncedMarker.write(to: files) }
     if finding != .absent { try files.remove(LevelDBCleanShutdownMarker.name) }

@@ -176,4 +176,57 @@ import Testing
     #expect(await second.next() == keys("a"))
     #expect(await first.next() != nil)
   }
+
+  #if os(Linux)
+    @Test(
+      "A commit does not wait while the subscribers of its process wait for the lock of a log that has replaced theirs",
+      .timeLimit(.minutes(5)))
+    func lockedLog() async throws {
+      var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+      let locked = try replaceLog()
+      while try openLogs() < 2 { await Task.yield() }
+      place.commit("a", to: subscribed)
+      // Here, by the one that still waits for the lock, and by the commit.
+      #expect(try openLogs() == 3)
+      FileLock.release(locked.number)
+      var change = await changes.next()
+      while let found = change, found != .everything { change = await changes.next() }
+      #expect(change == .everything)
+    }
+
+    @Test(
+      "Streams that end do not wait for the lock of a log that has replaced theirs", .timeLimit(.minutes(1)))
+    func endedWithLockedLog() async throws {
+      // Each of them would wait for a minute.
+      for _ in 0..<2 {
+        let feed = ChangeFeed(logAtPath: log, .owner)
+        let changes = try place.subscribe(to: feed)
+        let locked = try replaceLog()
+        while try openLogs() < 2 { await Task.yield() }
+        feed.finish()
+        FileLock.release(locked.number)
+        withExtendedLifetime((changes, locked)) {}
+      }
+    }
+
+    /// Puts a copy of the log in its place, of which the file that is returned has the lock.
+    private func replaceLog() throws -> FileDescriptor {
+      let other = log + "-other"
+      try FileManager.default.copyItem(atPath: log, toPath: other)
+      let copy = try #require(try FileDescriptor.openFile(atPath: other))
+      try #require(try FileLock.tryAcquire(copy.number, path: other))
+      try #require(rename(other, log) == 0)
+      return copy
+    }
+
+    /// How often this process has the file open that is the log now.
+    private func openLogs() throws -> Int {
+      let end = "/\(directory.lastPathComponent)/changes"
+      let files = FileManager.default
+      return try files.contentsOfDirectory(atPath: "/proc/self/fd").count { number in
+        // One that is closed in the meantime is no link any more.
+        (try? files.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)"))?.hasSuffix(end) ?? false
+      }
+    }
+  #endif
 }

@@ -1,3 +1,4 @@
+import Foundation
 import StockroomCore
 import Testing
 
@@ -24,4 +25,14 @@ import Testing
   @Test(
     "A number of entries has the right noun", arguments: [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")])
   func entryCounts(number: Int, text: String) { #expect(number.entryCountText == text) }
+
+  #if os(Linux)
+    @Test("A full disk is not what it is called if no more files can be watched")
+    func watchedFiles() {
+      let error = FileWatch.refusal(ENOSPC, path: "/x")
+      #expect(error.code == .io)
+      #expect(error.message == "Watching /x failed: the system's limit of watched files is reached.")
+      #expect(FileWatch.refusal(EACCES, path: "/x").code == .permissionDenied)
+    }
+  #endif
 }

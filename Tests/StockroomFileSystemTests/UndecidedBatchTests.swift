@@ -90,6 +90,27 @@ struct UndecidedBatchTests {
       }
     }
 
+    @Test("If its end may not be on the disk, its files are removed only once it is")
+    func filesOfUnsyncedEnd() throws {
+      let writer = try DiskConnection(directory: place.url.path, durability: .full)
+      let name = StagedName(boundary: 1, number: 0)
+      let other = try writer.withLock {
+        let metadata = EntryMetadata(header: EntryHeader(createdAt: .now(), sequence: 2), size: 3)
+        try writer.stage(data("new"), metadata, as: name, synchronized: true)
+        // While another engine holds the lock, opening removes nothing.
+        return try DiskConnection(directory: place.url.path, durability: .process)
+      }
+      writer.release()
+      let unsyncable = try #require(try FileDescriptor.openFile(atPath: "/dev/null"))
+      try Self.withJournal(of: other, replacedBy: unsyncable) {
+        #expect(throws: StorageError.self) { try other.withLock {} }
+      }
+      #expect(try other.staging.contains(name))
+      try other.withLock {}
+      #expect(try !other.staging.contains(name))
+      other.release()
+    }
+
     private static func withJournal(
       of connection: DiskConnection, replacedBy file: FileDescriptor, _ body: () throws -> Void
     ) throws {

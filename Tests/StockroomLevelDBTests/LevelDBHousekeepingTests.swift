@@ -30,6 +30,18 @@ struct LevelDBHousekeepingTests {
     await #expect { try await corrupted.verify() } throws: { ($0 as? StorageError)?.code == .corrupted }
   }
 
+  @Test("Space that a process had reserved when it died is free once the database is opened")
+  func reservedSpace() async throws {
+    let engine = try directory.open()
+    try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+    try await engine.close()
+    let reserved = directory.database.appending(path: "STOCKROOM.room")
+    try noise(1 << 16).write(to: reserved)
+    let again = try directory.open()
+    #expect(!FileManager.default.fileExists(atPath: reserved.path))
+    #expect(try await again.keyCount() == 1)
+  }
+
   @Test("verify() passes while the database is being written")
   func verifyingUnderLoad() async throws {
     let engine = try directory.open()

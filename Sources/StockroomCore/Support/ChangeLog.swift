@@ -56,8 +56,12 @@ extension ChangeLog {
 
   /// Creates the file if there is none, and keeps it in place until ``leave()``.
   ///
-  /// - Throws: ``StorageError`` with code `locked` if another process keeps the file locked, and others.
-  static func join(atPath path: String, _ permissions: FilePermissions) throws -> ChangeLog {
+  /// - Parameter isStopped: Whether the caller no longer wants to wait.
+  /// - Throws: ``StorageError`` with code `locked` if another process keeps the file locked, `closed` if the caller
+  ///   stops, and others.
+  static func join(
+    atPath path: String, _ permissions: FilePermissions, unless isStopped: () -> Bool = { false }
+  ) throws -> ChangeLog {
     let deadline = ContinuousClock.now + FileLock.defaultTimeout
     while true {
       guard let file = try FileDescriptor.openFile(atPath: path) else {
@@ -72,6 +76,7 @@ extension ChangeLog {
         guard errno == EWOULDBLOCK || errno == EINTR else {
           throw StorageError.posix(errno, "Locking \(path) failed.")
         }
+        if isStopped() { throw StorageError(.closed, "Nobody waits for \(path) any more.") }
         guard ContinuousClock.now < deadline else {
           throw StorageError(
             .locked, "Another process has kept \(path) locked for \(FileLock.defaultTimeout).")

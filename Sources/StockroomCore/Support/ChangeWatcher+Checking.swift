@@ -9,19 +9,28 @@ extension ChangeWatcher {
     // In this order: later writes are detected, and a commit that has ended before can be read.
     watchContentsAgain()
     let isSettled = Result { try !isLastOfSeries || source.isSettled() }
-    let latest = Result { try source.latestCommit() }
+    let readable = Result { try source.latestCommit() }
+    // Nothing is made in a place that cannot be read.
+    let replacement = Result {
+      if case .success(_?) = readable { try joinAgain(makesLog: makesLog) } else { nil as Replacement? }
+    }
+    let isReplaced = if case .success(_?) = replacement { true } else { false }
+    // That may have taken long.
+    let latest = isReplaced ? Result { try source.latestCommit() } : readable
     #if !canImport(Darwin)
       // The files of commits up to that one are then known, and are not attributed to another program later.
       if source.entryDirectory != nil { FileWatch.deliverPending() }
     #endif
     let change = state.withLock { state -> StorageChange? in
+      if case .success(let replacement?) = replacement { replace(replacement, &state) }
       if state.isStopped { return nil }
       // A check that fails may have taken them.
       let hasFiles = !state.files.isEmpty
       var change: StorageChange?
       do {
+        _ = try replacement.get()
         let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
-        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive, makesLog: makesLog)
+        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive)
         if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Regardless of the cause: subscribers that reload everything find the changes, after each commit
@@ -58,14 +67,53 @@ extension ChangeWatcher {
     }
   }
 
+  /// The log that is now at the path of the one that was joined before.
+  private struct Replacement {
+    let log: ChangeLog
+    let watch: FileWatch
+    let missedCommits: UInt64
+    let end: UInt64
+  }
+
+  /// Joins the log that is now at the path, if it is another one. Without the lock of the state, which commits of this
+  /// process take: it may wait for another process for long.
+  ///
+  /// A log that has been removed is only created again for a new subscriber, as the whole place may be about
+  /// to be removed. Without it, a commit may have changed everything, and is found by the files that it
+  /// writes.
+  private func joinAgain(makesLog: Bool) throws -> Replacement? {
+    let known = state.withLock { $0.log }
+    guard try !known.isInPlace && (makesLog || FileIdentity(path: known.path) != nil) else { return nil }
+    // Nor does ``stop()`` wait for that.
+    let log = try ChangeLog.join(atPath: known.path, permissions) { state.withLock { $0.isStopped } }
+    do {
+      let replacement = Replacement(
+        log: log, watch: try watchLog(log), missedCommits: try log.missedCommits(), end: try log.end())
+      try log.noteSubscription()
+      return replacement
+    } catch {
+      log.leave()
+      throw error
+    }
+  }
+
+  /// Call it also once the watcher is to stop, which leaves the log.
+  private func replace(_ replacement: Replacement, _ state: inout State) {
+    // Before the removed file is closed, which its watch would report as another interruption.
+    if !state.isStopped { state.logWatch = replacement.watch }
+    state.log.close()
+    state.log = replacement.log
+    state.missedCommits = replacement.missedCommits
+    state.position = replacement.end
+    state.mayHaveMissedChanges = true
+  }
+
   /// The changes by others since the last check.
   ///
-  /// - Parameters:
-  ///   - isConclusive: Whether a commit that is not confirmed by now was not made by the writer that announced
-  ///     it.
-  ///   - makesLog: Whether to create the log if it has been removed.
+  /// - Parameter isConclusive: Whether a commit that is not confirmed by now was not made by the writer that announced
+  ///   it.
   private func look(
-    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool, makesLog: Bool
+    _ state: inout State, upTo latest: UInt64?, isConclusive: Bool
   ) throws -> StorageChange? {
     // This process may have committed in the meantime.
     let latest = if let latest, latest < state.known { try source.latestCommit() } else { latest }
@@ -73,22 +121,8 @@ extension ChangeWatcher {
       if state.delays.isEmpty { state.delays = Self.delays[...] }
       return nil
     }
-    // A log that has been removed is only created again for a new subscriber, as the whole place may be about
-    // to be removed. Without it, a commit may have changed everything, and is found by the files that it
-    // writes. A truncated log would remain unusable.
+    // A truncated log would remain unusable.
     if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
-    if try !state.log.isInPlace && (makesLog || FileIdentity(path: state.log.path) != nil) {
-      let log = try ChangeLog.join(atPath: state.log.path, permissions)
-      let logWatch = try watchLog(log)
-      state.missedCommits = try log.missedCommits()
-      try log.noteSubscription()
-      state.position = try log.end()
-      // Before the removed file is closed, which its watch would report as another interruption.
-      state.logWatch = logWatch
-      state.log.close()
-      state.log = log
-      state.mayHaveMissedChanges = true
-    }
     let missedCommits = try state.log.missedCommits()
     if missedCommits != state.missedCommits {
       state.missedCommits = missedCommits

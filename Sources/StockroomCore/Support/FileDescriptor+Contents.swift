@@ -52,10 +52,26 @@ extension FileDescriptor {
     // For an array without capacity, the initializer would also set the count of the storage that all empty
     // arrays share, which the thread sanitizer reports as a race.
     if count <= 0 { return [] }
+    try checkMemory(forBytes: count)
     return try [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
       initialized = try read(into: UnsafeMutableRawBufferPointer(buffer), at: offset)
     }
   }
+
+  /// Throws if the process cannot have an array of this size, which would end it. A file may be of any size, whereas
+  /// only a few bytes of it are on the disk.
+  private func checkMemory(forBytes count: Int) throws {
+    guard count > Self.mostBytesUnchecked else { return }
+    // Not with `malloc`: as nothing is done with the memory, the compiler would leave out the call.
+    let memory = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0)
+    guard let memory, memory != MAP_FAILED else {
+      throw StorageError.posix(errno, "Reading \(count) bytes of \(path) failed.")
+    }
+    munmap(memory, count)
+  }
+
+  /// So much takes longer to read than to check.
+  private static let mostBytesUnchecked = 1 << 24
 
   /// The maximum number of bytes that one call reads or writes. Apple's systems refuse calls for more than
   /// `INT_MAX` bytes, with EINVAL.

@@ -80,6 +80,15 @@ package final class FileWatch: Sendable {
 
     deinit { Inotify.shared.remove(id) }
 
+    /// The error for the number with which the system has refused to watch a file.
+    package static func refusal(_ number: Int32, path: String) -> StorageError {
+      guard number == ENOSPC else { return .posix(number, "Watching \(path) failed.") }
+      // That does not concern the disk.
+      return StorageError(
+        .io, "Watching \(path) failed: the system's limit of watched files is reached.",
+        underlying: SystemError(number))
+    }
+
     /// Whether both watch the same file.
     package func watchesSameFile(as other: FileWatch) -> Bool { descriptor == other.descriptor }
 
@@ -116,7 +125,7 @@ package final class FileWatch: Sendable {
       try state.withLock { state in
         let instance = try state.instance?.descriptor ?? open(&state)
         let descriptor = inotify_add_watch(instance, path, events | UInt32(IN_MASK_ADD))
-        guard descriptor >= 0 else { throw StorageError.posix(errno, "Watching \(path) failed.") }
+        guard descriptor >= 0 else { throw FileWatch.refusal(errno, path: path) }
         state.nextID += 1
         state.watches[state.nextID] = Watch(descriptor: descriptor, events: events, handler: handler)
         return (id: state.nextID, descriptor: descriptor)
