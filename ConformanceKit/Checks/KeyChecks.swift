@@ -25,7 +25,7 @@ extension CheckDefinition {
         try await engine.write(data("one"), key: key)
         try expect(try await engine.read(key: key), is: data("one"), "read(key:) of 511 bytes")
         for (_, call) in callsThatTakeAKey(context.capabilities) {
-          // That an absent key can be removed is rule D1.
+          // Rule D1 covers that an absent key can be removed.
           try await engine.write(data("one"), key: key)
           try await call(engine, key)
         }
@@ -186,7 +186,7 @@ private func checkConfinement(_ context: CheckContext) async throws {
     try expect(
       found != data("guard"),
       "read(key:) of \(key) returned the contents of a file outside the directory")
-    // That this does not throw is rule D1; here it only must not reach the file.
+    // Rule D1 covers that this does not throw; here it only must not reach the file.
     try? await engine.remove(key: key)
     try await engine.write(value(for: key), key: key)
   }
