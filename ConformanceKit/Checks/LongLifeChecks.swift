@@ -1,6 +1,6 @@
 import StockroomCore
 
-// Faults that only show after many changes, and leaks: rules W1, W6, F2 and O4.
+// Faults that only appear after many changes, and leaks: rules W1, W6, F2 and O4.
 
 extension CheckDefinition {
   @CheckList static var longLifeChecks: [CheckDefinition] {

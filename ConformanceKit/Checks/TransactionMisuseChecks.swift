@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Transactions that are used as they must not be: rules T4 and K1.
+// Misuse of transactions: rules T4 and K1.
 
 private let callsOfTransactions: [(String, @Sendable (any StorageTransaction, CacheKey) throws -> Void)] = [
   ("write(_:key:)", { try $0.write(data("late"), key: $1) }),
@@ -31,7 +31,7 @@ private let callsWithoutKeys: [(String, @Sendable (any StorageTransaction) throw
 
 // MARK: - After the end
 
-/// Holds on to a transaction, as no body should.
+/// Keeps a transaction beyond its body, which is not allowed.
 private final class Keeper: @unchecked Sendable {
   // Safe to share: written by the body, and read after withTransaction(_:) has returned.
   var transaction: (any StorageTransaction)?

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Values that engines are known to spoil, and values in the caller's hands: rules V1 to V3.
+// Values that engines are known to corrupt, and values whose buffers the caller changes: rules V1 to V3.
 
 extension CheckDefinition {
   @CheckList static var valueEdgeChecks: [CheckDefinition] {
@@ -137,12 +137,12 @@ extension CheckDefinition {
   }
 }
 
-/// A value that no engine takes for something else.
+/// A value that no engine mistakes for something else.
 private func plain(_ size: Int, _ letter: Unicode.Scalar = "v") -> Data {
   Data(repeating: UInt8(ascii: letter), count: size)
 }
 
-/// Bytes that engines are known to take for something else than bytes.
+/// Values that engines are known to mistake for something else.
 private let lookalikes: [Data] = {
   let texts = [
     "\n", "\r\n", "a\r\nb\nc\r", " padded ", "\t", "null", "NULL", "nil", "0", "-1", "1e400", "true",
@@ -211,7 +211,7 @@ private func checkTooLargeValues(_ context: CheckContext) async throws {
   }
 }
 
-/// Has a body go on after the write of a value that is too large.
+/// Has a body continue after writing a value that is too large.
 private func checkTooLargeValueInBody(_ engine: EngineUnderTest, _ value: Data) async throws {
   let (beside, large) = (key("beside"), key("large"))
   try await engine.write([(beside, data("earlier")), (large, data("earlier"))])
@@ -238,7 +238,7 @@ private func checkTooLargeValueInBody(_ engine: EngineUnderTest, _ value: Data) 
     guard (failure.error as? StorageError)?.code == .valueTooLarge else {
       throw Violation("with a value of 64 MiB plus one byte, \(failure), not valueTooLarge")
     }
-    // An engine may check sizes when it commits: then nothing has happened.
+    // If the engine checks sizes at commit, nothing has been written.
     for key in [beside, large] {
       try expect(
         try await engine.read(key: key), is: data("earlier"),

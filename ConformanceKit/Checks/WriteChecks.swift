@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Writing one entry, and what lasts: rules W1 and W6.
+// Writing one entry, and durability: rules W1 and W6.
 
 extension CheckDefinition {
   @CheckList static var writeChecks: [CheckDefinition] {
@@ -103,7 +103,7 @@ extension CheckDefinition {
       var written = entries(AdversarialKeys.all)
       for size in [0, 1, 4_096, 70_000, 1_048_577] { written.append((key("size \(size)"), noise(size))) }
       try await engine.write(written)
-      // Rules K2, K3 and V2 say what should be there; here it only has to be the same as before.
+      // Rules K2, K3 and V2 cover what must be there; here it only has to be the same as before.
       func contents(of engine: EngineUnderTest) async throws -> [(key: CacheKey, data: Data?)] {
         var contents: [(key: CacheKey, data: Data?)] = []
         for (key, _) in written { contents.append((key, try await engine.read(key: key))) }
@@ -171,7 +171,7 @@ extension CheckDefinition {
   }
 }
 
-/// Writes, overwrites and removes in every way. Returns what is left and what is not.
+/// Writes, overwrites and removes in every way. Returns the keys that exist and those that do not.
 private func makeHistory(
   in engine: EngineUnderTest
 ) async throws -> (left: [(key: CacheKey, data: Data)], removed: [CacheKey]) {
@@ -198,7 +198,7 @@ private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
   for isClosed in [true, false] {
     let when = "after reopening \(isClosed ? "with" : "without") close()"
     let engine = try await context.open(place)
-    // The second time the same keys have other values.
+    // The second time, the same keys have different values.
     func value(_ size: Int) -> Data { noise(size, seed: UInt64(size) + (isClosed ? 1 : 2)) }
     var kept: [Int] = []
     for size in sizes {
@@ -206,7 +206,7 @@ private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
         try await engine.write(value(size), key: key("large \(size)"))
         kept.append(size)
       } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .valueTooLarge {
-        // Rule V2 says which are not.
+        // Rule V2 covers which sizes may be refused.
         continue
       }
       context.noteProgress()
@@ -240,7 +240,7 @@ private func timestamps(of keys: [CacheKey], in engine: EngineUnderTest) async t
   return dates
 }
 
-/// Writes large values that an engine might take for each other, or keep once, in every way.
+/// Writes large, similar values in every way. An engine might confuse them or store them only once.
 private func checkAlikeValues(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let (a, b) = (key("a"), key("b"))
