@@ -6,15 +6,15 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Runs sequence after sequence until one fails or the budget is spent.
+/// Runs one sequence after the other until one fails or the budget is spent.
 ///
-/// Sequences are short, a few hundred calls at most, since what is wrong shows in a few calls or hardly ever. The first
-/// has the seed of the budget, so that the seed which a failure names makes it happen at once.
+/// Sequences are short, a few hundred calls at most, since most faults show within a few calls. The first sequence uses
+/// the seed of the budget, so that the seed of a failure reproduces it at once.
 struct ModelBasedSearch: Sendable {
   let profile: CommandProfile
   let context: CheckContext
 
-  /// - Throws: ``Violation`` with the shortest sequence that goes wrong.
+  /// - Throws: ``Violation`` with the shortest failing sequence.
   func run() async throws {
     let budget = context.budget
     let end = budget.duration.map { ContinuousClock.now + $0 }
@@ -38,7 +38,7 @@ struct ModelBasedSearch: Sendable {
     if let failure { throw try await report(on: failure, seed: seed) }
   }
 
-  /// Makes calls once more. An engine that cannot be opened or closed this time does not show what is looked for.
+  /// Makes the calls again. If the engine cannot be opened or closed this time, the failure has not been reproduced.
   private func attempt(_ operations: [Command]) async throws -> FailedSequence? {
     do {
       return try await SequenceRunner(context: context).failure(of: operations)

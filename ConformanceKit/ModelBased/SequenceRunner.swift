@@ -7,22 +7,22 @@ import StockroomCore
 
 /// A sequence whose last call fails.
 struct FailedSequence: Sendable {
-  /// The calls, up to the one that goes wrong.
+  /// The calls, up to the failing one.
   let operations: [Command]
   let finding: ModelMismatch
-  /// What came of the last call.
+  /// The result of the last call.
   let answer: CommandAnswer
-  /// What the contract says of the moment of the last call.
+  /// The expected state before the last call.
   let model: ReferenceModel
-  /// How long the calls have taken, without those that only wait.
+  /// The duration of the calls, except those that only wait.
   let time: Duration
 }
 
 extension FailedSequence {
-  /// Where the sequence would have to wait in order to go wrong also when the calls take no time: nil if it would anyway,
-  /// or waits there. A busy machine takes its time where another does not.
+  /// Where the sequence would have to wait in order to fail even if its calls take no time. Nil if it needs no wait
+  /// there. Calls that are slow on a busy machine are fast on another one.
   var lackOfWaiting: Int? {
-    // Two answers that differ do so by as little as can be distinguished, which takes no wait.
+    // If two results differ, no wait is needed, since they differ by more than the tolerance.
     guard case .time(_, _, .isNot(let call)) = finding.kind, let deviation = finding.deviation,
       abs(deviation) < time.inSeconds
     else { return nil }
@@ -32,7 +32,7 @@ extension FailedSequence {
   }
 }
 
-/// Makes the calls of sequences, each sequence in a new place.
+/// Runs sequences, each in a new place.
 struct SequenceRunner: Sendable {
   let context: CheckContext
 
@@ -41,7 +41,7 @@ struct SequenceRunner: Sendable {
   /// - Throws: `CallFailure` if the engine cannot be opened or closed; `CancellationError`.
   func failure(of operations: [Command]) async throws -> FailedSequence? {
     let place = context.place.appending(path: "sequence-\(UUID().uuidString)", directoryHint: .isDirectory)
-    // There is none if the engine uses no files.
+    // It does not exist if the engine uses no files.
     defer { try? FileManager.default.removeItem(at: place) }
     var engine = try await context.openUnkept(place)
     defer { engine.release() }

@@ -62,7 +62,7 @@ public struct ConformanceServer: Sendable {
   /// Ways to open the engine that the server must refuse.
   public let refusals: [Refusal]
 
-  /// Only one check at a time acts on the network.
+  /// Only one check at a time may disturb the network.
   private let turn = AsyncSemaphore(width: 1)
   /// Held by the checks that use the server: any number of them, or one that kills it.
   private let users = AsyncSemaphore(width: 1_000)
@@ -79,7 +79,7 @@ public struct ConformanceServer: Sendable {
     init(_ address: Address) { self.address = MutexProtected(address) }
   }
 
-  /// Replaces this server with another one and returns the address of that. Nil if there is none.
+  /// Replaces this server with another one and returns its address. Nil if there is none.
   var failOver: (@Sendable () async throws -> Address)? {
     guard let takeOver else { return nil }
     return { [current] in
