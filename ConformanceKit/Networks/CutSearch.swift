@@ -4,6 +4,7 @@ import StockroomKitSupport
 
 /// Cuts the connection after each byte of a scenario, in either direction, and checks the contents
 /// afterwards: rule N2.
+///
 /// Steps that returned have happened once, and steps that threw have not. Only after `outcomeUnknown` may it be either.
 /// When the connection is cut, another engine changes the entry that the step in progress has written or removed, if
 /// the step has already taken effect. An engine that retries the step without checking would undo that change.
