@@ -1,8 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine with a change feed, on a log that several processes share, from which those are made that tell of changes
-/// wrongly.
+/// A correct engine with a change feed, on a log that several processes share. Its faults affect the reported changes.
 package final class ChangeFaultEngine: ApplyingEngine {
   package static let promises: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .multiProcess, .transactions, .changeFeed,
@@ -16,11 +15,11 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var sequence = 0
     /// How many changes this engine has made.
     var changes = 0
-    /// What others have written and cannot be read here yet, with the number of calls since.
+    /// The changes by others that cannot be read here yet, with the number of calls since then.
     var late: [(record: CrashFaultLog.Record, age: Int)] = []
-    /// The keys that it lists while its list is not up to date.
+    /// The keys that it lists while its list is outdated.
     var listed: [CacheKey]?
-    /// The newest time that it has told of.
+    /// The latest time that it has reported.
     var newest = Date.distantPast
   }
 
@@ -44,7 +43,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     feed.close()
   }
 
-  /// Does something while no other engine does.
+  /// Runs the body while it holds the lock of the place.
   private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
     try state.withLock { state in
       guard state.log != nil else { throw StorageError(.closed, "The engine has been closed.") }
@@ -147,7 +146,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
   }
 
   package func writeEntries(_ entries: [StorageEntry]) async throws {
-    // It asks for what has been updated lately.
+    // It queries recently updated entries.
     let isOld = entries.allSatisfy { $0.updatedAt.timeIntervalSinceNow < -60 }
     let call: ChangeFaultFeed.Call =
       fault == .missesOldEntries && isOld && !entries.isEmpty ? .none : .writeEntries
@@ -206,10 +205,11 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
   }
 
-  /// Runs a body beside others.
+  /// Runs a body concurrently with others.
   ///
-  /// One fault numbers what it has changed by its beginning: a feed that asks for what is behind the last number that it has
-  /// seen misses it if others have changed something since. The other runs it again then, and tells of what the first run did.
+  /// One fault numbers changes by the beginning of their body. A feed that queries changes after the last number that
+  /// it has seen misses them if others have changed something since. The other fault runs the body again then, and
+  /// reports the changes of the first run.
   private func transactBesideOthers<Result>(_ body: (any StorageTransaction) throws -> Result) throws
     -> Result
   {
@@ -242,7 +242,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     return try perform { _ in
       let hasFailed = MutexProtected(false)
       return feed.subscribe { [weak self] in
-        // What others have written is noticed by looking.
+        // Changes by others are detected by polling.
         guard let self, !hasFailed.withLock({ $0 }) else { return }
         do {
           try self.perform { _ in }
@@ -319,7 +319,7 @@ extension ChangeFaultEngine.State {
 }
 
 extension CrashFaultLog.Record {
-  /// What it was made from.
+  /// The operations of the record.
   var operations: [StorageOperation] {
     changes.map { change in
       guard let key = change.key.map(CacheKey.init(verbatim:)) else { return .removeAll }

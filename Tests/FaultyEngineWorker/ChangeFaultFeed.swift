@@ -1,16 +1,16 @@
 import Foundation
 import StockroomCore
 
-/// The subscribers of an engine, and what a fault has them miss.
+/// The subscribers of an engine, and the changes that they miss because of a fault.
 final class ChangeFaultFeed: Sendable {
   typealias Fault = ChangeFaultEngine.Fault
   typealias Subscribers = [Int: StorageChanges.Continuation]
 
-  /// What has changed something.
+  /// The kind of call that has changed something.
   enum Call: Sendable {
     case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
     case applyRemoveAll, transactionRemoveAll, writeEntries
-    /// Something that has been told of already.
+    /// A change that has already been reported.
     case none
   }
 
@@ -19,9 +19,9 @@ final class ChangeFaultFeed: Sendable {
     var nextID = 0
     var isPolled = false
     var isStopped = false
-    /// What is sent at the next look.
+    /// The elements that are sent at the next poll.
     var delayed: [(change: StorageChange, subscribers: Subscribers)] = []
-    // What faults remember
+    // State of faults
     var toldKeys = 0
     var isMute = false
     var hasWritten = false
@@ -36,10 +36,10 @@ final class ChangeFaultFeed: Sendable {
   private let state = MutexProtected(State())
   private let fault: Fault?
   private let place: String
-  /// How many engines were open at the place before this one.
+  /// How many engines were already open at the place.
   private let number: Int
 
-  /// The feeds of this process by place, for the faults that mix them up.
+  /// The feeds of this process by place, for faults that mix them up.
   private struct Weak: Sendable { weak var feed: ChangeFaultFeed? }
   private static let feeds = MutexProtected<[String: [Weak]]>([:])
 
@@ -56,7 +56,7 @@ final class ChangeFaultFeed: Sendable {
     Self.feeds.withLock { [place] in ($0[place] ?? []).compactMap(\.feed) }
   }
 
-  /// Those of all places that do not know places from each other.
+  /// The feeds of all places, for faults that confuse places.
   private static var feedsWithoutPlaces: [ChangeFaultFeed] {
     let all = feeds.withLock { feeds in feeds.values.flatMap { $0.compactMap(\.feed) } }
     return all.filter { $0.fault == .tellsOfOtherPlaces }
@@ -64,7 +64,7 @@ final class ChangeFaultFeed: Sendable {
 
   // MARK: - Subscribing
 
-  /// - Parameter look: Looks for what others have written. Called again and again.
+  /// - Parameter look: Looks for changes by others. Called repeatedly.
   func subscribe(looking look: (@Sendable () -> Void)? = nil) -> StorageChanges {
     let (changes, continuation) = StorageChanges.makeStream(
       keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)
@@ -80,7 +80,7 @@ final class ChangeFaultFeed: Sendable {
       return (state.nextID, !state.isPolled)
     }
     continuation.onTermination { [weak self] in self?.leave(id) }
-    // The system tells the second subscriber that there was more than it could tell of.
+    // The system informs the second subscriber that events were dropped.
     if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
     if isFirst, let look, !isDeaf { poll(look) }
     guard fault == .stopsAfterOverflows else { return changes }
@@ -101,7 +101,7 @@ final class ChangeFaultFeed: Sendable {
     if fault == .endsAllWithOneSubscriber { for continuation in remaining.values { continuation.finish() } }
   }
 
-  /// Looks every few milliseconds, as long as the engine is there and open.
+  /// Polls every few milliseconds, as long as the engine exists and is open.
   private func poll(_ look: @escaping @Sendable () -> Void) {
     Thread.detachNewThread { [weak self] in
       while let self, !self.state.withLock({ $0.isStopped }) {
@@ -113,7 +113,7 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Tells its subscribers to read everything again, every eight seconds.
+  /// Sends an element for everything to its subscribers every eight seconds.
   private func tellNowAndThen() {
     let isDue = state.withLock { state in
       guard ContinuousClock.now - state.lastLook > .seconds(8) else { return false }
@@ -136,17 +136,17 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Waits until all subscribers have gone, once they have been told of much.
+  /// Waits until all subscribers have ended, once they have been sent much.
   func waitUntilUnused() async {
     while state.withLock({ $0.toldKeys > 2_000 && !$0.subscribers.isEmpty }) {
-      // A task that is cancelled waits as well.
+      // A cancelled task waits as well.
       try? await Task.sleep(for: .milliseconds(5))
     }
   }
 
-  // MARK: - Telling
+  // MARK: - Sending
 
-  /// Sends a change as it is.
+  /// Sends a change unaltered.
   func tell(_ change: StorageChange, to chosen: Subscribers? = nil) {
     let change = fault == .saysEverything ? .everything : change
     let receivers = state.withLock { state -> Subscribers in
@@ -166,11 +166,11 @@ final class ChangeFaultFeed: Sendable {
       case .mergesForAWhile: state.delayed.append((change, receivers))
       case .forgetsWhatIsOld:
         state.delayed.append((change, receivers))
-        // The oldest have to go.
+        // Drops the oldest.
         if state.delayed.count > 100 { state.delayed.removeFirst() }
         state.lastTold = .now
       case .dropsWhatIsUnreadWhenClosed:
-        // The first of several does not read.
+        // The first of several subscribers does not read.
         guard receivers.count > 1, let first = receivers.keys.min() else { return receivers }
         state.delayed.append((change, receivers.filter { $0.key == first }))
         state.lastTold = .now
@@ -186,7 +186,7 @@ final class ChangeFaultFeed: Sendable {
 
   private func sendDelayed() {
     let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
-      // As long as it is busy, nobody reads.
+      // While the engine is busy, nothing is read.
       let quiet: [Fault: Duration] = [
         .forgetsWhatIsOld: .milliseconds(100), .dropsWhatIsUnreadWhenClosed: .seconds(20),
       ]
@@ -199,7 +199,7 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Tells of what a call of this engine has changed.
+  /// Sends the changes of a call of this engine.
   func tell(of operations: [StorageOperation], by call: Call, to chosen: Subscribers? = nil) {
     if call == .none || call == fault?.missedCall { return }
     state.withLock { $0.hasWritten = true }
@@ -223,7 +223,8 @@ final class ChangeFaultFeed: Sendable {
     if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.tell(change) } }
   }
 
-  /// What is left of a batch if a removal and a write of one key, in that order or in the other, are taken for nothing.
+  /// The operations of a batch without removals and writes of the same key, in either order, which cancel each other
+  /// out.
   private func withoutCancelledOut(_ operations: [StorageOperation]) -> [StorageOperation] {
     guard fault == .cancelsOutReplacements || fault == .cancelsOutRemovals else { return operations }
     let isWrite = { (operation: StorageOperation) in if case .write = operation { true } else { false } }
@@ -234,7 +235,7 @@ final class ChangeFaultFeed: Sendable {
     return operations.filter { !keys.contains($0.key) }
   }
 
-  /// What is left of a change.
+  /// The change after the fault's limits.
   private func limited(_ change: StorageChange) -> StorageChange {
     guard case .keys(let keys) = change else { return change }
     switch fault {
@@ -245,7 +246,7 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Tells of what other engines have written.
+  /// Sends the changes by other engines.
   func tell(ofOthers operations: [StorageOperation]) {
     if operations.isEmpty { return }
     let told = state.withLock { state -> [StorageOperation] in
@@ -254,7 +255,7 @@ final class ChangeFaultFeed: Sendable {
       case .hearsFewEngines where number >= 8: return []
       case .hearsNoOtherAfterOwnWrites where state.hasWritten: return []
       case .losesItsPlaceInNewLogs:
-        // A log of half a mebibyte is begun again.
+        // A log of half a mebibyte is restarted.
         for case .write(let data, _) in operations { state.bytesOfOthers += data.count }
         return state.bytesOfOthers > 1 << 19 ? [] : operations
       case .hearsOfAHundredKeys: return Array(operations.prefix(100))
@@ -275,7 +276,7 @@ final class ChangeFaultFeed: Sendable {
     if let change = StorageChange(of: told) { tell(change) }
   }
 
-  /// Takes note of a call that threw.
+  /// Records a call that threw.
   func noteError(_ operations: [StorageOperation]) {
     state.withLock { state in
       state.hasThrown = true
