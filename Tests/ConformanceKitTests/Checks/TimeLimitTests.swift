@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Time while the kit runs")
 struct TimeLimitTests {
-  /// A process that had been stopped found its time over at the first look after that.
+  /// When a stopped process was resumed, its time limit had expired at the next check.
   @Test("Time in which the process does not run does not count")
   func pauses() {
     let start = ContinuousClock.now
@@ -24,8 +24,8 @@ struct TimeLimitTests {
     #expect(limit.left == .milliseconds(-50))
   }
 
-  /// Three openings that wait for a lock for a minute each were one step of two minutes; one that was tried again and again went on
-  /// for ever.
+  /// Three openings that each wait for a lock for a minute were one step of two minutes. One that was retried
+  /// repeatedly continued forever.
   @Test("An opening that has ended prolongs a step, whether it has thrown or not, and not without end")
   func openings() async throws {
     let suite = ConformanceSuite("", capabilities: []) { url in
@@ -60,7 +60,7 @@ struct TimeLimitTests {
     #expect(progress.last(within: .zero) == start)
   }
 
-  /// Only the check as a whole had longer.
+  /// Only the check as a whole had a longer limit.
   @Test("A suite with a long stall timeout waits longer for a single call, too")
   func longerPatience() {
     func patience(of seconds: Int) -> Duration {

@@ -3,9 +3,9 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose transactions have a largest size.
+// Engines whose transactions have a maximum size.
 
-/// Removes as many entries as one statement may.
+/// Removes only as many entries as one statement can.
 final class RemovesTheFirstInBodies: ForwardingTransaction {
   private let count: Int
   init(_ base: any StorageTransaction, count: Int) {
@@ -17,7 +17,7 @@ final class RemovesTheFirstInBodies: ForwardingTransaction {
   }
 }
 
-/// Subtracts so many removed entries at most from what is stored.
+/// Subtracts at most this many removed entries from the stored count.
 final class CountsRemovedInBodies: ForwardingTransaction {
   private let limit: Int
   private var uncounted = 0
@@ -32,7 +32,7 @@ final class CountsRemovedInBodies: ForwardingTransaction {
   override func keyCount() throws -> Int { try base.keyCount() + uncounted }
 }
 
-/// Scans by pages, of which the second knows no bound.
+/// Scans by pages, but only applies the bound to the first one.
 final class ScansPagesInBodies: ForwardingTransaction {
   private let size: Int
   init(_ base: any StorageTransaction, size: Int) {
@@ -47,10 +47,10 @@ final class ScansPagesInBodies: ForwardingTransaction {
   }
 }
 
-/// Commits what a body has done in several parts.
+/// Commits the changes of a body in several parts.
 struct CommitsInParts: FaultyEngine {
   let base: ReferenceEngine
-  /// Whether a part ends with so many bytes or so many changes.
+  /// Whether a part ends after this many bytes or changes.
   let ends: @Sendable (_ bytes: Int, _ count: Int) -> Bool
   init(base: ReferenceEngine, ends: @escaping @Sendable (_ bytes: Int, _ count: Int) -> Bool) {
     (self.base, self.ends) = (base, ends)
