@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// Remembers values, and hears which keys others on its place have changed, from a list of the last thousand.
+/// Caches values, and learns from a list of the last thousand changes which keys others on its place have changed.
 final class HearsOfAThousandChanges: FaultyBatchEngine {
   private struct Changes {
     /// The number of the first of the keys.
@@ -11,7 +11,7 @@ final class HearsOfAThousandChanges: FaultyBatchEngine {
     var keys: [CacheKey?] = []
   }
   private struct Memory {
-    /// The number of the next change to hear of.
+    /// The number of the next change to read.
     var next = 0
     var values: [CacheKey: Data] = [:]
   }

@@ -4,10 +4,10 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-// Correct engines that tell their subscribers of changes in a way of their own.
+// Correct engines with unusual change feeds.
 
-/// Finds changes by looking at its place now and then, and tells all who have subscribed by then of what it has found: also of what was
-/// written right before.
+/// Finds changes by polling its place, and sends them to all present subscribers, including changes from right before
+/// their subscription.
 final class TellsOfWhatCameBefore: FaultyEngine {
   let base: ReferenceEngine
   private let latest = MutexProtected<Set<CacheKey>>([])
@@ -32,7 +32,7 @@ final class TellsOfWhatCameBefore: FaultyEngine {
   }
 }
 
-/// Takes its time for each entry of a batch, of as many as are written to find out how long that takes.
+/// Is slow for each entry of a batch, up to the size that the check uses to measure its speed.
 struct TakesTimeForWrites: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -41,7 +41,7 @@ struct TakesTimeForWrites: FaultyEngine {
   }
 }
 
-/// Takes its time for each of the first writes.
+/// Its first writes are slow.
 final class WritesSlowlyAtFirst: FaultyEngine {
   let base: ReferenceEngine
   private let writes = AtomicCounter()
