@@ -17,7 +17,7 @@ func checkCallerWaits(_ context: CheckContext) async throws {
     }
   }
   try await checkWaiting(context, during: "close()") { _ in
-    let engine = try await context.openUnkept(
+    let engine = try await context.openUnregistered(
       context.root.appending(path: "written", directoryHint: .isDirectory))
     try await engine.write(entries(keys(5)))
     return WatchedCall { try await engine.close() }
@@ -165,7 +165,7 @@ struct CallerWaits: Sendable {
 
 /// Closes an engine while the body of a transaction runs.
 private func closingDuringTransaction(_ context: CheckContext) async throws -> WatchedCall {
-  let engine = try await context.openUnkept(
+  let engine = try await context.openUnregistered(
     context.root.appending(path: "transaction", directoryHint: .isDirectory))
   let body = PausedBody(in: engine, milliseconds: 20) { transaction, pause in
     pause()
@@ -182,7 +182,7 @@ private func closingDuringTransaction(_ context: CheckContext) async throws -> W
 
 /// Closes an engine while several tasks read everything that is there.
 private func closingDuringReads(_ context: CheckContext) async throws -> WatchedCall {
-  let engine = try await context.openUnkept(
+  let engine = try await context.openUnregistered(
     context.root.appending(path: "reads", directoryHint: .isDirectory))
   if try await engine.keyCount() == 0 {
     try await engine.write(keys(300).map { (key: $0, data: noise(5_000)) })

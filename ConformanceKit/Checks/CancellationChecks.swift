@@ -139,18 +139,18 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
 
 private func checkCancellationOfOpening(_ context: CheckContext) async throws {
   let other = context.root.appending(path: "other", directoryHint: .isDirectory)
-  let end = try await turns { try await context.openUnkept(other).close() }
+  let end = try await turns { try await context.openUnregistered(other).close() }
   let place = context.place
   for delay in [nil, 0, 1, 2, end / 4, end / 2, end / 4 * 3] {
     context.noteProgress()
-    switch await cancelled(after: delay, { try await context.openUnkept(place) }) {
+    switch await cancelled(after: delay, { try await context.openUnregistered(place) }) {
     case .success(let engine):
       try await engine.write(data("v"), key: key("k"))
       try await engine.close()
       engine.release()
     case .failure(let error): try expectCancellation(error, "opening")
     }
-    let engine = try await context.openUnkept(place)
+    let engine = try await context.openUnregistered(place)
     try await engine.write(data("v"), key: key("k"))
     try await engine.close()
     engine.release()

@@ -187,7 +187,7 @@ extension CheckContext {
   fileprivate func readEverything(in worker: WorkerProcess) async throws -> [StorageEntry] {
     var entries: [StorageEntry] = []
     try await translatingWorkerErrors {
-      for try await some in try worker.start(ReadEverything(place: place, tellsOfProgress: true)) {
+      for try await some in try worker.start(ReadEverything(place: place, reportsProgress: true)) {
         noteProgress()
         entries += some.map(\.entry)
       }
@@ -199,7 +199,7 @@ extension CheckContext {
 // MARK: - Tasks
 
 private func checkTasks(_ context: CheckContext) async throws {
-  let tasks = TasksOfWriters(seed: context.budget.seed, writerCount: 8)
+  let tasks = ConcurrentWriters(seed: context.budget.seed, writerCount: 8)
   let writers = 0..<tasks.writerCount
   var processKiller = ProcessKiller(seed: context.budget.seed)
   var expected = writers.map { _ in ExpectedContents(in: context.capabilities) }

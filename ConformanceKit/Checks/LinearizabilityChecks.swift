@@ -198,7 +198,7 @@ private func checkHistories(
 /// Fails if the engine throws repeatedly for no reason, because its other results then say little, or if it cancels
 /// calls by itself.
 private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: EngineCapabilities) throws {
-  if let call = history.first(where: { $0.answer == .threw(.cancelledByNobody) }) {
+  if let call = history.first(where: { $0.answer == .threw(.unexpectedCancellation) }) {
     throw Violation("\(call), although nobody had cancelled its task", rule: .c4)
   }
   // A change that is cancelled on its way to a server may have an unknown outcome.

@@ -23,7 +23,7 @@ extension CheckDefinition {
       .c3, "processes.see-each-others-writes",
       "acknowledged writes of one process are visible to the other at once",
       needs: [.persistent, .multiProcess], needsWorker: true
-    ) { context in try await asSharing { try await checkTurns(context) } }
+    ) { context in try await asSharingViolation { try await checkTurns(context) } }
     Check(
       .c3, "processes.write-at-the-same-time", "concurrent writes of two processes are not lost",
       needs: [.persistent, .multiProcess], needsWorker: true
@@ -33,13 +33,13 @@ extension CheckDefinition {
       "a process continues to read and write after another process that was writing to the same place is "
         + "killed",
       needs: [.persistent, .multiProcess], needsWorker: true
-    ) { context in try await asSharing { try await checkOutliving(context, .batches) } }
+    ) { context in try await asSharingViolation { try await checkOutliving(context, .batches) } }
     Check(
       .c3, "processes.outlive-each-other-in-transactions",
       "a process continues its transactions after another process that was running some on the same place is "
         + "killed",
       needs: [.persistent, .multiProcess, .transactions], needsWorker: true
-    ) { context in try await asSharing { try await checkOutliving(context, .transactions) } }
+    ) { context in try await asSharingViolation { try await checkOutliving(context, .transactions) } }
     Check(
       .t1, "processes.transfers",
       "concurrent transactions of several processes that transfer amounts and increment a counter lose "
@@ -144,7 +144,7 @@ extension WorkerProcess {
 // MARK: - Working together
 
 /// Reports a violation of the sharing rule if one process misses what another one acknowledged.
-private func asSharing(_ body: () async throws -> Void) async throws {
+private func asSharingViolation(_ body: () async throws -> Void) async throws {
   do {
     try await body()
   } catch let violation as Violation where violation.rule == .w6 {

@@ -94,7 +94,7 @@ private func checkPermissions(_ context: CheckContext) async throws {
   if let worker {
     try await context.check(task, in: worker)
   } else {
-    try await task.check(makeEngine: { try await context.openUnkept($0) }, note: { _ in })
+    try await task.check(makeEngine: { try await context.openUnregistered($0) }, note: { _ in })
   }
   for directory in [unreadable, readable] {
     try System.setPermissions(of: directory, directories: 0o755, files: 0o644)

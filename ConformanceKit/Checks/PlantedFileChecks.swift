@@ -114,7 +114,7 @@ private let timeOfOverwrites = Duration.seconds(5)
 
 /// Opens, writes, reads and closes. Any `StorageError` is allowed.
 private func use(_ context: CheckContext, _ place: URL, isLong: Bool) async throws {
-  let engine = try await context.openUnkept(place)
+  let engine = try await context.openUnregistered(place)
   do {
     try await engine.write(data("v"), key: key("k"))
     try await engine.write(entries(keys(12)))
@@ -197,7 +197,7 @@ private func checkLinkedStore(_ context: CheckContext) async throws {
     }
     let before = try Data(contentsOf: target)
     do {
-      let engine = try await context.openUnkept(copy)
+      let engine = try await context.openUnregistered(copy)
       try await engine.write(store.entries.map { ($0.key, data("changed")) })
       try await engine.close()
       engine.release()

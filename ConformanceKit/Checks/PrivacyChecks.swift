@@ -26,7 +26,7 @@ extension CheckDefinition {
       .o5, "locks.of-a-mere-reader",
       "whatever locks a process with only read access holds, every call returns, or throws locked after a "
         + "minute, and works once they are released", needs: .persistent, needsWorker: true
-    ) { try await checkMereReader($0) }
+    ) { try await checkBesideReader($0) }
   }
 }
 
@@ -135,13 +135,13 @@ struct MakeFiles: WorkerTask {
 /// A hundred minutes of the fast clock: a call that takes longer hangs.
 private let patienceWithReader = Duration.seconds(20)
 
-private func checkMereReader(_ context: CheckContext) async throws {
+private func checkBesideReader(_ context: CheckContext) async throws {
   do {
     let worker = try context.startWorker(under: try FakeClock.fastTool())
     defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
     try await FakeClock.requireFastClock(of: worker)
     context.noteProgress()
-    return try await BesideMereReader(
+    return try await EngineBesideReader(
       context: context, worker: worker, place: context.place,
       patience: context.patience(atMost: patienceWithReader)
     ).check()
@@ -154,7 +154,7 @@ private func checkMereReader(_ context: CheckContext) async throws {
   // Opening checks cover that an engine creates missing directories.
   try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
   do {
-    try await BesideMereReader(
+    try await EngineBesideReader(
       context: context, worker: try await context.readyWorker(), place: place,
       patience: context.patienceWithLocks
     ).check()
@@ -174,7 +174,7 @@ private struct CallHung: Error {
 }
 
 /// An engine in another process, while this process takes locks on its files now and then.
-private struct BesideMereReader {
+private struct EngineBesideReader {
   let context: CheckContext
   let worker: WorkerProcess
   let place: URL

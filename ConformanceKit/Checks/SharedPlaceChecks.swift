@@ -75,7 +75,7 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
   // The methods that can make a kind of change take turns.
   let methods: [ChangeMethod?] =
     [nil, .apply, .writeEntries] + (context.capabilities.contains(.transactions) ? [.transaction] : [])
-  var answers = AnswersOfAllKinds()
+  var answers = ExpectedAnswers()
   answers.absent = ["not yet", "never"]
   func change(
     _ operations: [StorageOperation], bySecond: Bool, by method: ChangeMethod?, first: Int
@@ -127,7 +127,7 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
 /// Has the second engine import entries whose times are a year back or a year ahead, and then write something. The
 /// entry that changed last does not have the newest time.
 private func checkAnswersOfOtherTimes(
-  _ answers: inout AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+  _ answers: inout ExpectedAnswers, of sharers: Sharers, _ context: CheckContext
 ) async throws {
   let imported = key("imported")
   for (number, seconds) in [-31_536_000.0, 31_536_000, -31_536_000].enumerated() {
@@ -153,7 +153,7 @@ private func checkAnswersOfOtherTimes(
 /// Has the second engine write far more than is left in the end, so that it may replace an old file with a new one.
 /// Then another engine opens and closes.
 private func checkAnswersAfterOverwrites(
-  _ answers: AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+  _ answers: ExpectedAnswers, of sharers: Sharers, _ context: CheckContext
 ) async throws {
   var answers = answers
   let large = keys(2, prefix: "large-")
@@ -214,7 +214,7 @@ private func checkAnswersAfterLargeBatches(of sharers: Sharers, _ context: Check
 
 /// Calls the same method right before and right after a change: some engines cache results for a few milliseconds only.
 private func checkAnswersAtOnce(
-  _ answers: AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+  _ answers: ExpectedAnswers, of sharers: Sharers, _ context: CheckContext
 ) async throws {
   var answers = answers
   let brief = key("brief")
@@ -222,7 +222,7 @@ private func checkAnswersAtOnce(
   let changes: [StorageOperation] = [
     .write(data("first"), key: brief), .write(data("other"), key: brief), .remove(key: brief),
   ]
-  for method in AnswersOfAllKinds.methods(withTransactions: context.capabilities.contains(.transactions)) {
+  for method in ExpectedAnswers.methods(withTransactions: context.capabilities.contains(.transactions)) {
     for change in changes {
       context.noteProgress()
       try await answers.ask(method, sharers.first)
@@ -238,7 +238,7 @@ private func checkAnswersAtOnce(
 }
 
 private func verify(
-  _ answers: AnswersOfAllKinds, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
+  _ answers: ExpectedAnswers, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
   _ what: String, noting progress: CheckProgress
 ) async throws {
   do {

@@ -105,7 +105,7 @@ private func checkStopped(_ context: CheckContext) async throws {
       if let engine {
         try await engine.write(value(for: key), key: key)
       } else {
-        try await context.close(try await context.openUnkept())
+        try await context.close(try await context.openUnregistered())
       }
     } meanwhile: {
       try await other.write(value(for: key), key: key)

@@ -90,7 +90,7 @@ private func checkThrownBodies(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(4)))
   let before = try await engine.readAllEntries()
-  var expected = AnswersOfAllKinds()
+  var expected = ExpectedAnswers()
   expected.apply(entries(keys(4)).map { .write($0.data, key: $0.key) })
   for (round, (when, body)) in thrownBodies.enumerated() {
     try await expectThrown(Refusal(), by: engine, when, after: body)

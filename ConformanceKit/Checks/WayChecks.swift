@@ -133,7 +133,7 @@ private func checkQuestions(_ context: CheckContext) async throws {
       (.transaction, [.removeAll]),
     ]
   }
-  var expected = AnswersOfAllKinds()
+  var expected = ExpectedAnswers()
   expected.absent = Set(keys.map(\.value))
   for (number, (method, operations)) in changes.enumerated() {
     try await expected.verify(engine, first: number, blamesMethods: true)

@@ -12,7 +12,7 @@
 ///   makes both so. A file is not moved into a directory that has no name yet, unless that was made durable: it would
 ///   have neither.
 /// - Renaming or removing a name requires the change that created it.
-/// - A directory is not removed before what was in it.
+/// - A directory is not removed before its contents.
 ///
 /// Contents that are written through mapped memory (`mmap`) do not reach the disk, since they are unknown.
 /// See ``DiskRecording/mappedFiles``.

@@ -30,7 +30,7 @@ struct SentEntry: Codable, Sendable {
 struct ReadEverything: WorkerTask {
   let place: URL
   /// Whether to report progress by also sending empty messages now and then.
-  var tellsOfProgress = false
+  var reportsProgress = false
 
   func run(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -38,7 +38,7 @@ struct ReadEverything: WorkerTask {
   ) async throws {
     let engine = try await open(place, makeEngine)
     try await ExpectedContents.settle(engine)
-    let note: @Sendable () throws -> Void = { [tellsOfProgress] in if tellsOfProgress { try send([]) } }
+    let note: @Sendable () throws -> Void = { [reportsProgress] in if reportsProgress { try send([]) } }
     let entries = try await ExpectedContents.agreedEntries(of: engine, noting: note)
     try await engine.verify()
     try note()
@@ -194,7 +194,7 @@ struct WriteSteps: WorkerTask {
 }
 
 /// The work of several concurrent writers: each has its own keys, with single writes and removals numbered from 1.
-struct TasksOfWriters: Codable, Sendable {
+struct ConcurrentWriters: Codable, Sendable {
   let seed: UInt64
   let writerCount: Int
 
@@ -219,7 +219,7 @@ struct WriterMessage: Codable, Sendable {
 /// Opens the engine and writes in several concurrent tasks, up to a limit or forever. Sends the acknowledged writes.
 struct WriteInTasks: WorkerTask {
   let place: URL
-  let tasks: TasksOfWriters
+  let tasks: ConcurrentWriters
   /// The number of each writer's first operation.
   let first: [Int]
 

@@ -68,7 +68,7 @@ struct ClockJumps: CheckTask {
     let start = Date()
     try FakeClock.requireSettableClock()
     var engine = EngineUnderTest(try await makeEngine(place))
-    var life = JumpingLife()
+    var life = ClockJumpHistory()
     var removals: RemovalsAmongJumps?
     if question == .contents { removals = try await openForRemovals(makeEngine) }
     for (round, jump) in Self.jumps(from: start).enumerated() {
@@ -109,7 +109,7 @@ struct ClockJumps: CheckTask {
     return RemovalsAmongJumps(engines[0], emptied: engines[1])
   }
 
-  private func verify(_ life: JumpingLife, _ engine: EngineUnderTest, _ when: String) async throws {
+  private func verify(_ life: ClockJumpHistory, _ engine: EngineUnderTest, _ when: String) async throws {
     switch question {
     case .contents: try await life.expectContents(in: engine, when)
     case .timestamps: try await life.expectTimestamps(in: engine, when)
@@ -121,7 +121,7 @@ struct ClockJumps: CheckTask {
 }
 
 /// The entries that were written, with their times.
-private struct JumpingLife {
+private struct ClockJumpHistory {
   private struct Entry {
     var data: Data
     var created: ClosedRange<Date>

@@ -23,7 +23,7 @@ struct CorruptedStoreCheck: CheckTask {
   /// Whether verify() is called first. If it succeeds, no later read may report corruption.
   let isVerified: Bool
   /// Whether entries may have earlier values.
-  let mayTurnBack: Bool
+  let mayBeStale: Bool
   let mayBeEmpty: Bool
   /// The original of the corrupted file, and its path. If opening was refused, the original is put back. Then
   /// everything must be there: the refusal must not make things worse.
@@ -45,7 +45,7 @@ struct CorruptedStoreCheck: CheckTask {
     } catch {
       try classify(error, of: "opening the engine")
       try await openAgain("was refused", makeEngine: makeEngine, note: note)
-      if let remedy { try await heal(remedy, makeEngine: makeEngine, note: note) }
+      if let remedy { try await checkRestored(remedy, makeEngine: makeEngine, note: note) }
       return
     }
     let look = Look(task: self, engine: engine, note: note)
@@ -91,7 +91,7 @@ struct CorruptedStoreCheck: CheckTask {
     )
   }
 
-  private func heal(
+  private func checkRestored(
     _ remedy: Remedy, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
@@ -100,12 +100,12 @@ struct CorruptedStoreCheck: CheckTask {
     }
     try? FileManager.default.removeItem(at: remedy.corrupted)
     try FileManager.default.copyItem(at: remedy.original, to: remedy.corrupted)
-    let healed = CorruptedStoreCheck(
+    let restored = CorruptedStoreCheck(
       directory: directory, history: history,
       what: "\(what), after opening had thrown and the file had been restored", codes: [],
-      mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false,
+      mustBeRight: true, mustBeWhole: true, isVerified: false, mayBeStale: false, mayBeEmpty: false,
       remedy: nil)
-    try await healed.check(makeEngine: makeEngine, note: note)
+    try await restored.check(makeEngine: makeEngine, note: note)
   }
 }
 
@@ -132,7 +132,7 @@ private final class Look {
     expected = task.history.contents()
     whole = expected
     earlier =
-      task.mayTurnBack ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
+      task.mayBeStale ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
   }
 
   /// Calls verify(), and then reads everything.
@@ -240,7 +240,7 @@ private final class Look {
   ) async throws {
     var given: Answer?
     try await attempt(call) { given = try await answer() }
-    guard let given, task.mustBeRight, !task.mayTurnBack, given != wanted else { return }
+    guard let given, task.mustBeRight, !task.mayBeStale, given != wanted else { return }
     throw Violation("\(task.what), \(call)\(part) was \(describe(given)) instead of \(describe(wanted))")
   }
 
@@ -289,7 +289,7 @@ private final class Look {
     for entry in given where !isRight(entry.data, of: entry.key) {
       throw wrong("\(call), of \(entry.key),", entry.data)
     }
-    if !task.mayTurnBack && given.count != expected.count {
+    if !task.mayBeStale && given.count != expected.count {
       throw Violation("\(task.what), \(call) returned \(given.count) entries instead of \(expected.count)")
     }
   }

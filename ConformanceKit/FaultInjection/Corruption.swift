@@ -86,7 +86,7 @@ extension Corruption {
   }
 
   /// Whether entries may have earlier values: an old version of a file need not show that there is a newer one.
-  var mayTurnBack: Bool {
+  var mayBeStale: Bool {
     switch kind {
     case .olderCopy, .replaced: true
     default: false

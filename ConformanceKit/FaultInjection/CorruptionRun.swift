@@ -64,7 +64,7 @@ struct CorruptionRun {
   mutating func checkVerifyingUncorrupted() async throws {
     let reading = CorruptedStoreCheck(
       directory: try store.copy { _ in }, history: history, what: "of a store that is as it was", codes: [],
-      mustBeRight: true, mustBeWhole: true, isVerified: true, mayTurnBack: false, mayBeEmpty: false,
+      mustBeRight: true, mustBeWhole: true, isVerified: true, mayBeStale: false, mayBeEmpty: false,
       remedy: nil)
     try await check(reading)
   }
@@ -83,7 +83,7 @@ struct CorruptionRun {
       mustBeRight: mustBeRight, mustBeWhole: corruption.isCut,
       mayLackLastBatches: corruption.isCut && !store.context.capabilities.contains(.durableWrites),
       isVerified: isVerified,
-      mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty && mayHoldMost(corruption.file),
+      mayBeStale: corruption.mayBeStale, mayBeEmpty: corruption.mayEmpty && mayHoldMost(corruption.file),
       remedy: .init(
         original: store.directory.appending(path: corruption.file),
         corrupted: copy.appending(path: corruption.file)))
@@ -103,7 +103,7 @@ struct CorruptionRun {
     let context = store.context
     guard hasWorker else {
       return try await reading.check(
-        makeEngine: { try await context.openUnkept($0) }, note: { _ in context.noteProgress() })
+        makeEngine: { try await context.openUnregistered($0) }, note: { _ in context.noteProgress() })
     }
     let worker = try await context.readyWorker(self.worker)
     self.worker = nil

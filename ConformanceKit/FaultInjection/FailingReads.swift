@@ -19,7 +19,7 @@ struct FailingReads: CheckTask {
     let answers = try await fill(makeEngine)
     // Nil stands for a transaction that reads.
     var counts: [(part: ReadMethod?, calls: [SystemCall: Int])] = []
-    for method in AnswersOfAllKinds.methods(withTransactions: hasTransactions) {
+    for method in ExpectedAnswers.methods(withTransactions: hasTransactions) {
       try note("\(name(of: method)) with nothing failing")
       counts.append((method, try await calls(of: method, answers, interceptor, makeEngine)))
     }
@@ -43,9 +43,9 @@ struct FailingReads: CheckTask {
   private func name(of method: ReadMethod?) -> String { method?.call ?? "a transaction that reads" }
 
   /// Leaves a few entries in the place, and some removed keys.
-  private func fill(_ makeEngine: (URL) async throws -> any StorageEngine) async throws -> AnswersOfAllKinds {
+  private func fill(_ makeEngine: (URL) async throws -> any StorageEngine) async throws -> ExpectedAnswers {
     let engine = EngineUnderTest(try await makeEngine(place))
-    var answers = AnswersOfAllKinds()
+    var answers = ExpectedAnswers()
     let sizes = [0, 90, 700, 40_000]
     let writes = sizes.enumerated().map {
       StorageOperation.write(noise($0.element, seed: UInt64($0.offset)), key: key("read-\($0.offset)"))
@@ -61,7 +61,7 @@ struct FailingReads: CheckTask {
 
   /// How many calls of each kind the method makes in an engine that has read nothing else.
   private func calls(
-    of method: ReadMethod?, _ answers: AnswersOfAllKinds, _ interceptor: SystemCallInterceptor,
+    of method: ReadMethod?, _ answers: ExpectedAnswers, _ interceptor: SystemCallInterceptor,
     _ makeEngine: (URL) async throws -> any StorageEngine
   ) async throws -> [SystemCall: Int] {
     let engine = EngineUnderTest(try await makeEngine(place))
@@ -76,7 +76,7 @@ struct FailingReads: CheckTask {
 
   /// Reads while the call fails, and again without a fault.
   private func ask(
-    _ method: ReadMethod?, _ fault: SystemFault, _ answers: AnswersOfAllKinds,
+    _ method: ReadMethod?, _ fault: SystemFault, _ answers: ExpectedAnswers,
     _ interceptor: SystemCallInterceptor, _ makeEngine: (URL) async throws -> any StorageEngine
   ) async throws {
     let engine = EngineUnderTest(try await makeEngine(place))
@@ -97,7 +97,7 @@ struct FailingReads: CheckTask {
 
   /// Fails if the result is wrong. The read may throw.
   private func read(
-    _ method: ReadMethod?, _ answers: AnswersOfAllKinds, _ engine: EngineUnderTest, _ when: String,
+    _ method: ReadMethod?, _ answers: ExpectedAnswers, _ engine: EngineUnderTest, _ when: String,
     rule: ContractRule?
   ) async throws {
     do {

@@ -24,7 +24,7 @@ struct FullDiskScenario: CheckTask {
         do {
           try await trial.prepare()
           try ballast.fill(leavingBlocks: room)
-          try await trial.meetFullDisk()
+          try await trial.performOnFullDisk()
           try ballast.remove()
           // Continuing with the engine and reopening it, once there is space, must have the same result.
           if [1, 4, 8].contains(room) { try await trial.reopen() }
@@ -155,7 +155,7 @@ struct FullDiskTrial: Sendable {
     if step == .reopening { try await close() }
   }
 
-  mutating func meetFullDisk() async throws {
+  mutating func performOnFullDisk() async throws {
     stage = "during \(when)"
     do {
       switch step {

@@ -50,15 +50,15 @@ struct SystemFaultSearch {
   /// none.
   private func earlier(than fault: SystemFault, _ worker: FaultWorker) async throws -> Violation? {
     var (found, shown): (Violation?, Int) = (nil, fault.number)
-    var withstood = 0
-    while shown - withstood > 1 {
-      let number = (withstood + shown) / 2
+    var passing = 0
+    while shown - passing > 1 {
+      let number = (passing + shown) / 2
       let earlier = SystemFault(
         call: fault.call, number: number, failure: fault.failure, persists: fault.persists)
       if let violation = try await violation(of: earlier, worker) {
         (found, shown) = (violation, number)
       } else {
-        withstood = number
+        passing = number
       }
     }
     return found

@@ -54,7 +54,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
     /// It was cancelled, so it had no effect, by rule C4.
     case cancelled
     /// It threw `CancellationError` although it was not cancelled.
-    case cancelledByNobody
+    case unexpectedCancellation
     /// The error says that the call may have taken effect, or may do so later.
     case outcomeUnknown
     /// Any other error. The outcome is unknown as well.
@@ -120,7 +120,7 @@ extension HistoryCall: CustomStringConvertible {
     case .count(let count): text += " → \(count)"
     case .rolledBack: text += " threw"
     case .nonsense: text += " → a value that was never written"
-    case .threw(.cancelled), .threw(.cancelledByNobody): text += " threw CancellationError"
+    case .threw(.cancelled), .threw(.unexpectedCancellation): text += " threw CancellationError"
     case .threw(.refused), .threw(.outcomeUnknown), .threw(.unclear): text += " threw"
     }
     return text

@@ -72,8 +72,8 @@ extension HistoryCall.Failure {
   init(_ error: any Error) {
     let error = (error as? CallFailure)?.error ?? error
     self =
-      if error is CancelledByNobody {
-        .cancelledByNobody
+      if error is UnexpectedCancellation {
+        .unexpectedCancellation
       } else if error is CancellationError {
         .cancelled
       } else {

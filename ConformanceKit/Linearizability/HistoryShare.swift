@@ -36,7 +36,7 @@ struct HistoryShare: WorkerTask {
   ) async throws {
     let workload = Self.workload(hasTransactions: hasTransactions)
     let players = (1...workload.tasks).filter { ($0 - 1) % processCount == process }
-    let engine = try KeptEngines.engine(at: place)
+    let engine = try OpenEngines.engine(at: place)
     // All start together. Otherwise the first would be done before the last starts.
     while MonotonicClock.nanoseconds < start { await Task.yield() }
     let history = await workload.record(

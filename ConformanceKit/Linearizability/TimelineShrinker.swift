@@ -7,7 +7,7 @@ struct TimelineShrinker {
 
   /// The smallest illegal history that can be found by removing calls, in the order in which the calls began.
   func shrunk(_ calls: [HistoryCall]) -> [HistoryCall] {
-    var left = upToTheFault(calls.sorted { $0.begin < $1.begin })
+    var left = truncatedAtFailure(calls.sorted { $0.begin < $1.begin })
     guard checker.isIllegal(left) else { return left }
     var count: Int
     repeat {
@@ -19,7 +19,7 @@ struct TimelineShrinker {
   }
 
   /// The calls up to the point at which the search fails. Only later calls that no remaining read observes are removed.
-  private func upToTheFault(_ calls: [HistoryCall]) -> [HistoryCall] {
+  private func truncatedAtFailure(_ calls: [HistoryCall]) -> [HistoryCall] {
     guard case .illegal(let number) = checker.check(calls).outcome else { return calls }
     let end = calls[number].end
     let beginning = calls.filter { $0.method.isRead ? $0.end <= end : $0.begin < end }

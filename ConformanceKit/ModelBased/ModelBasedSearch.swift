@@ -54,11 +54,11 @@ struct ModelBasedSearch: Sendable {
   }
 
   private func report(on failure: FailedSequence, seed: UInt64) async throws -> Violation {
-    guard try await happensAgain(failure.operations) else { return unsteady(failure, seed: seed) }
+    guard try await happensAgain(failure.operations) else { return irreproducible(failure, seed: seed) }
     var shrinker = SequenceShrinker(failure, attempt: attempt)
     try await shrinker.shrink()
     let shortest = shrinker.shortest
-    guard try await happensAgain(shortest.operations) else { return unsteady(failure, seed: seed) }
+    guard try await happensAgain(shortest.operations) else { return irreproducible(failure, seed: seed) }
     let (rule, evidence) = try await SequenceDiagnosis(attempt: attempt).diagnose(shortest)
     let source = ReproductionSource(evidence, rule: rule, check: profile.check, seed: seed).source
     let calls = evidence.operations.count
@@ -69,7 +69,7 @@ struct ModelBasedSearch: Sendable {
   }
 
   /// A failure that depends on more than the calls is still a failure.
-  private func unsteady(_ failure: FailedSequence, seed: UInt64) -> Violation {
+  private func irreproducible(_ failure: FailedSequence, seed: UInt64) -> Violation {
     Violation(
       "\(failure.finding.text), in call \(failure.operations.count) of the sequence of seed \(seed); it did "
         + "not happen each time the same calls were made, so it also depends on something else",

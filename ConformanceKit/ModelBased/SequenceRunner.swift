@@ -21,7 +21,7 @@ struct FailedSequence: Sendable {
 extension FailedSequence {
   /// Where the sequence would have to wait in order to fail even if its calls take no time. Nil if it needs no wait
   /// there. Calls that are slow on a busy machine are fast on another one.
-  var lackOfWaiting: Int? {
+  var missingWait: Int? {
     // If two results differ, no wait is needed, since they differ by more than the tolerance.
     guard case .time(_, _, .isNot(let call)) = finding.kind, let deviation = finding.deviation,
       abs(deviation) < time.inSeconds
@@ -43,7 +43,7 @@ struct SequenceRunner: Sendable {
     let place = context.place.appending(path: "sequence-\(UUID().uuidString)", directoryHint: .isDirectory)
     // It does not exist if the engine uses no files.
     defer { try? FileManager.default.removeItem(at: place) }
-    var engine = try await context.openUnkept(place)
+    var engine = try await context.openUnregistered(place)
     defer { engine.release() }
     let failure = try await failure(of: operations, on: &engine, at: place)
     // An engine that has failed need not close properly.
@@ -61,7 +61,7 @@ struct SequenceRunner: Sendable {
     for (call, operation) in operations.enumerated() {
       try Task.checkCancellation()
       let (before, beginning) = (Date(), ContinuousClock.now)
-      let answer = try await operation.perform(on: &engine) { try await context.openUnkept(place) }
+      let answer = try await operation.perform(on: &engine) { try await context.openUnregistered(place) }
       let moment = ReferenceModel.TimeWindow(call: call, before: before, after: Date())
       if operation == .wait { waiting += .now - beginning }
       if let finding = model.check(operation, answer, at: moment, ordersBatches: ordersBatches) {

@@ -41,7 +41,7 @@ struct SequenceShrinker {
     if isSpent || candidate == shortest.operations || candidate.isEmpty { return false }
     attemptsLeft -= 1
     guard let failure = try await attempt(candidate) else { return false }
-    if failure.lackOfWaiting != nil, shortest.lackOfWaiting == nil { return false }
+    if failure.missingWait != nil, shortest.missingWait == nil { return false }
     shortest = failure
     return true
   }
@@ -50,7 +50,7 @@ struct SequenceShrinker {
 
   /// Adds a wait where the failure depends on the duration of calls.
   private mutating func waitInstead() async throws {
-    guard let place = shortest.lackOfWaiting else { return }
+    guard let place = shortest.missingWait else { return }
     var candidate = shortest.operations
     candidate.insert(.wait, at: place)
     _ = try await keep(candidate)

@@ -70,7 +70,7 @@ public struct ConformanceServer: Sendable {
   let start: @Sendable () async throws -> Void
   let kill: @Sendable () async throws -> Void
   let makeEngine: @Sendable (_ directory: URL, _ port: UInt16) async throws -> any StorageEngine
-  private let takeOver: (@Sendable () async throws -> Address)?
+  private let startReplacement: (@Sendable () async throws -> Address)?
   private let current: CurrentAddress
 
   private final class CurrentAddress: Sendable {
@@ -81,9 +81,9 @@ public struct ConformanceServer: Sendable {
 
   /// Replaces this server with another one and returns its address. Nil if there is none.
   var failOver: (@Sendable () async throws -> Address)? {
-    guard let takeOver else { return nil }
+    guard let startReplacement else { return nil }
     return { [current] in
-      let address = try await takeOver()
+      let address = try await startReplacement()
       current.address.withLock { $0 = address }
       return address
     }
@@ -116,7 +116,7 @@ public struct ConformanceServer: Sendable {
     makeEngine: @escaping @Sendable (_ directory: URL, _ port: UInt16) async throws -> any StorageEngine
   ) {
     current = CurrentAddress(address)
-    takeOver = failOver
+    startReplacement = failOver
     self.timeLimit = timeLimit
     self.maximumConnections = maximumConnections
     self.secret = secret

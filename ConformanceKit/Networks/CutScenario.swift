@@ -155,7 +155,7 @@ struct PossibleContents {
   }
 
   /// Whether the key exists in all possible contents.
-  func surelyContains(_ key: CacheKey) -> Bool { possibilities.allSatisfy { $0[key] != nil } }
+  func certainlyContains(_ key: CacheKey) -> Bool { possibilities.allSatisfy { $0[key] != nil } }
 
   /// Narrows the possibilities to the contents that were read. Returns whether they were possible.
   mutating func observe(_ contents: CutScenario.Contents) -> Bool {

@@ -71,15 +71,16 @@ struct CutSearch: Sendable {
   private func check(
     _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest, _ outcomes: inout CutOutcomes
   ) async throws {
-    let intruder = Intruder(direct, context)
-    proxy.cut(after: cut.bytes, cut.direction, willCut: intruder.prepare, onCut: intruder.act)
+    let concurrentChange = ConcurrentChange(direct, context)
+    proxy.cut(after: cut.bytes, cut.direction, willCut: concurrentChange.prepare, onCut: concurrentChange.act)
     defer { proxy.endCut() }
     let place = "with the connection cut after byte \(cut.bytes) \(cut.direction.rawValue)"
     var possible = PossibleContents()
     do {
       let engine = try await context.open(through: proxy.port, to: server)
       for step in scenario.steps {
-        try await perform(step, on: engine, through: proxy.port, intruder, &possible, &outcomes, place)
+        try await perform(
+          step, on: engine, through: proxy.port, concurrentChange, &possible, &outcomes, place)
       }
       try await context.close(engine)
     } catch let failure as CallFailure {
@@ -87,7 +88,7 @@ struct CutSearch: Sendable {
       let isUnavailable = (failure.error as? StorageError)?.code == .unavailable
       try expect(isUnavailable, "\(place), \(failure)")
     }
-    if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
+    if let change = try await concurrentChange.takeChange() { possible.set(change.data, for: change.key) }
     let contents = try await contents(of: direct)
     let expected = possible.description
     try expect(
@@ -97,18 +98,19 @@ struct CutSearch: Sendable {
   }
 
   private func perform(
-    _ step: CutScenario.Step, on engine: EngineUnderTest, through port: UInt16, _ intruder: Intruder,
+    _ step: CutScenario.Step, on engine: EngineUnderTest, through port: UInt16,
+    _ concurrentChange: ConcurrentChange,
     _ possible: inout PossibleContents, _ outcomes: inout CutOutcomes, _ place: String
   ) async throws {
     // The last step may have taken effect.
-    if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
-    intruder.watch(step, removes: step.removedKey.map(possible.surelyContains) ?? false)
+    if let change = try await concurrentChange.takeChange() { possible.set(change.data, for: change.key) }
+    concurrentChange.watch(step, removes: step.removedKey.map(possible.certainlyContains) ?? false)
     do {
       let read = try await step.perform(on: engine)
       possible.add(step)
-      let change = try await intruder.takeChange()
+      let change = try await concurrentChange.takeChange()
       if let change { possible.set(change.data, for: change.key) }
-      if intruder.hasBeenCut { outcomes.note(step, isKnown: true) }
+      if concurrentChange.hasBeenCut { outcomes.note(step, isKnown: true) }
       if let read {
         let expected = possible.description
         try expect(
@@ -116,19 +118,19 @@ struct CutSearch: Sendable {
           "\(place), \(step.phrase) returned \(PossibleContents.describe(read)) instead of \(expected)")
       }
     } catch let failure as CallFailure {
-      let change = try await intruder.takeChange()
+      let change = try await concurrentChange.takeChange()
       switch (failure.error as? StorageError)?.code {
       case .outcomeUnknown?:
         // If a new engine takes too long as well, the machine is busy or the server is slow.
-        if intruder.hasBeenCut, try await context.isReachedSoon(server, through: port) {
+        if concurrentChange.hasBeenCut, try await context.isReachedSoon(server, through: port) {
           outcomes.note(step, isKnown: false)
         }
         possible.addMaybe(step)
       case .unavailable?:
         // Whether the change happened or not, the outcome is known. A read could have been repeated.
-        if intruder.hasBeenCut, !step.isRead {
+        if concurrentChange.hasBeenCut, !step.isRead {
           outcomes.note(step, isKnown: true)
-        } else if intruder.hasBeenCut, try await context.isReachedSoon(server, through: port) {
+        } else if concurrentChange.hasBeenCut, try await context.isReachedSoon(server, through: port) {
           outcomes.note(step, isKnown: false)
         }
         try expect(
@@ -174,7 +176,7 @@ private struct CutOutcomes {
 }
 
 /// Changes, through another engine, the entry that a step has written or removed, while the answer to the step is lost.
-private final class Intruder: Sendable {
+private final class ConcurrentChange: Sendable {
   private struct State {
     var step: CutScenario.Step?
     /// Whether the key that the step removes exists.

@@ -32,7 +32,7 @@ extension NetworkUnderTest {
         acknowledged.increment()
       } catch let failure as CallFailure {
         switch (failure.error as? StorageError)?.code {
-        case .outcomeUnknown?: counter.doubt()
+        case .outcomeUnknown?: counter.recordUnknownOutcome()
         case .unavailable?:
           counter.fail()
           await letTimePass()
@@ -74,7 +74,7 @@ private struct NetworkCounter: Sendable {
     next += 1
   }
 
-  mutating func doubt() {
+  mutating func recordUnknownOutcome() {
     possible[key] = removes ? 0...(possible[key]?.upperBound ?? 0) : (possible[key]?.lowerBound ?? 0)...next
     next += 1
   }

@@ -113,13 +113,13 @@ final class CheckContext: Sendable {
 
   /// Opens an engine, which is closed when the check is over.
   func open(_ directory: URL? = nil) async throws -> EngineUnderTest {
-    let engine = try await openUnkept(directory)
+    let engine = try await openUnregistered(directory)
     opened.withLock { $0.append(engine) }
     return engine
   }
 
   /// Opens an engine to which only the caller holds a reference.
-  func openUnkept(_ directory: URL? = nil) async throws -> EngineUnderTest {
+  func openUnregistered(_ directory: URL? = nil) async throws -> EngineUnderTest {
     try await opening { try await makeEngine(directory ?? place) }
   }
 
@@ -143,7 +143,7 @@ final class CheckContext: Sendable {
   func openAndDrop<Result>(
     _ directory: URL? = nil, _ body: (EngineUnderTest) async throws -> Result
   ) async throws -> Result {
-    try await body(try await openUnkept(directory))
+    try await body(try await openUnregistered(directory))
   }
 
   /// Starts a process that opens the engine, and ends no later than the check.

@@ -74,7 +74,7 @@ enum Sharers {
   }
 
   func verify(
-    _ answers: AnswersOfAllKinds, first: Int, inSecond: Bool, noting progress: CheckProgress
+    _ answers: ExpectedAnswers, first: Int, inSecond: Bool, noting progress: CheckProgress
   ) async throws {
     progress.note()
     switch self {

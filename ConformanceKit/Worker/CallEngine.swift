@@ -17,7 +17,7 @@ struct CallEngine: WorkerTask {
     /// Sends all entries, after checking that the engine's other methods agree with them.
     case read
     /// Compares the results of all methods with the expected ones.
-    case compare(AnswersOfAllKinds, first: Int)
+    case compare(ExpectedAnswers, first: Int)
     /// Performs one process's share of the work, and sends a message when it begins.
     case work(SharedWork, share: String)
     /// Transfers amounts between accounts that other processes use too, and sends a message now and then.
@@ -34,13 +34,13 @@ struct CallEngine: WorkerTask {
     send: @Sendable ([SentEntry]) throws -> Void
   ) async throws {
     if case .open = call {
-      return KeptEngines.keep(try await open(place, makeEngine), at: place)
+      return OpenEngines.keep(try await open(place, makeEngine), at: place)
     }
-    let engine = try KeptEngines.engine(at: place)
+    let engine = try OpenEngines.engine(at: place)
     switch call {
     case .open: break
     case .close:
-      KeptEngines.forget(place)
+      OpenEngines.forget(place)
       defer { engine.release() }
       try await engine.close()
     case .write(let entries): try await engine.write(entries.map { (CacheKey(verbatim: $0.key), $0.data) })
@@ -84,7 +84,7 @@ enum SentOperation: Codable, Sendable {
 }
 
 /// The engines that are open in this worker.
-enum KeptEngines {
+enum OpenEngines {
   private static let engines = MutexProtected<[URL: EngineUnderTest]>([:])
 
   static func keep(_ engine: EngineUnderTest, at place: URL) { engines.withLock { $0[place] = engine } }

@@ -83,7 +83,7 @@ extension CheckContext {
       worker = try startWorker()
     } catch is Skip {
       return try await task.check(
-        makeEngine: { try await self.openUnkept($0) }, note: { _ in self.noteProgress() })
+        makeEngine: { try await self.openUnregistered($0) }, note: { _ in self.noteProgress() })
     }
     try await check(task, in: worker)
     worker.kill()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("Time while the kit runs")
+@Suite("The kit's time limits")
 struct TimeLimitTests {
   /// When a stopped process was resumed, its time limit had expired at the next check.
   @Test("Time in which the process does not run does not count")
@@ -15,8 +15,8 @@ struct TimeLimitTests {
     #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
   }
 
-  @Test("A limit that is looked at seldom counts as much of each pause as it is told to")
-  func seldomLooks() {
+  @Test("A limit that is checked rarely counts each pause up to its longest look")
+  func rareChecks() {
     let start = ContinuousClock.now
     var limit = RunningTimeLimit(.milliseconds(500), from: start, longestLook: .milliseconds(200))
     let looks = [.milliseconds(150), .seconds(60), .seconds(120)] as [Duration]
@@ -26,7 +26,7 @@ struct TimeLimitTests {
 
   /// Three openings that each wait for a lock for a minute were one step of two minutes. One that was retried
   /// repeatedly continued forever.
-  @Test("An opening that has ended prolongs a step, whether it has thrown or not, and not without end")
+  @Test("An opening that has ended extends a step by a limited time, even if it threw")
   func openings() async throws {
     let suite = ConformanceSuite("", capabilities: []) { url in
       if url.lastPathComponent == "locked" { throw StorageError(.locked, "Somebody else has it.") }
@@ -34,7 +34,7 @@ struct TimeLimitTests {
     }
     let context = CheckContext(suite: suite)
     let (start, limit) = (context.progress.last, Duration.seconds(60))
-    _ = try await context.openUnkept()
+    _ = try await context.openUnregistered()
     let opened = context.progress.last(within: limit)
     #expect(opened > start)
     let refused = try await context.openUnlessLocked(context.root.appending(path: "locked"))
@@ -44,7 +44,7 @@ struct TimeLimitTests {
   }
 
   /// Thousands of calls of a slow engine were one step of a check.
-  @Test("A call that returns prolongs a step, unless others are in progress, and not without end")
+  @Test("A call that returns extends a step by a limited time, unless other calls are in progress")
   func returns() {
     let (progress, limit) = (CheckProgress(), Duration.seconds(60))
     let start = progress.last

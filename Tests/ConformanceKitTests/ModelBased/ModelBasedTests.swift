@@ -57,7 +57,7 @@ struct ModelBasedTests {
   }
 
   @Test("A failure that does not recur is reported with its seed")
-  func unsteady() async throws {
+  func irreproducible() async throws {
     let memory = GoesWrongOnce.Memory()
     let engineCase = FaultyEngineCase(.l2, "goes wrong once") { GoesWrongOnce(base: $0, memory: memory) }
     let failure = try #require(await engineCase.firstFailure())

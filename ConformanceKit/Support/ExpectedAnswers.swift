@@ -6,7 +6,7 @@
 import StockroomCore
 
 /// The expected results of all methods that read, for a few entries. There must be no others.
-struct AnswersOfAllKinds: Codable, Sendable {
+struct ExpectedAnswers: Codable, Sendable {
   /// The values by key.
   var present: [String: Data] = [:]
   /// Absent keys, which may have existed before.
