@@ -5,10 +5,10 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("Transactions that are given up with conflict")
+@Suite("Transactions that are aborted with conflict")
 struct ConflictTests {
   /// It was retried for only ten seconds, even if the other transaction took longer.
-  @Test("A transaction that is given up during another one's body is retried until that has ended")
+  @Test("A transaction that is aborted during another one's body is retried until that body has ended")
   func besideLongBody() async throws {
     let claims = FaultyEngineCase.claimsOfTransactions
     let (hasBegun, mayEnd) = (Latch(), Latch())
@@ -31,7 +31,7 @@ struct ConflictTests {
     #expect(written == data("v"))
   }
 
-  @Test("A transaction that is given up without any other one is not retried forever")
+  @Test("A transaction that is aborted without a concurrent one is not retried forever")
   func besideNone() async throws {
     let claims = FaultyEngineCase.claimsOfTransactions
     let engine = EngineUnderTest(

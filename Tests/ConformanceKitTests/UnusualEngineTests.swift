@@ -148,7 +148,7 @@ struct UnusualFeedTests {
 
   /// A batch of tens of thousands of entries was one step, which takes a slow engine minutes.
   @Test(
-    "An engine that is slow for each entry is asked for fewer in the check of the changes of large batches")
+    "For an engine that is slow for each entry, the check of changes of large batches uses fewer entries")
   func slowBatches() async throws {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
     let suite = ConformanceSuite("Slow batches", capabilities: claims, budget: .quick) { _ in

@@ -36,7 +36,7 @@ struct UnusualStoreEngineTests {
 
   /// The check did not expect a second event of the same load.
   @Test(
-    "An engine whose feed says everything in each element passes the checks of a store's events",
+    "An engine whose feed elements all cover everything passes the checks of a store's events",
     arguments: ["store.events-before-loading", "store.events-tell-all", "store.follows-another"])
   func tellsOfEverything(_ id: String) async throws {
     let failure = try await failure(of: id, Self.claimsOfFeeds) {

@@ -243,8 +243,8 @@ struct ChangeFaultTests {
   }
 
   @Test(
-    "A correct engine passes that could not watch its place once and says so though nothing changed")
-  func passesOnceBlind() async throws {
+    "A correct engine passes if it once could not watch its place and reports that although nothing changed")
+  func passesAfterMissedWatch() async throws {
     let checks = ChangeFaultCase.checks("Blind for a moment", .losesSightOnce)
     for check in checks where check.id.hasPrefix("changes.silence-") { try await check.run() }
   }

@@ -37,7 +37,7 @@ struct CallerWaitTests {
   }
 
   @Test("An engine that waits in only a few calls passes the check of blocked threads")
-  func someWaits() {
+  func fewWaits() {
     #expect(cause(of: [0.01, 0.02, 9, 0, 9], withoutEngine: [0.1]) == nil)
     #expect(cause(of: [0.9], withoutEngine: [0]) == nil)
   }

@@ -173,7 +173,7 @@ struct SortsWrittenEntries: FaultyEngine {
   let base: MemoryStorageEngine
   /// Whether the order of entries that were written before a read is kept.
   var untilRead = false
-  private final class Collecting: ForwardingTransaction {
+  private final class CollectingTransaction: ForwardingTransaction {
     private var new: [StorageEntry] = []
     private let untilRead: Bool
     init(_ base: any StorageTransaction, untilRead: Bool) {
@@ -198,7 +198,7 @@ struct SortsWrittenEntries: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try await base.withTransaction { transaction in
-      let collecting = Collecting(transaction, untilRead: untilRead)
+      let collecting = CollectingTransaction(transaction, untilRead: untilRead)
       let result = try body(collecting)
       try collecting.sort()
       return result

@@ -226,7 +226,7 @@ final class LooksAgainAtTheLast: FaultyEngine {
   let base: ReferenceEngine
   private let count: Int
   init(base: ReferenceEngine, count: Int) { (self.base, self.count) = (base, count) }
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private(set) var keys: [CacheKey] = []
     private(set) var hasReadOtherwise = false
     override func read(key: CacheKey) throws -> Data? {
@@ -261,7 +261,7 @@ final class LooksAgainAtTheLast: FaultyEngine {
       let before = Dictionary(
         uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
       let (outcome, operations) = try await runOnCopy { [count] transaction in
-        let noting = Noting(transaction)
+        let noting = RecordingTransaction(transaction)
         let result = try body(noting)
         return (result, Array(noting.keys.suffix(count)), noting.hasReadOtherwise)
       }

@@ -15,7 +15,7 @@ enum EngineNumbers {
 
 /// When a body throws, it also reverts what other engines have written since the body began.
 final class TakesBackOthers: FaultyEngine {
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private(set) var keys: [CacheKey] = []
     override func write(_ data: Data, key: CacheKey) throws {
       try base.write(data, key: key)
@@ -36,7 +36,7 @@ final class TakesBackOthers: FaultyEngine {
     let result: Result
     do {
       result = try await base.withTransaction { transaction in
-        let noting = Noting(transaction)
+        let noting = RecordingTransaction(transaction)
         let value = try body(noting)
         let noted = noting.keys
         keys.withLock { $0 = noted }

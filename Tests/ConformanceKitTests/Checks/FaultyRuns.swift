@@ -39,7 +39,7 @@ extension FaultyEngineCase {
 
 /// Imports entries of a body at once, and does not revert that when the body throws.
 struct KeepsThrownImports: FaultyEngine {
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private let note: (StorageEntry) -> Void
     init(_ base: any StorageTransaction, note: @escaping (StorageEntry) -> Void) {
       self.note = note
@@ -57,7 +57,7 @@ struct KeepsThrownImports: FaultyEngine {
     let imported = MutexProtected<[StorageEntry]>([])
     do {
       return try await base.withTransaction { transaction in
-        try body(Noting(transaction) { entry in imported.withLock { $0.append(entry) } })
+        try body(RecordingTransaction(transaction) { entry in imported.withLock { $0.append(entry) } })
       }
     } catch {
       let entries = imported.withLock { $0 }
@@ -150,7 +150,7 @@ final class CountsRunsGivenUp: FaultyEngine {
 
 /// Writes to its place before it commits. Its own reads hide that, but those of other engines do not.
 final class ShowsOthersEarly: FaultyEngine {
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private let note: (CacheKey, Data) -> Void
     init(_ base: any StorageTransaction, note: @escaping (CacheKey, Data) -> Void) {
       self.note = note
@@ -173,7 +173,7 @@ final class ShowsOthersEarly: FaultyEngine {
     defer { Self.early.withLock { [place, number] in $0[place, default: [:]][number] = nil } }
     return try await base.withTransaction { [place, number] transaction in
       try body(
-        Noting(transaction) { key, data in
+        RecordingTransaction(transaction) { key, data in
           ShowsOthersEarly.early.withLock { $0[place, default: [:]][number, default: [:]][key] = data }
         })
     }

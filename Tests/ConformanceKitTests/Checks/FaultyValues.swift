@@ -217,7 +217,7 @@ final class GivesItsMemoryAway: FaultyEngine {
       return Data(bytesNoCopy: start, count: bytes.count, deallocator: .none)
     }
   }
-  private final class Lending: ForwardingTransaction {
+  private final class SharedMemoryTransaction: ForwardingTransaction {
     let lend: (CacheKey, Data) -> Data
     init(_ base: any StorageTransaction, lend: @escaping (CacheKey, Data) -> Data) {
       self.lend = lend
@@ -229,6 +229,6 @@ final class GivesItsMemoryAway: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     if !isInBodies { return try await base.withTransaction(body) }
-    return try await base.withTransaction { [self] in try body(Lending($0, lend: ownMemory)) }
+    return try await base.withTransaction { [self] in try body(SharedMemoryTransaction($0, lend: ownMemory)) }
   }
 }

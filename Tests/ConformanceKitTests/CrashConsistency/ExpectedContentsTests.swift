@@ -48,7 +48,7 @@ struct ExpectedContentsTests {
     #expect(again == batches.operations(of: 12).compactMap(\.written?.data))
   }
 
-  @Test("The marker tells which batch was the last")
+  @Test("The marker identifies the last batch")
   func marker() async throws {
     let engine = try ReferenceEngine()
     #expect(try await NumberedBatches.last(in: engine) == 0)
@@ -132,7 +132,7 @@ struct ExpectedContentsTests {
     #expect(doubled?.rule == .r3)
   }
 
-  @Test("It waits for late work of a server for a dead client")
+  @Test("It waits for a server that is still working for a dead client")
   func lateWrites() async throws {
     let base = try ReferenceEngine()
     let task = ReadEverything(place: URL(filePath: "/"))

@@ -140,7 +140,7 @@ struct NetworkFaultTests {
   }
 
   /// More than half of its reads threw after lost connections, which was enough to fail.
-  @Test("An engine does not fail for giving up reads when no other engine gets through in time either")
+  @Test("An engine whose reads fail passes if no other engine reaches the server in time either")
   func slowServer() async throws {
     try await expectSuccess(of: "network.pool-of-lost-connections") {
       try await SlowlyReachedEngine($0, port: $1)
@@ -148,12 +148,12 @@ struct NetworkFaultTests {
   }
 
   /// Since its calls had been cancelled in time, the check assumed that the engine had noticed.
-  @Test("An engine does not fail that hears of one cancellation only after its time limit")
+  @Test("An engine that notices one cancellation only after its time limit does not fail")
   func lateCancellation() async throws {
     try await expectSuccess(of: "network.cancelled-read") { try await HeldUpAtFirst($0, port: $1) }
   }
 
-  @Test("An engine does not fail that does not reach the server in time when it is opened")
+  @Test("An engine that does not reach the server in time when it is opened does not fail")
   func lateOpening() async throws {
     let attempts = AtomicCounter()
     try await expectSuccess(of: "network.dripping") {
@@ -165,7 +165,7 @@ struct NetworkFaultTests {
   }
 
   /// It had not been refused by then.
-  @Test("An engine does not fail that does not reach the server in time when it is to be refused")
+  @Test("An engine that does not reach the server in time when it should be refused does not fail")
   func lateRefusal() async throws {
     let attempts = AtomicCounter()
     let refusal = ConformanceServer.Refusal("a wrong password") {

@@ -42,7 +42,7 @@ struct UnusualSizeEngine: Sendable, CustomTestStringConvertible {
 @Suite("Unusual but correct engines and sizes")
 struct UnusualSizeTests {
   @Test(
-    "They pass every check of sizes, names and ways",
+    "Unusual engines pass every check of sizes, names and ways",
     arguments: UnusualSizeEngine.all.enumerated().map { ($0, $1) })
   func passes(_ number: Int, _ unusual: UnusualSizeEngine) async {
     let suite = ConformanceSuite(

@@ -24,7 +24,7 @@ struct WorkerProcessTests {
   }
 
   @Test(
-    "A program that is no worker is distinguished from an engine that fails",
+    "A program that is not a worker is distinguished from an engine that fails",
     arguments: [
       ("echo Hello; sleep 60", #"wrote "Hello""#),
       ("true", "exited with status 0, before it accepted requests"),
