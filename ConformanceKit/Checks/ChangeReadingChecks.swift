@@ -60,8 +60,8 @@ private func checkReadability(_ context: CheckContext) async throws {
 }
 
 extension ReadMethod {
-  /// Whether the method finds the key with the value, which no other key has. A method that only counts or lists keys
-  /// cannot tell values apart, so `read(key:)` is used instead.
+  /// Whether the method finds the key with the value, which no other key has. `keyCount()` cannot find a key, so
+  /// `read(key:)` is used instead.
   fileprivate func hasFound(
     _ key: CacheKey, with value: Data, in engine: EngineUnderTest
   ) async throws -> Bool {

@@ -48,7 +48,7 @@ struct CorruptedStoreCheck: CheckTask {
       if let remedy { try await checkRestored(remedy, makeEngine: makeEngine, note: note) }
       return
     }
-    let look = Look(task: self, engine: engine, note: note)
+    let look = CorruptedStoreReader(task: self, engine: engine, note: note)
     if isVerified {
       try await look.verify()
     } else {
@@ -76,7 +76,7 @@ struct CorruptedStoreCheck: CheckTask {
     } catch {
       return try task.classify(error, of: "opening the engine")
     }
-    let look = Look(task: task, engine: engine, note: note)
+    let look = CorruptedStoreReader(task: task, engine: engine, note: note)
     try await look.readSome()
     try await look.close()
     engine.release()
@@ -110,7 +110,7 @@ struct CorruptedStoreCheck: CheckTask {
 }
 
 /// One run of checks of a corrupted store.
-private final class Look {
+private final class CorruptedStoreReader {
   let task: CorruptedStoreCheck
   let engine: EngineUnderTest
   let note: @Sendable (String) throws -> Void

@@ -8,13 +8,13 @@ import StockroomCore
 /// The body of a transaction in a history: it reads, makes changes, and reads them back.
 struct HistoryBody: Sendable {
   /// How the body reads: single keys, several keys, or all by one scan.
-  enum Look { case read, readMany, keyExists, scan }
+  enum ReadKind { case read, readMany, keyExists, scan }
 
   let entries: HistoryEntries
   /// The keys that are read, except for a scan, which reads all.
   let asked: [Int]
   let operations: [HistoryCall.Change]
-  let look: Look
+  let look: ReadKind
   /// Whether the body throws at its end.
   let throwsAtEnd: Bool
 

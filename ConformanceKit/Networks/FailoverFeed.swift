@@ -33,7 +33,7 @@ struct FailoverFeed: Sendable {
     self.listening = listening
     writer = NetworkUnderTest(context: context, server: server, proxy: writing, engine: other)
     subscriber = try await context.untilReached { try await ChangeSubscriber(to: engine, context) }
-    // Three writes, because elements from the old server do not show that the new one is used.
+    // An engine must not compare what it has received from one server with the state of another.
     for number in 0..<3 { try await expectCovered(key("\(number)"), "a write before a failover") }
   }
 

@@ -21,7 +21,7 @@ final class Latch: @unchecked Sendable {
   /// It checks the latch at intervals, because a condition waits by the wall clock, which may be set, and because time
   /// in which the process is stopped must not count.
   func wait(for duration: Duration) -> Bool {
-    var limit = RunningTimeLimit(duration, longestLook: Self.look * 2)
+    var limit = RunningTimeLimit(duration, longestInterval: Self.look * 2)
     condition.lock()
     defer { condition.unlock() }
     while !isSignaled, !limit.isOver() {

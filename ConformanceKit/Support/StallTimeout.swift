@@ -119,13 +119,13 @@ func withStallTimeout<Result: Sendable>(
   let isDelivered = Latch()
   Thread.detachNewThread {
     var last = progress.last(within: limit)
-    var running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
+    var running = RunningTimeLimit(limit, from: last, longestInterval: Latch.look * 2)
     while !running.isOver() {
       if isDelivered.wait(for: min(running.left, Latch.look)) { return }
       let latest = progress.last(within: limit)
       if latest == last { continue }
       last = latest
-      running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
+      running = RunningTimeLimit(limit, from: last, longestInterval: Latch.look * 2)
     }
     let exceeded = StallTimeoutExceeded(standstill: progress.standstill(of: limit))
     race.finish(with: .failure(exceeded))

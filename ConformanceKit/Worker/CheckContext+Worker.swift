@@ -1,8 +1,8 @@
 import StockroomCore
 
 extension CheckContext {
-  /// This process, or a new one if it is nil, once it accepts requests. The engine is not responsible for the time that
-  /// this takes.
+  /// The given process, or a new one if it is nil, once it accepts requests. The engine is not responsible for the time
+  /// that this takes.
   func readyWorker(_ worker: WorkerProcess? = nil) async throws -> WorkerProcess {
     let worker = try worker ?? startWorker()
     try await worker.waitUntilReady()

@@ -111,7 +111,7 @@ struct HeldAfterSubscribers: FaultyEngine {
   }
 }
 
-/// Has a file in its place until it is closed, and reports corruption if the file exists when it is opened.
+/// Has a file in its place until it is closed. If the file existed when it was opened, verify() reports corruption.
 final class CallsCorruptedWhatWasNotClosed: FaultyEngine {
   let base: ReferenceEngine
   private let mark: URL

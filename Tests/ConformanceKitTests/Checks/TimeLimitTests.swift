@@ -15,10 +15,10 @@ struct TimeLimitTests {
     #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
   }
 
-  @Test("A limit that is checked rarely counts each pause up to its longest look")
+  @Test("A limit that is checked rarely counts each pause up to its longest interval")
   func rareChecks() {
     let start = ContinuousClock.now
-    var limit = RunningTimeLimit(.milliseconds(500), from: start, longestLook: .milliseconds(200))
+    var limit = RunningTimeLimit(.milliseconds(500), from: start, longestInterval: .milliseconds(200))
     let looks = [.milliseconds(150), .seconds(60), .seconds(120)] as [Duration]
     #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
     #expect(limit.left == .milliseconds(-50))

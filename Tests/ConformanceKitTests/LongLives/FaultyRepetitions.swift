@@ -21,7 +21,7 @@ final class CountsGenerations: FaultyEngine {
   }
 }
 
-/// Never frees the resources of a call that threw, for all kinds of calls except one.
+/// Never frees the resources of calls of one kind that threw.
 final class LeaksPerError: FaultyEngine {
   enum Call { case refusedScan, thrownBody }
   let base: ReferenceEngine
@@ -68,7 +68,7 @@ final class LosesIdleConnections: InterceptingEngine {
   }
 }
 
-/// Rewrites entries with wrong contents after a pause.
+/// Returns altered entries after a pause, as after a faulty compaction.
 final class CompactsWhenIdle: FaultyEngine {
   let base: ReferenceEngine
   private let compact: @Sendable ([StorageEntry]) -> [StorageEntry]
@@ -124,7 +124,7 @@ final class RepeatsSlowWrites: FaultyEngine {
     guard hasWaited else { return }
     Task.detached { [base] in
       for _ in 0..<20 { await Task.yield() }
-      // After close(), the other call's error would be that of a closed engine.
+      // Only fails if the engine has been closed, which does not matter here.
       try? await base.write(data, key: key)
     }
   }

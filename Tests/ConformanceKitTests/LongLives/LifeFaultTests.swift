@@ -140,8 +140,8 @@ struct LifeFaultTests {
       }
     }
     let ofTime = suite.checks.filter { $0.rule == .w2 }
-    // For engines that perform one call at a time, checks with concurrent calls are left out. With a clock that is
-    // ahead, only checks of times remain.
+    // For engines that perform one call at a time, checks without concurrent calls are left out. For a clock that is
+    // ahead, checks that read no times are left out.
     let leftOut =
       switch name {
       case "slow": [String]()
