@@ -35,7 +35,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var state = State()
     state.log = try ChangeFaultLog(in: directory)
     self.state = MutexProtected(state)
-    if fault == .tellsOfOpenings { feed.tellAllEngines(.everything) }
+    if fault == .tellsOfOpenings { feed.reportToAllEngines(.everything) }
   }
 
   deinit {
@@ -60,7 +60,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       } else {
         for record in records { state.apply(record.operations, at: record.date) }
       }
-      feed.tell(ofOthers: records.flatMap(\.operations))
+      feed.report(ofOthers: records.flatMap(\.operations))
       return try body(&state)
     }
   }
@@ -83,8 +83,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     try state.log?.append(record)
     state.apply(operations, at: record.date)
     state.changes += 1
-    let told = isMissed ? .none : isNew || call != .write ? call : .overwrite
-    feed.tell(of: operations, by: told, to: subscribers)
+    let reported = isMissed ? .none : isNew || call != .write ? call : .overwrite
+    feed.report(of: operations, by: reported, to: subscribers)
   }
 
   // MARK: - Changes
@@ -99,8 +99,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
     if operations.isEmpty {
       try perform { _ in }
-      if fault == .tellsOfEmptyBatches && call != .writeEntries { feed.tell(.everything) }
-      if fault == .tellsOfEmptyImports && call == .writeEntries { feed.tell(.everything) }
+      if fault == .tellsOfEmptyBatches && call != .writeEntries { feed.report(.everything) }
+      if fault == .tellsOfEmptyImports && call == .writeEntries { feed.report(.everything) }
       return
     }
     let isEarly =
@@ -108,7 +108,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       || fault == .tellsOfRemovalsEarly && call == .remove
       || fault == .tellsOfLargeBatchesEarly && operations.count > StorageChanges.defaultKeyLimit
     if isEarly {
-      feed.tell(of: operations, by: call)
+      feed.report(of: operations, by: call)
       try? await Task.sleep(for: .milliseconds(2))
     }
     let subscribers = fault == .knowsSubscribersEarly ? feed.subscribers : nil
@@ -121,13 +121,13 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
     let isLeft = fault == .leavesItToOthers && underWay.withLock { $0 > 1 }
     let isCancelled = fault == .missesCancelledCalls && Task.isCancelled
-    let told = isEarly || isLeft || isCancelled ? .none : call
+    let reported = isEarly || isLeft || isCancelled ? .none : call
     if fault == .listsKeysLate {
       try perform { state in
         if state.listed == nil { state.listed = Array(state.entries.keys) }
       }
     }
-    try perform { try commit(operations, by: told, to: subscribers, &$0) }
+    try perform { try commit(operations, by: reported, to: subscribers, &$0) }
     guard fault == .listsKeysLate else { return }
     try? await Task.sleep(for: .milliseconds(2))
     try perform { $0.listed = nil }
@@ -174,7 +174,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
         _ = try? body(transaction)
         return transaction.end()
       }
-      feed.tell(of: operations, by: .transaction)
+      feed.report(of: operations, by: .transaction)
       try? await Task.sleep(for: .milliseconds(2))
     }
     return try await transactions.run { [self] in
@@ -187,7 +187,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           let result = try body(transaction)
           let operations = transaction.end()
           if operations.isEmpty {
-            if fault == .tellsOfTransactionsThatRead { feed.tell(.everything) }
+            if fault == .tellsOfTransactionsThatRead { feed.report(.everything) }
           } else {
             let removesAll = operations.contains { $0.isRemoveAll }
             let isMissed = fault == .missesImportsOfTransactions && transaction.hasWrittenEntries
@@ -196,7 +196,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           }
           return result
         } catch {
-          if fault == .tellsOfTransactionsThatThrow { feed.tell(of: transaction.end(), by: .transaction) }
+          if fault == .tellsOfTransactionsThatThrow { feed.report(of: transaction.end(), by: .transaction) }
           feed.noteError([])
           transaction.end()
           throw error
@@ -226,7 +226,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           first = first ?? operations
           guard state.changes == changes else { return false }
           try commit(operations, by: .none, &state)
-          feed.tell(of: first ?? [], by: .transaction)
+          feed.report(of: first ?? [], by: .transaction)
         } else {
           try commit(operations, by: state.changes == changes ? .transaction : .none, &state)
         }
@@ -248,7 +248,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           try self.perform { _ in }
         } catch {
           if fault == .stopsLookingAfterErrors { return hasFailed.withLock { $0 = true } }
-          self.feed.tell(.everything)
+          self.feed.report(.everything)
         }
       }
     }
@@ -264,13 +264,13 @@ package final class ChangeFaultEngine: ApplyingEngine {
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()
-    if fault == .tellsOfReads { feed.tell(.keys([key])) }
+    if fault == .tellsOfReads { feed.report(.keys([key])) }
     return try perform { $0.entries[key] }
   }
 
   package func verify() async throws {
     try perform { _ in }
-    if fault == .tellsOfVerification { feed.tell(.everything) }
+    if fault == .tellsOfVerification { feed.report(.everything) }
   }
 
   package func allKeys() async throws -> [CacheKey] {

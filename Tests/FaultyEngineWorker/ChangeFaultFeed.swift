@@ -22,12 +22,12 @@ final class ChangeFaultFeed: Sendable {
     /// The elements that are sent at the next poll.
     var delayed: [(change: StorageChange, subscribers: Subscribers)] = []
     // State of faults
-    var toldKeys = 0
+    var reportedKeyCount = 0
     var isMute = false
     var hasWritten = false
     var hasThrown = false
-    var (lastLook, lastTold) = (ContinuousClock.now, ContinuousClock.now)
-    var looksToSkip = 0
+    var (lastPoll, lastReport) = (ContinuousClock.now, ContinuousClock.now)
+    var pollsToSkip = 0
     var lastOfOthers: [StorageOperation] = []
     var bytesOfOthers = 0
     var backlogs: [Int: ChangeFaultBacklog] = [:]
@@ -75,7 +75,7 @@ final class ChangeFaultFeed: Sendable {
     let (id, isFirst) = state.withLock { state in
       state.nextID += 1
       state.subscribers[state.nextID] = continuation
-      state.looksToSkip = fault == .noticesSubscriptionsLate ? 2 : 0
+      state.pollsToSkip = fault == .noticesSubscriptionsLate ? 2 : 0
       defer { if look != nil { state.isPolled = true } }
       return (state.nextID, !state.isPolled)
     }
@@ -106,7 +106,7 @@ final class ChangeFaultFeed: Sendable {
     Thread.detachNewThread { [weak self] in
       while let self, !self.state.withLock({ $0.isStopped }) {
         if !self.subscribers.isEmpty { look() }
-        if self.fault == .tellsNowAndThen { self.tellNowAndThen() }
+        if self.fault == .tellsNowAndThen { self.reportPeriodically() }
         self.sendDelayed()
         usleep(1_000)
       }
@@ -114,13 +114,13 @@ final class ChangeFaultFeed: Sendable {
   }
 
   /// Sends an element for everything to its subscribers every eight seconds.
-  private func tellNowAndThen() {
+  private func reportPeriodically() {
     let isDue = state.withLock { state in
-      guard ContinuousClock.now - state.lastLook > .seconds(8) else { return false }
-      state.lastLook = .now
+      guard ContinuousClock.now - state.lastPoll > .seconds(8) else { return false }
+      state.lastPoll = .now
       return true
     }
-    if isDue { tell(.everything) }
+    if isDue { report(.everything) }
   }
 
   func close() {
@@ -138,7 +138,7 @@ final class ChangeFaultFeed: Sendable {
 
   /// Waits until all subscribers have ended, once they have been sent much.
   func waitUntilUnused() async {
-    while state.withLock({ $0.toldKeys > 2_000 && !$0.subscribers.isEmpty }) {
+    while state.withLock({ $0.reportedKeyCount > 2_000 && !$0.subscribers.isEmpty }) {
       // A cancelled task waits as well.
       try? await Task.sleep(for: .milliseconds(5))
     }
@@ -147,15 +147,19 @@ final class ChangeFaultFeed: Sendable {
   // MARK: - Sending
 
   /// Sends a change unaltered.
-  func tell(_ change: StorageChange, to chosen: Subscribers? = nil) {
+  func report(_ change: StorageChange, to chosen: Subscribers? = nil) {
     let change = fault == .saysEverything ? .everything : change
     let receivers = state.withLock { state -> Subscribers in
-      if case .keys(let keys) = change { state.toldKeys += keys.count } else { state.toldKeys += 1_000 }
-      if state.isMute || fault == .givesUpOnSlowSubscribers && state.toldKeys > 500 { return [:] }
+      if case .keys(let keys) = change {
+        state.reportedKeyCount += keys.count
+      } else {
+        state.reportedKeyCount += 1_000
+      }
+      if state.isMute || fault == .givesUpOnSlowSubscribers && state.reportedKeyCount > 500 { return [:] }
       var receivers = chosen ?? state.subscribers
       if fault == .tellsTheFirst64 {
-        let told = Set(receivers.keys.sorted().prefix(64))
-        receivers = receivers.filter { told.contains($0.key) }
+        let reported = Set(receivers.keys.sorted().prefix(64))
+        receivers = receivers.filter { reported.contains($0.key) }
       }
       if fault == .tellsOnlyTheFirst, let first = receivers.keys.min() {
         receivers = receivers.filter { $0.key == first }
@@ -168,12 +172,12 @@ final class ChangeFaultFeed: Sendable {
         state.delayed.append((change, receivers))
         // Drops the oldest.
         if state.delayed.count > 100 { state.delayed.removeFirst() }
-        state.lastTold = .now
+        state.lastReport = .now
       case .dropsWhatIsUnreadWhenClosed:
         // The first of several subscribers does not read.
         guard receivers.count > 1, let first = receivers.keys.min() else { return receivers }
         state.delayed.append((change, receivers.filter { $0.key == first }))
-        state.lastTold = .now
+        state.lastReport = .now
         return receivers.filter { $0.key != first }
       default: return receivers
       }
@@ -182,7 +186,7 @@ final class ChangeFaultFeed: Sendable {
     for continuation in receivers.values { continuation.send(change) }
   }
 
-  func tellAllEngines(_ change: StorageChange) { for feed in siblings { feed.tell(change) } }
+  func reportToAllEngines(_ change: StorageChange) { for feed in siblings { feed.report(change) } }
 
   private func sendDelayed() {
     let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
@@ -190,7 +194,7 @@ final class ChangeFaultFeed: Sendable {
       let quiet: [Fault: Duration] = [
         .forgetsWhatIsOld: .milliseconds(100), .dropsWhatIsUnreadWhenClosed: .seconds(20),
       ]
-      if let fault, let quiet = quiet[fault], .now - state.lastTold < quiet { return [] }
+      if let fault, let quiet = quiet[fault], .now - state.lastReport < quiet { return [] }
       defer { state.delayed = [] }
       return state.delayed
     }
@@ -200,7 +204,7 @@ final class ChangeFaultFeed: Sendable {
   }
 
   /// Sends the changes of a call of this engine.
-  func tell(of operations: [StorageOperation], by call: Call, to chosen: Subscribers? = nil) {
+  func report(of operations: [StorageOperation], by call: Call, to chosen: Subscribers? = nil) {
     if call == .none || call == fault?.missedCall { return }
     state.withLock { $0.hasWritten = true }
     if fault == .missesLargeTransactions, call == .transaction, operations.count > 1_000 { return }
@@ -216,11 +220,11 @@ final class ChangeFaultFeed: Sendable {
     guard let change = StorageChange(of: withoutCancelledOut(operations)) else {
       return
     }
-    tell(limited(change), to: chosen)
+    report(limited(change), to: chosen)
     if fault == .tellsOfOtherPlaces {
-      for feed in Self.feedsWithoutPlaces where feed !== self { feed.tell(change) }
+      for feed in Self.feedsWithoutPlaces where feed !== self { feed.report(change) }
     }
-    if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.tell(change) } }
+    if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.report(change) } }
   }
 
   /// The operations of a batch without removals and writes of the same key, in either order, which cancel each other
@@ -247,9 +251,9 @@ final class ChangeFaultFeed: Sendable {
   }
 
   /// Sends the changes by other engines.
-  func tell(ofOthers operations: [StorageOperation]) {
+  func report(ofOthers operations: [StorageOperation]) {
     if operations.isEmpty { return }
-    let told = state.withLock { state -> [StorageOperation] in
+    let reported = state.withLock { state -> [StorageOperation] in
       switch fault {
       case .hearsOnlyItself, .hearsOnlyItsProcess: return []
       case .hearsFewEngines where number >= 8: return []
@@ -259,8 +263,8 @@ final class ChangeFaultFeed: Sendable {
         for case .write(let data, _) in operations { state.bytesOfOthers += data.count }
         return state.bytesOfOthers > 1 << 19 ? [] : operations
       case .hearsOfAHundredKeys: return Array(operations.prefix(100))
-      case .noticesSubscriptionsLate where state.looksToSkip > 0:
-        state.looksToSkip -= 1
+      case .noticesSubscriptionsLate where state.pollsToSkip > 0:
+        state.pollsToSkip -= 1
         return []
       case .missesUnusualKeysOfOthers:
         return operations.filter { operation in
@@ -273,7 +277,7 @@ final class ChangeFaultFeed: Sendable {
       default: return operations
       }
     }
-    if let change = StorageChange(of: told) { tell(change) }
+    if let change = StorageChange(of: reported) { report(change) }
   }
 
   /// Records a call that threw.
@@ -282,6 +286,6 @@ final class ChangeFaultFeed: Sendable {
       state.hasThrown = true
       if fault == .stopsAfterErrors { state.isMute = true }
     }
-    if fault == .tellsOfRefusedWrites, !operations.isEmpty { tell(.everything) }
+    if fault == .tellsOfRefusedWrites, !operations.isEmpty { report(.everything) }
   }
 }

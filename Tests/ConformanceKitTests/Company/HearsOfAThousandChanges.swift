@@ -23,7 +23,7 @@ final class HearsOfAThousandChanges: FaultyBatchEngine {
 
   func apply(_ operations: [StorageOperation]) async throws {
     try await base.apply(operations)
-    tell(
+    report(
       operations.map { operation -> CacheKey? in
         switch operation {
         case .write(_, let key), .remove(let key): key
@@ -33,13 +33,13 @@ final class HearsOfAThousandChanges: FaultyBatchEngine {
   }
   func removeAllData() async throws {
     try await base.removeAllData()
-    tell([nil])
+    report([nil])
   }
   func writeEntries(_ entries: [StorageEntry]) async throws {
     try await base.writeEntries(entries)
-    tell(entries.map(\.key))
+    report(entries.map(\.key))
   }
-  private func tell(_ keys: [CacheKey?]) {
+  private func report(_ keys: [CacheKey?]) {
     Self.lists.withLock { [place] all in
       var changes = all[place] ?? Changes()
       changes.keys += keys

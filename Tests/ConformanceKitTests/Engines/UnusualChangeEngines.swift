@@ -20,7 +20,7 @@ final class TellsOfWhatCameBefore: FaultyEngine {
 
   func changes() async throws -> StorageChanges {
     let changes = try await base.changes()
-    let (told, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
+    let (stream, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
     let found = latest.withLock { $0 }
     if !found.isEmpty { continuation.send(.keys(found)) }
     let task = Task {
@@ -28,7 +28,7 @@ final class TellsOfWhatCameBefore: FaultyEngine {
       continuation.finish()
     }
     continuation.onTermination { task.cancel() }
-    return told
+    return stream
   }
 }
 

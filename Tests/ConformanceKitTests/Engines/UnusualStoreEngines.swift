@@ -32,14 +32,14 @@ struct TellsOfEverything: FaultyEngine {
   let base: ReferenceEngine
   func changes() async throws -> StorageChanges {
     let changes = try await base.changes()
-    let (told, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
+    let (stream, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
     if try await base.keyCount() > 0 { continuation.send(.everything) }
     let task = Task {
       for await _ in changes { continuation.send(.everything) }
       continuation.finish()
     }
     continuation.onTermination { task.cancel() }
-    return told
+    return stream
   }
 }
 
