@@ -9,7 +9,7 @@ import Testing
 /// An engine that fails when its process dies, or beside another process.
 struct CrashFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
-  /// Rules of which one is broken, depending on the moment of the kill.
+  /// One of these rules is broken, depending on the moment of the kill.
   let rules: Set<ContractRule>
   /// The checks that it always fails.
   let checks: Set<String>

@@ -9,7 +9,7 @@ import Testing
 /// An engine that fails when the machine loses power.
 struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
-  /// Rules of which one is broken, depending on the moment of the power cut.
+  /// One of these rules is broken, depending on the moment of the power cut.
   let rules: Set<ContractRule>
   let fault: PowerLossFaultEngine.Fault?
   let keepsLog: Bool

@@ -115,7 +115,7 @@ extension StorageChanges {
 /// An engine that confuses keys: it uses the result of `rename` instead of each key.
 struct RenamingEngine: FaultyEngine {
   let base: ReferenceEngine
-  /// The length of a key as it measures it, of which 1 to 511 are allowed.
+  /// Measures the length of a key. Lengths from 1 to 511 are accepted.
   var length: @Sendable (String) -> Int = { $0.utf8.count }
   let rename: @Sendable (String) -> String
 

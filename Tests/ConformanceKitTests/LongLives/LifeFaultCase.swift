@@ -9,7 +9,7 @@ import Testing
 /// it.
 struct LifeFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
-  /// Rules of which one is broken, depending on timing.
+  /// One of these rules is broken, depending on timing.
   let rules: Set<ContractRule>
   /// The checks that it always fails.
   let checks: Set<String>
