@@ -14,11 +14,11 @@ import StockroomCore
 func checkListsBesideChanges(_ context: CheckContext) async throws {
   let engine = try await context.open(context.root.appending(path: "lists", directoryHint: .isDirectory))
   let affordable = try await context.affordableEntries()
-  let count = min(1_200, max(50, min(affordable.reads / 20, affordable.writes)))
-  if count < 1_200 { context.noteShortfall("lists of \(count) of 1200 entries") }
+  let count = min(1_050, max(50, min(affordable.reads / 20, affordable.writes / 4)))
+  if count < 1_050 { context.noteShortfall("lists of \(count) of 1050 entries") }
   let still = keys(count, prefix: "m-")
   try await engine.write(entries(still))
-  let rounds = context.rounds(quick: 40, standard: 150, exhaustive: 3_000, of: "changes beside lists")
+  let rounds = context.rounds(quick: 20, standard: 150, exhaustive: 3_000, of: "changes beside lists")
   let methods: [ReadMethod] = [.allKeys, .readAllDataAndKeys, .readAllEntries, .scan]
   try await whileRunning(
     {

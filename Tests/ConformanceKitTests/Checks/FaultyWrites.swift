@@ -31,7 +31,7 @@ extension FaultyEngineCase {
     .init(persistent: .w6, "saves when it is closed", fault: .forgetsUntilClosed),
     .init(persistent: .w6, "does not save removals", fault: .forgetsRemovals, also: [.l2]),
     .init(persistent: .w6, "does not save removeAll", fault: .forgetsRemoveAll, also: [.d2]),
-    .init(persistent: .w6, "saves times in whole seconds", fault: .savesWholeSeconds),
+    .init(persistent: .w6, "saves times in whole seconds", fault: .savesWholeSeconds, also: [.w2]),
     .init(persistent: .w6, "saves 65,536 bytes of a value", fault: .savesLittle),
     .init(
       persistent: .w6, "takes a record of more than 4 MiB for the torn end of its log",
