@@ -109,7 +109,7 @@ struct PagesByOffset: FaultyEngine {
 
   init(base: ReferenceEngine, _ call: Call) { (self.base, self.call) = (base, call) }
 
-  private func pages<Element>(_ list: () async throws -> [Element]) async throws -> [Element] {
+  private func pages<Element: Sendable>(_ list: () async throws -> [Element]) async throws -> [Element] {
     var found: [Element] = []
     while true {
       let page = try await list().dropFirst(found.count).prefix(size)

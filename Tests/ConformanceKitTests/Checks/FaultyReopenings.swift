@@ -28,6 +28,10 @@ extension FaultyEngineCase {
       persistent: .l2, "does not save that a body has removed something from the count",
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, place in SavesCountsBeforeBodies(base: base, place: place) },
+    .init(
+      persistent: .r6, "saves what a body removes and writes again as an overwrite",
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in SavesReplacementsAsOverwrites(base: base, place: place) },
     .init(persistent: .w1, "does not save how many entries share a value") { base, _ in
       SharesValuesForASession(base: base)
     },
@@ -179,6 +183,54 @@ final class SavesCountsBeforeBodies: FaultyEngine {
   }
 
   func keyCount() async throws -> Int { try await base.keyCount() + surplus }
+}
+
+/// Has in its file the places that entries had before a body removed and wrote them: here, the first.
+final class SavesReplacementsAsOverwrites: FaultyEngine {
+  private final class Noting: ForwardingTransaction {
+    private var removed: Set<CacheKey> = []
+    private(set) var replaced: Set<CacheKey> = []
+    override func remove(key: CacheKey) throws {
+      if try base.keyExists(key) { removed.insert(key) }
+      try base.remove(key: key)
+    }
+    override func write(_ data: Data, key: CacheKey) throws {
+      try base.write(data, key: key)
+      if removed.contains(key) { replaced.insert(key) }
+    }
+  }
+
+  private static let saved = MutexProtected<[String: Set<CacheKey>]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  private let first: Set<CacheKey>
+
+  init(base: ReferenceEngine, place: URL) {
+    (self.base, self.place) = (base, place.path)
+    let path = place.path
+    first = Self.saved.withLock { $0[path] ?? [] }
+  }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let keys = MutexProtected<Set<CacheKey>>([])
+    let result = try await base.withTransaction { transaction in
+      let noting = Noting(transaction)
+      let result = try body(noting)
+      let replaced = noting.replaced
+      keys.withLock { $0 = replaced }
+      return result
+    }
+    let replaced = keys.withLock { $0 }
+    Self.saved.withLock { [place] in $0[place, default: []].formUnion(replaced) }
+    return result
+  }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try await base.readAllEntries()
+    return entries.filter { first.contains($0.key) } + entries.filter { !first.contains($0.key) }
+  }
 }
 
 /// Keeps large values that are equal once, and knows of those that were written since its opening how many entries have them.
