@@ -28,7 +28,7 @@ func checkFirstCalls(_ context: CheckContext) async throws {
     } catch let violation as Violation {
       // What is lost, no method finds.
       try await expected.ask(.read, engine)
-      let rule = method.map { $0 == .read ? .w6 : $0.rule } ?? .t1
+      let rule: ContractRule = method.map { $0 == .read ? .w6 : $0.rule } ?? .t1
       throw Violation("in the first call after opening, \(violation)", rule: rule)
     }
   }

@@ -13,9 +13,9 @@ extension FaultyEngineCase {
     .init(.w1, "compares samples of values") { ComparesSamples(base: $0) },
     .init(.w1, "reads stale values") { ReadsStaleValues(base: $0) },
     .init(.w1, "leaves the tail of the old value", also: [.v1, .r3, .c1]) { LeavesTheTail(base: $0) },
-    .init(.w1, "remembers that a key was absent", also: [.k2, .c1]) { RemembersAbsence(base: $0) },
+    .init(.w1, "remembers that a key was absent", also: [.k2, .k3, .c1]) { RemembersAbsence(base: $0) },
     // An overwrite that seems to change nothing is left out.
-    .init(.w1, "skips values of the same length", also: [.w2, .r3, .r5, .c1, .c4]) {
+    .init(.w1, "skips values of the same length", also: [.k3, .w2, .r3, .r5, .c1, .c4]) {
       SkipsSameLength(base: $0)
     },
     // A cache with a limit that nobody set.
