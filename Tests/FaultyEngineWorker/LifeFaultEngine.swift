@@ -19,7 +19,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
     case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
     // What is read at opening
-    case readsTheFirstSegment
+    case readsTheFirstSegment, readsTheTimesOfTheFirstSegment
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture, removesNothingOfTheFuture, emptiesUpToATime
@@ -80,6 +80,7 @@ package final class LifeFaultEngine: ApplyingEngine {
       let first = state.entries.sorted { $0.value.sequence < $1.value.sequence }.prefix(1_024)
       state.entries = Dictionary(uniqueKeysWithValues: first.map { ($0.key, $0.value) })
     }
+    if fault == .readsTheTimesOfTheFirstSegment { state.redate(beyond: 1_024) }
     if fault == .keepsCachesOfOpenings { Self.keepCache() }
     if fault == .countsOpeningsInAByte, try Self.countOpening(of: directory) > 255 { state.entries = [:] }
     if fault == .dropsTheFuture { state.entries = state.entries.filter { $0.value.updatedAt <= Date() } }
