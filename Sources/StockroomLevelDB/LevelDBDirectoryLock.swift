@@ -80,7 +80,7 @@ final class LevelDBDirectoryLock: Sendable {
     let end = ContinuousClock.now + FileLock.defaultTimeout
     while true {
       // In this order: a release ends only after the directory has been unlocked.
-      let isBeingReleased = LevelDBRelease.isInProgress(in: files)
+      let isBeingReleased = try LevelDBRelease.isInProgress(in: files)
       if try FileLock.tryAcquire(files.descriptor, path: path) { return }
       guard isBeingReleased, ContinuousClock.now < end else {
         throw StorageError(

@@ -31,16 +31,11 @@ struct LevelDBRelease: Sendable {
   }
 
   /// Whether the engine that has locked the directory is being released.
-  static func isInProgress(in files: LevelDBFiles) -> Bool {
-    do {
-      guard let file = try open(in: files) else { return false }
-      guard try FileLock.tryAcquire(file.number, path: file.path) else { return true }
-      FileLock.release(file.number)
-      return false
-    } catch {
-      // Then only the lock on the directory is known.
-      return false
-    }
+  static func isInProgress(in files: LevelDBFiles) throws -> Bool {
+    guard let file = try open(in: files) else { return false }
+    guard try FileLock.tryAcquire(file.number, path: file.path) else { return true }
+    FileLock.release(file.number)
+    return false
   }
 
   private static func open(in files: LevelDBFiles) throws -> FileDescriptor? {
