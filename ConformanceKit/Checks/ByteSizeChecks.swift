@@ -32,7 +32,9 @@ extension CheckDefinition {
       let engine = try await context.open()
       try await context.climbBytes(in: engine) { engine, size in
         var batch: [(key: CacheKey, data: Data)] = []
-        for (number, way) in [wayOfImporting, wayOfBatches, wayOfApplying].enumerated() {
+        var ways = [wayOfImporting, wayOfBatches, wayOfApplying]
+        if context.capabilities.contains(.transactions) { ways.insert(wayOfTransactions, at: 0) }
+        for (number, way) in ways.enumerated() {
           batch = parts(of: size, seed: UInt64(size + number))
           try await way.write(engine, batch)
           for (key, data) in batch {
@@ -55,12 +57,14 @@ extension CheckDefinition {
       if affordable < 50 { context.noteShortfall("\(affordable) of 50 sizes below each page") }
       for page in [256, 512, 1_024, 2_048, 4_096, 8_192, 16_384] {
         context.noteProgress()
-        for length in [1, 100] {
+        for length in [1, 100, CacheKey.maximumLength] {
           // The engine uses some bytes of a page for itself.
           let written = (0..<affordable).map { number in
             let rest = number * 50 / affordable
             let name = String(repeating: "k", count: max(0, length - 3)) + "\(rest)"
-            return (key: key(name), data: noise(page + 1 - rest - name.utf8.count, seed: UInt64(page + rest)))
+            // A key may fill a small page alone.
+            let size = max(rest, page + 1 - rest - name.utf8.count)
+            return (key: key(name), data: noise(size, seed: UInt64(page + rest)))
           }
           try await engine.write(written)
           let found = try await engine.readDataAndKeys(keys: written.map(\.key))

@@ -73,7 +73,8 @@ extension CheckDefinition {
     }
     Check(
       .c1, "concurrency.everything-agrees",
-      "after many tasks have written, removed and read in every way, all methods show the same entries"
+      "after many tasks have written, removed and read in every way, all methods show the same entries, and "
+        + "lists that were made meanwhile have what nobody touched"
     ) { context in
       let engine = try await context.open()
       let shared = keys(24)
@@ -93,6 +94,7 @@ extension CheckDefinition {
           try await engine.scan(KeyRange(after: nil, upTo: key), limit: nil).last?.key == key, is: exists,
           "whether scan(_:limit:) finds \(key)")
       }
+      try await checkListsBesideChanges(context)
     }
     Check(
       .c1, "concurrency.counts", "counts are right after many tasks have written and removed their own keys"

@@ -66,6 +66,13 @@ extension CheckDefinition {
         try await engine.writeEntries([future])
         try await way.write(engine, [(new, data(way.name))])
         try await expectTimes([future], in: engine)
+        do {
+          try expect(
+            try await engine.read(key: new), is: data(way.name),
+            "read(key:) after \(way.name) over an entry of another machine, whose clock is ahead,")
+        } catch let violation as Violation {
+          throw Violation(violation.description, rule: .w1)
+        }
       }
       if context.capabilities.contains(.persistent) {
         try await expectTimes([future], in: try await context.reopen(engine))
@@ -155,7 +162,13 @@ private func checkDistantTimes(_ context: CheckContext) async throws {
   try await expectTimes(expected, in: engine)
   guard context.capabilities.contains(.persistent) else { return }
   try await context.close(engine)
-  try await expectTimes(expected, in: try await context.open(place))
+  let reopened = try await context.open(place)
+  do {
+    try await expectStored(expected.map { ($0.key, $0.data) }, in: reopened)
+  } catch let violation as Violation {
+    throw Violation("after reopening, of entries of distant times, \(violation)", rule: .w6)
+  }
+  try await expectTimes(expected, in: reopened)
 }
 
 /// Fails unless every method returns these times for the entries.

@@ -57,6 +57,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       for key in AdversarialKeys.all { try await engine.write(value(for: key), key: key) }
       try expect(try await engine.allKeys(), areInAnyOrder: AdversarialKeys.all, "allKeys()")
+      try await checkMadeKeys(engine)
     }
     Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, no matter how often it was written") {
       context in
@@ -194,4 +195,27 @@ private func checkConfinement(_ context: CheckContext) async throws {
   try await engine.remove(keys: outward.prefix(8).map(CacheKey.init(verbatim:)))
   try await engine.removeAllData()
   try expectUnchanged(before, in: outer, without: place, after: "removing keys that look like paths")
+}
+
+/// Uses a key that was made from a text, the key that is this text, and the made one as it is listed. What a key was made from tells it
+/// from no other.
+private func checkMadeKeys(_ engine: EngineUnderTest) async throws {
+  let made = CacheKey("a text")
+  let (plain, same) = (key("a text"), key(made.value))
+  func expect(_ values: [(key: CacheKey, data: Data?)], _ when: String) async throws {
+    for _ in 0..<2 {
+      for (key, data) in values {
+        try ConformanceKit.expect(
+          try await engine.read(key: key), is: data, "read(key:) of \(key), made of \(key.rawValue), \(when)")
+      }
+    }
+  }
+  try await engine.write(data("1"), key: made)
+  try await expect(
+    [(made, data("1")), (plain, nil), (same, data("1"))], "when the made key had been written")
+  try await engine.write(data("2"), key: same)
+  try await expect([(made, data("2")), (plain, nil)], "when the key had been written by its value")
+  try await engine.write(data("3"), key: plain)
+  try await engine.remove(key: same)
+  try await expect([(made, nil), (plain, data("3"))], "when the key had been removed by its value")
 }

@@ -135,6 +135,19 @@ extension CheckDefinition {
       try await engine.remove(keys: Array(keys(25).suffix(4)))
       let reopened = try await context.reopen(engine)
       try expect(try await reopened.keyCount(), is: 21, "keyCount()")
+      try await wayOfImporting.write(reopened, entries([keys(25)[0], key("imported")], version: 3))
+      var count = 22
+      if context.capabilities.contains(.transactions) {
+        try await reopened.withTransaction { transaction in
+          for key in keys(25).prefix(3) { try transaction.remove(key: key) }
+          try transaction.write(data("v"), key: key("by a body"))
+          try transaction.write(data("v"), key: keys(25)[0])
+        }
+        count = 21
+      }
+      try expect(
+        try await context.reopen(reopened).keyCount(), is: count,
+        "keyCount() after an import, a transaction and reopening")
     }
   }
 }

@@ -47,7 +47,13 @@ extension CheckDefinition {
       }
       try await context.climb({ $0.requests }, .fills) { place, count in
         if place.count == 0 { try await place.grow(to: 100) }
-        try await expectAnswers(to: mixedRequest(count, in: place), in: place)
+        let request = mixedRequest(count, in: place)
+        try await expectAnswers(to: request, in: place)
+        guard context.capabilities.contains(.transactions) else { return }
+        let found = try await place.engine.withTransaction { try $0.read(keys: request) }
+        if found == existing(of: request).map({ value(for: $0) }) { return }
+        throw Violation(
+          "read(keys:) of a body, of \(request.count) keys, returned other values than outside of it")
       }
     }
     Check(

@@ -27,7 +27,8 @@ extension CheckDefinition {
 
     Check(
       .v2, "values.that-look-like-something",
-      "values that look like text, numbers or files of other programs are returned as written"
+      "values that look like text, numbers or files of other programs, or that compression makes very small or "
+        + "larger, are returned as written"
     ) { context in
       let engine = try await context.open()
       let written = lookalikes.enumerated().map { (key: key("value \($0.offset)"), data: $0.element) }
@@ -159,7 +160,16 @@ private let lookalikes: [Data] = {
     Array("bplist00".utf8), Array("SQLite format 3\0".utf8), [UInt8](repeating: 0, count: 5_000),
     [UInt8](repeating: 0xFF, count: 5_000), [UInt8](repeating: 0x20, count: 600),
   ]
-  return texts.map { Data($0.utf8) } + bytes.map { Data($0) }
+  return texts.map { Data($0.utf8) } + bytes.map { Data($0) } + compressed
+}()
+
+/// Values of which compression leaves a thousandth, and values of which it leaves more than they have: random bytes, which no two blocks
+/// have in common.
+private let compressed: [Data] = {
+  let line = Data("the same line, again and again\n".utf8)
+  let repeated = (0..<10_000).reduce(into: Data()) { data, _ in data.append(line) }
+  let random = [17, 300, 4_100, 65_536, 70_001, 300_001].map { incompressible($0, seed: UInt64($0)) }
+  return [Data(count: 1 << 20), repeated] + random + [incompressible(40_000, seed: 1) + Data(count: 40_000)]
 }()
 
 private func checkTooLargeValues(_ context: CheckContext) async throws {

@@ -12,12 +12,15 @@ extension CheckDefinition {
   @CheckList static var verificationChecks: [CheckDefinition] {
     Check(
       .f2, "verification.of-what-is-whole",
-      "verify() of a correct place with any keys and values does not throw, and changes nothing",
+      "verify() of a correct place with any keys and values does not throw, and changes nothing, neither what is "
+        + "there nor what becomes of later writes",
       needs: .persistent
     ) { context in
-      let engine = try await context.open()
+      var engine = try await context.open()
       try await engine.verify()
-      for (number, way) in (waysOfWriting + [wayOfImporting]).enumerated() {
+      var ways = waysOfWriting + [wayOfImporting]
+      if context.capabilities.contains(.transactions) { ways.append(wayOfTransactions) }
+      for (number, way) in ways.enumerated() {
         let some = AdversarialKeys.all.enumerated().filter { $0.offset % 5 == number % 5 }.map(\.element)
         let sizes = [0, 1, 100, 4_096, 70_000]
         try await way.write(
@@ -40,6 +43,8 @@ extension CheckDefinition {
         try expect(isSame, "verify() changed the value or the times of \(one.key)")
       }
       try await engine.removeAllData()
+      try await engine.verify()
+      engine = try await expectWritable(engine, context)
       try await engine.verify()
     }
     Check(
@@ -80,4 +85,34 @@ extension CheckDefinition {
         try await engine.allKeys(), areInAnyOrder: keys, "allKeys() after writes beside verify()")
     }
   }
+}
+
+/// Writes and removes after verify(), each by every method, and reopens the place. Returns the engine that is open then.
+private func expectWritable(
+  _ engine: EngineUnderTest, _ context: CheckContext
+) async throws -> EngineUnderTest {
+  var (engine, expected) = (engine, AnswersOfAllKinds())
+  for method in ChangeMethod.all(context.capabilities) where method != .removeAll {
+    let own = key("by \(method.rawValue)")
+    let operations: [StorageOperation] = method.removes ? [.remove(key: own)] : [.write(data("v"), key: own)]
+    if method.removes {
+      try await engine.write(data("v"), key: own)
+      try await engine.verify()
+    }
+    try await method.perform(operations, in: engine)
+    expected.apply(operations)
+    do {
+      try await expected.ask(.read, engine)
+    } catch let violation as Violation {
+      throw Violation("after verify() and \(method.call), \(violation)", rule: .w1)
+    }
+    if !method.removes { try await engine.verify() }
+  }
+  engine = try await context.reopen(engine)
+  do {
+    try await expected.ask(.read, engine)
+  } catch let violation as Violation {
+    throw Violation("after changes behind verify(), and reopening, \(violation)", rule: .w6)
+  }
+  return engine
 }

@@ -102,6 +102,8 @@ extension CheckDefinition {
       let engine = try await context.open()
       var written = entries(AdversarialKeys.all)
       for size in [0, 1, 4_096, 70_000, 1_048_577] { written.append((key("size \(size)"), noise(size))) }
+      // What is left of longer values shows when what is stored is read again.
+      try await engine.write([0, 1, 4_096, 70_000].map { (key("size \($0)"), noise($0 + 140_000, seed: 9)) })
       try await engine.write(written)
       // Rules K2, K3 and V2 cover what must be there; here it only has to be the same as before.
       func contents(of engine: EngineUnderTest) async throws -> [(key: CacheKey, data: Data?)] {
@@ -135,7 +137,8 @@ extension CheckDefinition {
     }
     Check(
       .w6, "persistence.over-many-openings",
-      "writes and removals of each of many sessions are visible in all later sessions",
+      "writes and removals of each of many sessions are visible in all later sessions, whatever is called "
+        + "first",
       needs: .persistent
     ) { context in
       let keys = keys(12)
@@ -155,6 +158,7 @@ extension CheckDefinition {
         expected[gone] = nil
         if session % 3 == 2 { engine.release() } else { try await context.close(engine) }
       }
+      try await checkFirstCalls(context)
     }
     Check(
       .w6, "persistence.of-emptiness", "removed entries stay removed after reopening", needs: .persistent
@@ -166,7 +170,22 @@ extension CheckDefinition {
       try await expectStored([], absent: keys(20), in: engine)
       try await engine.write(entries(keys(3)))
       try await engine.apply([.removeAll, .write(data("v"), key: key("k"))])
-      try await expectStored([(key("k"), data("v"))], absent: keys(3), in: try await context.reopen(engine))
+      engine = try await context.reopen(engine)
+      try await expectStored([(key("k"), data("v"))], absent: keys(3), in: engine)
+      // What is written between the removal and the reopening is newer than the removal.
+      for method in [ChangeMethod.removeAll, .apply, .transaction]
+      where context.capabilities.isSuperset(of: method.needs) {
+        try await engine.write(entries(keys(20)))
+        try await method.perform([.removeAll], in: engine)
+        let new = entries([keys(20)[3], key("new")], version: 2)
+        try await engine.write(new)
+        engine = try await context.reopen(engine)
+        do {
+          try await expectStored(new, absent: keys(20).filter { $0 != keys(20)[3] }, in: engine)
+        } catch let violation as Violation {
+          throw Violation("after \(method.call) removed everything, writes and reopening, \(violation)")
+        }
+      }
     }
   }
 }
@@ -183,8 +202,23 @@ private func makeHistory(
   try await engine.remove(key: keys[3])
   try await engine.remove(keys: [keys[4], keys[24]])
   try await engine.apply([.write(value(for: keys[5], version: 2), key: keys[5]), .remove(key: keys[25])])
-  let (removed, overwritten) = ([3, 4, 24, 25].map { keys[$0] }, [1, 2, 22, 5].map { keys[$0] })
-  let left = keys.filter { !removed.contains($0) }
+  var removed = [3, 4, 24, 25].map { keys[$0] }
+  var (overwritten, new) = ([1, 2, 22, 5].map { keys[$0] }, [key("imported")])
+  try await wayOfImporting.write(engine, entries([keys[6], new[0]], version: 2))
+  overwritten += [keys[6], new[0]]
+  if engine.capabilities.contains(.transactions) {
+    try await engine.withTransaction { transaction in
+      try transaction.remove(key: keys[27])
+      for key in [keys[7], key("by a body")] { try transaction.write(value(for: key, version: 2), key: key) }
+      try transaction.remove(key: keys[28])
+      try transaction.write(Data(), key: keys[8])
+      try transaction.write(value(for: keys[8], version: 2), key: keys[8])
+    }
+    new.append(key("by a body"))
+    removed += [keys[27], keys[28]]
+    overwritten += [keys[7], keys[8], key("by a body")]
+  }
+  let left = (keys + new).filter { !removed.contains($0) }
     .map { (key: $0, data: value(for: $0, version: overwritten.contains($0) ? 2 : 1)) }
   return (left, removed)
 }
@@ -238,41 +272,4 @@ private func timestamps(of keys: [CacheKey], in engine: EngineUnderTest) async t
     }
   }
   return dates
-}
-
-/// Writes large, similar values in every way. An engine might confuse them or store them only once.
-private func checkAlikeValues(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  let (a, b) = (key("a"), key("b"))
-  let largest = context.byLevel(quick: 70_000, standard: 1_200_000, exhaustive: 5_000_000)
-  for size in [100, 5_000, 40_000, largest] {
-    for way in ChangeMethod.writing(context.capabilities).map(\.way) + [wayOfReplacing] {
-      let what = "with values of \(size) bytes that \(way.name) wrote, "
-      let first = noise(size, seed: 7)
-      var second = first
-      second[size / 2] ^= 0xFF
-      func expect(_ values: [(CacheKey, Data?)], _ when: String) async throws {
-        for (key, value) in values {
-          let found = try await engine.read(key: key)
-          try ConformanceKit.expect(
-            found == value,
-            "\(what)read(key:) of \(key) returned \(describe(found as Any)) instead of \(describe(value as Any)) \(when)"
-          )
-        }
-      }
-      context.noteProgress()
-      try await way.write(engine, [(a, first)])
-      try await way.write(engine, [(a, first)])
-      try await expect([(a, first)], "when it had been written again as it was")
-      try await way.write(engine, [(a, second)])
-      try await expect([(a, second)], "when a byte in the middle had changed")
-      context.noteProgress()
-      try await way.write(engine, [(b, second)])
-      try await engine.remove(key: a)
-      try await expect([(a, nil), (b, second)], "when the same value under another key had been removed")
-      try await way.write(engine, [(a, second), (b, first)])
-      try await expect([(a, second), (b, first)], "when one of two equal values had been overwritten")
-      try await engine.remove(keys: [a, b])
-    }
-  }
 }

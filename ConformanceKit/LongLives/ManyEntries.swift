@@ -30,7 +30,12 @@ struct ManyEntries {
     for _ in rounds {
       try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
       batches += 1
-      if batches == 1 { first = try await engine.readEntries(keys: (0..<3).map(key)) }
+      if batches == 1 {
+        // Where both times of an entry are the same, one may be taken for the other.
+        try await letClockAdvance()
+        try await engine.write(value(1), key: key(1))
+        first = try await engine.readEntries(keys: (0..<3).map(key))
+      }
       let count = batches * batchSize
       if try await isMissing(count, in: engine) {
         throw try await smallest(after: count - batchSize, upTo: count)
@@ -40,25 +45,32 @@ struct ManyEntries {
         lastLook = batches
       }
     }
-    try await look(batches * batchSize, in: engine)
-    for before in first {
-      guard let after = try await engine.readEntries(keys: [before.key]).first else {
-        throw Violation(
-          "when there were \(batches * batchSize) entries, readEntries(keys:) did not return \(before.key)",
-          rule: .r6)
-      }
-      if before.createdAt.isAbout(after.createdAt), before.updatedAt.isAbout(after.updatedAt) {
-        continue
-      }
-      throw Violation(
-        "when there were \(batches * batchSize) entries, readEntries(keys:) returned other times for "
-          + "\(before.key) than before, although it had not been written again", rule: .w2)
-    }
+    let count = batches * batchSize
+    try await look(count, in: engine)
+    try await expectSameTimes(first, in: engine, "when there were \(count) entries")
     if context.capabilities.contains(.persistent) {
+      // Those of the end may not have been moved, merged or listed like those of the beginning.
+      first += try await engine.readEntries(keys: [count / 2, count - 1].map(key))
       engine = try await context.reopen(engine)
-      try await lookAgain(batches * batchSize, in: engine)
+      try await lookAgain(count, in: engine)
+      try await expectSameTimes(first, in: engine, "after reopening with \(count) entries")
     }
-    try await checkWholeCalls(batches * batchSize, in: engine)
+    try await checkWholeCalls(count, in: engine)
+  }
+
+  /// Fails unless entries that nobody has written since have the times that they had.
+  private func expectSameTimes(
+    _ entries: [StorageEntry], in engine: EngineUnderTest, _ when: String
+  ) async throws {
+    for before in entries {
+      guard let after = try await engine.readEntries(keys: [before.key]).first else {
+        throw Violation("\(when), readEntries(keys:) did not return \(before.key)", rule: .r6)
+      }
+      if before.createdAt.isAbout(after.createdAt), before.updatedAt.isAbout(after.updatedAt) { continue }
+      throw Violation(
+        "\(when), readEntries(keys:) returned other times for \(before.key) than before, although it had not "
+          + "been written again", rule: .w2)
+    }
   }
 
   /// Checks the entries after reopening: an index in a file may have space for only some of them.

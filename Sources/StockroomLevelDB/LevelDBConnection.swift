@@ -19,7 +19,7 @@ final class LevelDBConnection: Sendable {
     var place: LevelDBDirectoryLock?
   }
 
-  private let files: LevelDBFiles
+  let files: LevelDBFiles
   private let paths: LevelDBPaths
   private let monitor: LevelDBDirectoryMonitor
   private let durability: Durability

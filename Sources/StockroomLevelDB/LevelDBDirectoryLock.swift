@@ -22,7 +22,7 @@ import StockroomCore
 final class LevelDBDirectoryLock: Sendable {
   static let directoryName = "Stockroom.leveldb"
   /// Marks the directory as this engine's.
-  private static let identityName = "STOCKROOM"
+  static let identityName = "STOCKROOM"
   private static let identity = "Stockroom LevelDB database, layout 1"
 
   /// The directory with LevelDB's files. Its descriptor holds a lock on it.
@@ -73,11 +73,20 @@ final class LevelDBDirectoryLock: Sendable {
     return path
   }
 
-  /// The lock belongs to the descriptor, so it also excludes a second engine in this process.
+  /// Waits while the engine that had the directory open is being released. The lock belongs to the descriptor,
+  /// so it also excludes a second engine in this process.
   private func lock() throws {
-    guard try FileLock.tryAcquire(files.descriptor, path: path) else {
-      throw StorageError(
-        .locked, "The LevelDB database in \(path) is open elsewhere, in this process or in another one.")
+    if try FileLock.tryAcquire(files.descriptor, path: path) { return }
+    let end = ContinuousClock.now + FileLock.defaultTimeout
+    while true {
+      // In this order: a release ends only after the directory has been unlocked.
+      let isBeingReleased = try LevelDBRelease.isInProgress(in: files)
+      if try FileLock.tryAcquire(files.descriptor, path: path) { return }
+      guard isBeingReleased, ContinuousClock.now < end else {
+        throw StorageError(
+          .locked, "The LevelDB database in \(path) is open elsewhere, in this process or in another one.")
+      }
+      usleep(500)
     }
   }
 

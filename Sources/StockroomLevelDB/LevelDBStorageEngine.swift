@@ -83,12 +83,11 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     committer = GroupCommitter(on: thread) { try connection.commit($0) }
   }
 
-  /// Waits for no more than LevelDB must: the last reference may be released on a thread of the cooperative
-  /// pool (rule C5).
+  /// Does not wait for a compaction: the last reference may be dropped on a thread of the cooperative pool (rule
+  /// C5).
   deinit {
     changeHub.finish()
-    thread.stop()
-    connection.close(easingOpening: false)
+    connection.release(on: thread)
   }
 
   /// LevelDB counts the bytes of a value in 32 bits, and does not check for overflow. Half of that leaves
@@ -113,8 +112,8 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
   /// Waits for calls in progress, then releases the files (rule O3).
   ///
   /// Takes a few syncs, moving up to 8 MB or one batch from the log to a table, and a compaction if one is running or due. Dropping
-  /// the last reference releases the files as well, but then the next opening moves the log, and cannot distinguish corruption
-  /// at its end from a crash.
+  /// the last reference releases the files as well, a moment later on another thread, for which the next opening waits. But then the
+  /// next opening moves the log, and cannot distinguish corruption at its end from a crash.
   public func close() async throws {
     try await gate.close {
       changeHub.finish()

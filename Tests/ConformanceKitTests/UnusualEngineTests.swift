@@ -64,6 +64,20 @@ struct UnusualEngineTests {
   }
 }
 
+@Suite("Engines without snapshots")
+struct EnginesWithoutSnapshotsTests {
+  @Test(
+    "An engine that reads page by page, each from the last key on, passes the check of lists beside changes",
+    arguments: [PagewiseEngine.Call.allKeys, .allPairs, .scan])
+  func pagesByKey(_ call: PagewiseEngine.Call) async throws {
+    let claims: EngineCapabilities = [.atomicBatches, .orderedScans]
+    let suite = ConformanceSuite("Pages", capabilities: claims, budget: .quick) { _ in
+      PagewiseEngine(base: try ReferenceEngine(claiming: claims), size: 250, call: call)
+    }
+    try await #require(suite.checks.first { $0.id == "concurrency.everything-agrees" }).run()
+  }
+}
+
 @Suite("Slow engines")
 struct SlowEngineTests {
   @Test(

@@ -17,8 +17,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
     case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
     case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
-    // Reading at opening
-    case readsTheFirstSegment
+    // What is read at opening
+    case readsTheFirstSegment, readsTheTimesOfTheFirstSegment
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture, removesNothingOfTheFuture, emptiesUpToATime
@@ -79,6 +79,7 @@ package final class LifeFaultEngine: ApplyingEngine {
       let first = state.entries.sorted { $0.value.sequence < $1.value.sequence }.prefix(1_024)
       state.entries = Dictionary(uniqueKeysWithValues: first.map { ($0.key, $0.value) })
     }
+    if fault == .readsTheTimesOfTheFirstSegment { state.redate(beyond: 1_024) }
     if fault == .keepsCachesOfOpenings { Self.keepCache() }
     if fault == .countsOpeningsInAByte, try Self.countOpening(of: directory) > 255 { state.entries = [:] }
     if fault == .dropsTheFuture { state.entries = state.entries.filter { $0.value.updatedAt <= Date() } }

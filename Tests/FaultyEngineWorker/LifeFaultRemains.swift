@@ -21,3 +21,14 @@ extension LifeFaultEngine {
     return earlier + 1
   }
 }
+
+extension LifeFaultEngine.State {
+  /// Gives all entries but the first ones the time of now.
+  mutating func redate(beyond count: Int) {
+    let now = Date()
+    for (key, _) in entries.sorted(by: { $0.value.sequence < $1.value.sequence }).dropFirst(count) {
+      entries[key]?.createdAt = now
+      entries[key]?.updatedAt = now
+    }
+  }
+}

@@ -154,6 +154,30 @@ import Testing
   #endif
 
   @Test(
+    "A lock of the place that fails is reported once as everything, and once more when it works",
+    .timeLimit(.minutes(10)), arguments: [true, false])
+  func failedLock(isRepaired: Bool) async throws {
+    let file = directory.appending(path: "data")
+    try Data().write(to: file)
+    let place = CountedPlace(writtenFiles: [file.path])
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
+    place.setLockFails(true)
+    let handle = try FileHandle(forWritingTo: file)
+    try handle.write(contentsOf: Data([0]))
+    try handle.close()
+    #expect(await changes.next() == .everything)
+    // When a check takes the lock, the one before has been reported.
+    let count = place.lockAttemptCount + 3
+    while place.lockAttemptCount < count { await Task.yield() }
+    if isRepaired {
+      place.setLockFails(false)
+      #expect(await changes.next() == .everything)
+    }
+    subscribed.finish()
+    #expect(await changes.next() == nil)
+  }
+
+  @Test(
     "A hard link to another file in the place of the log is refused and not written", arguments: [0, 100])
   func plantedLink(size: Int) throws {
     let victim = directory.appending(path: "victim")

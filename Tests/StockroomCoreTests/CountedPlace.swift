@@ -6,6 +6,8 @@ import Synchronization
 final class CountedPlace: ChangeSource {
   private let commits = Atomic<UInt64>(0)
   private let checksFail = Atomic(false)
+  private let lockFails = Atomic(false)
+  private let lockAttempts = Atomic(0)
 
   let writtenFiles: [String]
 
@@ -19,6 +21,18 @@ final class CountedPlace: ChangeSource {
 
   /// Sets whether the checks of subscribers fail.
   func setChecksFail(_ fail: Bool) { checksFail.store(fail, ordering: .sequentiallyConsistent) }
+
+  func isSettled() throws -> Bool {
+    _ = lockAttempts.wrappingAdd(1, ordering: .sequentiallyConsistent)
+    if lockFails.load(ordering: .sequentiallyConsistent) { throw StorageError(.io, "In the test.") }
+    return true
+  }
+
+  /// Sets whether it cannot be determined if a commit is in progress.
+  func setLockFails(_ fail: Bool) { lockFails.store(fail, ordering: .sequentiallyConsistent) }
+
+  /// How often it was to be determined if a commit is in progress.
+  var lockAttemptCount: Int { lockAttempts.load(ordering: .sequentiallyConsistent) }
 
   func close() {}
 

@@ -166,7 +166,7 @@ struct LevelDBOpeningTests {
     }
   #endif
 
-  @Test("Two hundred engines leak no descriptors and no threads")
+  @Test("Two hundred engines leak no descriptors and no threads", .timeLimit(.minutes(10)))
   func noLeaks() async throws {
     func opened() throws -> (Int, Int) {
       let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
@@ -182,7 +182,8 @@ struct LevelDBOpeningTests {
       try await engine.write(Data("x".utf8), key: CacheKey(verbatim: "a"))
       if round.isMultiple(of: 2) { try await engine.close() }
     }
-    #expect(try opened() == (0, 0))
+    // The last one is released on another thread.
+    while try opened() != (0, 0) { await Task.yield() }
   }
 
   /// Opens, reads everything and closes, like LevelDB's own tools and its bindings for other languages.

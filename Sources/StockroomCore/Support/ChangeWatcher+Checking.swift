@@ -28,10 +28,11 @@ extension ChangeWatcher {
       let hasFiles = !state.files.isEmpty
       var change: StorageChange?
       do {
+        // Before the state counts as read: a check that fails afterwards would report everything each time.
         _ = try replacement.get()
-        let isConclusive = if case .success(true) = isSettled { isLastOfSeries } else { false }
-        change = try look(&state, upTo: latest.get(), isConclusive: isConclusive)
-        if try !isSettled.get(), state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
+        let hasSettled = try isSettled.get()
+        change = try look(&state, upTo: latest.get(), isConclusive: isLastOfSeries && hasSettled)
+        if !hasSettled, state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Regardless of the cause: subscribers that reload everything find the changes, after each commit
         // and each file that is seen.

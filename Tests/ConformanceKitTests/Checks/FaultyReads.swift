@@ -7,7 +7,7 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let ofReads: [FaultyEngineCase] = [
-    .init(.r1, "throws for absent keys", also: [.k2, .k4, .v1, .w1, .w4, .w5, .d1, .d2, .c1, .c4]) {
+    .init(.r1, "throws for absent keys", also: [.k2, .k3, .k4, .v1, .w1, .w4, .w5, .d1, .d2, .c1, .c4]) {
       ThrowsForAbsentKeys(base: $0)
     },
     .init(.r1, "throws for times of absent keys", also: [.k2, .k4, .w2, .d2, .c1]) {

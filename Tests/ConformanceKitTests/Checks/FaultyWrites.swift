@@ -13,9 +13,9 @@ extension FaultyEngineCase {
     .init(.w1, "compares samples of values") { ComparesSamples(base: $0) },
     .init(.w1, "reads stale values") { ReadsStaleValues(base: $0) },
     .init(.w1, "leaves the tail of the old value", also: [.v1, .r3, .c1]) { LeavesTheTail(base: $0) },
-    .init(.w1, "remembers that a key was absent", also: [.k2, .c1]) { RemembersAbsence(base: $0) },
+    .init(.w1, "remembers that a key was absent", also: [.k2, .k3, .c1]) { RemembersAbsence(base: $0) },
     // An overwrite that seems to change nothing is skipped.
-    .init(.w1, "skips values of the same length", also: [.w2, .r3, .r5, .c1, .c4]) {
+    .init(.w1, "skips values of the same length", also: [.k3, .w2, .r3, .r5, .c1, .c4]) {
       SkipsSameLength(base: $0)
     },
     // A cache with a default limit.
@@ -31,7 +31,7 @@ extension FaultyEngineCase {
     .init(persistent: .w6, "saves when it is closed", fault: .forgetsUntilClosed),
     .init(persistent: .w6, "does not save removals", fault: .forgetsRemovals, also: [.l2]),
     .init(persistent: .w6, "does not save removeAll", fault: .forgetsRemoveAll, also: [.d2]),
-    .init(persistent: .w6, "saves times in whole seconds", fault: .savesWholeSeconds),
+    .init(persistent: .w6, "saves times in whole seconds", fault: .savesWholeSeconds, also: [.w2]),
     .init(persistent: .w6, "saves 65,536 bytes of a value", fault: .savesLittle),
     .init(
       persistent: .w6, "takes a record of more than 4 MiB for the torn end of its log",

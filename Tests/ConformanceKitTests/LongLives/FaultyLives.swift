@@ -123,6 +123,20 @@ final class DatesWhatItMoves: FaultyEngine {
   }
 }
 
+/// Has another structure for many entries, into which it takes the later of their two times.
+struct MovesOneTime: FaultyEngine {
+  let base: ReferenceEngine
+  func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
+    let entries = try await base.readEntries(keys: keys)
+    guard try await base.keyCount() > 2_048 else { return entries }
+    return entries.map { entry in
+      var entry = entry
+      entry.createdAt = entry.updatedAt
+      return entry
+    }
+  }
+}
+
 /// Its timestamps come from a server whose clock is ahead.
 struct HasAServersClock: FaultyEngine {
   let base: ReferenceEngine

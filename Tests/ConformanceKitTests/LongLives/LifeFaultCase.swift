@@ -130,6 +130,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.w6], "reads 1,024 entries when it is opened", .readsTheFirstSegment, by: "life.many-entries",
       at: .quick),
+    .init(
+      [.w2], "reads the times of 1,024 entries when it is opened", .readsTheTimesOfTheFirstSegment,
+      by: "life.many-entries", at: .quick),
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
     },
@@ -178,6 +181,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w2], memory: "dates what it moves beyond 8,192 entries", by: "life.many-entries") {
       DatesWhatItMoves(base: $0)
     },
+    .init(
+      [.w2], memory: "moves one time of each entry beyond 2,048 entries", by: "life.many-entries", at: .quick
+    ) { MovesOneTime(base: $0) },
     .init([.w1], memory: "counts the versions of a key in twelve bits", by: "life.of-one-key", at: .quick) {
       CountsVersions(base: $0, upTo: 1 << 12)
     },

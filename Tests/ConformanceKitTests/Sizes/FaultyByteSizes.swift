@@ -54,6 +54,16 @@ extension SizeFault {
           }
         })
     },
+    .init(.v2, "sizes.bytes-of-an-entry", "keeps no more than a page of a key over 255 bytes and its value") {
+      AlteredEngine(
+        base: $0,
+        batch: { batch in
+          batch.map {
+            let length = $0.key.value.utf8.count
+            return ($0.key, length > 255 ? $0.data.prefix(max(0, 4_096 - length)) : $0.data)
+          }
+        })
+    },
     .init(.v2, "sizes.bytes-of-an-entry", "loses the last byte of what just fits a cell") {
       AlteredEngine(
         base: $0,

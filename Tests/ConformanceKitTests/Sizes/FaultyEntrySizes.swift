@@ -53,6 +53,14 @@ extension SizeFault {
 
   static let ofTransactions: [SizeFault] = [
     .init(
+      .r2, "sizes.requests", "a body cannot ask for more than 8,192 keys",
+      shows: "all was well with 8192; with 8193", claiming: .transactions
+    ) { AltersTransactions(base: $0) { AsksForFewKeysInBodies($0, count: 8_192) } },
+    .init(
+      .w1, "sizes.bytes-of-a-batch", "commits the first mebibyte of a transaction",
+      shows: "with 1048577 bytes", claiming: .transactions
+    ) { CommitsTheFirstBytes(base: $0, count: 1 << 20) },
+    .init(
       .t1, "sizes.transactions", "refuses transactions of more than a hundred writes",
       shows: "all was well with 100; with 101", claiming: .transactions
     ) {

@@ -47,6 +47,37 @@ final class ScansPagesInBodies: ForwardingTransaction {
   }
 }
 
+/// Binds each key that a body asks for to a parameter, of which there are so many.
+final class AsksForFewKeysInBodies: ForwardingTransaction {
+  private let count: Int
+  init(_ base: any StorageTransaction, count: Int) {
+    self.count = count
+    super.init(base)
+  }
+  override func read(keys: [CacheKey]) throws -> [Data] {
+    if keys.count > count { throw StorageError(.io, "There are too many parameters in the statement.") }
+    return try base.read(keys: keys)
+  }
+}
+
+/// Commits the first writes of a body, as far as there is room for them.
+struct CommitsTheFirstBytes: FaultyEngine {
+  let base: ReferenceEngine
+  let count: Int
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let (result, operations) = try await runOnCopy(body)
+    var bytes = 0
+    try await base.apply(
+      operations.filter { operation in
+        if case .write(let data, _) = operation { bytes += data.count }
+        return bytes <= count
+      })
+    return result
+  }
+}
+
 /// Commits the changes of a body in several parts.
 struct CommitsInParts: FaultyEngine {
   let base: ReferenceEngine
