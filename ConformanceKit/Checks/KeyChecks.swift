@@ -197,8 +197,8 @@ private func checkConfinement(_ context: CheckContext) async throws {
   try expectUnchanged(before, in: outer, without: place, after: "removing keys that look like paths")
 }
 
-/// Uses a key that was made from a text, the key that is this text, and the made one as it is listed. What a key was made from tells it
-/// from no other.
+/// Uses a key that was made from a text, the key that is this text, and the made one as it is listed. The text that a
+/// key was made from must not distinguish it from an equal key.
 private func checkMadeKeys(_ engine: EngineUnderTest) async throws {
   let made = CacheKey("a text")
   let (plain, same) = (key("a text"), key(made.value))

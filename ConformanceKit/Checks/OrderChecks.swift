@@ -132,7 +132,7 @@ extension CheckDefinition {
       order.append(key("000 first in byte order, last in time"))
       engine = try await context.reopen(engine)
       try await expectOrder(order, in: engine)
-      // In a log that keeps no more than the last change of a key, a removal and a write may look like an overwrite.
+      // In a log that only keeps the last change of a key, a removal and a write may look like an overwrite.
       var replaced = [order[1]]
       try await letClockAdvance()
       try await wayOfReplacing.write(engine, entries(replaced, version: 3))

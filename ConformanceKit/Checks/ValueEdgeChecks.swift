@@ -163,8 +163,7 @@ private let lookalikes: [Data] = {
   return texts.map { Data($0.utf8) } + bytes.map { Data($0) } + compressed
 }()
 
-/// Values of which compression leaves a thousandth, and values of which it leaves more than they have: random bytes, which no two blocks
-/// have in common.
+/// Values that compression reduces to a thousandth, and values that it makes longer: random bytes without repetitions.
 private let compressed: [Data] = {
   let line = Data("the same line, again and again\n".utf8)
   let repeated = (0..<10_000).reduce(into: Data()) { data, _ in data.append(line) }

@@ -87,7 +87,7 @@ extension CheckDefinition {
   }
 }
 
-/// Writes and removes after verify(), each by every method, and reopens the place. Returns the engine that is open then.
+/// Writes and removes after verify(), each by every method, and reopens the place. Returns the new engine.
 private func expectWritable(
   _ engine: EngineUnderTest, _ context: CheckContext
 ) async throws -> EngineUnderTest {

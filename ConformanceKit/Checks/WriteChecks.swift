@@ -102,7 +102,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       var written = entries(AdversarialKeys.all)
       for size in [0, 1, 4_096, 70_000, 1_048_577] { written.append((key("size \(size)"), noise(size))) }
-      // What is left of longer values shows when what is stored is read again.
+      // Longer values are written first, so that reading after reopening reveals remains of them.
       try await engine.write([0, 1, 4_096, 70_000].map { (key("size \($0)"), noise($0 + 140_000, seed: 9)) })
       try await engine.write(written)
       // Rules K2, K3 and V2 cover what must be there; here it only has to be the same as before.
@@ -172,7 +172,7 @@ extension CheckDefinition {
       try await engine.apply([.removeAll, .write(data("v"), key: key("k"))])
       engine = try await context.reopen(engine)
       try await expectStored([(key("k"), data("v"))], absent: keys(3), in: engine)
-      // What is written between the removal and the reopening is newer than the removal.
+      // Writes between the removal and the reopening are newer than the removal.
       for method in [ChangeMethod.removeAll, .apply, .transaction]
       where context.capabilities.isSuperset(of: method.needs) {
         try await engine.write(entries(keys(20)))

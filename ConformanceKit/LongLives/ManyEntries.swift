@@ -31,7 +31,7 @@ struct ManyEntries {
       try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
       batches += 1
       if batches == 1 {
-        // Where both times of an entry are the same, one may be taken for the other.
+        // If both times of an entry were equal, one could be mistaken for the other.
         try await letClockAdvance()
         try await engine.write(value(1), key: key(1))
         first = try await engine.readEntries(keys: (0..<3).map(key))
@@ -49,7 +49,7 @@ struct ManyEntries {
     try await look(count, in: engine)
     try await expectSameTimes(first, in: engine, "when there were \(count) entries")
     if context.capabilities.contains(.persistent) {
-      // Those of the end may not have been moved, merged or listed like those of the beginning.
+      // The last entries may not have been moved, merged or listed in the same way as the first ones.
       first += try await engine.readEntries(keys: [count / 2, count - 1].map(key))
       engine = try await context.reopen(engine)
       try await lookAgain(count, in: engine)
@@ -58,7 +58,7 @@ struct ManyEntries {
     try await checkWholeCalls(count, in: engine)
   }
 
-  /// Fails unless entries that nobody has written since have the times that they had.
+  /// Fails unless entries that were not written since have their previous times.
   private func expectSameTimes(
     _ entries: [StorageEntry], in engine: EngineUnderTest, _ when: String
   ) async throws {

@@ -23,7 +23,7 @@ extension LifeFaultEngine {
 }
 
 extension LifeFaultEngine.State {
-  /// Gives all entries but the first ones the time of now.
+  /// Sets the times of all entries except the first ones to the present.
   mutating func redate(beyond count: Int) {
     let now = Date()
     for (key, _) in entries.sorted(by: { $0.value.sequence < $1.value.sequence }).dropFirst(count) {

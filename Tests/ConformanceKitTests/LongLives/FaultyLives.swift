@@ -123,7 +123,7 @@ final class DatesWhatItMoves: FaultyEngine {
   }
 }
 
-/// Has another structure for many entries, into which it takes the later of their two times.
+/// Uses another structure for many entries, and copies only the later of their two times to it.
 struct MovesOneTime: FaultyEngine {
   let base: ReferenceEngine
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {

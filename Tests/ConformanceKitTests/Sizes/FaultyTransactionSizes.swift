@@ -47,7 +47,7 @@ final class ScansPagesInBodies: ForwardingTransaction {
   }
 }
 
-/// Binds each key that a body asks for to a parameter, of which there are so many.
+/// Binds each key that a body reads to a parameter. The number of parameters is limited.
 final class AsksForFewKeysInBodies: ForwardingTransaction {
   private let count: Int
   init(_ base: any StorageTransaction, count: Int) {
@@ -60,7 +60,7 @@ final class AsksForFewKeysInBodies: ForwardingTransaction {
   }
 }
 
-/// Commits the first writes of a body, as far as there is room for them.
+/// Commits only the first writes of a body, up to a limit.
 struct CommitsTheFirstBytes: FaultyEngine {
   let base: ReferenceEngine
   let count: Int
