@@ -73,7 +73,8 @@ public struct ConformanceCheck: Sendable, Identifiable {
       for _ in 0..<2 {
         let (start, context) = (ClockReading(), CheckContext(suite: suite))
         let outcome = await make(in: context)
-        // If the clock was set meanwhile, timestamps from before and after cannot be compared: try once more.
+        // If the clock was set during the check, timestamps from before and after cannot be compared: run the check
+        // again.
         if case .failed = outcome, !definition.killsServer, start.isOff(from: ClockReading()) { continue }
         return (outcome, context.shortfall)
       }

@@ -108,7 +108,7 @@ public struct ConformanceSuite: Sendable {
   ) async throws {
     let directory = workingDirectory.appending(
       path: "capabilities-\(UUID().uuidString)", directoryHint: .isDirectory)
-    // An engine that uses no files has not made it.
+    // An engine that uses no files does not create it.
     defer { try? FileManager.default.removeItem(at: directory) }
     let engine = try await makeEngine(directory)
     let capabilities = engine.capabilities

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// All methods tell the same story: rules R1 to R4 and W2.
+// All methods agree: rules R1 to R4 and W2.
 
 extension CheckDefinition {
   @CheckList static var agreementChecks: [CheckDefinition] {
@@ -109,7 +109,7 @@ extension CheckDefinition {
       try await engine.remove(keys: [key("absent")])
       do {
         try await engine.write(entries(keys + [key("")], version: 2))
-        // That this has to be refused, and that nothing of it may be done, is rule W4.
+        // Rule W4 covers that this is refused and that no part of it takes effect.
         return
       } catch is CallFailure {}
       for key in keys {

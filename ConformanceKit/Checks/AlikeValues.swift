@@ -5,9 +5,9 @@
 #endif
 import StockroomCore
 
-// Values that are equal, or nearly.
+// Equal values, and values that differ in few bytes.
 
-/// Writes large values that an engine might take for each other, or keep once, in every way.
+/// Writes large, similar values in every way. An engine might confuse them or store them only once.
 func checkAlikeValues(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let (a, b) = (key("a"), key("b"))
@@ -45,7 +45,8 @@ func checkAlikeValues(_ context: CheckContext) async throws {
   if context.capabilities.contains(.persistent) { try await checkAlikeValuesReopened(context) }
 }
 
-/// Removes one of three equal values and overwrites another after reopening: how many entries share a value may not be stored.
+/// Removes one of three equal values and overwrites another after reopening, because an engine may not store how many
+/// entries share a value.
 private func checkAlikeValuesReopened(_ context: CheckContext) async throws {
   let place = context.root.appending(path: "alike", directoryHint: .isDirectory)
   let (keys, value) = (keys(3), noise(40_000, seed: 8))

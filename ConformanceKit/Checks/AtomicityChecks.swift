@@ -90,7 +90,7 @@ private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) as
         Set(versions).count == 1,
         "one read(keys:) during a batch returned the mixed versions \(describe(versions))")
     } else {
-      // Forwards and backwards, as an engine may work through a batch in either order.
+      // Forwards and backwards, because an engine may process a batch in either order.
       var last = 0
       for key in reader.isMultiple(of: 2) ? keys : keys.reversed() {
         let version = try await engine.read(key: key).map(version) ?? -1

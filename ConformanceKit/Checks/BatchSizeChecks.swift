@@ -43,7 +43,8 @@ extension CheckDefinition {
       context in
       try await context.climb({ $0.batches }, .fills) { place, count in
         try await place.overwrite(to: count) { engine, entries in
-          // Removals of what is written next, and writes that come too early, change nothing in the end.
+          // Removals of keys that are written later in the batch, and writes that are overwritten later, have no effect
+          // in the end.
           try await engine.apply(
             entries.enumerated().flatMap { number, entry -> [StorageOperation] in
               let write = StorageOperation.write(entry.data, key: entry.key)
@@ -107,7 +108,7 @@ extension CheckDefinition {
         for way in [wayOfBatches, wayOfApplying] {
           try await letClockAdvance()
           let updated = try await window {
-            // Backwards: what moves to the end one after the other, in the order that it has, keeps that order.
+            // In reverse: entries that are moved to the end one by one in their existing order keep that order.
             try await place.overwrite(to: count) { try await way.write($0, $1.reversed()) }
           }
           let found = try await engine.readAllEntries()
@@ -202,7 +203,7 @@ extension CheckDefinition {
   }
 }
 
-/// Fails, where times are kept, unless all of many entries of another engine have theirs.
+/// If the engine keeps times: fails unless each of many entries imported from another engine has its times.
 private func expectTimesOfImport(_ keys: [CacheKey], in engine: EngineUnderTest) async throws {
   guard engine.capabilities.contains(.preservesTimestamps) else { return }
   let past = Date(timeIntervalSince1970: 1_000_000_000)
@@ -225,7 +226,7 @@ private func expectTimesOfImport(_ keys: [CacheKey], in engine: EngineUnderTest)
   }
 }
 
-/// Fails, by rule T2, unless every read of many finds these entries in the body of a transaction, and no others.
+/// Fails, by rule T2, unless every read of many entries in the body of a transaction returns exactly these entries.
 private func expectReadable(
   _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in transaction: any StorageTransaction
 ) throws {
@@ -238,7 +239,7 @@ private func expectReadable(
     let sorted = entries.sorted { $0.key < $1.key }
     try expect(try transaction.scan(.all, limit: nil), are: sorted, "scan(.all) of a transaction")
     guard let middle = sorted.dropFirst(sorted.count / 2).first?.key else { return }
-    // Of what follows each page a part is beyond the bound.
+    // Part of the keys that follow each page is outside the bound.
     let ranges: [(name: String, range: KeyRange)] = [
       ("up to a key", KeyRange(after: nil, upTo: middle)),
       ("after a key", KeyRange(after: middle, upTo: nil)),
@@ -254,7 +255,7 @@ private func expectReadable(
   }
 }
 
-/// Calls of many keys that are cancelled when a part of their work may have been done.
+/// Cancels calls with many keys after part of their work may have been done.
 private struct CancelledBatches {
   private typealias Call = (name: String, perform: @Sendable () async throws -> Void)
 
@@ -271,7 +272,7 @@ private struct CancelledBatches {
     let apply: Call = ("apply(_:)", { try await engine.apply(operations) })
     let remove: Call = ("remove(keys:)", { try await engine.remove(keys: keys) })
     let removeAll: Call = ("removeAllData()", { try await engine.removeAllData() })
-    // As long as the call takes, or one like it, in turns of this task.
+    // The number of turns of this task during the call, or during a similar one.
     try await engine.removeAllData()
     let (written, removed) = (
       try await turns(of: write.perform), try await turns(of: removeAll.perform)
@@ -298,7 +299,7 @@ private struct CancelledBatches {
     }
   }
 
-  /// Starts the call, cancels it and checks that all of its work has been done, or nothing.
+  /// Starts the call, cancels it and checks that it took effect completely or not at all.
   private func cancel(_ call: Call, after turns: Int, from before: Int, to after: Int) async throws {
     note()
     try await engine.removeAllData()

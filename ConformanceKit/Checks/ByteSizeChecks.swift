@@ -16,11 +16,11 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       var ways = ChangeMethod.writing(context.capabilities).map(\.way)
-      // Otherwise a refusal may come when the removal has been made.
+      // Without atomic batches, a call may be refused after the removal has been made.
       if context.capabilities.contains(.atomicBatches) { ways.append(wayOfReplacing) }
       try await context.climbBytes(in: engine) { engine, size in
         for (number, way) in ways.enumerated() {
-          // Large values are read in every way once.
+          // Large values are read in every way only once.
           try await expectValue(of: size, by: way, readByAll: size <= 1 << 20 || number == 2, in: engine)
         }
       }
@@ -43,7 +43,7 @@ extension CheckDefinition {
               "read(key:) did not return the \(data.count) bytes that \(way.name) had stored")
           }
         }
-        // Of the largest, copies in every way would be too many.
+        // Comparing copies of the largest batches in every way would take too much memory.
         if size <= 64 << 20 { try await expectAllWaysAgree(in: engine, on: batch) }
       }
     }
@@ -58,7 +58,7 @@ extension CheckDefinition {
       for page in [256, 512, 1_024, 2_048, 4_096, 8_192, 16_384] {
         context.noteProgress()
         for length in [1, 100, CacheKey.maximumLength] {
-          // Some of the bytes of a page are the engine's.
+          // The engine uses some bytes of a page for itself.
           let written = (0..<affordable).map { number in
             let rest = number * 50 / affordable
             let name = String(repeating: "k", count: max(0, length - 3)) + "\(rest)"
@@ -91,8 +91,8 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  /// Runs the check at each size of the ladder. After a failure, it searches for the smallest size that
-  /// fails, in the same engine, whose entries are overwritten.
+  /// Runs the check at each size of the ladder. After a failure, it searches for the smallest size that fails. It uses
+  /// the same engine and overwrites its entries.
   fileprivate func climbBytes(
     in engine: EngineUnderTest, _ ask: (EngineUnderTest, Int) async throws -> Void
   ) async throws {
@@ -128,14 +128,14 @@ extension CheckContext {
   }
 }
 
-/// Sixteen entries whose values have together so many bytes.
+/// Sixteen entries whose values have this many bytes in total.
 private func parts(of size: Int, seed: UInt64) -> [(key: CacheKey, data: Data)] {
   (0..<16).map { number in
     (key("part \(number)"), noise(size * (number + 1) / 16 - size * number / 16, seed: seed + UInt64(number)))
   }
 }
 
-/// Writes a value of so many bytes over a small one and reads it in every way.
+/// Overwrites a small value with one of this many bytes and reads it in every way.
 private func expectValue(
   of size: Int, by way: WayOfWriting, readByAll: Bool, in engine: EngineUnderTest
 ) async throws {
@@ -156,7 +156,7 @@ private func expectValue(
   }
 }
 
-/// Writes a value in every way: all accept it, or all refuse it and leave what was there.
+/// Writes a value in every way: either all accept it, or all refuse it and leave the previous value.
 private func expectSameVerdict(on size: Int, in engine: EngineUnderTest) async throws {
   let value = noise(size)
   var verdicts: [(name: String, isAccepted: Bool)] = []

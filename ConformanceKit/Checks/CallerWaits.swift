@@ -5,9 +5,9 @@
 #endif
 import StockroomCore
 
-// Whether calls wait on the threads of their callers, which the check of rule C5 in CooperationChecks asks.
+// Tests whether calls block the threads of their callers, for the check of rule C5 in CooperationChecks.
 
-/// Makes every call that there is on a thread that is watched.
+/// Makes every kind of call on a watched thread.
 func checkCallerWaits(_ context: CheckContext) async throws {
   let engine = try await context.open()
   for (name, call) in callsOfEachKind(of: engine) {
@@ -17,7 +17,7 @@ func checkCallerWaits(_ context: CheckContext) async throws {
     }
   }
   try await checkWaiting(context, during: "close()") { _ in
-    let engine = try await context.openUnkept(
+    let engine = try await context.openUnregistered(
       context.root.appending(path: "written", directoryHint: .isDirectory))
     try await engine.write(entries(keys(5)))
     return WatchedCall { try await engine.close() }
@@ -34,13 +34,14 @@ func checkCallerWaits(_ context: CheckContext) async throws {
 
 private typealias NumberedCall = (name: String, call: @Sendable (EngineUnderTest, Int) async throws -> Void)
 
-/// Every call that the engine has, with the number of the call.
+/// Every kind of call that the engine supports. The closures take the number of the call.
 private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
   var calls = ChangeMethod.all(engine.capabilities).map { change -> NumberedCall in
     (
       change.call,
       { engine, number in
-        // Where there is nothing, nothing may have to be waited for. A write that waits has been found already.
+        // On an empty engine, removing everything may have nothing to wait for. Writes are checked before this, so a
+        // write that blocks has already been found.
         if change == .removeAll { try await engine.write(data("\(number)"), key: key("k")) }
         let changed = change.removes ? [keys(20)[number]] : keys(change.isOfOneKey ? 1 : 5)
         try await change.perform(entries(changed, version: number), in: engine)
@@ -60,7 +61,7 @@ private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
   return calls
 }
 
-/// A call, and the end of what runs during it.
+/// A call, and what ends the work that runs during it.
 private struct WatchedCall: Sendable {
   let perform: @Sendable () async throws -> Void
   let end: @Sendable () async -> Void
@@ -73,10 +74,11 @@ private struct WatchedCall: Sendable {
   }
 }
 
-/// Makes calls one after the other on a thread that is watched. Fails if, three times, the thread stood still during nearly all of
-/// them, and for longer than the machine explains: see ``CallerWaits``. A machine that is too busy to say so is asked again for a while.
+/// Makes calls one after the other on a watched thread. Fails if, three times, the thread was blocked during nearly all
+/// of them and for longer than the machine explains: see ``CallerWaits``. If the machine is too busy for a result, it
+/// repeats the measurement for a while.
 ///
-/// - Parameter prepare: Does on other threads what comes before the call of this number.
+/// - Parameter prepare: Prepares the call with this number, on other threads.
 private func checkWaiting(
   _ context: CheckContext, during name: String,
   preparing prepare: @escaping @Sendable (_ number: Int) async throws -> WatchedCall
@@ -107,7 +109,7 @@ private func callerWaits(
     var waits = CallerWaits()
     for number in 0..<20 {
       let call = try await Task.detached { try await prepare(number) }.value
-      // Before, while others do what they do beside the call, and after, for as long as it takes to compute as much.
+      // Measured before the call, while other threads work, and after it, for the processor time that the call took.
       let waitBefore = watch.waitWithoutEngine()
       let (waited, computed) = (watch.waited, System.threadProcessorTime)
       let result: Result<Void, any Error>
@@ -123,34 +125,36 @@ private func callerWaits(
   }.value
 }
 
-/// For how long the thread of the caller stood still during calls, compared with how long it stands still on this machine, in this
+/// How long calls block the caller's thread, compared with how long the thread is blocked on this machine, in this
 /// process, without an engine.
 ///
-/// An engine may take a lock that another thread holds for a moment, or start a thread, and so do the allocator and the thread
-/// sanitizer. On a busy machine the other thread may have to wait for a processor meanwhile, and with the sanitizer a
-/// thread that starts another waits until that runs: a thread that waits for one that would like to compute stands still, and waits for no disk.
+/// An engine may take a lock that another thread holds for a moment, or start a thread. So do the allocator and the
+/// thread sanitizer. On a busy machine the other thread may have to wait for a processor meanwhile. With the sanitizer,
+/// a thread that starts another one waits until that runs. In these cases the thread is blocked by a thread that is
+/// ready to run, not by a disk.
 struct CallerWaits: Sendable {
-  /// Why the thread stood still during nearly all calls.
+  /// Why the thread was blocked during nearly all calls.
   enum Cause: Sendable {
-    /// It stood still for about as long as without an engine.
+    /// It was blocked for about as long as without an engine.
     case machine
     /// Nothing but the engine explains it.
     case engine
   }
 
   private(set) var calls = 0
-  /// The calls during which the thread stood still for more than a millisecond, and those of them where nothing else explains it.
+  /// The calls that blocked the thread for more than a millisecond, and those among them that only the engine explains.
   private(set) var long = 0
   private(set) var unexplained = 0
 
-  /// - Parameter withoutEngine: For how long the thread stood still beside the call, when it started a thread and computed.
+  /// - Parameter withoutEngine: How long the thread was blocked outside the call while it started a thread and
+  ///   computed.
   mutating func note(_ wait: Duration, withoutEngine: Duration) {
     calls += 1
     if wait > .milliseconds(1) { long += 1 }
     if wait > .milliseconds(1) + withoutEngine * 4 { unexplained += 1 }
   }
 
-  /// Nil if the thread went on during some of the calls.
+  /// Nil if the thread was not blocked during some of the calls.
   var cause: Cause? {
     let most = calls * 9 / 10
     return unexplained >= most ? .engine : long >= most ? .machine : nil
@@ -161,7 +165,7 @@ struct CallerWaits: Sendable {
 
 /// Closes an engine while the body of a transaction runs.
 private func closingDuringTransaction(_ context: CheckContext) async throws -> WatchedCall {
-  let engine = try await context.openUnkept(
+  let engine = try await context.openUnregistered(
     context.root.appending(path: "transaction", directoryHint: .isDirectory))
   let body = PausedBody(in: engine, milliseconds: 20) { transaction, pause in
     pause()
@@ -178,7 +182,7 @@ private func closingDuringTransaction(_ context: CheckContext) async throws -> W
 
 /// Closes an engine while several tasks read everything that is there.
 private func closingDuringReads(_ context: CheckContext) async throws -> WatchedCall {
-  let engine = try await context.openUnkept(
+  let engine = try await context.openUnregistered(
     context.root.appending(path: "reads", directoryHint: .isDirectory))
   if try await engine.keyCount() == 0 {
     try await engine.write(keys(300).map { (key: $0, data: noise(5_000)) })

@@ -32,7 +32,7 @@ extension CheckDefinition {
   }
 }
 
-/// Closes while many tasks write, and compares what was acknowledged with what is there afterwards.
+/// Closes while many tasks write, and compares the acknowledged writes with the contents afterwards.
 private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
@@ -56,14 +56,14 @@ private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async th
   for _ in 0..<(round * 20) { await Task.yield() }
   try await engine.close()
   let (acknowledged, refused) = (try await outcomes.flatMap(\.0), try await outcomes.flatMap(\.1))
-  // The engine may have gone on working, as one with nothing to close does, or have been closed at once.
+  // The engine may have continued to work, as one with nothing to close does, or may have been closed at once.
   let reopened = try await context.reopen(engine, at: place)
   try await expectStored(entries(acknowledged), absent: refused, in: reopened)
   try await context.close(reopened)
 }
 
-/// Closes an engine after some quarters of the duration of a call, and checks that all of its work has been
-/// done, or nothing.
+/// Closes an engine after some quarters of the duration of a call, and checks that the call took effect completely or
+/// not at all.
 private func closeDuring(
   _ method: ChangeMethod, of entries: [(key: CacheKey, data: Data)], _ quarters: Int, _ context: CheckContext
 ) async throws {

@@ -97,7 +97,7 @@ extension CheckDefinition {
       }
       let other = try await context.openAnotherIfPossible()
       if let other { try await cancelBehind(other, engine, context) }
-      // What was cancelled on its way to a server may happen yet.
+      // A server may still execute a change that was cancelled while it was being sent.
       try await ExpectedContents.settle(engine)
       if let other { try await other.write(data("v"), key: key("by another")) }
       try await engine.removeAllData()
@@ -107,7 +107,7 @@ extension CheckDefinition {
   }
 }
 
-/// Reads many entries, of which an engine may return the pages that it has read when it sees that the call is cancelled.
+/// Cancels reads of many entries. An engine that notices the cancellation may return the pages that it has read so far.
 private func checkCancellationOfLongReads(_ context: CheckContext) async throws {
   let wanted = context.byLevel(quick: 500, standard: 2_500, exhaustive: 2_500)
   let affordable = try await context.affordableEntries()
@@ -139,18 +139,18 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
 
 private func checkCancellationOfOpening(_ context: CheckContext) async throws {
   let other = context.root.appending(path: "other", directoryHint: .isDirectory)
-  let end = try await turns { try await context.openUnkept(other).close() }
+  let end = try await turns { try await context.openUnregistered(other).close() }
   let place = context.place
   for delay in [nil, 0, 1, 2, end / 4, end / 2, end / 4 * 3] {
     context.noteProgress()
-    switch await cancelled(after: delay, { try await context.openUnkept(place) }) {
+    switch await cancelled(after: delay, { try await context.openUnregistered(place) }) {
     case .success(let engine):
       try await engine.write(data("v"), key: key("k"))
       try await engine.close()
       engine.release()
     case .failure(let error): try expectCancellation(error, "opening")
     }
-    let engine = try await context.openUnkept(place)
+    let engine = try await context.openUnregistered(place)
     try await engine.write(data("v"), key: key("k"))
     try await engine.close()
     engine.release()
@@ -158,7 +158,7 @@ private func checkCancellationOfOpening(_ context: CheckContext) async throws {
   }
 }
 
-/// Cancels calls that may have to wait for another engine on the place, and has both write after that.
+/// Cancels calls that may have to wait for another engine on the place. Afterwards both engines write.
 private func cancelBehind(
   _ other: EngineUnderTest, _ engine: EngineUnderTest, _ context: CheckContext
 ) async throws {
@@ -166,7 +166,7 @@ private func cancelBehind(
   let hasTransactions = context.capabilities.contains(.transactions)
   for (number, change) in changes.enumerated() {
     context.noteProgress()
-    // Without a body that takes its time, they meet by chance.
+    // Without a long transaction body, the calls only meet by chance.
     let body =
       hasTransactions
       ? PausedBody(in: other, milliseconds: 30) { transaction, pause in
@@ -188,7 +188,7 @@ private func cancelBehind(
   }
 }
 
-/// Cancels the change before the call, at once after, and later and later; several times each.
+/// Cancels the change before the call, right after it starts, and later and later; several times each.
 private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTest) async throws {
   let all = keys(12)
   let changed = Array(change.isOfOneKey ? all.prefix(1) : all.prefix(11))
@@ -208,7 +208,7 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
   for cycle in 0..<6 {
     var end = 7
     if !cycle.isMultiple(of: 2) {
-      // On a busy machine the call has moments that no small number of turns reaches.
+      // On a busy machine, a call has points that a small number of turns does not reach.
       try await engine.write(old)
       end = try await turns(of: call)
     }
@@ -218,14 +218,14 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
       try await expectAllOrNothing(of: change, changed, before: old, after: outcome, in: engine)
     }
   }
-  // What was counted or listed before a call noticed that it was cancelled shows here.
+  // Reveals entries that were counted or listed before a call noticed that it was cancelled.
   try await ExpectedContents.settle(engine)
   try await expectAllWaysAgree(in: engine)
 }
 
-/// Expects that a cancelled change has been made if it returned, and not if it threw.
+/// Expects that a cancelled change has been made if the call returned, and has not been made if it threw.
 ///
-/// - Parameter old: The entries before.
+/// - Parameter old: The entries before the change.
 private func expectAllOrNothing(
   of change: ChangeMethod, _ changed: [CacheKey], before old: [(key: CacheKey, data: Data)],
   after outcome: Result<Void, any Error>, in engine: EngineUnderTest
@@ -250,7 +250,7 @@ private func expectAllOrNothing(
   }
 }
 
-/// Fails unless it is what a call throws that was cancelled.
+/// Fails unless this is an error that a cancelled call may throw.
 func expectCancellation(_ error: any Error, _ call: String) throws {
   let error = (error as? CallFailure)?.error ?? error
   if error is CancellationError { return }

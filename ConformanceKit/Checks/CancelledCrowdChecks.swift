@@ -18,21 +18,21 @@ extension CheckDefinition {
       let rounds = context.rounds(
         quick: 80, standard: 800, exhaustive: 8_000, of: "rounds of 40 cancelled calls")
       for round in rounds { try await cancelSome(context, engine, round) }
-      // What was cancelled on its way to a server may happen yet.
+      // A server may still execute a change that was cancelled while it was being sent.
       try await ExpectedContents.settle(engine)
       try await useByMany(context, engine)
     }
   }
 }
 
-/// Begins 40 calls, half of those that change something of one kind, and cancels all of them a little later, or every other one. None may do
-/// anything but its work or nothing.
+/// Starts 40 calls, and cancels all of them, or every other one, a little later. Half of the changes among them are of
+/// one kind. Each call must take effect completely or not at all.
 private func cancelSome(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
   let (changes, reads) = (ChangeMethod.all(context.capabilities), ReadMethod.allCases)
   let tasks = (0..<40).map { number in
     Task { @concurrent in
       if number.isMultiple(of: 2) {
-        // Half of them of one kind, for which there may be a queue.
+        // Half of them are of one kind, because the engine may have a queue for it.
         let change = changes[(number % 4 == 0 ? round : number / 4) % changes.count]
         let written = keys(change.isOfOneKey ? 1 : 3, prefix: "cancelled-\(number)-")
         try await change.perform(entries(written), in: engine)
@@ -43,14 +43,14 @@ private func cancelSome(_ context: CheckContext, _ engine: EngineUnderTest, _ ro
   }
   for _ in 0..<round % 5 { await Task.yield() }
   for (number, task) in tasks.enumerated() where round.isMultiple(of: 3) || number % 4 < 2 { task.cancel() }
-  // All of them, before any is checked: none is to go on when the engine is closed.
+  // Waits for all of them before checking any, so that none is still running when the engine is closed.
   var failures: [(number: Int, error: any Error)] = []
   for (number, task) in tasks.enumerated() {
     if case .failure(let error) = await task.result { failures.append((number, error)) }
   }
   for (number, error) in failures {
     let cause = (error as? CallFailure)?.error ?? error
-    // A transaction may be given up where so many write.
+    // The engine may abort a transaction when so many tasks write.
     if engine.leavesOutcomeUnknown(error) || (cause as? StorageError)?.code == .conflict { continue }
     guard round.isMultiple(of: 3) || number % 4 < 2 else {
       throw Violation(

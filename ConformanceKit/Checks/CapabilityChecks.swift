@@ -1,6 +1,6 @@
 import StockroomCore
 
-// The engine reports the capabilities that the suite was given, and no others, whose rules would not be
+// The engine reports the capabilities that the suite was given, and no others: the rules of others would not be
 // checked.
 
 extension CheckDefinition {
@@ -15,7 +15,7 @@ extension CheckDefinition {
         try expect(reported.contains(capability), "its capabilities were \(reported)")
       }
     }
-    // Of a rule that all engines are held to; what fails is that of the capability.
+    // All engines are held to rule R3. A failure names the rule of the unexpected capability.
     Check(.r3, "capabilities.no-others", "the engine reports no capability that the suite was not given") {
       context in
       let (reported, given) = (try await context.open().capabilities, context.capabilities)

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Changes after calls that failed or were cancelled, and for subscribers that are late: rule X1.
+// Changes after calls that failed or were cancelled, and slow subscribers: rule X1.
 
 func checkChangesAfterFailures(_ context: CheckContext) async throws {
   let engine = try await context.open()
@@ -36,7 +36,7 @@ func checkChangesAfterFailures(_ context: CheckContext) async throws {
       _ = await task.result
     }
     let next = key("after \(round)")
-    // Each kind of failure is followed by each method, which changes what had been refused.
+    // Each kind of failure is followed by each method, which changes the keys of the refused call.
     let (method, changed) = (methods[(round + round / 6) % methods.count], [key("a"), next])
     try await method.perform(changed.map { ($0, data("v")) }, in: engine)
     try await subscriber.expectCovered(
@@ -45,7 +45,7 @@ func checkChangesAfterFailures(_ context: CheckContext) async throws {
   for method in methods { try await checkCancelled(method, engine, subscriber, context) }
 }
 
-/// Cancels calls of the method, later and later. Those that return have to be covered.
+/// Cancels calls of the method, later and later. Those that return must be covered.
 private func checkCancelled(
   _ method: ChangeMethod, _ engine: EngineUnderTest, _ subscriber: ChangeSubscriber, _ context: CheckContext
 ) async throws {
@@ -81,7 +81,7 @@ func checkChangesForSlowSubscriber(_ context: CheckContext) async throws {
     all += some
   }
   try await slow.expectCovered(all, "what was written while the subscriber read nothing")
-  // One change, and very many of another key.
+  // One change of one key, and very many of another.
   let slower = try await ChangeSubscriber(to: engine, context)
   let (early, busy) = (key("early"), key("busy"))
   try await engine.write(data("v"), key: early)
@@ -91,7 +91,7 @@ func checkChangesForSlowSubscriber(_ context: CheckContext) async throws {
     count += 1
   }
   try await slower.expectCovered([early], "a write before \(count) others")
-  // What they could not take in then must not be the end.
+  // Elements that overflowed the subscribers' buffers must not be the last ones.
   for round in 0..<3 {
     let later = key("later \(round)")
     try await engine.write(data("v"), key: later)

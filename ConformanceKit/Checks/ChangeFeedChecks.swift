@@ -72,7 +72,7 @@ private func checkCall(_ context: CheckContext, _ kind: ChangeCall.Kind) async t
   }
 }
 
-/// Imports an entry whose times are a year ahead: what is written later has earlier times, for an engine that keeps times.
+/// Imports an entry whose times are a year ahead. With an engine that keeps times, later writes have earlier times.
 func checkBehindTheFuture(_ writer: EngineUnderTest, _ subscriber: ChangeSubscriber) async throws {
   let (ofTheFuture, first, second) = (key("of the future"), key("behind it/1"), key("behind it/2"))
   let future = Date(timeIntervalSinceNow: 31_536_000)
@@ -139,7 +139,7 @@ private func checkBehindBody(_ context: CheckContext) async throws {
     let (byBody, byOther) = (key("\(method.rawValue), body"), key("\(method.rawValue), other"))
     let (isOver, runs) = (Flag(), AtomicCounter())
     let body = PausedBody(in: engine, milliseconds: 60) { transaction, pause in
-      // It has read what the other changes, so that it may have to run again.
+      // It has read a key that the other call changes, so it may have to run again.
       _ = try transaction.read(key: byOther)
       let run = runs.increment()
       pause()
@@ -148,13 +148,13 @@ private func checkBehindBody(_ context: CheckContext) async throws {
       try transaction.write(data("v"), key: key("\(method.rawValue), run \(run)"))
     }
     try await body.begin()
-    // An engine may hold it up until the body has returned.
+    // An engine may block the call until the body has returned.
     try await method.perform([(byOther, data("v"))], in: engine)
     try await subscribers[0].expectCovered([byOther], "\(method.call) while a body ran")
     let isBefore = !isOver.isSet
     try await body.end()
     let what = "a transaction that had begun before \(method.call)"
-    // What has come before the body returned does not cover it.
+    // Elements that arrived before the body returned do not cover its change.
     if isBefore { try await subscribers[0].expectCovered([byBody], "\(what), and ended after it") }
     try await subscribers[1].expectCovered([byBody, byOther], "\(what), and that call")
     let ofRuns = (1...max(runs.value, 1)).map { key("\(method.rawValue), run \($0)") }
@@ -195,7 +195,7 @@ private func checkSubscribing(_ context: CheckContext) async throws {
         var written: [CacheKey] = []
         var rest = 3
         while rest > 0, !Task.isCancelled {
-          // Those after the subscription are not what this is about.
+          // Changes made after the subscription do not matter here.
           if isSubscribed.isSet { rest -= 1 }
           let key = key("\(round)/\(writer)/\(written.count)")
           try await engine.write(data("v"), key: key)
@@ -208,7 +208,7 @@ private func checkSubscribing(_ context: CheckContext) async throws {
     do {
       while try await engine.keyCount() < 8, !Task.isCancelled { await Task.yield() }
       let subscriber = try await ChangeSubscriber(to: engine, context)
-      // What cannot be read after changes() has returned is acknowledged later.
+      // A change that cannot be read after changes() has returned is acknowledged later.
       let present = Set(try await engine.allKeys())
       isSubscribed.set()
       let missing = try await written.value.flatMap { $0 }.filter { !present.contains($0) }
@@ -233,7 +233,7 @@ private func checkLargeBatch(_ context: CheckContext) async throws {
   for size in Set([900, 1_100, count]).sorted() {
     try await expectCovered(Array(keys.prefix(size)), by: [.writeMany, .removeMany], engine, context)
   }
-  // By every method, of keys that are short and of keys of which a message holds few.
+  // By every method: short keys, and keys so long that few fit into a message.
   let methods = ChangeMethod.all(context.capabilities).filter { !$0.isOfOneKey }
   for prefix in ["batch/", String(repeating: "k", count: 490)] {
     let some = ConformanceKit.keys(1_100, prefix: prefix)
@@ -243,7 +243,7 @@ private func checkLargeBatch(_ context: CheckContext) async throws {
   }
 }
 
-/// Has each method change the keys, before a subscriber that has to have all of them covered.
+/// Has each method change the keys. All of them must be covered for a subscriber.
 private func expectCovered(
   _ keys: [CacheKey], by methods: [ChangeMethod], _ engine: EngineUnderTest, _ context: CheckContext
 ) async throws {

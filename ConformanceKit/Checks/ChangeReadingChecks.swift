@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Reading what has been announced: rule X2.
+// Reading changes that have been announced: rule X2.
 
 extension CheckDefinition {
   @CheckList static var changeReadingChecks: [CheckDefinition] {
@@ -29,7 +29,7 @@ private func checkReadability(_ context: CheckContext) async throws {
   let patience = context.patience(atMost: .seconds(60))
   for round in context.rounds(quick: 64, standard: 320, exhaustive: 5_000, of: "changes") {
     let method = methods[round % methods.count]
-    // Keys of their own, so that an element that names them can only be for this change, or for the write before a removal.
+    // Separate keys, so that an element that names them can only be for this change, or for the write before a removal.
     let keys = keys(method.isOfOneKey ? 1 : 2, prefix: "round \(round)/")
     if method.removes { try await engine.write(entries(keys)) }
     async let changed: Void = method.perform(entries(keys), in: engine)
@@ -42,7 +42,7 @@ private func checkReadability(_ context: CheckContext) async throws {
       try outcome.get()
       continue
     }
-    // Each is asked first in some rounds: it may put right what the others answer.
+    // Each method is called first in some rounds, because it may correct what the others return.
     let reads = (0..<2).map { ReadMethod.allCases[(round * 2 + $0) % ReadMethod.allCases.count] }
     try await subscriber.expectCovered(keys, method.call) { change in
       guard case .keys(let found) = change else { return }
@@ -60,7 +60,8 @@ private func checkReadability(_ context: CheckContext) async throws {
 }
 
 extension ReadMethod {
-  /// Whether the method finds the key with the value, which no other key has. What only counts finds what `read(key:)` does.
+  /// Whether the method finds the key with the value, which no other key has. `keyCount()` cannot find a key, so
+  /// `read(key:)` is used instead.
   fileprivate func hasFound(
     _ key: CacheKey, with value: Data, in engine: EngineUnderTest
   ) async throws -> Bool {
@@ -72,14 +73,14 @@ extension ReadMethod {
   }
 }
 
-/// Reads after each element, also one for everything, which an element of so many keys may become.
+/// Reads after each element that may be about the keys. For so many keys, an engine may send an element for everything.
 private func checkReadabilityOfMany(
   _ context: CheckContext, _ engine: EngineUnderTest, _ subscriber: ChangeSubscriber
 ) async throws {
   let wanted = StorageChanges.defaultKeyLimit + 100
   var methods: [ChangeMethod] = []
   for method in ChangeMethod.writing(context.capabilities) where !method.isOfOneKey {
-    // Fewer are none of which an element would not name the keys.
+    // With fewer keys, an element would name them.
     let count = try await context.affordableCount(wanted, of: "keys by \(method.call)", by: method.way)
     if count == wanted { methods.append(method) }
   }
@@ -115,7 +116,7 @@ private func checkLatest(_ context: CheckContext) async throws {
 }
 
 extension ChangeSubscriber {
-  /// Reads the key after each element, until it is that number. Numbers that have been read never become smaller.
+  /// Reads the key after each element, until it has this number. A number that was read must never become smaller.
   fileprivate func read(
     _ key: CacheKey, of engine: EngineUnderTest, until last: Int, patience: Duration
   ) async -> Result<Void, any Error> {
@@ -136,7 +137,7 @@ extension ChangeSubscriber {
     until what: String, patience: Duration, about key: CacheKey,
     look isSeen: @escaping @Sendable () async throws -> Bool
   ) async -> Result<Void, any Error> {
-    // The changes may still be in progress, with a slow engine for a long time.
+    // The changes may still be in progress. With a slow engine that takes long.
     let progress = CheckProgress()
     let outcome = await withStallTimeout(patience, since: progress) { () -> Result<Void, any Error> in
       do {

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Changes by others on a place, in this process and in others: rules X1, X2 and X5.
+// Changes by other engines on a place, in this process and in others: rules X1, X2 and X5.
 
 extension CheckDefinition {
   @CheckList static var changeSharingChecks: [CheckDefinition] {
@@ -71,7 +71,7 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
       try await call.expectCovered(by: subscriber, " in another engine on the place")
     }
     try await checkBehindTheFuture(writer, try await ChangeSubscriber(to: reader, context))
-    // Of which a message has room for few, or of which there are many.
+    // Many keys, and keys so long that few fit into a message.
     for prefix in ["batch/", String(repeating: "k", count: 490)] {
       context.noteProgress()
       let (subscriber, many) = (try await ChangeSubscriber(to: reader, context), keys(1_100, prefix: prefix))
@@ -94,11 +94,12 @@ private func checkManyEngines(_ context: CheckContext) async throws {
       subscribers.append(try await ChangeSubscriber(to: another, context))
       engines.append(another)
     } catch let failure as CallFailure {
-      // No rule says that so many have room: each may have several connections, and the system may let few places be watched.
+      // No rule requires room for so many engines: each may need several connections, and the system may limit how many
+      // directories can be watched.
       guard engines.count > 3, let code = (failure.error as? StorageError)?.code,
         [.unavailable, .io, .permissionDenied].contains(code)
       else { throw failure }
-      // Those that are left may need what the last one has.
+      // The remaining engines may need the resources of the last one.
       subscribers.removeLast()
       try await context.close(engines.removeLast())
       break
@@ -163,7 +164,7 @@ private func checkOtherProcess(_ context: CheckContext) async throws {
       let subscriber = try await ChangeSubscriber(to: engine, context)
       try await context.perform(MakeChanges([.call(call)], at: context.place), in: worker)
       try await call.expectCovered(by: subscriber, " in another process")
-      // The same subscriber hears of this process too.
+      // The same subscriber receives changes by this process too.
       let own = key("own/\(kind.name)")
       try await engine.write(data("v"), key: own)
       try await subscriber.expectCovered(
@@ -235,7 +236,7 @@ private func checkSubscribing(_ context: CheckContext) async throws {
         count += 1
         if count == 1 + round % 4 * steps / 8 {
           let subscriber = try await ChangeSubscriber(to: engine, context)
-          // What is not there after changes() has returned is acknowledged later.
+          // A change that is not there after changes() has returned is acknowledged later.
           let present = Set(try await engine.allKeys())
           subscription = (subscriber, keys.filter { !present.contains($0) })
         }

@@ -154,7 +154,8 @@ private func checkSilence(
 ) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(3)))
-  // The place, or a connection, may not be watched for a while, which is covered by an element (rule X5), but not each time.
+  // The feed may lose sight of the place, or its connection, for a while. An element for everything covers that (rule
+  // X5), but it must not happen every time.
   let (rounds, isNetworked) = (isLong ? 2 : 3, context.capabilities.contains(.networked))
   var losses = 0
   for round in 0..<rounds {
@@ -165,7 +166,7 @@ private func checkSilence(
     try await calls(engine)
     // Time enough for an engine to send an element.
     for _ in 0..<20 { try await yieldToAllThreads() }
-    // One of the mark may follow one of everything.
+    // The element for everything may be followed by one for the mark.
     let told = Array(collector.elements.dropFirst(before)).filter { $0 != .keys([mark]) }
     if !told.isEmpty { losses += 1 }
     let mayBeLost = told.allSatisfy { $0 == .everything } && (losses < rounds || isLong && isNetworked)
@@ -185,10 +186,10 @@ private func checkSilence(
   }
 }
 
-/// Changes a key and waits until both have received it. An engine may tell its subscribers also of what was changed right before they
-/// came: all that comes before, as long as more comes, belongs to that.
+/// Changes a key and waits until both have received it. An engine may also deliver changes that were made right before
+/// the subscription. All elements that arrive before this one, as long as more arrive, are counted among those.
 ///
-/// - Returns: How many elements the collector has then.
+/// - Returns: The number of elements that the collector has then.
 private func settle(
   _ collector: ChangeCollector, _ subscriber: ChangeSubscriber, on mark: CacheKey, _ engine: EngineUnderTest,
   _ context: CheckContext
@@ -223,14 +224,14 @@ private func checkClosing(_ context: CheckContext) async throws {
   ]
   try await engine.write(data("v"), key: key("k"))
   let late = try await ChangeSubscriber(to: engine, context)
-  // An element may be in delivery, and close() may overtake it.
+  // An element may be in delivery when close() overtakes it.
   for collector in waiting where await !collector.hasReceived(key("k"), within: patience) {
     throw Violation("no element covered a write for \(patience)", rule: .x1)
   }
   for _ in 0..<20 { try await yieldToAllThreads() }
   try await engine.close()
   if !context.capabilities.contains(.persistent) {
-    // What keeps nothing beyond its own life may go on (rule O3).
+    // An engine that keeps nothing beyond its own lifetime may continue to work (rule O3).
     do {
       _ = try await engine.keyCount()
       return
@@ -256,7 +257,7 @@ private func subscribeAtClose(_ context: CheckContext, _ round: Int) async throw
     context.root.appending(path: "round \(round)", directoryHint: .isDirectory))
   let tasks = (0..<40).map { number in
     Task { @concurrent () async throws -> ChangeSubscriber? in
-      // Some before, some while it is closed, and some after it.
+      // Some before the engine is closed, some while it is being closed, and some after that.
       for _ in 0..<number % 8 * 2 { await Task.yield() }
       do {
         return try await ChangeSubscriber(to: engine, context)
@@ -298,7 +299,7 @@ private func checkCancellation(_ context: CheckContext) async throws {
     try expect(
       await other.cancel(within: patience),
       "the loop of a subscriber had not ended \(patience) after its task had been cancelled")
-    // Given up without having read anything.
+    // Dropped without having been read.
     _ = try await engine.changes()
     try await engine.write(data("v"), key: key)
     try await subscriber.expectCovered([key], "a write after another subscriber had gone")

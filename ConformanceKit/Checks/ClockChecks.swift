@@ -14,7 +14,7 @@ extension CheckDefinition {
       "when the clock is set back, updatedAt does not move backwards, createdAt is not later than it, and "
         + "both are the same after reopening", needsWorker: true
     ) { try await checkClock($0, .timestamps) }
-    // With single writes alone an engine may have readAllEntries() by default, which knows the times only.
+    // Without atomic batches an engine may use the default readAllEntries(), which only sorts by times.
     Check(
       .r6, "clock.set-back-and-order",
       "when the clock is set back, readAllEntries() keeps the order in which the keys were first written",
@@ -31,7 +31,7 @@ extension CheckDefinition {
         + "change",
       needsWorker: true
     ) { try await checkJumps($0, .timestamps) }
-    // As above.
+    // See above.
     Check(
       .r6, "clock.jumps-and-order",
       "when the clock jumps, readAllEntries() keeps the order in which the keys were first written",
@@ -75,8 +75,8 @@ private func checkClock(_ context: CheckContext, _ question: ClockRollback.Quest
   }
 }
 
-/// Fails if another process stalls at the same step after the clock was set back, and one whose clock is right at none: then
-/// it is neither the tool nor a busy machine.
+/// Fails if a second process stalls at the same step after its clock was set back and one with the right clock does not.
+/// Then neither the tool nor a busy machine is the reason.
 private func expectNoStall(
   _ context: CheckContext, _ step: String, _ task: (URL) -> ClockRollback
 ) async throws {
@@ -107,7 +107,7 @@ private func checkJumps(_ context: CheckContext, _ question: ClockJumps.Question
   }
 }
 
-/// Timers of the system may take the fake clock for the right one, and some processes do not even start with it.
+/// Timers of the system may use the fake clock, and some processes do not even start with it.
 private func skippingStalls(_ body: () async throws -> Void) async throws {
   do {
     try await body()
@@ -116,8 +116,8 @@ private func skippingStalls(_ body: () async throws -> Void) async throws {
   }
 }
 
-/// Runs the check again if the tool could not start the process: an unrelated process that was killed earlier
-/// may have left an object behind that keeps a later process with the same number from starting.
+/// Runs the check again if the tool could not start the process. A process that was killed earlier may have left a
+/// shared object behind that keeps a later process with the same number from starting.
 private func checkClock(_ context: CheckContext, _ task: some CheckTask) async throws {
   for _ in 0..<2 {
     do {
@@ -139,9 +139,9 @@ private func checkClockOnce(_ context: CheckContext, _ task: some CheckTask) asy
   } catch {
     failure = error
   }
-  // It has come to its end, if only by not being waited for any longer.
+  // The process has ended or has timed out.
   context.noteProgress()
-  // What has started the process has to tidy up, which it cannot if it is killed.
+  // The program that started the process has to clean up. It cannot do that if it is killed.
   worker.closeInput()
   await worker.waitUntilEnd()
   FakeClock.removeTraces(ofProcess: worker.identifier)

@@ -104,7 +104,7 @@ extension CheckDefinition {
       let store = try await ClosedStore(in: context)
       for file in store.files {
         let copy = try store.copy { try data("no such thing\n").write(to: $0.appending(path: file)) }
-        // Rule F2 says what this opening and reading should give; here only what is left of it counts.
+        // Rule F2 covers what this opening and reading return; here only the files that stay open matter.
         _ = try? await context.openAndDrop(copy) { try await $0.readAllDataAndKeys().count }
       }
       try await expectNoOpenFiles(
@@ -119,7 +119,7 @@ extension CheckDefinition {
       let store = try await ClosedStore(in: context)
       for file in store.files.prefix(12) {
         let copy = try store.copy { try data("no such thing\n").write(to: $0.appending(path: file)) }
-        // Rule F2 says what it should throw; here it only has to throw something.
+        // Rule F2 covers which error it throws; here it only has to throw one.
         if (try? await context.openAndDrop(copy) { _ in }) != nil { continue }
         return try await context.check(FailedOpenings(place: copy, count: 200), in: worker)
       }
@@ -128,7 +128,8 @@ extension CheckDefinition {
   }
 }
 
-/// Has eight tasks close an engine at the same time. Each call waits for what was acknowledged, whether or not another one does.
+/// Has eight tasks close an engine at the same time. Each call must wait until all acknowledged changes are durable,
+/// even if another call does too.
 private func closeTogether(_ context: CheckContext, round: Int) async throws {
   let place = context.root.appending(path: "together \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
@@ -147,7 +148,7 @@ private func closeTogether(_ context: CheckContext, round: Int) async throws {
   try await engine.close()
 }
 
-/// Uses what an engine may keep open: statements, cursors, snapshots, connections.
+/// Uses the resources that an engine may keep open: statements, cursors, snapshots, connections.
 private func useMuch(_ engine: EngineUnderTest) async throws {
   try await engine.write(entries(keys(50)))
   try await gather(0..<8) { index in
@@ -159,7 +160,7 @@ private func useMuch(_ engine: EngineUnderTest) async throws {
   }
 }
 
-/// Does something while there is an unread stream of changes, if the engine has feeds.
+/// Runs the body while there is an unread stream of changes, if the engine has feeds.
 private func withSubscriber(of engine: EngineUnderTest, _ body: () async throws -> Void) async throws {
   guard engine.capabilities.contains(.changeFeed) else { return try await body() }
   let changes = try await engine.changes()
@@ -168,7 +169,8 @@ private func withSubscriber(of engine: EngineUnderTest, _ body: () async throws 
   try await body()
 }
 
-/// Drops engines while a subscriber waits, while one has read nothing, and after some have left in the middle of their streams.
+/// Drops engines while one subscriber waits, another has read nothing, and others have left in the middle of their
+/// streams.
 private func dropWithSubscribers(_ context: CheckContext) async throws {
   let waiting = try await context.openAndDrop { engine in
     let waiting = ChangeCollector(try await engine.changes())
@@ -190,7 +192,7 @@ private func dropWithSubscribers(_ context: CheckContext) async throws {
     let unread = try await engine.changes()
     let reading = ChangeCollector(try await engine.changes())
     try await useMuch(engine)
-    // Rule X1 says that it receives something; here it only has to have begun.
+    // Rule X1 covers what it receives; here it only has to have started.
     _ = await reading.hasReceived(keys(50)[0], within: context.patience(atMost: .seconds(60)))
     withExtendedLifetime(unread) {}
   }
@@ -209,7 +211,7 @@ func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws
     files = System.openFiles(in: context.root)
   }
   if files.isEmpty { return }
-  // Counted in pauses, as the process may not run for a while, nor the engine's thread on a busy machine.
+  // Counts pauses, because this process, or the engine's thread, may not run for a while on a busy machine.
   let time = max(try await timeOfClosing(context) * 20, .seconds(10))
   let allowed = min(time, context.patience(atMost: .seconds(30)))
   for _ in 0..<Int(allowed.inSeconds * 20) where !files.isEmpty {
@@ -237,7 +239,7 @@ private func timeOfClosing(_ context: CheckContext) async throws -> Duration {
 private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws {
   var calls: [ClosedCall] = []
   for method in ReadMethod.allCases {
-    // Rule R4 is about what they give.
+    // Rule R4 covers what they return.
     calls.append((method.call, { _ = try await method.found(of: [key("k")], in: $0) }))
   }
   for change in ChangeMethod.all(engine.capabilities) {

@@ -120,7 +120,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let shared = keys(24)
-      // A third of them reads everything, which grows with their number.
+      // A third of them read everything, so the cost grows with the number of entries.
       let affordable = Double(try await context.affordableEntries().reads)
       let taskCount = min(200, max(24, Int((2 * affordable).squareRoot())))
       if taskCount < 200 { context.noteShortfall("\(taskCount) of 200 tasks") }
@@ -180,7 +180,7 @@ extension CheckDefinition {
   }
 }
 
-/// One of many things that can happen to an engine at the same time as others.
+/// One of many kinds of calls that run concurrently on an engine.
 private func runConcurrentCalls(_ engine: EngineUnderTest, _ keys: [CacheKey], task: Int, step: Int)
   async throws
 {
@@ -197,7 +197,7 @@ private func runConcurrentCalls(_ engine: EngineUnderTest, _ keys: [CacheKey], t
   }
 }
 
-/// One writer for each key, which counts up; readers that remember what they have seen.
+/// One writer for each key, which counts up; the readers remember the numbers that they have read.
 private func checkMonotonicReads(in engine: EngineUnderTest) async throws {
   let keys = keys(4)
   let acknowledged = MutexProtected([Int](repeating: 0, count: 4))
@@ -224,7 +224,7 @@ private func checkMonotonicReads(in engine: EngineUnderTest) async throws {
   }
 }
 
-/// Opens a second engine on the place, and holds the two to the contract for one.
+/// Opens a second engine on the place, and checks that both together follow the contract like one engine.
 private func checkSecondOpening(_ context: CheckContext, at path: URL) async throws {
   let first = try await context.open()
   try await first.write(value(for: key("a")), key: key("a"))
@@ -264,19 +264,20 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
 }
 
 extension CheckContext {
-  /// An engine on the place, and a second one if the two share what is there and the place can be opened twice.
+  /// An engine on the place, and a second one if both would share their contents and the place can be opened twice.
   func openTwiceIfPossible() async throws -> [EngineUnderTest] {
     let engine = try await open()
     return try await [engine, openAnotherIfPossible()].compactMap { $0 }
   }
 
-  /// Another engine on a place that is open; nil if the two would not share what is there, or the place cannot be opened twice.
+  /// Another engine on a place that is open. Nil if the two would not share their contents, or the place cannot be
+  /// opened twice.
   func openAnotherIfPossible(at directory: URL? = nil) async throws -> EngineUnderTest? {
     guard capabilities.contains(.persistent) else { return nil }
     return try await openUnlessLocked(directory ?? place)
   }
 
-  /// A second engine on a place that is open; nil if that throws `locked`, as an engine may.
+  /// A second engine on a place that is open. Nil if opening throws `locked`, which is allowed.
   func openUnlessLocked(_ directory: URL) async throws -> EngineUnderTest? {
     do {
       return try await open(directory)

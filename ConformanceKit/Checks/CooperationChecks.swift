@@ -6,7 +6,7 @@
 import StockroomCore
 import Synchronization
 
-// Neither waiting nor a long call holds up other tasks: rule C5.
+// Neither waits nor long calls hold up other tasks: rule C5.
 
 extension CheckDefinition {
   @CheckList static var cooperationChecks: [CheckDefinition] {
@@ -84,16 +84,16 @@ extension CheckDefinition {
   }
 }
 
-/// How long the heartbeat may stand still, however loaded the machine is: far more than tasks that only compute
-/// need to let one more task run.
+/// How long the heartbeat may stop, however busy the machine is: far more than the time in which tasks that only
+/// compute let another task run.
 private let patience = Duration.seconds(2)
 
-/// How long calls are made: a call that waits on the thread of its caller shows by then, and one that is slow on its way may be
-/// slow.
+/// How long calls are made. A call that blocks its caller's thread shows within that time, and a call with high latency
+/// may be slow.
 private let duration = patience * 3
 
-/// Fails if the heartbeat stands still three times in a row: once, others in this process may have
-/// held the threads of the pool.
+/// Fails if the heartbeat stops three times in a row. Once is not enough: other work in this process may have blocked
+/// the threads of the pool.
 private func checkHeartbeat(
   _ context: CheckContext, _ call: @escaping @Sendable (_ index: Int) async throws -> Void
 ) async throws {
@@ -109,10 +109,11 @@ private func checkHeartbeat(
       + "load of the machine explains at most \(allowed.inSeconds) s")
 }
 
-/// How many calls are made at the same time: a thousand for each processor, or what takes as long as calls are made.
+/// How many calls are made at the same time: a thousand for each processor, or as many as the engine completes within
+/// ``duration``.
 ///
-/// An engine that makes one call after the other would need minutes for all of them. One that holds the threads of its callers
-/// holds them for as long with fewer calls.
+/// An engine that makes one call after the other would need minutes for a thousand. If it blocks the threads of its
+/// callers, fewer calls block them for just as long.
 private func affordableCallCount(
   _ context: CheckContext, _ call: @escaping @Sendable (_ index: Int) async throws -> Void
 ) async throws -> Int {
@@ -132,9 +133,9 @@ private func affordableCallCount(
   return count
 }
 
-/// Makes many calls at the same time, and meanwhile lets a task beat on the same threads.
+/// Makes many calls at the same time while a task sends heartbeats on the same threads.
 ///
-/// If calls wait on the threads of their callers, each of these many calls holds up the heartbeat in turn.
+/// If calls block the threads of their callers, each of these calls delays the heartbeat in turn.
 private func longestPause(
   _ context: CheckContext, during callCount: Int,
   _ call: @escaping @Sendable (_ index: Int) async throws -> Void
@@ -164,13 +165,14 @@ private func longestPause(
   return observed
 }
 
-/// Beats on the threads on which the calls are made, and also on the cooperative pool, for the engine's own
+/// Sends heartbeats on the threads on which the calls are made, and also on the cooperative pool, for the engine's own
 /// tasks.
 @concurrent private func keepBeating(_ monitor: HeartbeatMonitor) async {
   while !monitor.isDone {
     monitor.beat()
     await Task.detached {}.value
-    // It is looked at every few milliseconds, and the calls need the processor, too. Cancelled, it beats on.
+    // The monitor reads it every few milliseconds, and the calls need the processor, too. After cancellation it
+    // continues.
     if (try? await Task.sleep(for: .microseconds(500))) == nil { await Task.yield() }
   }
 }
@@ -187,10 +189,11 @@ private final class HeartbeatMonitor: Sendable {
 
   func beat() { beats.wrappingAdd(1, ordering: .relaxed) }
 
-  /// Watches from a thread outside the pool until the end. Returns the longest pause and the longest excusable one.
+  /// Watches from a thread outside the pool until the end. Returns the longest pause and the longest one that is
+  /// allowed.
   ///
-  /// Time in which the process computed, or waited for a processor, is no part of a pause: a thread that computes does not wait for a
-  /// disk. How late this thread wakes up shows how busy the machine is.
+  /// A pause does not include time in which the process computed or waited for a processor: a thread that computes does
+  /// not wait for a disk. How late this thread wakes up shows how busy the machine is.
   func observe() -> (pause: Duration, allowed: Duration) {
     var (pause, lateness) = (Duration.zero, Duration.zero)
     var (lastCount, standstill) = (-1, Duration.zero)
@@ -205,7 +208,7 @@ private final class HeartbeatMonitor: Sendable {
       if count != lastCount {
         (lastCount, standstill) = (count, .zero)
       } else if standstill < patience / 20 || !System.hasAnotherReadyThread {
-        // Only asked when the heartbeat has stopped, since it is slow.
+        // Read only when the heartbeat has stopped, since it is slow.
         standstill += now - last - (processorTime - lastProcessorTime)
         pause = max(pause, standstill)
       }
@@ -218,8 +221,8 @@ private final class HeartbeatMonitor: Sendable {
 
 // MARK: - Giving way
 
-/// Has a task for each thread read everything in a loop, without yielding, and writes meanwhile. Fails if,
-/// three times in a row, the write has not returned before some reader has used this much processor time.
+/// Has a task for each thread read everything in a loop, without yielding, and writes meanwhile. Fails if, three times
+/// in a row, some reader used this much processor time before the write returned.
 private func checkGivingWay(
   in engine: EngineUnderTest, during name: String, within turn: Duration,
   _ read: @escaping @Sendable (EngineUnderTest) async throws -> Void
@@ -231,7 +234,7 @@ private func checkGivingWay(
   )
 }
 
-/// The time limit for a reader that hardly computes, such as one whose engine reads on its own thread.
+/// The time limit for a reader that hardly computes, for example because its engine reads on a thread of its own.
 private let longestReading = Duration.seconds(20)
 
 private func isWriteDone(
@@ -246,7 +249,7 @@ private func isWriteDone(
       for _ in 0..<CheckExecutor.usualCount {
         group.addTask { @concurrent in
           let start = ContinuousClock.now
-          // The threads are new. On a busy machine the time that others have is not theirs.
+          // The threads are new, so on a busy machine the processor time of other work is not counted.
           while !isDone.isSet, System.threadProcessorTime < turn,
             ContinuousClock.now - start < longestReading
           { try await read(engine) }
@@ -254,7 +257,7 @@ private func isWriteDone(
         }
       }
       group.addTask { @concurrent in
-        // Behind the readers in the queue, so that they have all begun.
+        // Queued behind the readers, so that all of them have started.
         try await engine.write(data("v"), key: key("written meanwhile"))
         if !isLate.isSet { isDone.set() }
       }

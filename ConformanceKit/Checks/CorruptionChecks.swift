@@ -62,7 +62,7 @@ extension CheckDefinition {
       "wherever a file of a store of 1,100 entries is corrupted, either opening or verify() throws "
         + "corrupted, or no later read does", needs: .persistent
     ) { context in
-      // An engine that hangs could not be distinguished from one that is slow for each entry.
+      // A hanging engine could not be distinguished from one that is slow for each entry.
       let affordable = try await context.affordableEntries(within: 5)
       if affordable.reads < 1_100 || affordable.writes < 100 {
         throw Skip(reason: "The engine is too slow: writing and reading 1,100 entries takes too long.")
@@ -96,7 +96,7 @@ extension CheckDefinition {
   }
 }
 
-/// What rule F2 names, and what leaves nothing of a file.
+/// The corruptions that rule F2 names, and those that leave nothing of a file.
 private enum NamedCorruption: String, CaseIterable, Sendable {
   case truncatedFile = "truncated-file"
   case shortenedFile = "shortened-file"

@@ -7,7 +7,7 @@ import StockroomCore
 
 // One call among many others: rule C1.
 
-/// Each task changes a key of its own and reads it, and once more after others had a turn.
+/// Each task changes a key of its own, reads it, and reads it again after others had a turn.
 func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async throws {
   let taskCount = 12
   let changes = ChangeMethod.all(engine.capabilities)
@@ -15,10 +15,10 @@ func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async thr
     for (number, _) in rounds.share(of: task, among: taskCount).enumerated() {
       let own = key("task-\(task)-\(number % 5)")
       let value = data("\(task) wrote this as number \(number)")
-      // A third of them are single writes, and each other one is a change of another kind.
+      // A third of them are single writes. Each of the others is a change of another kind.
       let other = number / 3 * 2 + number % 3 - 1
       let change = number.isMultiple(of: 3) ? ChangeMethod.write : changes[other % changes.count]
-      // Others would miss what they wrote if everything was removed.
+      // Removing everything would also remove what other tasks wrote.
       let name = change == .removeAll ? wayOfReplacing.name : change.call
       var wanted: Data? = value
       switch change {
@@ -40,7 +40,7 @@ func writeAndReadBack(_ engine: EngineUnderTest, _ rounds: RoundLimit) async thr
   }
 }
 
-/// Has a hundred tasks write, of which one must be refused.
+/// Has a hundred tasks write. One of the writes must be refused.
 func oneBadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   let bad = badNumber(round)
   let outcomes = try await gather(0..<100) { number -> String? in
@@ -68,7 +68,8 @@ func oneBadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   }
 }
 
-/// Has a hundred tasks read what was written so, by one method, of which one must be refused: an engine may ask for several keys at once.
+/// Has a hundred tasks read the written entries by one method. One of the reads must be refused. An engine may combine
+/// several reads into one.
 func oneBadReadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   let bad = badNumber(round)
   let methods = ReadMethod.allCases.filter { $0.isOfOneKey || $0.isOfManyKeys }
@@ -90,7 +91,7 @@ func oneBadReadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   }
 }
 
-/// Has a hundred tasks remove it, of which one must be refused.
+/// Has a hundred tasks remove them. One of the removals must be refused.
 func oneBadRemovalAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   let bad = badNumber(round)
   try await gather(0..<100) { number in
@@ -109,12 +110,12 @@ func oneBadRemovalAmongMany(_ engine: EngineUnderTest, _ round: Int) async throw
   try expect(left, is: [], "the entries left after removals while another call used an empty key")
 }
 
-/// The task that hands in what must be refused, in each round another one.
+/// The number of the task whose call must be refused, a different one in each round.
 private func badNumber(_ round: Int) -> Int { round * 37 % 100 }
 
 private func oneOfMany(_ number: Int) -> CacheKey { key("one of many, \(number)") }
 
-/// Fails if the call of an empty key returns.
+/// Fails if the call with an empty key returns.
 private func expectRefusal(of name: String, _ call: () async throws -> Void) async throws {
   do { try await call() } catch is CallFailure { return }
   throw Violation("\(name) of an empty key returned", rule: .k1)

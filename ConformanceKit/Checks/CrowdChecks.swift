@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// More tasks than any pool has connections: rules C1 and O3. Cancelled tasks, and tasks that read the same,
-// are in separate files.
+// More tasks than any pool has connections: rules C1 and O3. Cancelled tasks, and tasks that read the same keys, are in
+// separate files.
 
 extension CheckDefinition {
   @CheckList static var crowdChecks: [CheckDefinition] {
@@ -26,7 +26,7 @@ extension CheckDefinition {
       try await engine.write(data("hot"), key: hot)
       for method in ReadMethod.allCases {
         try await gather(0..<150) { task in
-          // Some ask for something else, of which the answer is another.
+          // Some read other keys, with a different result.
           if task % 3 == 1, method.isOfOneKey || method.isOfManyKeys {
             let found = try await method.found(of: [key("absent \(task)")], in: engine)
             try expect(
@@ -97,7 +97,7 @@ extension CheckDefinition {
   }
 }
 
-/// Has 300 tasks write and read: in every way of writing, and with reads of one key and of a page.
+/// Has 300 tasks write in every way, and read single keys and pages.
 func useByMany(_ context: CheckContext, _ engine: EngineUnderTest) async throws {
   let hot = key("hot")
   let hasTransactions = context.capabilities.contains(.transactions)
@@ -120,7 +120,7 @@ func useByMany(_ context: CheckContext, _ engine: EngineUnderTest) async throws 
   }
 }
 
-/// Has 150 tasks store an entry each by one method, or remove it, and leaves nothing.
+/// Has 150 tasks each store an entry by one method, or remove it. Leaves nothing.
 private func changeByMany(
   _ method: ChangeMethod, _ context: CheckContext, _ engine: EngineUnderTest
 ) async throws {
@@ -142,7 +142,7 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
   try await letClockAdvance()
   let start = Date()
   try await gather(0..<120) { task in
-    // In each round another one.
+    // A different task in each round.
     if task == (60 + round * 37) % 120 { return try await engine.removeAllData() }
     switch (task + round) % 4 {
     case 0: try await engine.write(data("\(task)"), key: hot)
@@ -170,7 +170,7 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
     try expect(
       created <= updated,
       "createdAt of the key was \(describe(created)), after updatedAt, \(describe(updated))")
-    // It was removed, and each removal was acknowledged.
+    // The entry was removed, and each removal was acknowledged.
     if created < earliest {
       throw Violation(
         "createdAt of the key was \(describe(created)), although it was removed after \(describe(start))",
@@ -181,7 +181,8 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
   try await writeFirstByMany(hot, engine)
 }
 
-/// Has 24 tasks write a key that is absent, and each ask then when it was created. The first has created it, and the others keep that.
+/// Has 24 tasks write an absent key and then each read its createdAt. The first write creates the entry, and the others
+/// keep its createdAt.
 private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async throws {
   try await engine.remove(key: key)
   let dates = try await gather(0..<24) { task in
@@ -201,7 +202,8 @@ private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async 
   }
 }
 
-/// Closes an engine that a hundred tasks use; in every other round, while ten tasks use another engine on its place.
+/// Closes an engine that a hundred tasks use. In every other round, ten tasks use another engine on its place
+/// meanwhile.
 private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
@@ -217,13 +219,13 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
   let writers = (0..<100).filter { !$0.isMultiple(of: 2) }
   let removed = writers.map(change).filter(\.method.removes).flatMap(\.entries)
   try await engine.write(removed)
-  // Before the hundred tasks: until it was open, they might have come to their end.
+  // Opened before the hundred tasks start; otherwise they might finish before it is open.
   let other = try await round.isMultiple(of: 2) ? nil : context.openAnotherIfPossible(at: place)
   let beside = other == nil ? [] : entries(keys(10, prefix: "beside-"))
   let writes = beside.map { key, data in
     Task { @concurrent in
       guard let other else { return }
-      // Several times, so that they have not come to their end at close().
+      // Several times, so that they have not finished before close().
       for _ in 0..<3 { try await other.write(data, key: key) }
     }
   }
@@ -251,7 +253,7 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
         return true
       } catch let failure as CallFailure {
         let code = (failure.error as? StorageError)?.code
-        // A transaction may be given up where so many write.
+        // The engine may abort a transaction when so many tasks write.
         guard
           code == .closed || code == .conflict && change.method == .transaction && !number.isMultiple(of: 2)
         else {
@@ -278,7 +280,7 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
     let isDone = try await task.value
     guard writers.contains(number) else { continue }
     let (method, entries) = change(of: number)
-    // What threw closed in the middle of a batch may have done a part of it, if batches are not atomic.
+    // A call that threw closed in the middle of a batch may have made part of it if batches are not atomic.
     guard isDone || method.isOfOneKey || context.capabilities.contains(.atomicBatches) else { continue }
     if method.removes == isDone { gone += entries.map(\.key) } else { stored += entries }
   }

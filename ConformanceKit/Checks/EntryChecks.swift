@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Entries that are written as another engine had them, with writeEntries(_:): rules W2, W3 and R6. Rule W4 is in BatchChecks and
+// Entries imported from another engine with writeEntries(_:): rules W2, W3 and R6. Rule W4 is in BatchChecks and
 // AtomicityChecks.
 
 extension CheckDefinition {
@@ -35,7 +35,7 @@ extension CheckDefinition {
       let new = (0..<15).map { sorted[5 + $0 * 7 % 15] }
       try await engine.write(entries(old))
       try await letClockAdvance()
-      // The later in the order, the earlier created: only times that are stored can mislead.
+      // Entries later in the order have an earlier createdAt, so an engine that sorts by stored times fails.
       let given = (new + [old[1], new[3]]).enumerated().map { entry($1, "new", day(40 - $0)) }
       try await engine.writeEntries(given)
       try await expectOrder(old + new, in: engine)
@@ -124,7 +124,7 @@ extension CheckDefinition {
   }
 }
 
-/// A time so many days after another one in the past.
+/// A time this many days after a fixed time in the past.
 private func day(_ number: Double) -> Date { Date(timeIntervalSince1970: 1_600_000_000 + number * 86_400) }
 
 private func day(_ number: Int) -> Date { day(Double(number)) }
@@ -133,8 +133,8 @@ private func entry(_ key: CacheKey, _ value: String, _ date: Date) -> StorageEnt
   StorageEntry(key: key, data: data(value), createdAt: date, updatedAt: date)
 }
 
-/// Imports entries of times around 1970 and 2001, and far from them. An engine may refuse those that it cannot store, or store the
-/// nearest that it can.
+/// Imports entries with times around 1970 and 2001, and far from them. An engine may refuse times that it cannot store,
+/// or store the nearest time that it can.
 private func checkDistantTimes(_ context: CheckContext) async throws {
   let place = context.root.appending(path: "distant times", directoryHint: .isDirectory)
   let engine = try await context.open(place)
@@ -171,7 +171,7 @@ private func checkDistantTimes(_ context: CheckContext) async throws {
   try await expectTimes(expected, in: reopened)
 }
 
-/// Fails unless the entries have the times, wherever they are read.
+/// Fails unless every method returns these times for the entries.
 func expectTimes(_ entries: [StorageEntry], in engine: EngineUnderTest) async throws {
   let all = try await engine.readAllEntries()
   for entry in entries {

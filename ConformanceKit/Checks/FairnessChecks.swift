@@ -6,7 +6,7 @@
 import StockroomCore
 import Synchronization
 
-// No call waits forever while others come and go: rule C1, by which every call returns.
+// No call waits forever while others make calls: rule C1, by which every call returns.
 
 extension CheckDefinition {
   @CheckList static var fairnessChecks: [CheckDefinition] {
@@ -32,7 +32,7 @@ extension CheckDefinition {
   }
 }
 
-/// A call that waits, and those that others make meanwhile.
+/// A call that waits, and the calls that other tasks make meanwhile.
 private let fairnessTrials: [(name: String, victim: FairnessCall, others: FairnessCall)] = [
   ("writers-among-readers", .change(.write), .read), ("writers-among-scans", .change(.write), .readAll),
   ("imports-among-readers", .change(.writeEntries), .read),
@@ -60,8 +60,9 @@ private enum FairnessCall: Sendable {
 
 /// A call among calls of others that never stop.
 ///
-/// For how long it waits is counted in calls of these others: first beside a single task, which leaves room between its calls
-/// even where readers go first, and then beside eight. What makes one kind of calls slow, such as a disk, counts in both.
+/// The wait is measured in calls of the others: first beside a single task, which leaves gaps between its calls even if
+/// the engine lets readers go first, and then beside eight. A cause that makes one kind of call slow, such as a disk,
+/// affects both measurements.
 private struct FairnessTrial: Sendable {
   let engine: EngineUnderTest
   let victim: FairnessCall
@@ -75,7 +76,7 @@ private struct FairnessTrial: Sendable {
       alone = max(alone, try await callsMeanwhile(number, taskCount: 1, limit: .max) ?? 0)
     }
     let limit = context.longestWait * Self.taskCount * (alone + 10)
-    // A thread that the system does not run for a while is no fault of the engine.
+    // If the system does not run a thread for a while, that is not the engine's fault.
     for number in 0..<3 {
       context.noteProgress()
       if try await callsMeanwhile(number, taskCount: Self.taskCount, limit: limit) != nil { return }
@@ -85,11 +86,12 @@ private struct FairnessTrial: Sendable {
         + "\(others.name); beside a single task it took \(alone)")
   }
 
-  /// How many calls the others make during a call of the victim. Nil if they reach the limit first; then they stop.
+  /// The number of calls that the others make during a call of the victim. Nil if they reach the limit first; then they
+  /// stop.
   private func callsMeanwhile(_ number: Int, taskCount: Int, limit: Int) async throws -> Int? {
     let (isDone, hasBegun) = (Flag(), Flag())
     let calls = CallCounter()
-    // There is something to read, and to remove.
+    // Entries for the calls to read and to remove.
     try await engine.write(entries(keys(20)))
     return try await withThrowingTaskGroup(of: Void.self) { group in
       for task in 0..<taskCount {
@@ -97,10 +99,10 @@ private struct FairnessTrial: Sendable {
           var round = 0
           while !isDone.isSet, !Task.isCancelled {
             try await call(others, task: task, round)
-            // Counted from the beginning of the other call on.
+            // Counts from the start of the victim's call.
             if hasBegun.isSet, calls.add() >= limit { return }
             round += 1
-            // The tasks must not go on in step.
+            // The tasks must not run in lockstep.
             for _ in 0...(task + round) % 3 { await Task.yield() }
           }
         }
@@ -118,12 +120,12 @@ private struct FairnessTrial: Sendable {
     }
   }
 
-  /// Fails unless every task comes on.
+  /// Fails unless every task makes progress.
   func runEqually(_ context: CheckContext) async throws {
     try await engine.write(entries(keys(20)))
     let limit = 10 * context.longestWait * Self.taskCount
     var counts: [Int] = []
-    // A thread that the system does not run for a while is no fault of the engine.
+    // If the system does not run a thread for a while, that is not the engine's fault.
     for _ in 0..<3 {
       context.noteProgress()
       counts = try await callsOfEach(limit: limit)
@@ -135,7 +137,7 @@ private struct FairnessTrial: Sendable {
     )
   }
 
-  /// How many calls each task has made when all have made three, or all together so many as the limit is.
+  /// The number of calls that each task has made when all have made three, or when all together have reached the limit.
   private func callsOfEach(limit: Int) async throws -> [Int] {
     let isDone = Flag()
     let counts = MutexProtected(
@@ -168,7 +170,7 @@ private struct FairnessTrial: Sendable {
   }
 }
 
-/// How many calls there were until another came to its end.
+/// Counts calls until another call has ended.
 private final class CallCounter: Sendable {
   private let count = Atomic(0)
   private let lastCount = Atomic(0)

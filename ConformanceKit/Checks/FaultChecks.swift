@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Read-only media, and no descriptors: rules F3 and R4.
+// Read-only media, and exhausted file descriptors: rules F3 and R4.
 
 extension CheckDefinition {
   @CheckList static var faultChecks: [CheckDefinition] {

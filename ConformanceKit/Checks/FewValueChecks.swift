@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Batches of a few large values: rule W1. Those of many are in ByteSizeChecks.
+// Batches of a few large values: rule W1. Batches of many values are in ByteSizeChecks.
 
 extension CheckDefinition {
   @CheckList static var fewValueChecks: [CheckDefinition] {
@@ -20,20 +20,21 @@ extension CheckDefinition {
       let numbers = context.rounds(
         quick: 0, standard: batches.count, exhaustive: batches.count, of: "batches of a few large values")
       for number in numbers { try await batches[number].check(engine, removes: !number.isMultiple(of: 2)) }
-      // What is left is compared in many ways.
+      // The remaining entries are compared in many ways.
       try await engine.removeAllData()
     }
   }
 }
 
-/// Values that fill a log, a page of it or a message of a common size, or would but for what an engine stores beside them.
+/// Values that fill a log, a log page or a message of a common size, with and without the bytes that an engine stores
+/// beside them.
 private struct FewValues {
   let count: Int
-  /// How many bytes they have together.
+  /// The total number of bytes.
   let bytes: Int
   let way: WayOfWriting
 
-  /// First the small ones, since an engine that is slow does not get far.
+  /// Small ones first, since a slow engine does not get far.
   static func all(_ level: ConformanceBudget.Level) -> [FewValues] {
     let (write, apply) = (wayOfBatches, wayOfApplying)
     let below = [4 << 20, 16 << 20, 64 << 20].flatMap { size in
@@ -52,9 +53,9 @@ private struct FewValues {
     return (below + others).sorted { $0.bytes < $1.bytes }
   }
 
-  /// Writes them over what is there, and reads them.
+  /// Overwrites the existing entries with these values, and reads them.
   ///
-  /// - Parameter removes: Whether they are removed in the end, or left for the next batch.
+  /// - Parameter removes: Whether to remove them at the end, or to leave them for the next batch.
   func check(_ engine: EngineUnderTest, removes: Bool) async throws {
     let what = "with \(count) values of \(bytes) bytes together"
     let keys = keys(count, prefix: "large-")

@@ -5,28 +5,28 @@
 #endif
 import StockroomCore
 
-// The first call of an engine after its opening, of any kind.
+// The first call of any kind after an engine was opened.
 
-/// Opens a place again and again, each time with another method as the first call: an engine that loads what is stored when it is first
-/// needed may forget to do so in one of its methods.
+/// Opens a place repeatedly, each time with a different method as the first call: an engine that loads its entries
+/// lazily may forget to do so in one of its methods.
 ///
-/// - Throws: ``Violation`` of rule W6 for what is lost, and otherwise of the rule of the method.
+/// - Throws: ``Violation`` of rule W6 for lost entries, and otherwise of the rule of the method.
 func checkFirstCalls(_ context: CheckContext) async throws {
   let place = context.root.appending(path: "first calls", directoryHint: .isDirectory)
   var engine = try await context.open(place)
-  var expected = AnswersOfAllKinds()
+  var expected = ExpectedAnswers()
   let stored: [StorageOperation] = keys(6).map { .write(value(for: $0), key: $0) }
   let removed = StorageOperation.remove(key: keys(6)[5])
   for operations in [stored, [removed]] {
     try await engine.apply(operations)
     expected.apply(operations)
   }
-  for method in AnswersOfAllKinds.methods(withTransactions: context.capabilities.contains(.transactions)) {
+  for method in ExpectedAnswers.methods(withTransactions: context.capabilities.contains(.transactions)) {
     engine = try await context.reopen(engine, at: place)
     do {
       try await expected.ask(method, engine)
     } catch let violation as Violation {
-      // What is lost, no method finds.
+      // No method finds lost entries.
       try await expected.ask(.read, engine)
       let rule: ContractRule = method.map { $0 == .read ? .w6 : $0.rule } ?? .t1
       throw Violation("in the first call after opening, \(violation)", rule: rule)
@@ -51,7 +51,7 @@ func checkFirstCalls(_ context: CheckContext) async throws {
   context.noteProgress()
 }
 
-/// What each method changes: entries that are there, new ones, whose keys are before all others, or both.
+/// The entries that each method changes: existing ones, new ones whose keys precede all others, or both.
 private func firstChanges(
   _ capabilities: EngineCapabilities
 ) -> [(method: ChangeMethod, operations: (_ number: Int) -> [StorageOperation])] {
@@ -69,9 +69,9 @@ private func firstChanges(
   return changes
 }
 
-/// Fails unless the change has been made, and nothing else: neither counts nor times nor the order are others.
+/// Fails unless exactly this change has been made. Counts, times and the order must otherwise be the same.
 private func expectFirstChange(
-  _ method: ChangeMethod, _ operations: [StorageOperation], _ expected: AnswersOfAllKinds,
+  _ method: ChangeMethod, _ operations: [StorageOperation], _ expected: ExpectedAnswers,
   since before: [StorageEntry], in engine: EngineUnderTest
 ) async throws {
   do {
@@ -90,7 +90,7 @@ private func expectFirstChange(
   let written = Set(operations.compactMap(\.key))
   for entry in after {
     guard let old = earlier[entry.key]?.entry else { continue }
-    // With the values of an import come times.
+    // An import also sets times.
     let isDated = method == .writeEntries && written.contains(entry.key)
     let isSame =
       (isDated || entry.createdAt.isAbout(old.createdAt))
@@ -100,7 +100,7 @@ private func expectFirstChange(
       "the times of \(entry.key) were \(describe([entry.createdAt, entry.updatedAt])), and before it "
         + describe([old.createdAt, old.updatedAt]), rule: .w2)
   }
-  // Entries of one batch may have one time, and then no order.
+  // Entries of one batch may have the same time, and then no defined order.
   for (one, other) in zip(after, after.dropFirst()) where one.createdAt != other.createdAt {
     let places = (earlier[one.key]?.place ?? .max, earlier[other.key]?.place ?? .max)
     if places.0 <= places.1 { continue }

@@ -54,7 +54,7 @@ extension CheckDefinition {
 private let blockSize = 64 << 10
 private let diskSize = 16
 
-/// Writes until the disk is full, checks the contents, makes space, and continues.
+/// Writes until the disk is full, checks the contents, frees space, and continues.
 private func checkFullDisk(_ context: CheckContext) async throws {
   let disk = try context.smallDisk(mebibytes: diskSize)
   let ballast = BallastFile(on: disk.directory)
@@ -94,7 +94,7 @@ private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
   let place = disk.directory.appending(path: "store", directoryHint: .isDirectory)
   let kept = entries(keys(10))
   let engine = try await context.openWhereThereIsRoom(place) { try await $0.write(kept) }
-  // Far more than there is room for, with the small entries first.
+  // Far more than fits, with the small entries first.
   let tooMuch =
     keys(10, prefix: "small-").map { (key: $0, data: data("small")) }
     + keys(diskSize, prefix: "large-").enumerated().map { index, key in
@@ -118,8 +118,8 @@ private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
   try await expectStored(kept + tooMuch.prefix(10), in: try await context.reopen(engine, at: place))
 }
 
-/// Overwrites a few of some entries that take more room than there ever is. Engines that make room by writing what is left
-/// elsewhere, such as the newest records of a log, have none for it.
+/// Overwrites some of a few entries whose total size would never fit twice. Engines that free space by copying the
+/// remaining data elsewhere, such as the newest records of a log, have no space for the copy.
 private func checkLifeOnFullDisk(_ context: CheckContext) async throws {
   let disk = try context.smallDisk()
   let place = disk.directory.appending(path: "store", directoryHint: .isDirectory)
@@ -153,7 +153,7 @@ private func checkLifeOnFullDisk(_ context: CheckContext) async throws {
     expected.map { (key: $0.key, data: $0.value) }, in: try await context.reopen(engine, at: place))
 }
 
-/// Writes until that throws `diskFull`. Returns what was acknowledged.
+/// Writes until a call throws `diskFull`. Returns the acknowledged entries.
 private func fillUp(_ engine: EngineUnderTest) async throws -> [(key: CacheKey, data: Data)] {
   var written: [(key: CacheKey, data: Data)] = []
   for key in keys(3 * diskSize * (1 << 20) / blockSize) {
@@ -164,8 +164,8 @@ private func fillUp(_ engine: EngineUnderTest) async throws -> [(key: CacheKey, 
   throw Skip(reason: "The engine does not fill the disk on which it was opened.")
 }
 
-/// Writes a value where there may be no room for it, and returns whether it is there now. An engine that tidies up in the
-/// background may find room when it had none a moment before.
+/// Writes a value for which there may be no space, and returns whether it is stored afterwards. An engine that compacts
+/// in the background may find space that was missing a moment before.
 private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnderTest) async throws -> Bool {
   do {
     try await engine.write(value, key: key)
@@ -179,9 +179,9 @@ private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnder
 }
 
 extension CheckContext {
-  /// Opens the engine on a disk of which 8 MiB are free, and writes a little.
+  /// Opens the engine on a disk with 8 MiB of free space, and writes a little.
   ///
-  /// - Throws: ``Skip`` if that is too small for an engine that takes its room in advance.
+  /// - Throws: ``Skip`` if that is too small for an engine that allocates space in advance.
   fileprivate func openWhereThereIsRoom(
     _ place: URL, write: (EngineUnderTest) async throws -> Void
   ) async throws -> EngineUnderTest {

@@ -25,7 +25,7 @@ extension CheckDefinition {
         try await engine.write(data("one"), key: key)
         try expect(try await engine.read(key: key), is: data("one"), "read(key:) of 511 bytes")
         for (_, call) in callsThatTakeAKey(context.capabilities) {
-          // That an absent key can be removed is rule D1.
+          // Rule D1 covers that an absent key can be removed.
           try await engine.write(data("one"), key: key)
           try await call(engine, key)
         }
@@ -187,7 +187,7 @@ private func checkConfinement(_ context: CheckContext) async throws {
     try expect(
       found != data("guard"),
       "read(key:) of \(key) returned the contents of a file outside the directory")
-    // That this does not throw is rule D1; here it only must not reach the file.
+    // Rule D1 covers that this does not throw; here it only must not reach the file.
     try? await engine.remove(key: key)
     try await engine.write(value(for: key), key: key)
   }
@@ -197,8 +197,8 @@ private func checkConfinement(_ context: CheckContext) async throws {
   try expectUnchanged(before, in: outer, without: place, after: "removing keys that look like paths")
 }
 
-/// Uses a key that was made from a text, the key that is this text, and the made one as it is listed. What a key was made from tells it
-/// from no other.
+/// Uses a key that was made from a text, the key that is this text, and the made one as it is listed. The text that a
+/// key was made from must not distinguish it from an equal key.
 private func checkMadeKeys(_ engine: EngineUnderTest) async throws {
   let made = CacheKey("a text")
   let (plain, same) = (key("a text"), key(made.value))

@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-// Keys at the edges, in requests for many, and in lists: rules K1 to K4.
+// Edge cases of keys, alone, in requests for many, and in lists: rules K1 to K4.
 
 extension CheckDefinition {
   @CheckList static var keyEdgeChecks: [CheckDefinition] {
@@ -85,8 +85,8 @@ extension CheckDefinition {
   }
 }
 
-/// Asks about each key while one half of them is there, and then while the other is: every other key first, and then some halves by
-/// chance. The key for which an engine takes another may be in the same half otherwise.
+/// Reads each key while one half of the keys is present, and then while the other half is. The halves are first every
+/// other key, and then chosen at random. Otherwise two keys that an engine confuses might always be in the same half.
 private func checkQuestions(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let all = AdversarialKeys.all
@@ -118,7 +118,7 @@ private func checkQuestions(about key: CacheKey, isThere: Bool, in engine: Engin
     try await engine.read(keys: [key]), is: isThere ? [value(for: key)] : [], "read(keys:) \(what)")
 }
 
-/// Hands the request to every method that takes a request for many.
+/// Passes the request to every method that takes several keys.
 private func expectRefusal(of request: [CacheKey], at place: Int, in engine: EngineUnderTest) async throws {
   let what = "with the invalid key in place \(place) of \(request.count)"
   try await expectError(.invalidKey, from: "read(keys:) \(what)") { try await engine.read(keys: request) }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// The death of a process: rules W4, W6 and S3. Each check kills one process after another on the same files.
+// Processes that are killed: rules W4, W6 and S3. Each check kills one process after another on the same files.
 
 extension CheckDefinition {
   @CheckList static var killChecks: [CheckDefinition] {
@@ -69,8 +69,8 @@ extension CheckDefinition {
 // MARK: - Steps
 
 /// - Parameters:
-///   - kills: How many processes are killed; as many as the budget says if it is nil.
-///   - limit: After how many steps each is killed at the latest.
+///   - kills: How many processes are killed. Nil for the number in the budget.
+///   - limit: The maximum number of steps before each process is killed.
 private func checkSteps(
   _ context: CheckContext, _ kind: NumberedSteps.Kind, kills: Int? = nil, after limit: Int = 24
 ) async throws {
@@ -112,7 +112,7 @@ func checkKillsLate(_ context: CheckContext, after rounds: RoundLimit) async thr
   try await context.withWorker { try await experiment.look(in: $0) }
 }
 
-/// Processes that take one numbered step after the other, on the same files, until they are killed.
+/// Processes that perform one numbered step after the other, on the same files, until they are killed.
 private struct StepExperiment {
   private let context: CheckContext
   private let place: URL
@@ -124,7 +124,7 @@ private struct StepExperiment {
   private var underWay: Int?
   private var next = 1
   private var killCount = 0
-  /// When the last process had died.
+  /// When the last process died.
   private var end: Date?
 
   init(_ context: CheckContext, _ kind: NumberedSteps.Kind) {
@@ -135,7 +135,7 @@ private struct StepExperiment {
     expected = ExpectedContents(in: context.capabilities)
   }
 
-  /// Has a process read everything, and compares that with what was acknowledged.
+  /// Has a process read everything, and compares the result with the acknowledged steps.
   mutating func look(in worker: WorkerProcess) async throws {
     let entries = try await afterKills(killCount) {
       try await context.readEverything(in: worker)
@@ -148,7 +148,7 @@ private struct StepExperiment {
     end = nil
   }
 
-  /// Takes the first steps in this process.
+  /// Performs the first steps in this process.
   mutating func live(_ rounds: RoundLimit, in context: CheckContext) async throws {
     let engine = try await context.open()
     for _ in rounds {
@@ -171,11 +171,11 @@ private struct StepExperiment {
     (underWay, next) = (last + 1, last + 2)
     killCount += 1
     end = Date()
-    // What is recovered from now on would have another time.
+    // Entries that are written by a later recovery get a different time.
     try await letClockAdvance()
   }
 
-  /// Kills a process that opens what is there, if need be while it reads that or closes it again.
+  /// Kills a process that opens the place, possibly while it reads the entries or closes the place again.
   mutating func killWhileOpening(_ worker: WorkerProcess) async throws {
     _ = try await processKiller.kill(worker, at: .opening, of: ReadEverything(place: place))
     killCount += 1
@@ -183,11 +183,11 @@ private struct StepExperiment {
 }
 
 extension CheckContext {
-  /// All entries of the place, as a process reads them that says now and then that it gets on.
+  /// All entries of the place, as read by a process that reports progress now and then.
   fileprivate func readEverything(in worker: WorkerProcess) async throws -> [StorageEntry] {
     var entries: [StorageEntry] = []
     try await translatingWorkerErrors {
-      for try await some in try worker.start(ReadEverything(place: place, tellsOfProgress: true)) {
+      for try await some in try worker.start(ReadEverything(place: place, reportsProgress: true)) {
         noteProgress()
         entries += some.map(\.entry)
       }
@@ -199,7 +199,7 @@ extension CheckContext {
 // MARK: - Tasks
 
 private func checkTasks(_ context: CheckContext) async throws {
-  let tasks = TasksOfWriters(seed: context.budget.seed, writerCount: 8)
+  let tasks = ConcurrentWriters(seed: context.budget.seed, writerCount: 8)
   let writers = 0..<tasks.writerCount
   var processKiller = ProcessKiller(seed: context.budget.seed)
   var expected = writers.map { _ in ExpectedContents(in: context.capabilities) }
@@ -248,7 +248,7 @@ private func checkChains(_ context: CheckContext) async throws {
   }
 }
 
-/// Tells which generation the items are, which is the last that was acknowledged or the next.
+/// Determines which generation the items are: the last acknowledged one or the next.
 private func identify(_ items: [CheckedItem], _ last: Int) throws -> Int {
   for generation in [last, last + 1] where items == Generation.items(generation) { return generation }
   let found = Set(items.map(\.version))
@@ -264,7 +264,7 @@ private func identify(_ items: [CheckedItem], _ last: Int) throws -> Int {
       + "chain was \(last)")
 }
 
-/// Has a violation say after how many kills it was seen.
+/// Adds to a violation the number of kills after which it was seen.
 private func afterKills<Result>(_ count: Int, _ body: () async throws -> Result) async throws -> Result {
   do {
     return try await body()

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Effects that come late, or twice: rules C1 and C4.
+// Delayed or repeated effects: rules C1 and C4.
 
 extension CheckDefinition {
   @CheckList static var lateEffectChecks: [CheckDefinition] {
@@ -47,7 +47,7 @@ private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _
   let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
   let keys = keys(changes.count, prefix: "late-")
   try await engine.write(keys.map { ($0, data("old")) })
-  // The removal of everything is of no use beside other changes.
+  // Removing everything cannot be combined with other changes here.
   let cancelled = round % 5 == 4 ? [.removeAll] : changes
   let tasks = zip(cancelled, keys).enumerated().map { number, call in
     Task { @concurrent in
@@ -74,7 +74,7 @@ private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _
     }
   }
   let refused = try await refuseSome(engine, round)
-  // Calls for a late effect to come in between, or to travel with.
+  // Calls between which a delayed effect may occur, or with which it may be sent.
   for (number, change) in changes.enumerated() {
     _ = try await engine.keyCount()
     try await change.perform([(key("beside \(number)"), data("beside"))], in: engine)
@@ -86,11 +86,12 @@ private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _
       "read(key:) of \(key), after \(change.call) that was cancelled and threw before,")
   }
   if !isUnknown { try await expectStored(refused, in: engine) }
-  // What may happen yet is not to meet the next round.
+  // A change that may still take effect must not do so in the next round.
   if isUnknown { try await ExpectedContents.settle(engine) }
 }
 
-/// Makes calls that throw since a key is not valid, or since the body of a transaction throws. Returns what is to stay as it is.
+/// Makes calls that throw because a key is invalid or because the body of a transaction throws. Returns the entries
+/// that must stay unchanged.
 private func refuseSome(
   _ engine: EngineUnderTest, _ round: Int
 ) async throws -> [(key: CacheKey, data: Data)] {
@@ -126,7 +127,7 @@ private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest)
   try await body.begin()
   for value in ["first", "second"] { try await method.perform([(own, data(value))], in: engine) }
   try await body.end()
-  // Time enough for what is done again.
+  // Enough time for repeated effects.
   for _ in 0..<100 {
     try expect(
       try await engine.read(key: own), is: data("second"),
@@ -135,7 +136,7 @@ private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest)
   }
 }
 
-/// Changes keys in several tasks, each its own repeatedly, and reads all of them some calls later.
+/// Has several tasks each change keys of their own repeatedly, and reads all of them some calls later.
 private func changeAndLookAgain(_ engine: EngineUnderTest, _ round: Int) async throws {
   try await gather(0..<4) { task in
     let own = key("again-\(task)")

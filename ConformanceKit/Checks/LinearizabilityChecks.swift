@@ -1,6 +1,6 @@
 import StockroomCore
 
-// Concurrent histories that are recorded and searched for a legal order: rules C1, W4, R3 and C4.
+// Concurrent histories that are recorded and checked for a legal order: rules C1, W4, R3 and C4.
 
 extension CheckDefinition {
   @CheckList static var linearizabilityChecks: [CheckDefinition] {
@@ -16,7 +16,7 @@ extension CheckDefinition {
       "reads, writes and removals by many tasks are linearizable when many values are equal"
     ) { context in
       let methods: [(HistoryCall.Method, Int)] = [(.read, 12), (.exists, 2), (.write, 9), (.remove, 2)]
-      // More keys, because equal values leave more orders to check.
+      // Uses more keys, because equal values leave more orders to check.
       try await checkHistories(
         of: HistoryWorkload(methods: methods, keyCount: 10, usesFewValues: true), in: context)
     }
@@ -70,7 +70,7 @@ extension CheckDefinition {
 }
 
 extension HistoryWorkload {
-  /// Changes of one and of many keys, and reads of single keys, which notice half a batch if they come in between.
+  /// Changes of one and of many keys. Reads of single keys between them notice half a batch.
   fileprivate static var batches: HistoryWorkload {
     HistoryWorkload(
       methods: [
@@ -81,7 +81,7 @@ extension HistoryWorkload {
 }
 
 extension HistoryWorkload {
-  /// Transactions, among all that may get into their way.
+  /// Transactions, among all kinds of calls that may conflict with them.
   static var transactions: HistoryWorkload {
     var workload = HistoryWorkload(
       methods: [
@@ -94,7 +94,7 @@ extension HistoryWorkload {
   }
 }
 
-/// Records round after round in one process.
+/// Records one round after the other in one process.
 private func checkHistories(of workload: HistoryWorkload, in context: CheckContext) async throws {
   let engine = try await context.open()
   let budget = context.budget
@@ -103,7 +103,7 @@ private func checkHistories(of workload: HistoryWorkload, in context: CheckConte
   }
 }
 
-/// Records round after round on two engines that have one place open.
+/// Records one round after the other on two engines that have the same place open.
 private func checkTwoEngines(_ context: CheckContext) async throws {
   let first = try await context.open()
   guard let second = try await context.openUnlessLocked(context.place) else { return }
@@ -118,7 +118,7 @@ private func checkTwoEngines(_ context: CheckContext) async throws {
   }
 }
 
-/// Records round after round in several processes, by the one clock that they have.
+/// Records one round after the other in several processes, by a clock that they share.
 private func checkProcesses(_ context: CheckContext) async throws {
   let count = context.byLevel(quick: 2, standard: 3, exhaustive: 4)
   let workers = try (0..<count).map { _ in try context.startWorker() }
@@ -130,7 +130,7 @@ private func checkProcesses(_ context: CheckContext) async throws {
     do {
       try await checkHistories(of: workload, in: context) { round, calls, deadline in
         let seconds = deadline.map { max(0.1, ContinuousClock.now.duration(to: $0).inSeconds) }
-        // As long as it takes to tell the last of them.
+        // Enough time to start the last of them.
         let start = MonotonicClock.nanoseconds + 5_000_000
         let shares = try await gather(0..<count) { process in
           let share = HistoryShare(
@@ -151,9 +151,9 @@ private func checkProcesses(_ context: CheckContext) async throws {
   }
 }
 
-/// Checks round after round, until there are as many calls as the budget asks for.
+/// Checks one round after the other, until there are as many calls as the budget asks for.
 ///
-/// - Parameter record: Makes about so many calls, and ends after the deadline.
+/// - Parameter record: Makes about this many calls, and ends after the deadline.
 private func checkHistories(
   of workload: HistoryWorkload, in context: CheckContext,
   record: (_ round: Int, _ calls: Int, _ deadline: ContinuousClock.Instant?) async throws -> [HistoryCall]
@@ -195,13 +195,13 @@ private func checkHistories(
   }
 }
 
-/// Fails for an engine that throws repeatedly for no reason, so that its other results say little, or that
-/// cancels calls by itself.
+/// Fails if the engine throws repeatedly for no reason, because its other results then say little, or if it cancels
+/// calls by itself.
 private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: EngineCapabilities) throws {
-  if let call = history.first(where: { $0.answer == .threw(.cancelledByNobody) }) {
+  if let call = history.first(where: { $0.answer == .threw(.unexpectedCancellation) }) {
     throw Violation("\(call), although nobody had cancelled its task", rule: .c4)
   }
-  // A change that is cancelled on its way to a server may end so.
+  // A change that is cancelled on its way to a server may have an unknown outcome.
   func mayBeUnknown(_ call: HistoryCall) -> Bool {
     capabilities.contains(.networked) && !call.changes.isEmpty && call.answer == .threw(.outcomeUnknown)
   }
@@ -213,7 +213,7 @@ private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: Engin
     "\(failures + unknown) of \(history.count) calls of many tasks threw although nothing was wrong")
 }
 
-/// What the last reads of a round have found.
+/// The values that the last reads of a round returned.
 private func stateAfter(_ history: [HistoryCall], keyCount: Int) -> [Int] {
   var state = [Int](repeating: Cell.absent, count: keyCount)
   for call in history where call.task == 0 {
@@ -223,7 +223,7 @@ private func stateAfter(_ history: [HistoryCall], keyCount: Int) -> [Int] {
 }
 
 extension ConformanceBudget {
-  /// When a slow engine has been watched for long enough, at no more than the budget of a test suite.
+  /// When a slow engine has been tested for long enough, if the budget is that of a test suite.
   fileprivate func deadline(from start: ContinuousClock.Instant) -> ContinuousClock.Instant? {
     if let duration { return start + duration }
     return operations <= ConformanceBudget().operations ? start + .milliseconds(400) : nil

@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// Unchanged entries in lists, while others come and go: rule R3, which engines that read page by page must
-// follow too.
+// Unchanged entries in lists while others are added and removed: rule R3. Engines that read page by page must follow it
+// too.
 
 extension CheckDefinition {
   @CheckList static var listingChecks: [CheckDefinition] {
@@ -22,12 +22,12 @@ extension CheckDefinition {
 }
 
 extension ReadMethod {
-  /// Those of which one call is about all entries.
+  /// Methods that return all entries in one call.
   fileprivate static let ofEverything: [ReadMethod] = [
     .allKeys, .readAllData, .readAllDataAndKeys, .readAllEntries, .scan,
   ]
 
-  /// The text of each key that the method finds, which is that of the value too.
+  /// The text of each key that the method finds. Each value has the same text.
   fileprivate func names(in engine: EngineUnderTest) async throws -> [String] {
     switch self {
     case .allKeys: try await engine.allKeys().map(\.value)
@@ -46,7 +46,7 @@ private func checkSteadyEntries(_ context: CheckContext, _ method: ReadMethod) a
   let count = min(wanted, max(101, min(affordable.writes / 2, affordable.reads / 100)))
   if count < wanted { context.noteShortfall("\(count) of \(wanted) entries") }
   let steady = keys(count, prefix: "k-")
-  // Before and between the others, in the order of bytes and in that of their first writes.
+  // Before and between the steady keys, in the order of bytes and in the order of first writes.
   let passing = steady.enumerated().filter { $0.offset % 8 == 0 }.map { key($0.element.value + " passing") }
   func entries(_ keys: [CacheKey]) -> [(key: CacheKey, data: Data)] { keys.map { ($0, data($0.value)) } }
   for start in stride(from: 0, to: count, by: 8) {

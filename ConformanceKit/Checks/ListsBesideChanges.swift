@@ -5,10 +5,11 @@
 #endif
 import StockroomCore
 
-// Lists that are made while other entries come and go. What one moment is, only engines with snapshotReads have to know.
+// Lists that are read while other entries are added and removed. Only engines with snapshotReads have to return a
+// snapshot.
 
-/// Fails unless each list that is made while others write and remove has every entry that nobody touches, once: an engine that
-/// reads page by page may count what it has read, or go on behind an entry that has moved.
+/// Fails unless each list that is read during writes and removals contains every unchanged entry exactly once: an
+/// engine that reads page by page may count the entries that it has read, or continue after an entry that has moved.
 ///
 /// - Throws: ``Violation`` of rule R3 or, for allKeys(), K3.
 func checkListsBesideChanges(_ context: CheckContext) async throws {
@@ -23,7 +24,7 @@ func checkListsBesideChanges(_ context: CheckContext) async throws {
   try await whileRunning(
     {
       for round in rounds {
-        // Before the others, in the order of keys, and behind them.
+        // Before the others, in the order of keys, and after them.
         let passing = [key("a \(round)"), key("b \(round)"), key("z \(round)")]
         for key in passing { try await engine.write(data("passing"), key: key) }
         await Task.yield()
@@ -41,7 +42,7 @@ func checkListsBesideChanges(_ context: CheckContext) async throws {
       default: try await engine.scan(.all, limit: nil).map(\.key)
       }
     let untouched = listed.filter { $0.value.hasPrefix("m-") }
-    // Each engine has them in its own order.
+    // Each engine has its own order.
     if untouched.count == count, Set(untouched).count == count { return }
     let (twice, missing) = (untouched.count - Set(untouched).count, count - Set(untouched).count)
     throw Violation(

@@ -37,7 +37,7 @@ extension CheckDefinition {
   }
 }
 
-/// Changes the same entry, and creates a new one, during a long body that does so too.
+/// Changes the same entry as a long body, and creates a new one as the body does.
 private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let (both, first, second) = (key("both"), key("new, z"), key("new, a"))
@@ -45,10 +45,10 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   let seen = MutexProtected<Data?>(nil)
   let body = PausedBody(in: engine, milliseconds: 150) { transaction, pause in
     pause()
-    // The last run counts. What it has seen says which of the two is first.
+    // The last run counts. The value that it read shows which of the two came first.
     let found = try transaction.read(key: both)
     seen.withLock { $0 = found }
-    // Times tell the two from each other then.
+    // So that their times differ.
     System.pauseThread(milliseconds: 6)
     try transaction.write(data("body"), key: both)
     try transaction.write(data("body"), key: second)
@@ -65,13 +65,13 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
         + "returned read(key:) gave \(describe(found as Any)), not what the later of the two had written",
       rule: .t1)
   }
-  // An engine that holds up writers for the body has the other call behind it.
+  // The engine made the other call wait for the body.
   guard isBehind, let updated, let last = try await engine.updatedAt(key: both) else { return }
   try expect(
     last.timeIntervalSince(updated) >= -precisionOfTime,
     "updatedAt of an entry was \(describe(updated)) and, when a transaction had written it after that, \(describe(last))"
   )
-  // Without atomic batches readAllEntries() may be the default one, which knows the times only.
+  // Without atomic batches an engine may use the default readAllEntries(), which only sorts by times.
   guard context.capabilities.contains(.atomicBatches) else { return }
   let order = try await engine.readAllEntries().map(\.key)
   guard order == [both, first, second] else {
@@ -81,7 +81,7 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   }
 }
 
-/// Makes an entry at the end of a body, and writes it by another engine, which may have to wait for the body.
+/// Creates an entry at the end of a body, and writes it with another engine, which may have to wait for the body.
 private func checkTimesBehindBody(_ context: CheckContext) async throws {
   let engine = try await context.open()
   guard let other = try await openedBesideBody(context) else { return }
@@ -94,7 +94,7 @@ private func checkTimesBehindBody(_ context: CheckContext) async throws {
   do {
     try await other.write(data("other"), key: made)
   } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .conflict {
-    // It may be given up.
+    // The engine may abort it.
   }
   try await body.end()
   try await context.close(other)
@@ -115,7 +115,7 @@ private func openedBesideBody(_ context: CheckContext) async throws -> EngineUnd
   }
 }
 
-/// What happens to another engine on the place while a body runs.
+/// What another engine on the place does while a body runs.
 private enum Neighbor { case opened, closed }
 
 private func checkEnginesBesideBody(_ context: CheckContext, _ neighbor: Neighbor) async throws {
@@ -157,12 +157,12 @@ private func checkEnginesBesideBody(_ context: CheckContext, _ neighbor: Neighbo
   try await expectStored(expected, absent: [keys[0]], in: reopened)
 }
 
-/// Has another transaction change the same while a body takes longer than one would expect.
+/// Has another transaction change the same key while a body takes unusually long.
 private func checkLongBody(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let counter = key("counter")
   try await engine.write(data("0"), key: counter)
-  // Shorter than the time limit of an engine that reaches a server.
+  // Shorter than the timeout of an engine that connects to a server.
   let milliseconds = context.byLevel(quick: 1_100, standard: 3_000, exhaustive: 5_000)
   let long = PausedBody(in: engine, milliseconds: milliseconds) { transaction, pause in
     let number = try transaction.number(counter)
@@ -170,7 +170,7 @@ private func checkLongBody(_ context: CheckContext) async throws {
     try transaction.write(data("\(number + 1)"), key: counter)
   }
   try await long.begin()
-  // An engine that has one transaction at a time may give up all others meanwhile (rule T4), and they are tried again.
+  // An engine that runs one transaction at a time may abort the others meanwhile (rule T4). They are retried.
   try await engine.withTransaction { transaction in
     try transaction.write(data("\(try transaction.number(counter) + 1)"), key: counter)
   }

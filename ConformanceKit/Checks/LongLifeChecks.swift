@@ -1,6 +1,6 @@
 import StockroomCore
 
-// Faults that only show after many changes, and leaks: rules W1, W6, F2 and O4.
+// Faults that only appear after many changes, and leaks: rules W1, W6, F2 and O4.
 
 extension CheckDefinition {
   @CheckList static var longLifeChecks: [CheckDefinition] {
@@ -9,14 +9,14 @@ extension CheckDefinition {
       "after thousands of writes, overwrites and removals of few keys, nothing is lost, restored, reordered "
         + "or given other timestamps"
     ) { context in
-      try await LongLife.run(context, context.callsOfALife(), isReopened: false)
+      try await LongLife.run(context, context.callsOfLongLife(), isReopened: false)
     }
     Check(
       .w6, "life.of-few-keys-reopened",
       "after thousands of writes, overwrites and removals of few keys, with reopening in between, nothing is "
         + "lost, restored, reordered or given other timestamps", needs: .persistent
     ) { context in
-      try await LongLife.run(context, context.callsOfALife(), isReopened: true)
+      try await LongLife.run(context, context.callsOfLongLife(), isReopened: true)
     }
     Check(
       .w6, "life.killed-late",
@@ -69,7 +69,7 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  fileprivate func callsOfALife() -> RoundLimit {
+  fileprivate func callsOfLongLife() -> RoundLimit {
     rounds(quick: 2_000, standard: 70_000, exhaustive: 500_000, of: "calls")
   }
 }

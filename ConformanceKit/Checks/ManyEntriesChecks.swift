@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Faults that only show after many writes: rules W1 and O4.
+// Faults that only appear after many writes: rules W1 and O4.
 
 extension CheckDefinition {
   @CheckList static var manyEntriesChecks: [CheckDefinition] {

@@ -1,6 +1,6 @@
 import StockroomCore
 
-// Generated sequences: any rule that can be broken by one call after the other.
+// Generated sequences: any rule that sequential calls can break.
 
 extension CheckDefinition {
   @CheckList static var modelBasedChecks: [CheckDefinition] {

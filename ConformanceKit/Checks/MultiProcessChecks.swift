@@ -23,7 +23,7 @@ extension CheckDefinition {
       .c3, "processes.see-each-others-writes",
       "acknowledged writes of one process are visible to the other at once",
       needs: [.persistent, .multiProcess], needsWorker: true
-    ) { context in try await asSharing { try await checkTurns(context) } }
+    ) { context in try await asSharingViolation { try await checkTurns(context) } }
     Check(
       .c3, "processes.write-at-the-same-time", "concurrent writes of two processes are not lost",
       needs: [.persistent, .multiProcess], needsWorker: true
@@ -33,13 +33,13 @@ extension CheckDefinition {
       "a process continues to read and write after another process that was writing to the same place is "
         + "killed",
       needs: [.persistent, .multiProcess], needsWorker: true
-    ) { context in try await asSharing { try await checkOutliving(context, .batches) } }
+    ) { context in try await asSharingViolation { try await checkOutliving(context, .batches) } }
     Check(
       .c3, "processes.outlive-each-other-in-transactions",
       "a process continues its transactions after another process that was running some on the same place is "
         + "killed",
       needs: [.persistent, .multiProcess, .transactions], needsWorker: true
-    ) { context in try await asSharing { try await checkOutliving(context, .transactions) } }
+    ) { context in try await asSharingViolation { try await checkOutliving(context, .transactions) } }
     Check(
       .t1, "processes.transfers",
       "concurrent transactions of several processes that transfer amounts and increment a counter lose "
@@ -109,7 +109,7 @@ private func checkKilledHolder(_ context: CheckContext) async throws {
 private func expectLocked(_ context: CheckContext, _ open: () async throws -> Void) async throws {
   let what = "opening a place that another process has open"
   let (code, description): (String?, String)
-  // Each may wait for a minute before it throws.
+  // Each call may wait for a minute before it throws.
   defer { context.noteProgress() }
   do {
     try await open()
@@ -135,7 +135,7 @@ private func expectValues(_ values: [String: String], in worker: WorkerProcess, 
 }
 
 extension WorkerProcess {
-  /// All entries, as the engine that is open in the worker returns them.
+  /// All entries, as returned by the engine that is open in the worker.
   func entries(at place: URL) async throws -> [StorageEntry] {
     try await perform(CallEngine(.read, at: place)).flatMap { $0 }.map(\.entry)
   }
@@ -143,8 +143,8 @@ extension WorkerProcess {
 
 // MARK: - Working together
 
-/// Calls it a fault in sharing if a process misses what another was acknowledged, or the other way round.
-private func asSharing(_ body: () async throws -> Void) async throws {
+/// Reports a violation of the sharing rule if one process misses what another one acknowledged.
+private func asSharingViolation(_ body: () async throws -> Void) async throws {
   do {
     try await body()
   } catch let violation as Violation where violation.rule == .w6 {
@@ -156,7 +156,7 @@ private func checkTurns(_ context: CheckContext) async throws {
   let place = context.place
   let steps = NumberedSteps(batches: NumberedBatches(seed: context.budget.seed), kind: .batches)
   let engine = try await context.open()
-  // What each process sees is followed on its own, timestamps too.
+  // The expected contents are tracked separately for each process, including timestamps.
   var (ours, theirs) = (
     ExpectedContents(in: context.capabilities), ExpectedContents(in: context.capabilities)
   )
@@ -212,9 +212,8 @@ private func checkOutliving(_ context: CheckContext, _ kind: NumberedSteps.Kind)
     }
     for number in acknowledged { expected.apply(steps.operations(of: number)) }
     let last = acknowledged.last ?? next - 1
-    // A change that was in progress when its process died may take effect at any time after that: some
-    // engines complete it at the next write. After these writes, which leave nothing, it has taken effect or
-    // never will.
+    // A change that was in progress when its process died may take effect at any time after that. Some engines complete
+    // it at the next write. These writes leave nothing. After them, it has taken effect or never will.
     try await engine.write(data("v"), key: key("settling"))
     try await engine.remove(key: key("settling"))
     try await expected.verify(engine, underWay: steps.operations(of: last + 1))

@@ -6,7 +6,8 @@
 import StockroomCore
 import StockroomKitSupport
 
-// Engines that reach a server: rules N1 to N6, and X5. A proxy between the two does what networks do.
+// Engines that connect to a server: rules N1 to N6, and X5. A proxy between engine and server simulates faults of the
+// network.
 
 extension CheckDefinition {
   @CheckList static var networkChecks: [CheckDefinition] {
@@ -151,7 +152,7 @@ extension CheckDefinition {
       try await context.throughProxy { network in
         network.proxy.set(.dripping)
         let entries = entries(keys(8))
-        // On a busy machine each byte may take as long as all programs that run together.
+        // On a busy machine, each byte may have to wait for all other running programs.
         try await network.untilAvailable { try await $0.write(entries) }
         try expect(
           try await network.untilAvailable { try await $0.read(keys: keys(8)) }, is: entries.map(\.data),
@@ -188,7 +189,7 @@ extension CheckDefinition {
         let subscribers = try await network.subscribe(100)
         defer { withExtendedLifetime(subscribers) {} }
         try await gather(0..<1_000) { number in
-          // An engine that never closes any would otherwise take all descriptors of this process.
+          // An engine that never closes connections would otherwise use all descriptors of this process.
           guard network.proxy.mostConnections <= limit else { return }
           let key = key("key-\(number)")
           try await network.untilAvailable { try await $0.write(data("v"), key: key) }
@@ -246,7 +247,7 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  /// Calls `body` with an engine that reaches the server through a proxy.
+  /// Calls `body` with an engine that connects to the server through a proxy.
   fileprivate func throughProxy(_ body: (NetworkUnderTest) async throws -> Void) async throws {
     try await withServer { server in
       let proxy = try NetworkProxy(to: server.address)

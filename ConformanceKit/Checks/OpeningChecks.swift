@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Opening: rules O1 and O2. Only engines that claim to be persistent use the directory for certain.
+// Opening: rules O1 and O2. Only persistent engines are known to use the directory.
 
 extension CheckDefinition {
   @CheckList static var openingChecks: [CheckDefinition] {
@@ -53,7 +53,7 @@ extension CheckDefinition {
       .o2, "opening.without-permission",
       "without permission, opening or the first use throws a StorageError that names the path and the cause, "
         + "and with permission everything is unchanged", needs: .persistent,
-      // The superuser has every permission, so another process has to give that up.
+      // The superuser has every permission, so the check needs another process that gives it up.
       needsWorker: System.isSuperuser
     ) { context in
       try await checkPermissions(context)
@@ -66,7 +66,7 @@ extension CheckDefinition {
   }
 }
 
-/// Takes permission away in three ways, and then only that of writing.
+/// Takes permissions away in three ways, and then only the permission to write.
 private func checkPermissions(_ context: CheckContext) async throws {
   let worker = System.isSuperuser ? try context.startWorker() : nil
   let store = try await ClosedStore(in: context)
@@ -80,7 +80,7 @@ private func checkPermissions(_ context: CheckContext) async throws {
   try System.setPermissions(of: none, directories: 0, files: 0)
   try System.setPermissions(of: noneToWrite, directories: 0o555, files: 0o444)
   context.addTeardown {
-    // Else the directories could not be removed.
+    // Otherwise the directories could not be removed.
     for directory in [none, noneToWrite, readable] {
       try? System.setPermissions(of: directory, directories: 0o755, files: 0o644)
     }
@@ -94,7 +94,7 @@ private func checkPermissions(_ context: CheckContext) async throws {
   if let worker {
     try await context.check(task, in: worker)
   } else {
-    try await task.check(makeEngine: { try await context.openUnkept($0) }, note: { _ in })
+    try await task.check(makeEngine: { try await context.openUnregistered($0) }, note: { _ in })
   }
   for directory in [unreadable, readable] {
     try System.setPermissions(of: directory, directories: 0o755, files: 0o644)
@@ -104,7 +104,7 @@ private func checkPermissions(_ context: CheckContext) async throws {
   }
 }
 
-/// Fails unless opening throws a `StorageError` that mentions the name.
+/// Fails unless opening throws a `StorageError` that mentions this name.
 private func expectRefusal(
   _ what: String, naming name: String, _ open: () async throws -> EngineUnderTest
 ) async throws {
@@ -122,10 +122,10 @@ private func expectRefusal(
   throw Violation("\(what) did not throw")
 }
 
-/// Puts a text where the engine would keep each of its files, in an otherwise empty directory.
+/// Writes a text file at the path of each of the engine's files, in an otherwise empty directory.
 ///
-/// The engine may throw, or work with the file next to its own. A file without data, such as a lock or a log,
-/// may be overwritten: nothing depends on it.
+/// The engine may throw, or work with the file next to its own. It may overwrite a file without data, such as a lock or
+/// a log: nothing depends on that.
 private func checkForeignNames(_ context: CheckContext) async throws {
   let store = try await ClosedStore(in: context)
   let text = data("A text file of another program.\n")

@@ -45,7 +45,7 @@ extension CheckDefinition {
   }
 }
 
-/// What it costs to open each place after a process was killed that had written a little there.
+/// The cost of opening each place after a process was killed that had written a little there.
 private func recoveryCosts(of directories: [URL], _ context: CheckContext) async throws -> [OpeningCost] {
   let practice = context.root.appending(path: "practice", directoryHint: .isDirectory)
   var costs = directories.map { _ in OpeningCost() }
@@ -73,8 +73,8 @@ private func recoveryCosts(of directories: [URL], _ context: CheckContext) async
 }
 
 extension CheckContext {
-  /// 100,000, or as many entries as the engine writes in a batch in about this time if that is less. In a search for all
-  /// power cuts it is 100,000 in any case.
+  /// 100,000 entries, or as many as the engine writes in a batch in about this time if that is fewer. When all power
+  /// cuts are checked, it is always 100,000.
   ///
   /// Leaves the engine empty.
   func largeCount(for engine: EngineUnderTest, in duration: Duration, atLeast least: Int) async throws -> Int
@@ -91,7 +91,7 @@ extension CheckContext {
   }
 }
 
-/// The cost of opening, the least of several.
+/// The minimum cost of several openings.
 struct OpeningCost: Codable, Sendable {
   var processorTime = Duration.seconds(1_000)
   var bytesRead = Int.max
@@ -103,8 +103,8 @@ struct OpeningCost: Codable, Sendable {
     pagesTouched = min(pagesTouched, other.pagesTouched)
   }
 
-  /// Fails if one of the costs is more than four times that of the other opening, and by more than what may
-  /// happen beside it.
+  /// Fails if one of the costs is more than four times that of the other opening, by more than other activity on the
+  /// machine explains.
   func expectNoMore(than other: OpeningCost, _ what: String) throws {
     try expect(
       processorTime <= other.processorTime * 4 + .milliseconds(5),
@@ -119,7 +119,7 @@ struct OpeningCost: Codable, Sendable {
   }
 }
 
-/// Opens a closed store several times, in a process that does nothing else, and sends what that costs.
+/// Opens a closed store several times, in a process that does nothing else, and sends the cost.
 struct MeasureOpening: WorkerTask {
   let place: URL
 
@@ -130,17 +130,17 @@ struct MeasureOpening: WorkerTask {
     var least = OpeningCost()
     for round in 0..<5 {
       let cost = try await costOfOpening(place, makeEngine)
-      // The first finds what the last session has left to be tidied up, and what the process makes only once.
+      // The first openings include cleaning up after the last session, and one-time initialization of the process.
       if round >= 2 { least.formLeast(with: cost) }
     }
     try send(least)
   }
 }
 
-/// Opens a store once that was not closed, in a process that does nothing else, and sends what that costs.
+/// Opens a store once that was not closed, in a process that does nothing else, and sends the cost.
 struct MeasureRecovery: WorkerTask {
   let place: URL
-  /// Where the process makes before what it makes only once.
+  /// A place that is opened before, for the one-time initialization of the process.
   let practice: URL
 
   func run(
@@ -153,7 +153,7 @@ struct MeasureRecovery: WorkerTask {
 }
 
 extension WorkerTask {
-  /// Opens the engine and closes it again. Gives what the opening has cost.
+  /// Opens the engine and closes it again. Returns the cost of opening.
   fileprivate func costOfOpening(
     _ place: URL, _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
   ) async throws -> OpeningCost {

@@ -5,14 +5,14 @@
 #endif
 import StockroomCore
 
-/// Several that open a place at one moment: one in each of some processes, the others here.
+/// Engines that open a place at the same time: one in each of some processes, the others in this one.
 struct OpeningRace: Sendable {
-  /// Races on new places, in which no engine closes until all have opened, and on places of a killed process,
-  /// in which each closes and opens again at once.
+  /// Races on new places, where no engine closes until all have opened, and on places of a killed process, where each
+  /// engine closes and opens again at once.
   static func check(_ context: CheckContext, beside workers: [WorkerProcess]) async throws {
     let rounds = context.byLevel(quick: 2, standard: 8, exhaustive: 300)
     let count = workers.isEmpty ? 6 : 2 + workers.count
-    // A thread for each, since opening may hold its thread.
+    // A thread for each, since opening may block its thread.
     let threads = CheckExecutor(count: count)
     defer { threads.stop() }
     for round in 0..<rounds {
@@ -27,8 +27,8 @@ struct OpeningRace: Sendable {
 
   private enum Outcome: Sendable {
     case locked
-    /// Here, or in a separate process, with the key that it has written; nil if it threw because others had
-    /// the place.
+    /// Opened in this process or in another one, with the key that it wrote. Nil if opening threw because others had
+    /// the place open.
     case open(EngineUnderTest?, CacheKey?)
   }
 
@@ -45,7 +45,7 @@ struct OpeningRace: Sendable {
     (self.threads, self.place) = (threads, place)
   }
 
-  /// The process that opens the place for one of them; nil if that is this one.
+  /// The process that opens the place for this participant. Nil if it is this process.
   private func worker(of number: Int) -> WorkerProcess? {
     workers.indices.contains(number) ? workers[number] : nil
   }
@@ -100,7 +100,7 @@ struct OpeningRace: Sendable {
     try await context.close(engine)
   }
 
-  /// Has a process write an entry, and kills it in the middle of what it writes next. Returns false if there is no process.
+  /// Has a process write an entry, and kills it during its next write. Returns false if there is no process.
   private func leaveBehind(_ key: CacheKey) async throws -> Bool {
     let worker: WorkerProcess
     do { worker = try context.startWorker() } catch is Skip { return false }
@@ -150,7 +150,7 @@ struct OpeningRace: Sendable {
     try await worker.perform(CallEngine(.write([entry]), at: place))
   }
 
-  /// Whether the call returned; false if it threw `locked`, as is its right.
+  /// Whether the call returned. Returns false if it threw `locked`, which is allowed.
   private func isDone(_ call: () async throws -> Void) async throws -> Bool {
     do {
       try await call()

@@ -88,7 +88,7 @@ extension CheckDefinition {
       try await engine.write([(c, data("1")), (a, data("1")), (c, data("2")), (b, data("1")), (a, data("2"))])
       try await expectOrder([c, a, b], in: engine)
       try await letClockAdvance()
-      // A removal in between makes it a new entry.
+      // A removal before the write makes this a new entry.
       try await engine.apply([
         .write(data("1"), key: d), .write(data("2"), key: b), .remove(key: c), .write(data("3"), key: c),
       ])
@@ -125,14 +125,14 @@ extension CheckDefinition {
       order += batch
       engine = try await context.reopen(engine)
       try await expectOrder(order, in: engine)
-      // What is written after reopening comes after what was there, overwrites apart.
+      // Keys that are first written after reopening follow the existing ones.
       try await letClockAdvance()
       try await engine.write(data("2"), key: order[2])
       try await engine.write(data("v"), key: key("000 first in byte order, last in time"))
       order.append(key("000 first in byte order, last in time"))
       engine = try await context.reopen(engine)
       try await expectOrder(order, in: engine)
-      // In a log that keeps no more than the last change of a key, a removal and a write may look like an overwrite.
+      // In a log that only keeps the last change of a key, a removal and a write may look like an overwrite.
       var replaced = [order[1]]
       try await letClockAdvance()
       try await wayOfReplacing.write(engine, entries(replaced, version: 3))
@@ -162,8 +162,8 @@ private func writeShuffled(in engine: EngineUnderTest) async throws -> [CacheKey
   return order
 }
 
-/// Waits for the clock to advance by more than the 2 ms by which rule W2 lets a time be early and the next one be late, so that engines
-/// which order by time alone can tell two writes apart: also one that keeps times in steps of 4 ms.
+/// Waits until the clock has advanced by more than 2 ms, which is the tolerance of rule W2. Then engines that order by
+/// time alone can distinguish two writes, even if they store times in steps of 4 ms.
 func letClockTick() async throws {
   let now = Date()
   while Date().timeIntervalSince(now) < 0.004_1, Date() >= now {
@@ -171,10 +171,10 @@ func letClockTick() async throws {
   }
 }
 
-/// Fails unless its entries are in this order.
+/// Fails unless the entries are in this order.
 ///
-/// An engine that makes a batch of single writes cannot distinguish two of them if they happened between two
-/// ticks of the clock. So neighbors with equal times may change places, unless all entries have the same time.
+/// An engine that implements a batch as single writes cannot distinguish two of them that happened within one tick of
+/// the clock. So neighbors with equal times may be swapped, unless all entries have the same time.
 func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
   let entries = try await engine.readAllEntries()
   let times = Set(entries.map(\.createdAt))
@@ -191,9 +191,10 @@ func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
   }
 }
 
-/// Has tasks write new keys, and compares each list of all entries with the one that the same reader had before.
+/// Has tasks write new keys, and compares each list of all entries with the previous list of the same reader.
 ///
-/// What has a number, or a time, from before its commit comes to stand in front of what others have read already.
+/// An entry whose position or time was assigned before its commit would appear before entries that others have already
+/// read.
 private func checkGrowingOrder(_ context: CheckContext) async throws {
   let engines = try await context.openTwiceIfPossible()
   let (writerCount, readerCount) = (4, 4)
@@ -208,7 +209,7 @@ private func checkGrowingOrder(_ context: CheckContext) async throws {
         for number in rounds.share(of: task, among: writerCount) {
           let method = methods[(number / writerCount + task) % methods.count]
           try await method.performAmongMany([(key("\(number)"), data("v"))], in: engine)
-          // An engine that never suspends would be done before a reader has read twice.
+          // Without this, an engine that never suspends would finish before a reader has read twice.
           await Task.yield()
         }
       }
@@ -220,7 +221,8 @@ private func checkGrowingOrder(_ context: CheckContext) async throws {
   }
 }
 
-/// Fails unless the list begins with the earlier one. Neighbors with equal times may change places: see ``expectOrder(_:in:)``.
+/// Fails unless the list begins with the earlier one. Neighbors with equal times may be swapped: see
+/// ``expectOrder(_:in:)``.
 private func expect(_ list: [StorageEntry], continues earlier: [StorageEntry]) throws {
   var places: [CacheKey: Int] = [:]
   for (place, entry) in earlier.enumerated() { places[entry.key] = place }

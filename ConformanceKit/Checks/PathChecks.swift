@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Names of places: rules O1, C2 and X1.
+// Names of directories: rules O1, C2 and X1.
 
 extension CheckDefinition {
   @CheckList static var pathChecks: [CheckDefinition] {
@@ -48,8 +48,8 @@ extension CheckDefinition {
   }
 }
 
-/// Names that something takes for anything else: a URL, a shell, a normalization, a buffer. Each is there in two forms that
-/// may be confused.
+/// Names with a special meaning for a URL, a shell, a normalization or a buffer. Each comes in two forms that may be
+/// confused.
 private let placeNames: [String] = {
   let long = String(repeating: "n", count: 199)
   return [
@@ -62,7 +62,8 @@ private let placeNames: [String] = {
   ]
 }()
 
-/// The names that the file system has, and does not take for each other: some know no case, and no normalization, or refuse characters.
+/// The names that the file system supports and distinguishes. Some file systems ignore case or normalization, or refuse
+/// characters.
 private func names(_ names: [String], knownTo directory: URL) throws -> [String] {
   try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
   let path = directory.systemPath + (directory.systemPath.hasSuffix("/") ? "" : "/")
@@ -93,7 +94,7 @@ private func checkNames(_ names: [String], _ context: CheckContext) async throws
     }
   }
   let made = try FileManager.default.contentsOfDirectory(atPath: parent.systemPath)
-  // Not by canonical equivalence, as strings are compared.
+  // Compares bytes, because strings are compared by canonical equivalence.
   let (found, wanted) = (Set(made.map { Array($0.utf8) }), Set(names.map { Array($0.utf8) }))
   if let surplus = found.subtracting(wanted).first {
     throw Violation(
@@ -114,7 +115,7 @@ private func checkNames(_ names: [String], _ context: CheckContext) async throws
   }
 }
 
-/// A path that begins at the working directory.
+/// A path relative to the working directory.
 private func relativePath(to directory: URL) -> URL {
   let levels = FileManager.default.currentDirectoryPath.split(separator: "/").count
   let path =
@@ -172,7 +173,8 @@ private func checkSpellings(_ context: CheckContext) async throws {
   }
 }
 
-/// Changes the entry. Fails, by rule X1, unless a subscriber of the engine hears of it, if it has any.
+/// Changes the entry. Fails, by rule X1, unless a subscriber of the engine receives the change. Does nothing more
+/// without feeds.
 private func expectHeard(
   by engine: EngineUnderTest, _ context: CheckContext, _ key: CacheKey,
   _ change: (CacheKey) async throws -> Void

@@ -30,13 +30,13 @@ extension CheckDefinition {
 /// How the place changes.
 private enum PlaceChange: String, CaseIterable, Sendable {
   case deleted, moved, replaced
-  // The directory stays, and its files do not.
+  // The directory stays, and its files are removed.
   case emptied
   case filled = "filled-by-another"
 
   var participle: String { self == .filled ? "filled with the files of another" : rawValue }
 
-  /// Whether what was there is somewhere else afterwards.
+  /// Whether the previous contents are somewhere else afterwards.
   var keepsOldPlace: Bool { self == .moved || self == .replaced }
 }
 
@@ -93,7 +93,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   let engine = try await context.open()
   let old = entries(keys(8, prefix: "old-"))
   try await engine.write(old)
-  // What it keeps open or in memory, it has by now.
+  // By now it has opened or loaded everything that it keeps open or in memory.
   _ = try await engine.readAllDataAndKeys()
   try await expectStored(old, in: engine)
 
@@ -118,7 +118,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   do {
     try await newcomer.open(context)
   } catch  where isLocked(error) {
-    // An engine that has followed may keep everybody else out, as long as it is open.
+    // An engine that follows the move may keep the place locked for as long as it is open.
     try await left.close(context)
     try await newcomer.open(context)
   }
@@ -160,7 +160,7 @@ private func expect(_ newcomer: LaterEngine, has there: [CacheKey: Data], _ what
   }
 }
 
-/// An engine whose place is no longer what it was.
+/// An engine that was open when its place was changed.
 private struct EarlierEngine {
   let engine: EngineUnderTest
   let change: PlaceChange
@@ -173,7 +173,7 @@ private struct EarlierEngine {
 
   /// Reads, writes an entry in each way, and reads again.
   ///
-  /// - Parameter there: What a new opening has to see: what was acknowledged is added.
+  /// - Parameter there: What a new opening must return. Acknowledged writes are added.
   func use(_ there: inout [CacheKey: Data], _ new: [CacheKey]) async throws {
     if isClosed { return }
     try await read(there)
@@ -215,7 +215,7 @@ private struct EarlierEngine {
     engine.release()
   }
 
-  /// Fails if a read returns what is not there.
+  /// Fails if a read returns something else than these contents.
   private func read(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
       _ = try await isDone {
@@ -267,7 +267,7 @@ private struct EarlierEngine {
     }
   }
 
-  /// Fails if a question about a single entry is answered otherwise than by what is there.
+  /// Fails if a read of a single entry returns something else than these contents.
   private func readSingly(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
       let isThere = there[key] != nil
@@ -292,7 +292,7 @@ private struct EarlierEngine {
   }
 }
 
-/// Whether the call returned. Fails if it threw anything but io.
+/// Whether the call returned. Fails if it threw anything but `io`.
 func returnsOrThrowsIO(
   _ engine: EngineUnderTest, _ when: String, _ body: (EngineUnderTest) async throws -> Void
 ) async throws -> Bool {

@@ -5,7 +5,8 @@
 #endif
 import StockroomCore
 
-// A place that is replaced under an open engine, and put back: rule C6. What is never put back is in PlaceChecks.
+// A place that is replaced under an open engine, and put back: rule C6. Places that are never put back are in
+// PlaceChecks.
 
 extension CheckDefinition {
   @CheckList static var placeReturnChecks: [CheckDefinition] {
@@ -27,7 +28,7 @@ private func checkReturn(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(here.map { (key: $0.key, data: $0.value) })
   var visited = ReplacedEngine(engine, known: Set(here.keys).union(there.keys))
-  // What it keeps open or in memory, it has by now.
+  // By now it has opened or loaded everything that it keeps open or in memory.
   try await visited.read(here, "before its place was replaced")
   for round in 0..<2 {
     try FileManager.default.moveItem(at: context.place, to: aside)
@@ -48,29 +49,29 @@ private func checkReturn(_ context: CheckContext) async throws {
   }
 }
 
-/// The initial contents of a place: some keys that the other place has too, with other values of the same
-/// length, and some of its own.
+/// The initial contents of a place: some keys that the other place has too, with other values of the same length, and
+/// some keys of its own.
 private func contents(of place: String) -> [CacheKey: Data] {
   let all = ReplacedEngine.shared + keys(4, prefix: "\(place)-")
   return Dictionary(uniqueKeysWithValues: all.map { ($0, data("\(place) \($0.value)")) })
 }
 
-/// An engine whose place is another one for a while.
+/// An engine whose place is replaced for a while.
 private struct ReplacedEngine {
   /// The keys that both places have.
   static let shared = keys(6, prefix: "both-")
 
   private let engine: EngineUnderTest
-  /// Every key that there is or was in one of the places.
+  /// Every key that is or was in one of the places.
   private var known: Set<CacheKey>
-  /// The keys of changes that threw: in neither place has it to be seen whether they were made.
+  /// The keys of changes that threw. They may have been made in either place, or not at all.
   private var undecided: Set<CacheKey> = []
 
   init(_ engine: EngineUnderTest, known: Set<CacheKey>) { (self.engine, self.known) = (engine, known) }
 
   /// Reads, changes three entries in three ways, and reads again.
   ///
-  /// - Parameter contents: What a new opening has to see: what was acknowledged is done to it.
+  /// - Parameter contents: What a new opening must return. Acknowledged changes are applied to it.
   mutating func use(_ contents: inout [CacheKey: Data], _ name: String, _ when: String) async throws {
     try await read(contents, when)
     let operations: [StorageOperation] = [
@@ -92,7 +93,7 @@ private struct ReplacedEngine {
     try await read(contents, when)
   }
 
-  /// Fails if a read returns what is not there.
+  /// Fails if a read returns something else than these contents.
   func read(_ contents: [CacheKey: Data], _ when: String) async throws {
     for key in known.sorted() where !undecided.contains(key) {
       _ = try await isDone(when) { engine in
@@ -117,7 +118,7 @@ private struct ReplacedEngine {
     }
   }
 
-  /// Fails unless that is what there is, apart from changes that threw.
+  /// Fails unless these are the contents, apart from changes that threw.
   func expect(_ found: [CacheKey: Data], is expected: [CacheKey: Data], _ what: String) throws {
     for key in Set(found.keys).union(expected.keys).subtracting(undecided).sorted()
     where found[key] != expected[key] {

@@ -25,7 +25,7 @@ extension CheckDefinition {
   }
 }
 
-/// An object that another user has planted in place of a file of the engine.
+/// An object that another user has planted at the path of one of the engine's files.
 struct PlantedFile {
   enum Kind: String, CaseIterable, Sendable {
     case link, danglingLink = "dangling-link", fifo, directory
@@ -42,7 +42,7 @@ struct PlantedFile {
 
   let kind: Kind
   let path: URL
-  /// What a link leads to, outside the place.
+  /// The target of a link, outside the place.
   let target: URL
 
   func plant() throws {
@@ -91,7 +91,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
       kind: kind, path: place.appending(path: file.path), target: outside.appending(path: "\(number)"))
     try planted.plant()
     let what = "with \(kind.what) called \(file.path)"
-    // The task runs forever if the engine hangs, and with it a thread of the check.
+    // If the engine hangs, the task runs forever and blocks a thread of the check.
     let patience = context.patienceWithLocks
     let result = await withStallTimeout(patience, on: CheckExecutor()) {
       await Result { try await use(context, place, isLong: file.isTemporary) }
@@ -112,9 +112,9 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
 /// How long entries are overwritten.
 private let timeOfOverwrites = Duration.seconds(5)
 
-/// Opens, writes, reads and closes; what it throws says nothing, but that it is a `StorageError`.
+/// Opens, writes, reads and closes. Any `StorageError` is allowed.
 private func use(_ context: CheckContext, _ place: URL, isLong: Bool) async throws {
-  let engine = try await context.openUnkept(place)
+  let engine = try await context.openUnregistered(place)
   do {
     try await engine.write(data("v"), key: key("k"))
     try await engine.write(entries(keys(12)))
@@ -131,15 +131,16 @@ private func use(_ context: CheckContext, _ place: URL, isLong: Bool) async thro
   try await engine.close()
 }
 
-/// A file that the engine makes.
+/// A file that the engine creates.
 private struct EngineFile {
   /// Relative to its directory.
   let path: String
-  /// Whether it has only been seen while entries were overwritten.
+  /// Whether it was only seen while entries were overwritten.
   let isTemporary: Bool
 }
 
-/// The files that the engine makes: while it is open, and closed, and once more open, and while entries are overwritten.
+/// The files that the engine creates: while it is open, while it is closed, when it is open again, and while entries
+/// are overwritten.
 private func filesOfEngine(_ context: CheckContext) async throws -> [EngineFile] {
   let place = context.root.appending(path: "names", directoryHint: .isDirectory)
   var names: Set<String> = []
@@ -155,7 +156,7 @@ private func filesOfEngine(_ context: CheckContext) async throws -> [EngineFile]
   if names.isEmpty { throw Skip.noFiles }
   let engine = try await context.open(place)
   let seen = MutexProtected<Set<String>>([])
-  // The names of files that are gone a moment later. On Apple's systems, which do not tell names, there are none.
+  // Records the names of short-lived files. On Apple's systems, which do not report names, there are none.
   var watch: FileWatch?
   do {
     watch = try FileWatch(path: place.systemPath, .names) { event in
@@ -163,7 +164,7 @@ private func filesOfEngine(_ context: CheckContext) async throws -> [EngineFile]
       _ = seen.withLock { $0.insert(String(decoding: name, as: UTF8.self)) }
     }
   } catch {
-    // The system has no more of them, which is not the engine's fault.
+    // The system has no more watches, which is not the engine's fault.
     context.noteShortfall("no names of files that are gone a moment later")
   }
   try await overwriteMuch(engine, context)
@@ -177,7 +178,7 @@ private func filesOfEngine(_ context: CheckContext) async throws -> [EngineFile]
     + some(temporary, atMost: 4).map { EngineFile(path: $0, isTemporary: true) }
 }
 
-/// Some of the names, from all over their order.
+/// Some of the names, spread evenly over their order.
 private func some(_ names: Set<String>, atMost most: Int) -> [String] {
   let sorted = names.sorted()
   let count = min(sorted.count, most)
@@ -196,7 +197,7 @@ private func checkLinkedStore(_ context: CheckContext) async throws {
     }
     let before = try Data(contentsOf: target)
     do {
-      let engine = try await context.openUnkept(copy)
+      let engine = try await context.openUnregistered(copy)
       try await engine.write(store.entries.map { ($0.key, data("changed")) })
       try await engine.close()
       engine.release()

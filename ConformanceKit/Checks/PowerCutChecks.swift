@@ -1,6 +1,6 @@
 import StockroomCore
 
-// Death of the machine: rules W4 and W6.
+// Power failures: rules W4 and W6.
 
 extension CheckDefinition {
   @CheckList static var powerCutChecks: [CheckDefinition] {
@@ -33,7 +33,7 @@ extension CheckDefinition {
 }
 
 extension PowerCutScenario {
-  /// A scenario that is worth so many states.
+  /// A scenario that is long enough for the budget's number of states.
   fileprivate init(_ budget: ConformanceBudget) {
     let states = budget.powerCuts ?? .max
     self.init(seed: budget.seed, length: states < 1_000 ? 14 : 40)

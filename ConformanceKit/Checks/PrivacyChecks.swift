@@ -26,7 +26,7 @@ extension CheckDefinition {
       .o5, "locks.of-a-mere-reader",
       "whatever locks a process with only read access holds, every call returns, or throws locked after a "
         + "minute, and works once they are released", needs: .persistent, needsWorker: true
-    ) { try await checkMereReader($0) }
+    ) { try await checkBesideReader($0) }
   }
 }
 
@@ -57,7 +57,7 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
   try look("after reopening")
 }
 
-/// Skips the check if the file system has no permissions for each file.
+/// Skips the check if the file system has no permissions for single files.
 private func requirePermissions(below root: URL) throws {
   let directory = root.appending(path: "permissions", directoryHint: .isDirectory)
   let file = directory.appending(path: "file")
@@ -81,8 +81,8 @@ private func checkModesOfCreation(_ context: CheckContext) async throws {
   for directory in [shared, empty] {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
   }
-  // What is made in a directory that is private from the beginning is out of the reach of others. So files are made in one that
-  // was there, and directories where there is none.
+  // Others cannot reach anything in a directory that has been private from the beginning. So files are created in an
+  // existing shared directory, and directories where there is none.
   let tasks = [MakeFiles(place: shared), MakeFiles(place: empty.appending(path: "new/place"))]
   let (_, calls) = try await strace.record(tasks, calls: DiskRecording.callsOfNames, in: context)
   let recordings = [shared, empty].map { directory in
@@ -99,7 +99,7 @@ private func checkModesOfCreation(_ context: CheckContext) async throws {
   if let limitation = recordings.compactMap(\.limitation).first { throw Skip(reason: limitation) }
 }
 
-/// Has an engine create all its kinds of files, in a process without a umask.
+/// Has an engine create all kinds of its files, in a process without a umask.
 struct MakeFiles: WorkerTask {
   let place: URL
 
@@ -113,7 +113,7 @@ struct MakeFiles: WorkerTask {
       let changes = engine.capabilities.contains(.changeFeed) ? try await engine.changes() : nil
       try await engine.write(data("v"), key: key("k"))
       try await engine.write(entries(keys(20)))
-      // So much that an engine may begin other files.
+      // Enough data for the engine to start new files.
       for round in 0..<20 {
         try await engine.write(keys(12).map { (key: $0, data: noise(20_000, seed: UInt64(round))) })
       }
@@ -132,28 +132,29 @@ struct MakeFiles: WorkerTask {
 
 // MARK: - A process that may only read
 
-/// A hundred minutes of the fast clock: a call that waits for longer hangs.
+/// A hundred minutes of the fast clock: a call that takes longer hangs.
 private let patienceWithReader = Duration.seconds(20)
 
-private func checkMereReader(_ context: CheckContext) async throws {
+private func checkBesideReader(_ context: CheckContext) async throws {
   do {
     let worker = try context.startWorker(under: try FakeClock.fastTool())
     defer { FakeClock.removeTraces(ofProcess: worker.identifier) }
     try await FakeClock.requireFastClock(of: worker)
     context.noteProgress()
-    return try await BesideMereReader(
+    return try await EngineBesideReader(
       context: context, worker: worker, place: context.place,
       patience: context.patience(atMost: patienceWithReader)
     ).check()
   } catch is CallHung {
-    // With the fast clock, a task that sleeps until a moment hardly ever wakes up. The engine hangs if it does with the right clock, too.
+    // With the fast clock, a task that sleeps until a deadline hardly ever wakes up. The engine hangs if it also does
+    // so with the right clock.
   }
   context.noteProgress()
   let place = context.root.appending(path: "with the right clock", directoryHint: .isDirectory)
-  // That an engine makes what is missing is for checks of opening to see.
+  // Opening checks cover that an engine creates missing directories.
   try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
   do {
-    try await BesideMereReader(
+    try await EngineBesideReader(
       context: context, worker: try await context.readyWorker(), place: place,
       patience: context.patienceWithLocks
     ).check()
@@ -165,15 +166,15 @@ private func checkMereReader(_ context: CheckContext) async throws {
   }
 }
 
-/// A call that did not return as long as it was waited for.
+/// A call that did not return within the time limit.
 private struct CallHung: Error {
   let call: String
-  /// Whether the other process held its locks meanwhile.
+  /// Whether the other process held its locks during the call.
   let isBesideReader: Bool
 }
 
-/// An engine in another process, while this one holds locks on its files now and then.
-private struct BesideMereReader {
+/// An engine in another process, while this process takes locks on its files now and then.
+private struct EngineBesideReader {
   let context: CheckContext
   let worker: WorkerProcess
   let place: URL

@@ -74,11 +74,11 @@ extension CheckDefinition {
       let engine = try await context.open()
       let present = keys(500)
       try await engine.write(entries(present))
-      // A million is as ordinary, and takes ten times as long.
+      // A million is just as realistic, but takes ten times as long.
       let most = context.budget.operations >= 100_000 ? 1_000_000 : 100_000
       let count = try await affordable(most, reading: present[0], in: engine)
       if count < most { context.noteShortfall("\(count) of \(most) keys") }
-      // So many different ones that they have no place among the parameters of a statement, nor in a message of 4 MiB.
+      // So many different keys that they fit neither into the parameters of a statement nor into a message of 4 MiB.
       let padding = String(repeating: ".", count: 50)
       let request = (0..<count).map {
         $0.isMultiple(of: 4) ? present[$0 / 4 * 7 % 500] : key("absent \($0) \(padding)")
@@ -158,22 +158,22 @@ extension CheckDefinition {
             try await method.finds(data("v"), under: key("k"), in: engine),
             "\(method.call) after close() returned nothing and did not throw")
         } catch is CallFailure {
-          // To throw is what it should do; rule O3 says what.
+          // The read should throw. Rule O3 covers the error.
         }
       }
     }
   }
 }
 
-/// As many reads as take about 20 seconds one by one, which is what an engine may make of a request for many; a thousand
-/// in any case. Only an engine that needs milliseconds for each is asked for fewer than the most.
+/// As many keys as can be read one by one in about 20 seconds, which is how an engine may implement a request for many;
+/// at least a thousand. Only an engine that needs milliseconds for each key is asked for fewer than the maximum.
 private func affordable(_ most: Int, reading key: CacheKey, in engine: EngineUnderTest) async throws -> Int {
   let time = try await ContinuousClock().measure { for _ in 0..<10 { _ = try await engine.read(key: key) } }
   return min(most, max(1_000, Int(200 / max(time.inSeconds, 1e-6)) & ~1))
 }
 
-/// A writer goes over the keys in a mixed order, in which no reader goes, and counts each of them up. So the sum of all
-/// versions shows how far it has come, and what the versions must have been at that moment.
+/// A writer increments the version of each key, in a mixed order that no reader uses. So the sum of all versions shows
+/// how far the writer was, and which versions the keys had at that moment.
 private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 6, standard: 30, exhaustive: 300)
@@ -203,7 +203,7 @@ private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async 
   }
 }
 
-/// A writer adds the next number and then removes the lowest, so that five or six numbers in a row are there.
+/// A writer adds the next number and then removes the lowest, so that there are always five or six consecutive numbers.
 private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = context.byLevel(quick: 60, standard: 300, exhaustive: 3_000)
@@ -224,7 +224,7 @@ private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
   }
 }
 
-/// A writer imports versions of a few entries, each dated by its number, so that no clock has to be waited for.
+/// A writer imports versions of a few entries, each dated by its number, so that it need not wait for the clock.
 private func checkTimesOfValues(_ context: CheckContext, _ method: ReadMethod) async throws {
   let engine = try await context.open()
   let keys = keys(4)

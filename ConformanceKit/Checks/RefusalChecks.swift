@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// System calls that fail in the middle of a call: rule F4.
+// System calls that fail during a call: rule F4.
 
 extension CheckDefinition {
   @CheckList static var refusalChecks: [CheckDefinition] {

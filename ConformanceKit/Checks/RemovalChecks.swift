@@ -153,11 +153,12 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  /// From the level standard on more different keys than a statement of any database has parameters.
+  /// From the level standard on, more different keys than the maximum number of parameters of a statement in any
+  /// database.
   fileprivate var keysOfARequest: Int { byLevel(quick: 10_000, standard: 70_000, exhaustive: 70_000) }
 }
 
-/// Puts files of its own among the engine's, then lets the engine work and remove everything.
+/// Puts foreign files among the engine's files, then lets the engine work and remove everything.
 private func checkForeignFiles(_ context: CheckContext) async throws {
   let subdirectory = context.place.appending(path: "holiday pictures", directoryHint: .isDirectory)
   let files = [
@@ -186,8 +187,8 @@ private func checkForeignFiles(_ context: CheckContext) async throws {
   }
 }
 
-/// Puts files next to the engine's that are named like the engine's files, or leftovers of them. An engine
-/// may take them for corrupted files or for entries, and need not open then, but must not change them.
+/// Puts files next to the engine's files with the names of the engine's files, or of leftovers of them. An engine may
+/// take them for corrupted files or for entries and need not open then, but it must not change them.
 private func checkLookalikeFiles(_ context: CheckContext) async throws {
   let sample = context.root.appending(path: "sample", directoryHint: .isDirectory)
   try FileManager.default.createDirectory(at: sample, withIntermediateDirectories: true)
@@ -231,7 +232,7 @@ private func checkLookalikeFiles(_ context: CheckContext) async throws {
   try expectFiles("after reopening")
 }
 
-/// What follows the last dot of a file's name, if it has one.
+/// The extension of a file's name, if it has one.
 private func endingOfName(_ path: String) -> String? {
   guard let name = path.split(separator: "/").last, let dot = name.lastIndex(of: "."), dot != name.startIndex
   else { return nil }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Faults that only show after very many calls, or after a pause: rules C1, D2, K1, T1 and W1.
+// Faults that only appear after very many calls, or after a pause: rules C1, D2, K1, T1 and W1.
 
 extension CheckDefinition {
   @CheckList static var repetitionChecks: [CheckDefinition] {
@@ -16,7 +16,7 @@ extension CheckDefinition {
       let (key, kept) = (key("k"), entries(keys(4)))
       let past = Date(timeIntervalSince1970: 1_000_000_000)
       try await engine.write(Array(kept.prefix(2)))
-      // One entry may be evicted because it is never read, and another because it is old.
+      // A cache may evict one entry because it is never read, and another because it is old.
       try await engine.writeEntries(
         kept.suffix(2).map { StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past) })
       for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "overwrites") {
@@ -36,13 +36,14 @@ extension CheckDefinition {
       var asked = entries(keys(2))
       let others = entries(keys(3, prefix: "left alone "))
       try await engine.write(asked + others)
-      // Another engine is asked by all methods, one after the other: here nothing is to be read but what is asked.
+      // The other methods are called in turn on a second engine, so that this one only serves single reads and scans.
       let lists = try await context.open(context.root.appending(path: "lists", directoryHint: .isDirectory))
       let listed = entries(keys(3))
       try await lists.write(listed)
       for number in context.rounds(quick: 70_000, standard: 200_000, exhaustive: 3_000_000, of: "reads") {
         if number % 5_000 == 4_999 {
-          // What a read with the same number saw, if numbers come again, is not there any more.
+          // If the engine's numbers of reads wrap around, the values that an earlier read with the same number returned
+          // no longer exist.
           asked = entries(keys(2), version: number)
           try await engine.write(asked)
         }
@@ -137,7 +138,8 @@ private func expectAnswer(
     rule: method.rule)
 }
 
-/// Writes new keys all the time, behind the others, and removes those before: what is left of these is in front of every scan.
+/// Writes new keys all the time, after the others, and removes the previous ones. Whatever remains of the removed keys
+/// precedes every scan.
 private func writePassingKeys(_ context: CheckContext) async throws {
   var engine = try await context.open()
   let size = min(500, max(20, try await context.affordableEntries().writes / 40))
@@ -169,7 +171,7 @@ private func writePassingKeys(_ context: CheckContext) async throws {
   }
 }
 
-/// An engine that is left alone for a while.
+/// An engine that is not used for a while.
 private struct RestingEngine {
   let engine: EngineUnderTest
   let before: [StorageEntry]
@@ -178,7 +180,7 @@ private struct RestingEngine {
   init(_ context: CheckContext, _ number: Int) async throws {
     engine = try await context.open(
       context.root.appending(path: "engine \(number)", directoryHint: .isDirectory))
-    // Times tell the writes from each other.
+    // So that the writes have different times.
     for name in ["k", "b", "c", "a"] {
       try await engine.write(data("v"), key: key(name))
       try await letClockAdvance()
@@ -189,7 +191,7 @@ private struct RestingEngine {
       context.capabilities.contains(.changeFeed) ? try await ChangeSubscriber(to: engine, context) : nil
   }
 
-  /// Asks for everything, beginning with one of the methods.
+  /// Reads everything, beginning with one of the methods.
   func ask(first: Int) async throws {
     let reads = ReadMethod.allCases
     for step in reads.indices {
@@ -222,7 +224,7 @@ private struct RestingEngine {
       let expected = method.removes ? nil : data("after")
       try expect(
         try await engine.read(key: key("k")), is: expected, "read(key:) after a pause and \(method.call)")
-      // What came during the pause covers the first one. Of a key that is absent and removed nothing need be told.
+      // Elements received during the pause cover the first change. The removal of an absent key need not be delivered.
       guard step == 0 || step == 1 && !method.removes else { continue }
       do {
         try await subscriber?.expectCovered([key("k")], "\(method.call) after a pause")
@@ -233,7 +235,7 @@ private struct RestingEngine {
   }
 }
 
-/// Lets several engines rest, since the first call after a pause may put right what the others need.
+/// Leaves several engines unused, since the first call after a pause may restore what the other calls need.
 private func useAfterPause(_ context: CheckContext, seconds: Int) async throws {
   let changes = ChangeMethod.all(context.capabilities)
   var engines: [RestingEngine] = []
@@ -242,14 +244,14 @@ private func useAfterPause(_ context: CheckContext, seconds: Int) async throws {
     try await Task.sleep(for: .seconds(1))
     context.noteProgress()
   }
-  // Each begins with another method.
+  // Each begins with a different method.
   for (number, resting) in engines.enumerated() {
     if number.isMultiple(of: 2) { try await resting.ask(first: number * 5) }
     try await resting.change(changes, first: number * 3)
   }
 }
 
-/// Makes every call that takes a key with one that is not allowed, and transactions whose bodies throw.
+/// Makes every call that takes a key with an invalid one, and transactions whose bodies throw.
 private func failInEveryWay(_ engine: EngineUnderTest, _ round: Int) async throws {
   let bad = key(round.isMultiple(of: 2) ? "" : String(repeating: "k", count: 512))
   for (name, call) in callsThatTakeAKey(engine.capabilities) {

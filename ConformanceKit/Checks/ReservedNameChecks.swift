@@ -29,18 +29,18 @@ extension CheckDefinition {
           + way.name, from: way.name == "write(_:key:)" ? .standard : .quick
       ) { context in
         let engine = try await context.open()
-        // Long keys may have files or names that are made of a hash.
+        // The names of files or rows for long keys may be made from a hash.
         var written = keys(3) + [longKey("long-"), key(String(repeating: "l", count: 511))]
         try await engine.write(entries(written))
-        // Files that are named like entries come up in the second round, and those of long keys in the first.
+        // The second round uses the names of files of entries; the first one those of files of long keys.
         for _ in 0..<2 {
           let names = try await reservedKeys(context).filter { !written.contains($0) }
           try await way.write(engine, entries(names))
           written += names
           try await expectAllWaysAgree(in: engine, on: entries(written))
         }
-        // What an overwrite makes beside a key, such as a temporary file, has the name of another key. Backwards, so that the
-        // other one is not written again afterwards.
+        // An overwrite may create a temporary file whose name is that of another key. The keys are written in reverse,
+        // so that the other key is not written again afterwards.
         try await way.write(engine, entries(written.reversed(), version: 2))
         try await expectContents(entries(written, version: 2), in: engine)
       }
@@ -52,7 +52,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       let names = try await reservedKeys(context)
-      // In both directions, and with keys together in one group that are apart in another.
+      // In both directions. Keys that are in one group here are in different groups in another round.
       for (groupCount, isBackwards) in [(8, false), (8, true), (7, false), (7, true)] {
         try await engine.write(entries(names))
         let groups = (0..<groupCount).map { group in
@@ -123,7 +123,7 @@ extension CheckDefinition {
   }
 }
 
-/// The name of a way of writing in the name of a check.
+/// The name of a way of writing, as part of a check's identifier.
 private func identifier(of way: String) -> String {
   switch way {
   case "write(_:key:)": "write"
@@ -132,7 +132,7 @@ private func identifier(of way: String) -> String {
   }
 }
 
-/// The name of a method in the name of a check.
+/// The name of a method, as part of a check's identifier.
 private func identifier(of method: ChangeMethod) -> String {
   switch method {
   case .writeEntries: "import"
@@ -141,13 +141,13 @@ private func identifier(of method: ChangeMethod) -> String {
   }
 }
 
-/// Names that engines use, and those that this one uses in its place.
+/// Names that engines use, and the names of this engine's own files.
 private func reservedKeys(_ context: CheckContext) async throws -> [CacheKey] {
   let general = ReservedNames.keys
   return general + (try ReservedNames.keys(like: context.place).filter { !general.contains($0) })
 }
 
-/// Fails unless every method says of the keys that they are absent.
+/// Fails unless every method reports the keys as absent.
 private func expectAbsent(_ keys: [CacheKey], in engine: EngineUnderTest) async throws {
   try expect(try await engine.readDataAndKeys(keys: keys), are: [], "readDataAndKeys(keys:) of absent keys")
   try expect(try await engine.keysExist(keys), is: [], "keysExist(_:) of absent keys")
@@ -159,7 +159,7 @@ private func expectAbsent(_ keys: [CacheKey], in engine: EngineUnderTest) async 
   }
 }
 
-/// Fails, by the rule of the check, unless these entries are there and no others.
+/// Fails, by the rule of the check, unless these are exactly the entries.
 private func expectContents(_ entries: [(key: CacheKey, data: Data)], in engine: EngineUnderTest) async throws
 {
   try await expectStored(entries, in: engine)

@@ -111,7 +111,7 @@ extension CheckDefinition {
   }
 }
 
-/// Compares the scan of each range with what `KeyRange.contains(_:)` says.
+/// Compares the scan of each range with the result of `KeyRange.contains(_:)`.
 private func checkRanges(in engine: EngineUnderTest, _ ranges: ([CacheKey]) -> [KeyRange]) async throws {
   let keys = [
     "a", "ab", "abc", "abcd", "abd", "a\0", "a\u{1}", "a ", "aÿ", "A", "b", "ba", "é", "e\u{301}", "éa", "日",
@@ -119,7 +119,7 @@ private func checkRanges(in engine: EngineUnderTest, _ ranges: ([CacheKey]) -> [
     "🗄", "🗄🗄", "\u{FFFF}", "\u{10FFFF}", " ", "p/a", "p/b", "p0", "~",
   ].map(CacheKey.init(verbatim:))
   try await engine.write(entries(keys))
-  // Rules K2 and K3 cover whether all of these are there.
+  // Rules K2 and K3 cover whether all keys are there.
   let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
   for range in ranges(sorted.map(\.key)) {
     for limit in [nil, 2] {
@@ -130,10 +130,10 @@ private func checkRanges(in engine: EngineUnderTest, _ ranges: ([CacheKey]) -> [
   }
 }
 
-/// Limits of which little or nothing is left in 16 or 32 bits.
+/// Limits that become zero, negative or small when truncated to 16 or 32 bits.
 let limitsOfIntegers: [Int] = [65_536, 1 << 31, 1 << 32, (1 << 32) + 2]
 
-/// A scan as it is shown in a sentence.
+/// A description of a scan for failure texts.
 func describe(_ range: KeyRange, _ limit: Int?) -> String {
   let parts = [
     range.prefix.map { "prefix: \(shortened($0.debugDescription))" }, range.after.map { "after: \($0)" },
@@ -142,9 +142,9 @@ func describe(_ range: KeyRange, _ limit: Int?) -> String {
   return "scan(\(parts.compactMap { $0 }.joined(separator: ", ")))"
 }
 
-/// Compares the best of several scans of one entry with the best of several scans of all: the best, because
-/// the machine may be busy at any time. Values are large, since the rule is about loading: an engine may go
-/// through all names. The fixed cost of a call, as to a remote place, is subtracted on both sides.
+/// Compares the fastest of several scans of one entry with the fastest of several scans of all: the fastest, because
+/// the machine may be busy at any time. Values are large, since the rule is about loading them: an engine may go
+/// through all keys. The fixed cost of a call, for example to a remote server, is subtracted on both sides.
 private func checkCost(in engine: EngineUnderTest) async throws {
   let keys = keys(200)
   func best(of times: Int, _ call: () async throws -> Void) async throws -> Duration {
@@ -163,7 +163,7 @@ private func checkCost(in engine: EngineUnderTest) async throws {
     ]
     for (what, range, limit) in ranges {
       var one = Duration.seconds(1_000)
-      // As often as it takes on a busy machine; an engine that loads everything is never faster.
+      // Repeats as often as a busy machine requires. An engine that loads everything is never fast enough.
       for _ in 0..<10 where one * 2 >= all {
         one = min(one, try await best(of: 20) { _ = try await engine.scan(range, limit: limit) })
       }

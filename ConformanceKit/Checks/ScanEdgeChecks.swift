@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Scans of what engines are known to get wrong: rule R5.
+// Scans that engines are known to get wrong: rule R5.
 
 extension CheckDefinition {
   @CheckList static var scanEdgeChecks: [CheckDefinition] {
@@ -43,7 +43,7 @@ extension CheckDefinition {
         "e\u{301}a", "\u{E9}b", "e\u{301}", "\u{E4}", "a\u{308}\u{304}", "\u{1F469}\u{200D}\u{1F680}", "q",
         "p\u{80}", "p\u{800}", "p\u{E000}", "p\u{10000}", "o\u{10FFFF}",
       ]
-      // As keys, which are other ones for other bytes, unlike strings.
+      // As keys: unlike strings, keys with different bytes are different.
       let names = (prefixes.flatMap { prefix in endings.map { prefix + $0 } } + behind)
         .map(CacheKey.init(verbatim:))
       try await expectScans(
@@ -110,7 +110,7 @@ extension CheckDefinition {
         let range = KeyRange(after: keys[start], upTo: expected.last?.key)
         try expect(try await engine.scan(range, limit: nil), are: expected, "scan(after:upTo:) of 20 keys")
       }
-      // The last ten keys, and a hundred far behind the first.
+      // The last ten keys, and a hundred keys far from the first.
       let prefixes = [
         String(keys[count - 1].value.dropLast()), String(keys[count * 4 / 5].value.dropLast(2)),
       ]
@@ -139,7 +139,7 @@ extension CheckDefinition {
   }
 }
 
-/// A range, written shortly.
+/// A range in short notation.
 private struct Bounds {
   var prefix: String?
   var after: String?
@@ -152,12 +152,12 @@ private struct Bounds {
   }
 }
 
-/// Writes the keys, and compares what each scan returns with what the bytes of the keys say.
+/// Writes the keys, and compares each scan with the result expected from the bytes of the keys.
 private func expectScans(
   of keys: [CacheKey], _ ranges: [Bounds], limits: [Int?], in engine: EngineUnderTest
 ) async throws {
   try await engine.write(entries(keys))
-  // Rules K2 and K3 cover whether all of these are there.
+  // Rules K2 and K3 cover whether all keys are there.
   let sorted = try await engine.readAllDataAndKeys().sorted { $0.key < $1.key }
   let scans = ranges.flatMap { bounds in limits.map { (range: bounds.range, limit: $0) } }
   for (range, limit) in scans {
@@ -177,8 +177,8 @@ private func inside(
   Array(sorted.lazy.filter { range.contains($0.key) }.prefix(max(0, limit ?? .max)))
 }
 
-/// Scans in a body, first of the unchanged entries and then with its own writes and removals among them,
-/// which it rolls back.
+/// Scans in a body, first the unchanged entries and then with the body's own writes and removals among them. Rolls the
+/// body back.
 private func expectScansInBody(
   _ scans: [(range: KeyRange, limit: Int?)], of stored: [(key: CacheKey, data: Data)],
   in engine: EngineUnderTest

@@ -63,8 +63,8 @@ extension CheckDefinition {
 
 // MARK: - Answers
 
-/// Changes one thing after the other, at once one after the other, so that the clock of the file system may show one time
-/// for several; sizes and counts stay the same where they can.
+/// Makes one change after the other, some in quick succession, so that several may get the same modification time from
+/// the file system. Sizes and counts stay the same where possible.
 private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async throws {
   let rounds =
     switch context.budget.level {
@@ -72,10 +72,10 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     case .standard: 36
     case .exhaustive: 600
     }
-  // Kinds of changes are made by one method after the other that can make them.
+  // The methods that can make a kind of change take turns.
   let methods: [ChangeMethod?] =
     [nil, .apply, .writeEntries] + (context.capabilities.contains(.transactions) ? [.transaction] : [])
-  var answers = AnswersOfAllKinds()
+  var answers = ExpectedAnswers()
   answers.absent = ["not yet", "never"]
   func change(
     _ operations: [StorageOperation], bySecond: Bool, by method: ChangeMethod?, first: Int
@@ -89,9 +89,9 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
   for round in 0..<rounds {
     context.noteProgress()
     let bySecond = round / 2 % 2 == 0
-    // In some rounds changes follow each other at once, in others the times of entries tell them from each other.
+    // In some rounds changes follow each other at once, in others their entries have different times.
     if round % 4 == 3 { try await letClockAdvance() }
-    // What can be remembered is remembered now.
+    // Fills any caches.
     try await sharers.verify(answers, first: round, inSecond: true, noting: context.progress)
     try await sharers.verify(answers, first: round, inSecond: false, noting: context.progress)
     for (index, operations) in changes(round).enumerated() {
@@ -124,10 +124,10 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
   try await checkAnswersAfterOverwrites(answers, of: sharers, context)
 }
 
-/// Has the second import entries whose times are a year back or a year ahead, and write something after that: what has changed is not
-/// what has the newest time.
+/// Has the second engine import entries whose times are a year back or a year ahead, and then write something. The
+/// entry that changed last does not have the newest time.
 private func checkAnswersOfOtherTimes(
-  _ answers: inout AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+  _ answers: inout ExpectedAnswers, of sharers: Sharers, _ context: CheckContext
 ) async throws {
   let imported = key("imported")
   for (number, seconds) in [-31_536_000.0, 31_536_000, -31_536_000].enumerated() {
@@ -150,10 +150,10 @@ private func checkAnswersOfOtherTimes(
   answers.apply([.remove(key: imported)])
 }
 
-/// Has the second write far more than is left in the end, after which an engine may have put a new file in the place of an old
-/// one; and then has another one come and go.
+/// Has the second engine write far more than is left in the end, so that it may replace an old file with a new one.
+/// Then another engine opens and closes.
 private func checkAnswersAfterOverwrites(
-  _ answers: AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+  _ answers: ExpectedAnswers, of sharers: Sharers, _ context: CheckContext
 ) async throws {
   var answers = answers
   let large = keys(2, prefix: "large-")
@@ -168,7 +168,7 @@ private func checkAnswersAfterOverwrites(
   answers.apply(last)
   for isReopened in [false, true] {
     if isReopened { try await sharers.reopenSecond(context) }
-    // The first changes something before it has read anything.
+    // The first engine changes something before it has read anything.
     for bySecond in [false, true] {
       let change = StorageOperation.write(
         data("\(isReopened), \(bySecond)"), key: key("by \(bySecond ? 2 : 1)"))
@@ -182,13 +182,14 @@ private func checkAnswersAfterOverwrites(
   }
 }
 
-/// Has the second change and remove far more entries in one batch than others may be told of one by one. Leaves none of them.
+/// Has the second engine change and remove so many entries in one batch that others may not be notified of each. Leaves
+/// none of them.
 private func checkAnswersAfterLargeBatches(of sharers: Sharers, _ context: CheckContext) async throws {
   let wanted = context.byLevel(quick: 1_500, standard: 4_200, exhaustive: 20_000)
   let count = try await context.affordableCount(wanted, of: "entries that another one changes in one batch")
   let keys = keys(count, prefix: "batch-")
-  // From all over them, which are asked for one by one, and so remembered; a slow engine only for those that were written first, of
-  // which others may have been told too long ago.
+  // Keys spread over all entries, which are read one by one and therefore cached. If the engine is slow, only the keys
+  // that were written first, of whose changes others may have been notified too long ago.
   let asked = stride(from: 0, to: count, by: max(1, count / 60)).map { keys[$0] }
   for version in 1...3 {
     context.noteProgress()
@@ -211,9 +212,9 @@ private func checkAnswersAfterLargeBatches(of sharers: Sharers, _ context: Check
   }
 }
 
-/// Asks by the same method right before a change and right after it: some remember for a few milliseconds only.
+/// Calls the same method right before and right after a change: some engines cache results for a few milliseconds only.
 private func checkAnswersAtOnce(
-  _ answers: AnswersOfAllKinds, of sharers: Sharers, _ context: CheckContext
+  _ answers: ExpectedAnswers, of sharers: Sharers, _ context: CheckContext
 ) async throws {
   var answers = answers
   let brief = key("brief")
@@ -221,7 +222,7 @@ private func checkAnswersAtOnce(
   let changes: [StorageOperation] = [
     .write(data("first"), key: brief), .write(data("other"), key: brief), .remove(key: brief),
   ]
-  for method in AnswersOfAllKinds.methods(withTransactions: context.capabilities.contains(.transactions)) {
+  for method in ExpectedAnswers.methods(withTransactions: context.capabilities.contains(.transactions)) {
     for change in changes {
       context.noteProgress()
       try await answers.ask(method, sharers.first)
@@ -237,7 +238,7 @@ private func checkAnswersAtOnce(
 }
 
 private func verify(
-  _ answers: AnswersOfAllKinds, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
+  _ answers: ExpectedAnswers, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
   _ what: String, noting progress: CheckProgress
 ) async throws {
   do {
@@ -254,11 +255,11 @@ private func changes(_ round: Int) -> [[StorageOperation]] {
   let steady = key("steady")
   return switch round % 7 {
   case 0:
-    // Absent, present, overwritten with as many bytes.
+    // Absent, present, overwritten with the same number of bytes.
     [[.write(data("a\(digits)"), key: steady)], [.write(data("b\(digits)"), key: steady)]]
   case 1: [[.write(data("new"), key: key("not yet"))], [.remove(key: key("not yet"))]]
   case 2:
-    // One comes and one goes, so that the count is the same.
+    // Adds one key and removes one, so that the count stays the same.
     [
       [.write(data("x\(digits)"), key: key("one"))],
       [.remove(key: key("one")), .write(data("x\(digits)"), key: key("two"))],
@@ -271,7 +272,7 @@ private func changes(_ round: Int) -> [[StorageOperation]] {
   case 4: [keys(4, prefix: "several-").map { .write(data(digits), key: $0) }]
   case 5: [[.removeAll], [.write(data("e\(digits)"), key: steady)]]
   default:
-    // More than there was room for when the place was opened.
+    // More than the file had space for when the place was opened.
     [[.write(noise(1 << 20, seed: UInt64(round)), key: key("large"))], [.remove(key: key("large"))]]
   }
 }

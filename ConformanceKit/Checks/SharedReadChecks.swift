@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Tasks that read the same concurrently, which an engine may combine into one read: rules C1 and C4.
+// Tasks that read the same keys concurrently, so that an engine may combine them into one read: rules C1 and C4.
 
 extension CheckDefinition {
   @CheckList static var sharedReadChecks: [CheckDefinition] {
@@ -51,7 +51,7 @@ extension CheckDefinition {
   }
 }
 
-/// Changes a key and reads it repeatedly, at first alone and then while others read the same.
+/// Changes a key and reads it repeatedly, at first alone and then while others read the same key.
 private func askBetweenChanges(
   _ method: ReadMethod, _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int
 ) async throws {
@@ -64,7 +64,7 @@ private func askBetweenChanges(
       number % 4 == 2
       ? removing[(round + number / 4) % removing.count] : writing[(round + number) % writing.count]
     let value = data("\(round), \(number)")
-    // Times tell the changes from each other then.
+    // So that the changes have different times.
     if method == .updatedAt { try await letClockAdvance() }
     let window = try await window { try await change.perform([(hot, value)], in: engine) }
     let when = "begun after \(change.call) had returned, \(who),"
@@ -78,18 +78,18 @@ private func askBetweenChanges(
   do {
     for number in 0..<4 { try await changeAndAsk(number, "with nobody beside") }
   } catch let violation as Violation {
-    // This has nothing to do with others.
+    // The fault does not depend on concurrent reads.
     throw Violation(violation.description, rule: method.rule)
   }
   try await whileRunning {
     for number in 4..<12 { try await changeAndAsk(number, "while other tasks asked the same") }
   } readers: { _ in
-    // What it answers is for other checks to say.
+    // Other checks cover what it returns.
     _ = try? await method.found(of: [hot], in: engine)
   }
 }
 
-/// Writes a key and removes it repeatedly, while others remove it too.
+/// Writes a key and removes it repeatedly, while other tasks remove it too.
 private func removeBesideOthers(_ method: ChangeMethod, _ engine: EngineUnderTest, _ round: Int) async throws
 {
   let hot = key("hot")
@@ -106,7 +106,7 @@ private func removeBesideOthers(_ method: ChangeMethod, _ engine: EngineUnderTes
   }
 }
 
-/// Begins calls of every method in the same moment, and cancels the first and the fourth of each.
+/// Starts calls of every method at the same time, and cancels the first and the fourth of each.
 private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
   let hot = key("hot")
   let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
@@ -135,12 +135,12 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
     for tasks in reads { tasks[number].cancel() }
     for tasks in writes { tasks[number].cancel() }
   }
-  // All of them, before any is checked: none is to go on when the engine is closed.
+  // Waits for all of them before checking any, so that none is still running when the engine is closed.
   let (answers, outcomes) = (await results(of: reads), await results(of: writes))
   for (method, answers) in zip(ReadMethod.allCases, answers) {
     for number in others {
       let found = try answers[number].get()
-      // What others write and remove meanwhile is found or not.
+      // Keys that other tasks write and remove meanwhile may or may not be found.
       try expect(
         found.contains(method.givesValues ? data("hot") : nil),
         "\(method.call) beside one that was cancelled did not find a key that was there")
@@ -158,7 +158,7 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
   }
 }
 
-/// What the tasks give, when all of them have ended.
+/// The results of the tasks, when all of them have ended.
 private func results<Value>(
   of groups: [[Task<Value, any Error>]]
 ) async -> [[Result<Value, any Error>]] {

@@ -96,7 +96,7 @@ extension CheckDefinition {
         try expect(found.count, is: count, "the number of entries of readAllEntries()")
         let entries = found.map { (key: $0.key, data: $0.data) }
         if isExact { return try expect(entries, are: place.entries, "readAllEntries()") }
-        // An engine that makes a batch of single writes cannot distinguish those between two ticks of the clock.
+        // An engine that implements a batch as single writes cannot distinguish writes within one tick of the clock.
         try expect(entries.sorted { $0.key < $1.key }, are: place.sortedEntries, "readAllEntries(), sorted,")
         try expectOrder(of: found, place.keys)
       }
@@ -154,7 +154,7 @@ extension CheckDefinition {
   }
 }
 
-/// A request for this many keys of a place, in mixed order: some are absent, some are repeated.
+/// A request for this many keys of a place, in mixed order. Some are absent, some are repeated.
 private func mixedRequest(_ count: Int, in place: GrowingPlace) -> [CacheKey] {
   let step = [7, 5, 11, 13].first { !count.isMultiple(of: $0) } ?? 1
   return (0..<count).map { position in
@@ -164,7 +164,7 @@ private func mixedRequest(_ count: Int, in place: GrowingPlace) -> [CacheKey] {
   }
 }
 
-/// Those keys of the request that exist, in its order.
+/// The keys of the request that exist, in its order.
 private func existing(of request: [CacheKey]) -> [CacheKey] {
   request.filter { !$0.value.hasSuffix("absent") }
 }
@@ -201,8 +201,8 @@ private func expectExisting(of request: [CacheKey], in place: GrowingPlace) asyn
 
 /// Fails unless the entries are in the order in which the keys were written.
 ///
-/// - Parameter isExact: Whether entries of equal times are in that order, too. An engine that makes a batch of single writes
-///   cannot distinguish those between two ticks of the clock.
+/// - Parameter isExact: Whether entries with equal times must be in that order, too. An engine that implements a batch
+///   as single writes cannot distinguish writes within one tick of the clock.
 func expectOrder(
   of entries: [StorageEntry], _ order: [CacheKey], in method: String = "readAllEntries()",
   isExact: Bool = false

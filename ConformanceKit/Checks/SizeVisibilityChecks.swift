@@ -39,7 +39,7 @@ extension CheckDefinition {
   }
 }
 
-/// What changes thousands of entries in one call.
+/// A call that changes thousands of entries.
 private enum LargeChange: String, CaseIterable, Sendable {
   case write, apply, removal, removalOfEverything = "removal-of-everything", replacement
   case imports = "import", transaction
@@ -56,13 +56,13 @@ private enum LargeChange: String, CaseIterable, Sendable {
     }
   }
 
-  /// Whether there is nothing after every other change.
+  /// Whether the keys are absent after every other change.
   var removes: Bool { self == .removal || self == .removalOfEverything }
 
-  /// Long enough for thousands of them to be more than what a message or a buffer has room for.
+  /// Long enough that thousands of values exceed the size of a message or a buffer.
   static func value(of version: Int) -> Data { data("\(version) " + String(repeating: "v", count: 300)) }
 
-  /// Makes the change, after which every key has the version or is absent.
+  /// Makes the change. Afterwards every key has the version or is absent.
   func perform(_ version: Int, on keys: [CacheKey], in engine: EngineUnderTest) async throws {
     let value = Self.value(of: version)
     let batch = keys.map { (key: $0, data: value) }
@@ -74,13 +74,13 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .replacement: try await engine.apply([.removeAll] + batch.map { .write($0.data, key: $0.key) })
     case .removal where version.isMultiple(of: 2): try await engine.remove(keys: keys)
     case .removalOfEverything where version.isMultiple(of: 2): try await engine.removeAllData()
-    // Removed entries are written again, by a method that has its own check.
+    // Removed entries are written again, by a method that another check tests.
     case .removal, .removalOfEverything: try await engine.write(batch)
     }
   }
 }
 
-/// Makes the change several times, while readers read a sample of its keys.
+/// Makes the change several times, while readers read some of its keys.
 private func checkAtomicity(of change: LargeChange, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = context.byLevel(quick: 1_025, standard: 12_000, exhaustive: 70_000)
@@ -100,14 +100,14 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
       await Task.yield()
     }
   } readers: { reader in
-    // A read of many keys may be answered in parts, each of which is right by itself.
+    // A read of many keys may return its result in parts, each of which may be consistent by itself.
     if reader == 3, change.removes, context.capabilities.contains(.snapshotReads) {
       let found = try await engine.keysExist(keys).count
       return try expect(
         found == 0 || found == keys.count,
         "during \(change.call) of \(keys.count) entries one keysExist(_:) found \(found) of these keys")
     }
-    // The first is read last, so that an engine which answers one by one has time to be overtaken.
+    // In reverse the first key is read last, so that a write can overtake an engine that reads key by key.
     let request = reader.isMultiple(of: 2) ? samples : samples.reversed()
     let values = try await engine.read(keys: request)
     try expect(
@@ -117,7 +117,7 @@ private func checkAtomicity(of change: LargeChange, _ context: CheckContext) asy
   }
 }
 
-/// Writes large values several times, while readers read the first, one in the middle and the last.
+/// Writes large values several times, while readers read the first one, one in the middle and the last.
 private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(32)
@@ -144,11 +144,12 @@ private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckCont
   }
 }
 
-/// A writer changes the first and the last entry, of the bytes' order and of that of first writes, with everything else between
-/// them: their values in one batch or one after the other or, where only keys are to be seen, which of the two is there.
+/// A writer changes two entries that have all others between them, both in the order of bytes and in the order of first
+/// writes. It changes their values in one batch or one after the other. If only keys can be read, it changes which of
+/// the two exists.
 private func checkSnapshot(with method: ReadMethod, _ context: CheckContext) async throws {
   let engine = try await context.open()
-  // More than a page by any measure: 5,121 entries are more than 2 MiB.
+  // More than any page size: 5,121 entries are more than 2 MiB.
   let wanted = context.byLevel(quick: 1_201, standard: 5_121, exhaustive: 5_121)
   let affordable = try await context.affordableEntries()
   // Each write may wait for four reads of everything.

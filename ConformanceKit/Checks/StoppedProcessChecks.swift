@@ -6,8 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-// A process that is suspended while it has a place open, and one that has inherited descriptors: rules C3 and
-// O4.
+// A process that is suspended while it has a place open, and one that inherited descriptors: rules C3 and O4.
 
 extension CheckDefinition {
   @CheckList static var stoppedProcessChecks: [CheckDefinition] {
@@ -25,7 +24,7 @@ extension CheckDefinition {
   }
 }
 
-/// Starts a process while an engine is open, and opens the place again while that lives.
+/// Starts a process while an engine is open, and opens the place again while that process runs.
 struct InheritedDescriptors: CheckTask {
   let place: URL
 
@@ -53,8 +52,8 @@ struct InheritedDescriptors: CheckTask {
     withExtendedLifetime((child, children)) {}
   }
 
-  /// Starts processes while two tasks write. What they inherit may be any file that is open for a moment, as those are which
-  /// Foundation reads and writes; but whichever has a lock keeps it from the next call.
+  /// Starts processes while two tasks write. They may inherit any file that is open for a moment, such as those that
+  /// Foundation reads and writes. If they inherit a lock, it blocks the next call.
   private func startChildren(beside engine: EngineUnderTest) async throws -> [IdleProcess] {
     let isOver = Flag()
     defer { isOver.set() }
@@ -91,8 +90,8 @@ private func checkStopped(_ context: CheckContext) async throws {
     context.root.appending(path: "another place", directoryHint: .isDirectory))
   let engine = isShared ? try await context.open() : nil
   var written: [CacheKey] = []
-  // One time it waits longer, until an engine that waits for a lock for seconds has thrown. Not with a
-  // server, which may drop a client that sends nothing.
+  // Once, it waits until an engine that waits for a lock for seconds has thrown. Not with a server, which may drop a
+  // client that sends nothing.
   var longWait: Duration? = context.byLevel(
     quick: nil, standard: .seconds(4), exhaustive: context.patienceWithLocks)
   if context.capabilities.contains(.networked) { longWait = nil }
@@ -106,7 +105,7 @@ private func checkStopped(_ context: CheckContext) async throws {
       if let engine {
         try await engine.write(value(for: key), key: key)
       } else {
-        try await context.close(try await context.openUnkept())
+        try await context.close(try await context.openUnregistered())
       }
     } meanwhile: {
       try await other.write(value(for: key), key: key)
@@ -124,13 +123,13 @@ private func checkStopped(_ context: CheckContext) async throws {
 }
 
 extension CheckContext {
-  /// Stops a process while it works on the place, and makes a call; then lets the process go on, or kills it.
+  /// Stops a process while it works on the place, and makes a call. Then it resumes the process, or kills it.
   ///
   /// - Parameters:
-  ///   - longWait: For how long the process stays stopped if the call waits for it. Nil for a moment.
-  ///   - meanwhile: What has nothing to do with the place, and must not wait for it.
-  /// - Returns: Whether the call has returned, and whether there was a long wait. If the call has not returned, it threw `locked`. If
-  ///   the place is not shared, the call opens it.
+  ///   - longWait: How long the process stays stopped if the call waits for it. Nil for a moment.
+  ///   - meanwhile: A call that does not use the place, and must not wait for the process.
+  /// - Returns: Whether the call has returned, and whether there was a long wait. If the call has not returned, it
+  ///   threw `locked`. If the place is not shared, the call opens it.
   fileprivate func withStoppedWorker(
     after delay: Duration, isKilled: Bool, waiting longWait: Duration?,
     _ call: @escaping @Sendable () async throws -> Void,
@@ -142,11 +141,11 @@ extension CheckContext {
     let work = try worker.start(
       CallEngine(.work(SharedWork(batchCount: isKilled ? 100_000 : 40), share: "worker"), at: place))
     _ = try await translatingWorkerErrors { try await work.next() }
-    // A part of the experiment, whose results do not depend on it.
+    // Part of the experiment. Its result does not depend on this delay.
     try await Task.sleep(for: delay)
     worker.stop()
     let limit = patience(atMost: .seconds(20))
-    // Threads of their own, as an engine may hold those of its callers while it waits, which another rule is about.
+    // Separate threads, because an engine may block its callers' threads while it waits, which another rule covers.
     let threads = CheckExecutor(count: 1)
     defer { threads.stop() }
     let pending = Task(executorPreference: threads) { @concurrent () -> Result<Void, any Error> in
@@ -163,7 +162,8 @@ extension CheckContext {
     }
     try result.get()
     let isShared = capabilities.contains(.multiProcess)
-    // An engine that shares its place may wait for the process. One that does not may wait for up to a minute before it throws.
+    // An engine that shares its place may wait for the process. One that does not may wait for up to a minute before it
+    // throws.
     let early = await withStallTimeout(isShared ? .milliseconds(250) : limit) { await pending.value }
     noteProgress()
     if !isShared, case .success(.success) = early {

@@ -56,7 +56,7 @@ private let chains: [[CheckedChange]] = [
   try await fixture.perform(.insert(initialItems))
   let run = try await fixture.store.chain([.removeAll, .insert([CheckedItem(10)])])
   await letOthersRun()
-  // When another call has returned, the earlier one has been done.
+  // When a later call has returned, the earlier one has been made.
   try await fixture.insert(CheckedItem(11))
   try await fixture.expectItems(initialItems + [CheckedItem(11)], "with a chain that was not run")
 
@@ -80,7 +80,7 @@ private let chains: [[CheckedChange]] = [
   for chain in chains {
     let run = try await fixture.store.chain(chain)
     var hasRun = false
-    // The second and third call are never made if all of the chain is one call.
+    // The second and third call are never made if the whole chain is one call.
     for failing in [1, 2, 3] where !hasRun {
       fixture.engine.failCall(failing, where: \.isWrite)
       do {

@@ -22,7 +22,7 @@ extension CheckDefinition {
   }
 }
 
-/// The changes of one item, in turn.
+/// Changes of one item, in rotation.
 private let changes: [CheckedChange] = [
   .insert([CheckedItem("new")]), .insert([CheckedItem(7, version: 2)]), .remove([CheckedItem(8)]),
   .insert([CheckedItem("new", version: 2)]),
@@ -30,14 +30,14 @@ private let changes: [CheckedChange] = [
 
 @MainActor private func checkCalls(_ context: CheckContext) async throws {
   let (few, time) = try await costs(context, count: 100)
-  // An engine that takes long for an entry is not made to take thousands.
+  // A slow engine does not have to write thousands of entries.
   let (many, _) = try await costs(context, count: time > .milliseconds(20) ? 300 : 5_000)
   for (index, change) in changes.enumerated() {
     try expect(many[index], is: few[index], "\(change) among many items, compared with few,")
   }
 }
 
-/// The calls to the engine that each change makes among so many items, and how long it takes to insert these.
+/// The number of engine calls of each change with this many items, and the time that inserting the items takes.
 @MainActor private func costs(_ context: CheckContext, count: Int) async throws -> ([[String]], Duration) {
   let place = context.root.appending(path: "store-\(count)", directoryHint: .isDirectory)
   let fixture = StoreFixture(context, try await context.open(place))
@@ -63,11 +63,11 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
   .readAllData, .readAllDataAndKeys, .readAllEntries, .allKeys, .scan,
 ]
 
-/// Compares the best of many changes among few items with the best of as many among two hundred times as many
-/// items: the best, because the machine may be busy at any time, and of more changes as long as the cost
-/// seems to grow.
+/// Compares the fastest of many changes among few items with the fastest of as many changes among two hundred times as
+/// many items: the fastest, because the machine may be busy at any time. It repeats this as long as the cost seems to
+/// grow.
 ///
-/// The engine is left out of it, since how long an entry takes is its own affair.
+/// The time of the engine's calls is not included.
 @MainActor private func checkTime(_ context: CheckContext) async throws {
   let stores = [context.makeStore(PlainEngine()), context.makeStore(PlainEngine())]
   for (store, count) in zip(stores, [100, 20_000]) {
@@ -83,7 +83,7 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
     var bestCopy = Duration.seconds(1_000)
     var worstOfFew = Duration.zero
     for round in 1... {
-      // Each goes first in every other round, or whatever else the main actor does in step with them always hits the same.
+      // Each goes first in every other round. Otherwise other work on the main actor might always delay the same one.
       for index in round.isMultiple(of: 2) ? [0, 1] : [1, 0] {
         let store = stores[index]
         let time = try await ContinuousClock().measure { try await store.perform(kind.change(round)) }
@@ -93,7 +93,8 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
       bestCopy = min(bestCopy, timeOfCopying(stores[1].items))
       let grows = best[1] > best[0] * 3 && best[1] > best[0] + bestCopy / 2
       if round >= 60, !grows { break }
-      // What takes so much longer at its best than ever among few items does so because of the items.
+      // If the fastest change is so much slower than the slowest one among few items, the number of items is the
+      // reason.
       let isHopeless = best[1] > best[0] * 20 && best[1] > worstOfFew * 2 && best[1] > best[0] + bestCopy * 20
       guard round < (isHopeless ? 20 : 120) else {
         throw Violation(
@@ -104,7 +105,7 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
   }
 }
 
-/// How long it takes to copy all items, than which nothing that is done with all of them is faster.
+/// The time to copy all items. No operation on all items is faster.
 private func timeOfCopying(_ items: [CheckedItem]) -> Duration {
   ContinuousClock().measure {
     var copy = items
@@ -113,7 +114,7 @@ private func timeOfCopying(_ items: [CheckedItem]) -> Duration {
   }
 }
 
-/// An engine of the kit's own that does as little as possible.
+/// A minimal engine of the kit.
 private final class PlainEngine: StorageEngine {
   private let entries = MutexProtected<[CacheKey: StorageEntry]>([:])
 

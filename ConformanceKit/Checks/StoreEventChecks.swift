@@ -28,7 +28,7 @@ extension CheckDefinition {
   }
 }
 
-/// What a subscriber has received.
+/// An event that a subscriber has received.
 private struct ReceivedEvent: Equatable, CustomStringConvertible {
   let operation: StoreEvent<CheckedItem>.Operation
   let items: [CheckedItem]
@@ -55,7 +55,7 @@ private struct ReceivedEvent: Equatable, CustomStringConvertible {
 
   deinit { task?.cancel() }
 
-  /// Waits until the condition holds. That is a matter of turns since something was received, if it ever holds.
+  /// Waits until the condition holds. The limit is a number of turns since the last event.
   func wait(for what: String, until condition: ([ReceivedEvent]) -> Bool) async throws {
     var (last, turns) = (0, 0)
     while !condition(received) {
@@ -73,8 +73,8 @@ private struct ReceivedEvent: Equatable, CustomStringConvertible {
 }
 
 extension Subscriber {
-  /// The received events without loads that found the same items again. A store loads its items again if the feed of an engine with these
-  /// capabilities reports that everything may have changed.
+  /// The received events without loads that found the same items again. A store loads its items again if the feed of an
+  /// engine with these capabilities reports that everything may have changed.
   func events(_ capabilities: EngineCapabilities) -> [ReceivedEvent] {
     if !capabilities.contains(.changeFeed) { return received }
     var items: [CheckedItem]?
@@ -92,7 +92,7 @@ extension Subscriber {
   }
 }
 
-/// What is inserted last, to know when everything has been received.
+/// The item that is inserted last. When it arrives, all events have been received.
 private let last = CheckedItem("last")
 
 @MainActor private func checkEvents(_ context: CheckContext) async throws {
@@ -152,7 +152,7 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
   try await fixture.load()
   try await fixture.insert(last)
   try await subscriber.wait(forInsertionOf: last)
-  // Five that were inserted at once may have got equal times.
+  // Five items that were inserted at once may have equal times.
   try await fixture.expectShown(items + [last], "the items of a store that was loaded")
   let loaded = fixture.store.items.filter { $0 != last }
   try expectReceived(
@@ -209,7 +209,7 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
   fixture.engine.clearFaults()
   try await fixture.insert(last)
   try await subscriber.wait(forInsertionOf: last)
-  // A store may read the items again to be certain, and say so.
+  // A store may reload its items to be certain, and send an event for that.
   let received = subscriber.received.filter { $0.operation != .loaded }
   try expectReceived(
     received, [ReceivedEvent(.insert, [item]), ReceivedEvent(.insert, [last])], "a subscriber")
@@ -228,9 +228,9 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
       returned.withLock { $0.count += 1 }
     }
   }
-  // Time that a slow engine or a busy machine takes is not held against it: it passes in calls of the same engine, and on all
-  // threads that the store makes use of. Nor is that in which the store's own call is in the engine: to sync a write may take seconds
-  // where a question takes none.
+  // The time that a slow engine or a busy machine takes does not count, because it also passes in other calls of the
+  // same engine and on all threads that the store uses. Neither does the time that the store's own call spends in the
+  // engine: syncing a write may take seconds, and a read none.
   var (last, turns) = (0, 0)
   while case let (count, isOver) = returned.withLock({ $0 }), !isOver {
     if count > last {
@@ -254,7 +254,7 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
     subscriber.events(context.capabilities),
     [ReceivedEvent(.loaded, [])] + items.map { ReceivedEvent(.insert, [$0]) },
     "a subscriber beside a slow one")
-  // What the other has not read has been kept for it.
+  // The events that the other subscriber has not read have been kept for it.
   let slow = Subscriber(unread)
   try await slow.wait(forInsertionOf: items[23])
   try expectReceived(

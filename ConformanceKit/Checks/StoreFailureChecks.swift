@@ -28,7 +28,7 @@ extension CheckDefinition {
   }
 }
 
-/// A call of its own or a chain.
+/// A single call or a chain of calls.
 private struct Attempt: CustomStringConvertible {
   let changes: [CheckedChange]
   let isChain: Bool
@@ -41,7 +41,7 @@ private struct Attempt: CustomStringConvertible {
 
   static let initialItems = (0..<4).map { CheckedItem($0) }
 
-  /// One of each kind, such that each changes something when it is made after the others.
+  /// One of each kind. Each changes something when made after the previous ones.
   static let all: [Attempt] = [
     call(.insert([CheckedItem(10)])),
     call(.insert([CheckedItem(1, version: 2)])),
@@ -143,7 +143,7 @@ private struct Attempt: CustomStringConvertible {
   try await fixture.perform(.insert(Attempt.initialItems))
   for attempt in Attempt.all {
     fixture.engine.failCall(with: StorageError(.io, "The answer is lost."), .afterwards, where: \.isWrite)
-    // A store may also find out for itself that all is well.
+    // The store may also find out by itself that the change was made.
     do { try await attempt.make(in: fixture) } catch {}
     fixture.engine.clearFaults()
     try await fixture.expectItems(

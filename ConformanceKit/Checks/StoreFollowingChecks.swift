@@ -1,7 +1,7 @@
 import StockroomCore
 import StockroomStore
 
-// What others change in the engine of a store: rules S9 and S10.
+// Changes by others in the engine of a store: rules S9 and S10.
 
 extension CheckDefinition {
   @CheckList static var storeFollowingChecks: [CheckDefinition] {
@@ -43,7 +43,8 @@ extension CheckDefinition {
   }
 }
 
-/// Skips the check for an engine that reports to a store its own changes too, which a store does not follow.
+/// Skips the check if the engine also reports a store's own changes to that store. A store does not follow such an
+/// engine.
 private func requireOrigins(_ engine: EngineUnderTest) async throws {
   let origin = ChangeOrigin()
   let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
@@ -59,7 +60,7 @@ private typealias TwoStores = (one: StoreFixture, other: StoreFixture)
   return try await openTwoStores(context, in: engine, engine)
 }
 
-/// Two stores, each with an engine in between that passes everything on.
+/// Two stores, each with a pass-through engine in between.
 @MainActor private func openTwoStores(
   _ context: CheckContext, in engine: EngineUnderTest, _ other: EngineUnderTest
 ) async throws -> TwoStores {
@@ -69,11 +70,11 @@ private typealias TwoStores = (one: StoreFixture, other: StoreFixture)
   return stores
 }
 
-/// Returns once the store has these items; fails if it has others for half of the stall timeout, or for a minute, of
+/// Returns once the store has these items. Fails if it has others for half of the stall timeout, at most a minute, of
 /// running time.
 @MainActor
 private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) async throws {
-  // Others may hold the main actor, which the store needs, for seconds.
+  // Other work may block the main actor, which the store needs, for seconds.
   var limit = RunningTimeLimit(fixture.context.patience(atMost: .seconds(60)))
   while try await !fixture.shows(expected) {
     if limit.isOver() {
@@ -96,7 +97,7 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
     .removeAll, .insert([CheckedItem("z"), CheckedItem("y")]),
   ]
   for (index, change) in changes.enumerated() {
-    // In turns, so that each has its own items and the other's.
+    // Alternately, so that each store has its own items and the other's.
     try await (index.isMultiple(of: 2) ? one : other).perform(change)
     expected.apply(change)
     try await waitForItems(expected, in: one)
@@ -121,7 +122,7 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
   try await waitForItems([changed, CheckedItem("c")], in: fixture)
   try await fixture.engineUnderTest.removeAllData()
   try await waitForItems([], in: fixture)
-  // By every method, right after a change by the store, which is not to be taken for the one behind it.
+  // By every method, right after a change by the store, so that the store might mistake one change for the other.
   var expected: [CheckedItem] = []
   let methods = ChangeMethod.writing(fixture.context.capabilities).filter { $0 != .writeEntries }
   for (number, method) in methods.enumerated() {

@@ -20,8 +20,8 @@ extension CheckDefinition {
   }
 }
 
-/// Does the changes one by one, and fails unless the items always are in the right order, and those of a new
-/// store in the end. Returns the last of these.
+/// Makes the changes one by one. Fails unless the items always are in the right order, and a new store has them in that
+/// order at the end. Returns the items of the new store.
 @MainActor @discardableResult
 private func checkOrder(
   _ context: CheckContext, after changes: [CheckedChange]
@@ -36,7 +36,7 @@ private func checkOrder(
   }
   try await fixture.expectItems(expected, "in the end")
   let fresh = try await fixture.expectAgreement("in the end")
-  // What a new store inserts comes after what it found.
+  // Items inserted by a new store follow the ones that it loaded.
   for change in [CheckedChange.insert([CheckedItem("0")]), .insert([CheckedItem("~")])] {
     try await fresh.perform(change)
     expected.apply(change)

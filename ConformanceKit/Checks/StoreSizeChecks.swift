@@ -16,9 +16,9 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  /// How many items a store has in one check after the other.
+  /// The numbers of items that a check uses, in order.
   ///
-  /// - Parameter writes: How often each of them is written.
+  /// - Parameter writes: How often each item is written.
   fileprivate func itemCounts(writes: Int) async throws -> [Int] {
     let most = budget.level == .exhaustive ? 100_001 : 4_097
     let affordable = try await affordableEntries().writes / writes
@@ -30,7 +30,7 @@ extension CheckContext {
   }
 }
 
-/// Grows a store, and checks what a new one loads.
+/// Adds items to a store, and checks which items a new one loads.
 @MainActor private func checkSizes(_ context: CheckContext) async throws {
   var fixture = try await context.openStore()
   var reached = 0

@@ -1,6 +1,6 @@
 import StockroomCore
 
-// Calls of the system that fail: rules F4 and W6.
+// System calls that fail: rules F4 and W6.
 
 extension CheckDefinition {
   @CheckList static var systemFaultChecks: [CheckDefinition] {

@@ -198,17 +198,17 @@ extension CheckDefinition {
 }
 
 extension ChangeMethod {
-  /// Those that date what they write themselves.
+  /// Methods that set the times themselves.
   static let thatDate = allCases.filter { !$0.removes && $0 != .writeEntries }
 }
 
-/// Writes a key very often in a row: a clock that advances with each write is ahead then.
+/// Writes a key very often in a row. A clock that advances with each write would run ahead.
 private func checkDateOfMany(
   _ method: ChangeMethod, _ context: CheckContext, _ engine: EngineUnderTest
 ) async throws {
   let own = key("by \(method.call)")
   var (count, found): (Int, Date?) = (0, nil)
-  // While there are so many the clock may be set back, behind which updatedAt does not go.
+  // The clock may be set back during so many writes, and updatedAt never goes backwards.
   for _ in 0..<2 {
     for number in context.rounds(quick: 300, standard: 300, exhaustive: 3_000, of: "writes in a row") {
       try await method.perform([(own, data("\(number)"))], in: engine)
@@ -243,8 +243,8 @@ func expect(
   }
 }
 
-/// Has tasks write one key, and compares each updatedAt with the latest that was read before the call: a write that reads the
-/// clock before its turn sets an earlier one. The turns of one engine may not be those of all on the place.
+/// Has tasks write one key, and compares each updatedAt with the latest one that was read before the call. A write that
+/// reads the clock before it gets its lock sets an earlier time. Two engines on the place may use different locks.
 private func checkTimesOfConcurrentWrites(_ context: CheckContext) async throws {
   let engines = try await context.openTwiceIfPossible()
   let shared = key("shared")
@@ -259,7 +259,7 @@ private func checkTimesOfConcurrentWrites(_ context: CheckContext) async throws 
       for number in rounds.share(of: task, among: writerCount) {
         let method = methods[(number / writerCount + task) % methods.count]
         try await method.performAmongMany([(shared, data("\(number)"))], in: engine)
-        // An engine that never suspends would be done before a reader has read twice.
+        // Without this, an engine that never suspends would finish before a reader has read twice.
         await Task.yield()
       }
     }

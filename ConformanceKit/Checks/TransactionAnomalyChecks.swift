@@ -66,8 +66,8 @@ private func checkWriteSkew(_ context: CheckContext) async throws {
   }
 }
 
-/// Entries of which a body reads one after the other: more than one would expect an engine to look at again, or as many as it
-/// reads within half a second.
+/// Entries that a body reads one after the other: more than an engine might track individually, or as many as it reads
+/// within half a second.
 private func writeKeysToRead(_ context: CheckContext, _ engine: EngineUnderTest) async throws -> [CacheKey] {
   let sample = keys(10, prefix: "other/")
   try await engine.write(entries(sample))
@@ -83,7 +83,7 @@ private func writeKeysToRead(_ context: CheckContext, _ engine: EngineUnderTest)
   return others
 }
 
-/// How many seats are taken, which need not be known to be more than a limit.
+/// Methods that count the taken seats. A count may stop at the limit.
 private let countsOfEntries: [(String, @Sendable (any StorageTransaction, _ limit: Int) throws -> Int)] = [
   ("scan", { try $0.scan(.prefix("seat/"), limit: $1).count }),
   ("scan-of-all", { transaction, _ in try transaction.scan(.all, limit: nil).count }),
@@ -102,7 +102,7 @@ private let countsOfEntries: [(String, @Sendable (any StorageTransaction, _ limi
 
 private let seats = (0..<7).map { key("seat/\($0)") }
 
-/// How many seats are taken, asked one by one.
+/// The number of taken seats, read one by one.
 private func takenSeats(_ transaction: any StorageTransaction) throws -> Int {
   try seats.count { try transaction.read(key: $0) != nil }
 }
@@ -114,7 +114,7 @@ private func checkPhantoms(
   let engine = try await context.open()
   for round in context.rounds(quick: 20, standard: 100, exhaustive: 3_000, of: "rounds of one seat") {
     try await engine.removeAllData()
-    // One in the middle, so that others are before and behind what is found.
+    // A seat in the middle, so that others are before and after the one that is found.
     let taken = round % 2
     if taken == 1 { try await engine.write(data("taken"), key: seats[seats.count / 2]) }
     let meeting = round < 6 ? Meeting(of: seats.count - 1) : nil
@@ -135,7 +135,8 @@ private func checkPhantoms(
   try await takeAfterOthers(engine, count)
 }
 
-/// Has one body count the seats by a method before others take some, and by `read(key:)` after that, or the other way round.
+/// Has one body count the seats by a method before others take some, and by `read(key:)` after that, or in reverse
+/// order.
 private func countTwice(
   _ engine: EngineUnderTest, _ name: String, isFirst: Bool,
   _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int
@@ -157,7 +158,7 @@ private func countTwice(
       + "\(before) and others had written two,")
 }
 
-/// Has a body take a seat after others have taken some which it has counted as free, so that the run may be given up.
+/// Has a body take a seat after others have taken seats that it counted as free. The run may be aborted.
 private func takeAfterOthers(
   _ engine: EngineUnderTest, _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int
 ) async throws {
@@ -169,7 +170,7 @@ private func takeAfterOthers(
   } then: { transaction, _ in
     try transaction.write(data("taken"), key: seats[6])
   }
-  // What has been counted or indexed for a run that was given up shows here.
+  // Reveals counts or index entries that remain from an aborted run.
   try await expectAllWaysAgree(in: engine)
 }
 
@@ -211,7 +212,7 @@ private func checkReadSkew(_ context: CheckContext) async throws {
 }
 
 private func checkDirtyReads(_ context: CheckContext) async throws {
-  // Another engine on the place is to see as little.
+  // Another engine on the place must not see the changes either.
   let engines = try await context.openTwiceIfPossible()
   let engine = engines[0]
   let (keys, passing) = (keys(3), key("passing"))
@@ -228,7 +229,7 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
           for key in keys + [passing] { try transaction.write(dirty, key: key) }
           let latch = Latch()
           looks.withLock { $0.append(latch) }
-          // Until another task has read, unless readers have to wait for the body.
+          // Waits until another task has read, unless readers have to wait for the body.
           _ = latch.wait(for: .milliseconds(20))
           if !round.isMultiple(of: 2) { throw ThrownByBody() }
           for key in keys { try transaction.write(data("clean"), key: key) }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What a long body blocks: rule T5. What close() does to it: rule O3.
+// Calls that a long body blocks: rule T5. Closing during a body: rule O3.
 
 extension CheckDefinition {
   @CheckList static var transactionBlockingChecks: [CheckDefinition] {
@@ -42,18 +42,18 @@ extension CheckDefinition {
   }
 }
 
-/// How long a body waits for those that it must not hold up. As a rule it is not a thousandth of that.
+/// How long a body waits for calls that it must not block. They usually take less than a thousandth of that.
 private func patience(_ context: CheckContext) -> Duration { context.patience(atMost: .seconds(30)) }
 
-/// A body that waits until it is released, and says whether it was.
+/// A body that waits until it is released, and returns whether it was.
 private struct LongBody: Sendable {
   let hasBegun = Latch()
   let mayEnd = Latch()
-  /// Set when it has been released, whatever comes of its writes after that.
+  /// Set when it has been released, regardless of its later writes.
   let isReleased = Flag()
   let patience: Duration
 
-  /// The body: writes, waits and writes. If it runs again, it does not wait again.
+  /// The body: writes, waits and writes. It only waits in its first run.
   func run(_ transaction: any StorageTransaction) throws -> Bool {
     try transaction.write(data("first"), key: key("long body"))
     hasBegun.signal()
@@ -91,7 +91,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
 }
 
 private func checkThreads(_ context: CheckContext) async throws {
-  // Each engine has files open, of which a process may have a thousand.
+  // Each engine has files open, and a process may have a thousand.
   let count = min(CheckExecutor.usualCount, 64)
   var engines: [EngineUnderTest] = []
   for number in 0..<count {
@@ -111,7 +111,7 @@ private func checkThreads(_ context: CheckContext) async throws {
     }
   }
   for latch in begun { _ = await latch.waitElsewhere(for: body.patience) }
-  // A task that runs where the calls were made, and one on the cooperative pool.
+  // A task on the threads of the callers, and one on the cooperative pool.
   let other = Task(executorPreference: threads) { @concurrent in
     await Task.yield()
     await Task.detached {}.value
@@ -154,13 +154,13 @@ private func checkThreadsOfWaiting(
     Task(executorPreference: threads) { @concurrent in _ = try await isDone { try await call(engine, number) }
     }
   }
-  // A task that runs where the calls were made, behind them, and one on the cooperative pool.
+  // A task on the threads of the callers, queued behind the calls, and one on the cooperative pool.
   let other = Task(executorPreference: threads) { @concurrent in
     await Task.yield()
     await Task.detached {}.value
     body.mayEnd.signal()
   }
-  // What close() has the body's transaction throw is for another check.
+  // Another check covers what the body's transaction throws after close().
   _ = try await isBodyDone
   try expect(
     body.isReleased.isSet,
@@ -187,7 +187,7 @@ private func checkWriters(_ context: CheckContext) async throws {
     }
     try await group.waitForAll()
   }
-  // So that the others may have begun to wait.
+  // Gives the other calls time to start waiting.
   for _ in 0..<20 { await Task.yield() }
   body.mayEnd.signal()
   _ = try await wasReleased
@@ -196,7 +196,8 @@ private func checkWriters(_ context: CheckContext) async throws {
   try await checkFairness(engine, patience(context))
 }
 
-/// Fails if transactions in a loop keep others out: if hundreds of them, and the time, have gone by before a few writes.
+/// Fails if transactions in a loop starve other calls: if a few writes take longer than hundreds of transactions and
+/// the time limit.
 private func checkFairness(_ engine: EngineUnderTest, _ patience: Duration) async throws {
   let (isDone, hasGivenUp) = (Flag(), Flag())
   let transactionCount = AtomicCounter()
@@ -236,7 +237,7 @@ private func checkFairness(_ engine: EngineUnderTest, _ patience: Duration) asyn
 
 // MARK: - Closing
 
-/// Closes an engine while the body of a transaction runs and another one waits.
+/// Closes an engine while the body of a transaction runs and another transaction waits.
 private func checkClosing(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let body = LongBody(patience: patience(context))
@@ -248,7 +249,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   async let isWaitingDone = isDone {
     try await engine.withTransaction { try $0.write(data("v"), key: key("behind it")) }
   }
-  // So that it may have begun to wait.
+  // Gives it time to start waiting.
   for _ in 0..<20 { await Task.yield() }
   async let closing: Void = { @concurrent in
     isClosing.signal()
@@ -256,7 +257,7 @@ private func checkClosing(_ context: CheckContext) async throws {
     isClosed.signal()
   }()
   _ = await isClosing.waitElsewhere(for: body.patience)
-  // An engine that waits for the body, as it should, does not get further meanwhile.
+  // An engine that waits for the body, as it should, does not continue meanwhile.
   _ = await isClosed.waitElsewhere(for: .milliseconds(450))
   body.mayEnd.signal()
   let transactions = [
@@ -275,7 +276,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   }
 }
 
-/// Whether the call has returned. Fails if it threw anything but closed.
+/// Whether the call returned. Fails if it threw anything but `closed`.
 private func isDone(_ transaction: () async throws -> Void) async throws -> Bool {
   do {
     try await transaction()

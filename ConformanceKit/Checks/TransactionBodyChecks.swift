@@ -54,7 +54,7 @@ extension CheckDefinition {
   }
 }
 
-/// What a body throws. Its identity tells it from every other.
+/// An error that a body throws. It is identified by its reference.
 private final class Refusal: Error, Sendable {}
 
 // MARK: - Bodies that throw
@@ -90,7 +90,7 @@ private func checkThrownBodies(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(4)))
   let before = try await engine.readAllEntries()
-  var expected = AnswersOfAllKinds()
+  var expected = ExpectedAnswers()
   expected.apply(entries(keys(4)).map { .write($0.data, key: $0.key) })
   for (round, (when, body)) in thrownBodies.enumerated() {
     try await expectThrown(Refusal(), by: engine, when, after: body)
@@ -108,7 +108,7 @@ private func checkThrownBodies(_ context: CheckContext) async throws {
   try await expectStored(entries(keys(4)), absent: [key("new")], in: reopened)
 }
 
-/// Fails unless the transaction throws just this error.
+/// Fails unless the transaction throws exactly this error.
 private func expectThrown(
   _ refusal: Refusal, by engine: EngineUnderTest, _ when: String,
   after body: @escaping @Sendable (any StorageTransaction) throws -> Void
@@ -140,7 +140,7 @@ private let errorsOfBodies: [(name: String, error: any Error)] = {
   return errors
 }()
 
-/// Whether the error is the one of ``errorsOfBodies`` that a body has thrown.
+/// Whether the error is the one from ``errorsOfBodies`` that a body threw.
 private func isSame(_ error: any Error, _ thrown: any Error) -> Bool {
   guard let thrown = thrown as? StorageError else { return error is CancellationError }
   let error = error as? StorageError
@@ -167,7 +167,7 @@ private func checkErrors(_ context: CheckContext) async throws {
 }
 
 private func checkCallsBesideThrown(_ context: CheckContext) async throws {
-  // What another engine on the place has done stays as well.
+  // Changes by another engine on the place stay as well.
   let engines = try await context.openTwiceIfPossible()
   let engine = engines[0]
   let tasks = 12
@@ -207,7 +207,7 @@ private func checkResults(_ context: CheckContext) async throws {
   let numbers = key("numbers")
   let rounds = context.rounds(
     quick: 80, standard: 400, exhaustive: 8_000, of: "transactions that return something")
-  // Each body returns what it has stored, which no other body has.
+  // Each body returns the value that it stored. No other body has the same value.
   let results = try await gather(0..<tasks) { task in
     var results: [Int] = []
     for _ in rounds.share(of: task, among: tasks) {

@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// Transactions take effect one after the other: rule T1. Each check is about one anomaly that weaker isolation allows
-// (Berenson and others, A critique of ANSI SQL isolation levels, 1995).
+// Transactions take effect one after the other: rule T1. Each check is about one anomaly that weaker isolation levels
+// allow (Berenson and others, A critique of ANSI SQL isolation levels, 1995).
 
 extension CheckDefinition {
   @CheckList static var transactionChecks: [CheckDefinition] {
@@ -42,13 +42,12 @@ extension CheckDefinition {
 }
 
 extension StorageTransaction {
-  /// The number under the key; 0 if it is absent.
+  /// The number stored under the key; 0 if it is absent.
   func number(_ key: CacheKey) throws -> Int { try ConformanceKit.number(of: read(key: key), key) }
 }
 
 extension EngineUnderTest {
-  /// Runs a transaction whose body reads, waits until others have finished, and continues, so that they
-  /// always overlap.
+  /// Runs a transaction whose body reads, waits until others have finished, and continues, so that they always overlap.
   ///
   /// The body waits no longer than a call takes, since the others may have to wait for it.
   func withTransaction<Read, Result>(
@@ -73,7 +72,7 @@ extension EngineUnderTest {
   }
 }
 
-/// The number that a value is; 0 if there is none.
+/// The number encoded in a value; 0 if there is none.
 func number(of value: Data?, _ key: CacheKey) throws -> Int {
   guard let value else { return 0 }
   guard let number = Int(String(decoding: value, as: UTF8.self)) else {
@@ -118,7 +117,7 @@ private func checkIncrements(_ context: CheckContext, _ engines: [EngineUnderTes
 private func checkOtherWrites(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let counter = key("counter")
-  // More often than any task increments between two writes.
+  // Larger than the number of increments between two writes.
   let step = 1_000_000
   @Sendable func write(_ round: Int) async throws -> Int {
     let number = (round + 1) * step
@@ -139,7 +138,7 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   }
   let meetings = 12
   for round in 0..<meetings {
-    // An engine whose version numbers begin at 1 when a key comes back gives both writes the same.
+    // An engine whose version numbers start again at 1 when a key is recreated gives both writes the same version.
     let isNewEachTime = round >= 6
     if isNewEachTime {
       try await engine.remove(key: counter)
@@ -172,9 +171,10 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   }
 }
 
-/// Has a body read a number, a call of another method store another one, or remove it, and the body write what it makes of the first.
+/// Has a body read a number, another call store a new number or remove it, and the body write a result computed from
+/// the first.
 ///
-/// - Parameter writer: What the call is made of: the engine itself, or another one on its place.
+/// - Parameter writer: The engine that makes the other call: the same one, or another one on its place.
 private func changeBesideBody(
   _ method: ChangeMethod, _ engine: EngineUnderTest, by writer: EngineUnderTest
 ) async throws {
@@ -188,7 +188,7 @@ private func changeBesideBody(
     try transaction.write(data("\(number + 1)"), key: counter)
   }
   let found = try await engine.read(key: counter)
-  // Whichever of the two came first.
+  // Either of the two may come first.
   let allowed: [Data?] = method.removes ? [nil, data("1")] : [data("2000"), data("2001")]
   try expect(
     allowed.contains(found),
@@ -196,8 +196,8 @@ private func changeBesideBody(
       + (method.removes ? "removed it" : "stored 2000") + " meanwhile")
 }
 
-/// Has a body remove everything, and a batch overwrite one entry and add another before the body ends. The removal comes before the
-/// batch, of which both are left then, or after it.
+/// Has a body remove everything, and a batch overwrite one entry and add another before the body ends. The removal
+/// comes before the batch, so that both entries exist, or after it.
 private func writeBesideRemoval(_ engine: EngineUnderTest) async throws {
   let both = keys(2, prefix: "beside a removal/")
   for _ in 0..<3 {
@@ -220,7 +220,7 @@ private func writeBesideRemoval(_ engine: EngineUnderTest) async throws {
 
 // MARK: - Reading only
 
-/// An engine may note what it has read, and compact what was written before: that files grow breaks no rule.
+/// An engine may log what it has read, and compact earlier writes: growing files break no rule.
 private func checkReadOnly(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(entries(keys(8)))

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Transactions that are used as they must not be: rules T4 and K1.
+// Misuse of transactions: rules T4 and K1.
 
 private let callsOfTransactions: [(String, @Sendable (any StorageTransaction, CacheKey) throws -> Void)] = [
   ("write(_:key:)", { try $0.write(data("late"), key: $1) }),
@@ -31,8 +31,8 @@ private let callsWithoutKeys: [(String, @Sendable (any StorageTransaction) throw
 
 // MARK: - After the end
 
-/// Holds on to a transaction, as no body should.
-private final class Keeper: @unchecked Sendable {
+/// Keeps a transaction beyond its body, which is not allowed.
+private final class TransactionHolder: @unchecked Sendable {
   // Safe to share: written by the body, and read after withTransaction(_:) has returned.
   var transaction: (any StorageTransaction)?
 }
@@ -41,15 +41,15 @@ func checkLateUseOfTransactions(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(data("v"), key: key("k"))
   for throwsInstead in [false, true] {
-    let keeper = Keeper()
+    let holder = TransactionHolder()
     let end = throwsInstead ? "thrown" : "returned"
     do {
       try await engine.withTransaction { transaction in
-        keeper.transaction = transaction
+        holder.transaction = transaction
         if throwsInstead { throw ThrownByBody() }
       }
     } catch let failure as CallFailure where failure.error is ThrownByBody {}
-    guard let transaction = keeper.transaction else { throw Violation("the body had not been run") }
+    guard let transaction = holder.transaction else { throw Violation("the body had not been run") }
     for (name, call) in callsOfTransactions {
       try expectRefused(name, end) { try call(transaction, key("k")) }
     }

@@ -38,13 +38,13 @@ extension CheckDefinition {
   }
 }
 
-/// One kind of read that a transaction has, compared with what there must be.
+/// One kind of read in a transaction, with its expected result.
 private struct ReadInBody: Sendable {
   let id: String
   let name: String
   let compare: @Sendable (any StorageTransaction, [CacheKey: Data]) throws -> Void
 
-  /// Keys that there are, that were, and that never were.
+  /// Keys that exist, that were removed, and that never existed.
   static let keys = ["a", "b", "c", "d", "e", "f", "z"].map { key($0) }
 
   static let all: [ReadInBody] = [
@@ -90,16 +90,16 @@ private struct ReadInBody: Sendable {
   ]
 }
 
-/// What bodies do, one change after the other.
+/// Changes that bodies make, one after the other.
 private let changesInBodies: [[StorageOperation]] = [
-  // Beside what there is.
+  // Next to the existing entries.
   [
     .write(data("new"), key: key("e")), .write(data("overwritten"), key: key("b")), .remove(key: key("c")),
     .remove(key: key("d")), .write(data("again"), key: key("d")), .remove(key: key("z")),
     .write(data("passing"), key: key("f")), .remove(key: key("f")), .write(Data(), key: key("a")),
     .write(data("and again"), key: key("d")),
   ],
-  // In place of it.
+  // Instead of the existing entries.
   [
     .write(data("before"), key: key("f")), .removeAll, .write(data("after"), key: key("b")),
     .remove(key: key("a")), .write(data("after, too"), key: key("e")), .remove(key: key("e")),
@@ -135,7 +135,7 @@ private func checkOwnWrites(_ context: CheckContext, _ read: ReadInBody) async t
   }
 }
 
-/// Writes unusual keys, one after the other, and removes some, and asks for each of them and for all.
+/// Writes unusual keys one after the other, removes some, and reads each of them and all.
 private func checkUnusualKeys(_ context: CheckContext) async throws {
   let engine = try await context.open()
   for family in AdversarialKeys.families {
@@ -173,7 +173,7 @@ private func checkUnusualKeys(_ context: CheckContext) async throws {
   }
 }
 
-/// Reads more in one call than what a message or a buffer has room for.
+/// Reads more in one call than fits into a message or a buffer.
 private func checkLargeAnswers(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(context.byLevel(quick: 48, standard: 300, exhaustive: 1_200))
@@ -181,7 +181,7 @@ private func checkLargeAnswers(_ context: CheckContext) async throws {
     noise(48 << 10, seed: UInt64(number * 2 + version))
   }
   let stored = keys.enumerated().map { (key: $1, data: large($0, 0)) }
-  // Batches that no engine has trouble with.
+  // In batches of a size that no engine has trouble with.
   for part in stride(from: 0, to: stored.count, by: 12) {
     try await engine.write(Array(stored[part..<min(part + 12, stored.count)]))
     context.noteProgress()
@@ -212,7 +212,7 @@ private func checkLargeAnswers(_ context: CheckContext) async throws {
   }
 }
 
-/// Writes a new key after every fifth of those that there are, and removes every seventh.
+/// Writes a new key after every fifth existing one, and removes every seventh.
 private func checkScansAmongOwnWrites(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let count = try await context.affordableCount(2_500, of: "keys", by: wayOfTransactions)
@@ -242,7 +242,8 @@ private func checkScansAmongOwnWrites(_ context: CheckContext) async throws {
   }
 }
 
-/// Removes more at the beginning than a scan with a small limit would read if it read a few extra entries.
+/// Removes more entries at the beginning than a scan with a small limit would read, even if it read a few extra
+/// entries.
 private func checkScansBehindRemovals(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(try await context.affordableCount(1_500, of: "keys", by: wayOfTransactions))
@@ -259,7 +260,7 @@ private func checkScansBehindRemovals(_ context: CheckContext) async throws {
           "after \(gone) removals by a body a scan up to \(limit) entries")
       }
     }
-    // And among its own writes.
+    // The same among its own writes.
     for key in keys.prefix(gone) { try transaction.write(value(for: key), key: key) }
     context.noteProgress()
     for key in keys[10..<max(10, gone - 5)] { try transaction.remove(key: key) }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// What a transaction does to times and to the order of entries, its own and those of another engine: rule T2.
+// How a transaction affects times and the order of entries, its own and those of another engine: rule T2.
 
 extension CheckDefinition {
   @CheckList static var transactionTimeChecks: [CheckDefinition] {
@@ -61,7 +61,7 @@ private func checkTimesOfChanges(_ context: CheckContext) async throws {
       try transaction.write(data("new"), key: key("renewed"))
       try transaction.remove(key: key("removed"))
       try transaction.write(data("second"), key: key("new, a"))
-      // Neither is a removal of what the body has written.
+      // An entry that the body writes and then removes leaves nothing.
       try transaction.write(data("passing"), key: key("passing"))
       try transaction.remove(key: key("passing"))
     }
@@ -88,8 +88,8 @@ private func checkTimesOfChanges(_ context: CheckContext) async throws {
   }
 }
 
-/// Fails if the entries are not in this order. Without atomic batches readAllEntries() may be the default one, which knows the times
-/// only, and a transaction may have one time for all that it writes.
+/// Fails unless the entries are in this order. Without atomic batches an engine may use the default readAllEntries(),
+/// which only sorts by times, and all writes of a transaction may have the same time.
 private func expectOrder(
   of found: [StorageEntry], is order: [CacheKey], _ context: CheckContext, _ what: String
 ) throws {
@@ -107,9 +107,9 @@ private func checkWrittenEntries(_ context: CheckContext) async throws {
   }
 }
 
-/// Writes entries in a body that are empty, and older than those before them.
+/// Writes empty entries in a body that are older than the ones before them.
 ///
-/// - Parameter readsBetween: Whether the body asks for each of them at once. An engine may keep what it is not asked for.
+/// - Parameter readsBetween: Whether the body reads each of them at once. An engine may defer writes that are not read.
 private func writeEntries(in engine: EngineUnderTest, readsBetween: Bool) async throws {
   try await engine.write(data("old"), key: key("old"))
   let given = ["d", "b", "old", "c", "a"].enumerated().map { number, name in

@@ -54,7 +54,7 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       var sizes = [0, 1, 2, 511, 512, 1023, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1]
-      // Whole numbers of the parts into which services and databases cut values.
+      // Multiples of the chunk sizes of services and databases.
       sizes += [255, 256, 257, 1_000, 10_000, 100_000, 255 << 10, 500_000, 1_000_000, 5 << 20]
       for size in sizes {
         try await engine.write(noise(size, seed: UInt64(size)), key: key("size \(size)"))
@@ -156,7 +156,7 @@ extension CheckDefinition {
   }
 }
 
-/// Values that are parts of others, of bytes that differ.
+/// Values that are slices of larger data whose other bytes differ.
 private let slices: [(key: CacheKey, data: Data)] = zip(keys(3), [7, 100_000, 0]).map { key, size in
   (key, noise(size + 20).dropFirst(10).dropLast(10))
 }
@@ -167,8 +167,8 @@ private func expectStartAtZero(_ values: [Data], _ what: String) throws {
   }
 }
 
-/// Reads values that the engine has returned after their entries have changed or been removed, and the engine
-/// is closed. If they are in memory that the engine has released, the process crashes.
+/// Reads values that the engine returned after their entries have changed or been removed, and the engine is closed. If
+/// their memory has been released by the engine, the process crashes.
 struct ReturnedValues: CheckTask {
   let place: URL
 
@@ -206,7 +206,7 @@ struct ReturnedValues: CheckTask {
   }
 }
 
-/// What each method that returns values returns, bodies of transactions included.
+/// The values that each method returns, including transactions.
 func everyRead(
   of keys: [CacheKey], in engine: EngineUnderTest
 ) async throws -> [(method: String, values: [Data])] {

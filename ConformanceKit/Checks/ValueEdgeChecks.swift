@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Values that engines are known to spoil, and values in the caller's hands: rules V1 to V3.
+// Values that engines are known to corrupt, and values whose buffers the caller changes: rules V1 to V3.
 
 extension CheckDefinition {
   @CheckList static var valueEdgeChecks: [CheckDefinition] {
@@ -138,12 +138,12 @@ extension CheckDefinition {
   }
 }
 
-/// A value that no engine takes for something else.
+/// A value that no engine mistakes for something else.
 private func plain(_ size: Int, _ letter: Unicode.Scalar = "v") -> Data {
   Data(repeating: UInt8(ascii: letter), count: size)
 }
 
-/// Bytes that engines are known to take for something else than bytes.
+/// Values that engines are known to mistake for something else.
 private let lookalikes: [Data] = {
   let texts = [
     "\n", "\r\n", "a\r\nb\nc\r", " padded ", "\t", "null", "NULL", "nil", "0", "-1", "1e400", "true",
@@ -163,8 +163,7 @@ private let lookalikes: [Data] = {
   return texts.map { Data($0.utf8) } + bytes.map { Data($0) } + compressed
 }()
 
-/// Values of which compression leaves a thousandth, and values of which it leaves more than they have: random bytes, which no two blocks
-/// have in common.
+/// Values that compression reduces to a thousandth, and values that it makes longer: random bytes without repetitions.
 private let compressed: [Data] = {
   let line = Data("the same line, again and again\n".utf8)
   let repeated = (0..<10_000).reduce(into: Data()) { data, _ in data.append(line) }
@@ -221,7 +220,7 @@ private func checkTooLargeValues(_ context: CheckContext) async throws {
   }
 }
 
-/// Has a body go on after the write of a value that is too large.
+/// Has a body continue after writing a value that is too large.
 private func checkTooLargeValueInBody(_ engine: EngineUnderTest, _ value: Data) async throws {
   let (beside, large) = (key("beside"), key("large"))
   try await engine.write([(beside, data("earlier")), (large, data("earlier"))])
@@ -248,7 +247,7 @@ private func checkTooLargeValueInBody(_ engine: EngineUnderTest, _ value: Data) 
     guard (failure.error as? StorageError)?.code == .valueTooLarge else {
       throw Violation("with a value of 64 MiB plus one byte, \(failure), not valueTooLarge")
     }
-    // An engine may check sizes when it commits: then nothing has happened.
+    // If the engine checks sizes at commit, nothing has been written.
     for key in [beside, large] {
       try expect(
         try await engine.read(key: key), is: data("earlier"),

@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// What verify() must not do: find corruption where there is none, change anything, or get in the way of others. That it finds
-// corruption is in CorruptionChecks.
+// What verify() must not do: report corruption where there is none, change anything, or block others. CorruptionChecks
+// covers that it finds corruption.
 
 extension CheckDefinition {
   @CheckList static var verificationChecks: [CheckDefinition] {
@@ -54,7 +54,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let keys = keys(6)
       try await engine.write(keys.map { ($0, noise(2_000)) })
-      // A write may be given up where bodies run.
+      // The engine may abort a write while transaction bodies run.
       let methods = ChangeMethod.writing([])
       let rounds = context.rounds(quick: 60, standard: 240, exhaustive: 3_000, of: "writes beside verify()")
       try await whileRunning {
@@ -62,7 +62,7 @@ extension CheckDefinition {
           for round in rounds.share(of: task, among: keys.count) {
             let value = noise(2_000, seed: UInt64(100 + round))
             let (method, new) = (methods[round % methods.count], key("new \(round)"))
-            // What has waited for verify() would otherwise go on before the next one.
+            // Otherwise calls that waited for verify() would continue only before the next one.
             for _ in 0..<round % 7 { await Task.yield() }
             try await method.perform([(keys[task], value), (new, value)], in: engine)
             for _ in 0..<8 {
@@ -87,7 +87,7 @@ extension CheckDefinition {
   }
 }
 
-/// Writes and removes after verify(), each by every method, and reopens the place. Returns the engine that is open then.
+/// Writes and removes after verify(), each by every method, and reopens the place. Returns the new engine.
 private func expectWritable(
   _ engine: EngineUnderTest, _ context: CheckContext
 ) async throws -> EngineUnderTest {

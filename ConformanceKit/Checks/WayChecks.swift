@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// All methods that write accept the same, with the same result: rules W1, W2, K1 and S8.
+// All methods that write accept the same arguments, with the same result: rules W1, W2, K1 and S8.
 
 extension CheckDefinition {
   @CheckList static var wayChecks: [CheckDefinition] {
@@ -108,7 +108,7 @@ extension CheckDefinition {
   }
 }
 
-/// Asks everything, changes something, and asks it again.
+/// Calls every method that reads, changes something, and calls them again.
 private func checkQuestions(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let keys = keys(6)
@@ -117,7 +117,7 @@ private func checkQuestions(_ context: CheckContext) async throws {
   }
   var changes: [(method: ChangeMethod, operations: [StorageOperation])] = []
   for (number, method) in [ChangeMethod.write, .writeMany, .apply, .writeEntries].enumerated() {
-    // What is there is overwritten, and what is absent comes.
+    // Overwrites existing entries and adds absent ones.
     changes.append((method, writes(0..<(method.isOfOneKey ? 1 : number + 2), number + 1)))
     changes.append((method, writes(number..<number + 1, 10 + number)))
   }
@@ -133,11 +133,11 @@ private func checkQuestions(_ context: CheckContext) async throws {
       (.transaction, [.removeAll]),
     ]
   }
-  var expected = AnswersOfAllKinds()
+  var expected = ExpectedAnswers()
   expected.absent = Set(keys.map(\.value))
   for (number, (method, operations)) in changes.enumerated() {
     try await expected.verify(engine, first: number, blamesMethods: true)
-    // So that the times of the change are others.
+    // So that the change has different times.
     try await letClockAdvance()
     try await method.perform(operations, in: engine)
     expected.apply(operations)

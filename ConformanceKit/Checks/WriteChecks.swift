@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Writing one entry, and what lasts: rules W1 and W6.
+// Writing one entry, and durability: rules W1 and W6.
 
 extension CheckDefinition {
   @CheckList static var writeChecks: [CheckDefinition] {
@@ -102,10 +102,10 @@ extension CheckDefinition {
       let engine = try await context.open()
       var written = entries(AdversarialKeys.all)
       for size in [0, 1, 4_096, 70_000, 1_048_577] { written.append((key("size \(size)"), noise(size))) }
-      // What is left of longer values shows when what is stored is read again.
+      // Longer values are written first, so that reading after reopening reveals remains of them.
       try await engine.write([0, 1, 4_096, 70_000].map { (key("size \($0)"), noise($0 + 140_000, seed: 9)) })
       try await engine.write(written)
-      // Rules K2, K3 and V2 say what should be there; here it only has to be the same as before.
+      // Rules K2, K3 and V2 cover what must be there; here it only has to be the same as before.
       func contents(of engine: EngineUnderTest) async throws -> [(key: CacheKey, data: Data?)] {
         var contents: [(key: CacheKey, data: Data?)] = []
         for (key, _) in written { contents.append((key, try await engine.read(key: key))) }
@@ -172,7 +172,7 @@ extension CheckDefinition {
       try await engine.apply([.removeAll, .write(data("v"), key: key("k"))])
       engine = try await context.reopen(engine)
       try await expectStored([(key("k"), data("v"))], absent: keys(3), in: engine)
-      // What is written between the removal and the reopening is newer than the removal.
+      // Writes between the removal and the reopening are newer than the removal.
       for method in [ChangeMethod.removeAll, .apply, .transaction]
       where context.capabilities.isSuperset(of: method.needs) {
         try await engine.write(entries(keys(20)))
@@ -190,7 +190,7 @@ extension CheckDefinition {
   }
 }
 
-/// Writes, overwrites and removes in every way. Returns what is left and what is not.
+/// Writes, overwrites and removes in every way. Returns the keys that exist and those that do not.
 private func makeHistory(
   in engine: EngineUnderTest
 ) async throws -> (left: [(key: CacheKey, data: Data)], removed: [CacheKey]) {
@@ -232,7 +232,7 @@ private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
   for isClosed in [true, false] {
     let when = "after reopening \(isClosed ? "with" : "without") close()"
     let engine = try await context.open(place)
-    // The second time the same keys have other values.
+    // The second time, the same keys have different values.
     func value(_ size: Int) -> Data { noise(size, seed: UInt64(size) + (isClosed ? 1 : 2)) }
     var kept: [Int] = []
     for size in sizes {
@@ -240,7 +240,7 @@ private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
         try await engine.write(value(size), key: key("large \(size)"))
         kept.append(size)
       } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .valueTooLarge {
-        // Rule V2 says which are not.
+        // Rule V2 covers which sizes may be refused.
         continue
       }
       context.noteProgress()

@@ -17,13 +17,13 @@ enum DiskChange: Sendable {
   /// Nil removes the attribute.
   case setAttribute(Int, name: String, Data?)
   case setTime(Int, FileTime)
-  /// A new name, of a new or existing file or directory.
+  /// Adds a name for a new or existing file or directory.
   case link(DiskName, to: Int)
-  /// The removal of a name, of a file or of an empty directory.
+  /// Removes the name of a file or of an empty directory.
   case unlink(DiskName, of: Int)
   case rename(DiskName, to: DiskName, of: Int)
 
-  /// The file whose contents or attributes change. Nil if names do.
+  /// The file whose contents or attributes change. Nil if the change is of names.
   var file: Int? {
     switch self {
     case .write(let file, _, _), .resize(let file, _), .setAttribute(let file, _, _), .setTime(let file, _):
@@ -41,7 +41,7 @@ enum DiskChange: Sendable {
     }
   }
 
-  /// Whether `fdatasync` waits for it, too: the contents, and the length that is needed to find them.
+  /// Whether `fdatasync` also waits for the change: contents, and the length that is needed to read them.
   var isContents: Bool {
     switch self {
     case .write, .resize: true
@@ -50,7 +50,7 @@ enum DiskChange: Sendable {
   }
 }
 
-/// A time of modification: seconds and nanoseconds since 1970.
+/// A modification time: seconds and nanoseconds since 1970.
 struct FileTime: Hashable, Sendable {
   let seconds: Int
   let nanoseconds: Int
@@ -59,7 +59,7 @@ struct FileTime: Hashable, Sendable {
 /// A call that waits until changes are on the disk.
 struct DiskSync: Sendable {
   enum Scope: Sendable {
-    /// What was written to a file, without its attributes if it is `fdatasync`, or the names in a directory.
+    /// The contents of a file with its attributes, unless the call is `fdatasync`, or the names in a directory.
     case node(Int, contentsOnly: Bool)
     case everything
   }
@@ -67,7 +67,7 @@ struct DiskSync: Sendable {
   let scope: Scope
   /// Only changes with numbers below this one had been made when the call began.
   let before: Int
-  /// Only changes with numbers from this one on: those of the one call, for a file that is opened for such writes.
+  /// Only changes with this number or a later one: those of a single call, for a file that was opened with `O_SYNC`.
   var from = 0
 }
 
@@ -79,13 +79,13 @@ enum DiskEvent: Sendable {
   case acknowledgement(Int)
 }
 
-/// What happened to a change at the power cut.
+/// The outcome of a change at a power cut.
 enum PersistenceOutcome: Hashable, Sendable {
   case missing
   case whole
-  /// Of a write: the file is as long as the write made it, but the bytes are those of before, or zero.
+  /// Of a write: the file has its new length, but the bytes are the old ones or zero.
   case lengthOnly
-  /// Of a write: only these of the sectors that it touches have reached the disk, counted from its first.
+  /// Of a write: only these sectors have reached the disk, counted from the first one of the write.
   case sectors(Range<Int>)
 
   /// The unit that a disk writes completely or not at all.

@@ -2,23 +2,25 @@
 struct DiskRecording: Sendable {
   struct Event: Sendable {
     let event: DiskEvent
-    /// The call, as in a list of operations: "fsync of store/journal".
+    /// The call, for lists of operations: "fsync of store/journal".
     let summary: String
   }
 
   /// The initial contents and, without names, the files and directories that were created later.
   var initial: DiskTree
   var events: [Event] = []
-  /// The files that were mapped for writing, which leaves no trace in the recording.
+  /// The files that were mapped for writing. Writes through a mapping do not appear in the recording.
   ///
-  /// In all states that a power cut could have left they contain what calls have written to them, and nothing that was
-  /// written through a map: that may be missing, too. Engines map files that they make again after the machine has died, such as
-  /// the shared memory of SQLite and the lock file of LMDB. One that kept data so could not be checked, and is found
-  /// out by ``firstDifference(from:)`` or when it misses its data after the last call.
+  /// In all simulated states these files contain what system calls have written to them, and nothing that was written
+  /// through the mapping, because that may be missing after a power cut. Engines map files that they recreate after a
+  /// power cut, such as the shared memory of SQLite and the lock file of LMDB. An engine that keeps data in such files
+  /// cannot be checked. It is detected by ``firstDifference(from:)``, or because its data is missing after the last
+  /// call.
   var mappedFiles: Set<Int> = []
-  /// The files and directories that were made so that others could use them, where others could get to them: with their modes.
+  /// The files and directories that were created with permissions for other users, in directories that others can
+  /// enter, with their modes.
   var exposed: [String] = []
-  /// The operation that cannot be simulated, as a sentence. Nil if all can.
+  /// The operation that cannot be simulated, as a sentence. Nil if there is none.
   var limitation: String?
 
   /// The contents without a power cut.
@@ -28,8 +30,8 @@ struct DiskRecording: Sendable {
     return tree
   }
 
-  /// What the engine's processes are asked of the system: every call that changes files or says how others are to be
-  /// understood. Systems that do not know one of them leave it out.
+  /// The recorded system calls: all that change files, and those that are needed to interpret them. Systems without one
+  /// of these calls ignore it.
   static let calls = [
     "open", "openat", "creat", "close", "close_range", "dup", "dup2", "dup3", "fcntl", "lseek", "read",
     "readv",
@@ -41,7 +43,7 @@ struct DiskRecording: Sendable {
     "fchdir", "fork", "vfork", "clone", "clone3",
   ]
 
-  /// Every call that makes, names or removes files, or says how such calls are to be understood.
+  /// All system calls that create, rename or remove files, and those that are needed to interpret them.
   static let callsOfNames = [
     "open", "openat", "creat", "close", "close_range", "dup", "dup2", "dup3", "fcntl", "rename", "renameat",
     "renameat2", "link", "linkat", "unlink", "unlinkat", "symlink", "symlinkat", "mkdir", "mkdirat", "rmdir",

@@ -12,7 +12,7 @@ import StockroomCore
 extension DiskTree {
   /// Replaces the contents of a directory with the tree.
   ///
-  /// - Throws: ``Skip`` if that is not possible, which is not the engine's fault.
+  /// - Throws: ``Skip`` if that fails, since that is not the engine's fault.
   func layOut(in directory: URL) throws {
     do {
       if FileManager.default.fileExists(atPath: directory.systemPath) {
@@ -42,7 +42,7 @@ extension DiskTree {
     }
   }
 
-  /// The tree of what is in a directory. Attributes are those of the user.
+  /// The tree of a directory's contents, with the extended attributes of the namespace `user`.
   init(contentsOf directory: URL) throws {
     self.init()
     var numbers: [String: Int] = ["": Self.root]
@@ -62,9 +62,9 @@ extension DiskTree {
     }
   }
 
-  /// The first path that is in one of the trees only, or has other contents there.
+  /// The first path that is in only one of the trees, or whose contents differ.
   ///
-  /// - Parameter excluded: Files of this tree whose contents do not matter.
+  /// - Parameter excluded: Files of this tree whose contents are not compared.
   func firstDifference(from other: DiskTree, without excluded: Set<Int>) -> String? {
     let mine = Dictionary(uniqueKeysWithValues: paths.map { ($0.path, $0.number) })
     let others = Dictionary(uniqueKeysWithValues: other.paths.map { ($0.path, $0.number) })

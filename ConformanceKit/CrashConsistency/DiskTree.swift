@@ -9,21 +9,21 @@ struct DiskTree: Sendable {
   struct File: Hashable, Sendable {
     var bytes = Data()
     var attributes: [String: Data] = [:]
-    /// The time of modification, if the engine has set it. Otherwise it does not matter.
+    /// The modification time, if the engine has set it. Otherwise it does not matter.
     var time: FileTime?
   }
 
   /// The directory that contains all others.
   static let root = 0
 
-  /// The names in each directory, also in those that have no name any more.
+  /// The names in each directory, including directories that no longer have a name.
   private(set) var directories: [Int: [String: Int]] = [root: [:]]
   private(set) var files: [Int: File] = [:]
 
-  /// Makes room for a directory that has no name yet.
+  /// Adds a directory that has no name yet.
   mutating func addDirectory(_ number: Int) { directories[number] = [:] }
 
-  /// Makes room for a file that has no name yet.
+  /// Adds a file that has no name yet.
   mutating func addFile(_ number: Int) { files[number] = File() }
 
   func isDirectory(_ number: Int) -> Bool { directories[number] != nil }
@@ -32,10 +32,10 @@ struct DiskTree: Sendable {
 
   subscript(name: DiskName) -> Int? { directories[name.directory]?[name.name] }
 
-  /// Every path below the root with its file or directory, in order. A path comes after those that lead to it.
+  /// Every path below the root with its file or directory, in order. A path comes after its parent directories.
   var paths: [(path: String, number: Int)] {
     var paths: [(String, Int)] = []
-    // A directory is in one place only.
+    // A directory has only one parent.
     var seen: Set<Int> = []
     func walk(_ directory: Int, _ prefix: String) {
       guard seen.insert(directory).inserted, let names = directories[directory] else { return }
@@ -48,7 +48,7 @@ struct DiskTree: Sendable {
     return paths
   }
 
-  /// The same for trees with equal contents.
+  /// Trees with equal contents have equal fingerprints.
   var fingerprint: Int {
     var hasher = Hasher()
     for (path, number) in paths {
@@ -66,7 +66,7 @@ struct DiskTree: Sendable {
 // MARK: - Changing
 
 extension DiskTree {
-  /// Makes a change, or the part of it that reached the disk.
+  /// Applies a change, or the part of it that reached the disk.
   mutating func apply(_ change: DiskChange, _ outcome: PersistenceOutcome = .whole) {
     if outcome == .missing { return }
     switch change {
@@ -89,7 +89,7 @@ extension DiskTree {
   }
 
   private mutating func resize(_ file: Int, to length: Int) {
-    // Data fills what it grows by with zeros, as files do.
+    // Growing data fills the new bytes with zeros, as growing a file does.
     if length != self.length(of: file) { files[file]?.bytes.count = length }
   }
 
@@ -111,7 +111,7 @@ extension DiskTree {
 }
 
 extension PersistenceOutcome {
-  /// Which bytes of the file a write has changed.
+  /// The range of bytes of the file that a write has changed.
   fileprivate func range(ofWriteAt offset: Int, count: Int) -> Range<Int> {
     let all = offset..<(offset + count)
     switch self {

@@ -5,10 +5,10 @@
 #endif
 import StockroomCore
 
-/// The expected contents of an engine after acknowledged operations, and after some that may have been done
-/// or not.
+/// The expected contents of an engine after acknowledged operations, and after operations that may or may not have been
+/// done.
 ///
-/// A value identifies the write it comes from, so no two writes may have the same value.
+/// A value identifies the write that stored it, so no two writes may have the same value.
 ///
 /// ```swift
 /// var expected = ExpectedContents(in: capabilities)
@@ -16,14 +16,14 @@ import StockroomCore
 /// try await expected.verify(engine, underWay: batches.operations(of: acknowledged + 1))
 /// ```
 struct ExpectedContents: Sendable {
-  /// What a write has left under a key. Moments are counted in operations.
+  /// The entry that a write has left under a key. Times are numbers of operations.
   struct Version: Sendable, Hashable {
     let data: Data
     let created: Int
     let updated: Int
   }
 
-  /// A version with the timestamps that were read.
+  /// A version with the timestamps that were read for it.
   private struct Observation {
     let version: Version
     let createdAt: Date
@@ -36,12 +36,12 @@ struct ExpectedContents: Sendable {
   private var versions: [CacheKey: Version] = [:]
   private var observations: [CacheKey: Observation] = [:]
 
-  /// Nothing yet.
+  /// Expects no entries.
   ///
   /// - Parameters:
-  ///   - capabilities: What the engine claims. Without `atomicBatches` a batch that is under way may have been done in
-  ///     parts, and entries with equal times may be in any order.
-  ///   - beginning: When the first operation was begun, or earlier.
+  ///   - capabilities: What the engine claims. Without `atomicBatches` a batch in progress may have been done in part,
+  ///     and entries with equal times may be in any order.
+  ///   - beginning: When the first operation began, or earlier.
   init(in capabilities: EngineCapabilities, since beginning: Date = Date()) {
     isAtomic = capabilities.contains(.atomicBatches)
     self.beginning = beginning
@@ -76,16 +76,15 @@ struct ExpectedContents: Sendable {
     }
   }
 
-  /// Fails unless the engine holds all acknowledged operations, and nothing else except the one in progress:
-  /// all of it or none or, without `atomicBatches`, some of it. The contents that were found are expected
-  /// from now on.
+  /// Fails unless the engine holds all acknowledged operations, and nothing else except the one in progress: all of it
+  /// or none or, without `atomicBatches`, some of it. The contents that were found are expected from now on.
   ///
-  /// Costs reading everything some ten times, and verifying it.
+  /// Reads everything about ten times, and calls verify().
   ///
-  /// - Parameter note: Is called after each answer that an engine may need long for.
-  /// - Throws: ``Violation`` of W6 for what was lost or invented, W4 for half a batch, R6 for the order of entries and W2
-  ///   for timestamps that have changed although the entry was not written since they were last seen, went back, or
-  ///   are not of this time.
+  /// - Parameter note: Called after each result that may take an engine long.
+  /// - Throws: ``Violation`` of W6 for lost or invented entries, W4 for part of a batch, R6 for the order of entries,
+  ///   and W2 for timestamps that changed without a write since they were last read, went backwards, or are
+  ///   implausible.
   mutating func verify(
     _ engine: any StorageEngine, underWay: [StorageOperation] = [],
     noting note: @Sendable () throws -> Void = {}
@@ -118,9 +117,9 @@ struct ExpectedContents: Sendable {
     }
   }
 
-  /// All entries of an engine. Fails unless its other methods that read agree with them.
+  /// All entries of an engine. Fails unless its other read methods agree with them.
   ///
-  /// - Parameter note: Is called after each answer about all entries, for which an engine may need long.
+  /// - Parameter note: Called after each result about all entries, which may take an engine long.
   /// - Throws: ``Violation``.
   static func agreedEntries(
     of engine: any StorageEngine, noting note: @Sendable () throws -> Void = {}
@@ -179,7 +178,7 @@ struct ExpectedContents: Sendable {
 
   /// The same for entries that were read from the engine.
   ///
-  /// - Parameter end: When the process had died that wrote last.
+  /// - Parameter end: When the process that wrote last died.
   mutating func check(
     _ found: [StorageEntry], underWay: [StorageOperation] = [], writtenUntil end: Date? = nil
   ) throws {
@@ -200,7 +199,7 @@ struct ExpectedContents: Sendable {
 // MARK: - Values
 
 extension ExpectedContents {
-  /// Tells which version of each key was found.
+  /// Determines which version of each key was found.
   private mutating func identify(
     _ values: [CacheKey: Data], _ underWay: [StorageOperation]
   ) throws -> [CacheKey: Version] {
@@ -257,7 +256,7 @@ extension ExpectedContents {
   }
 }
 
-/// A value in a sentence: its first line, which says where it comes from.
+/// A short name of a value for sentences: its first line, which says where it comes from.
 private func name(_ value: Data?) -> String {
   guard let value else { return "no value" }
   guard let end = value.prefix(60).firstIndex(of: UInt8(ascii: "\n")) else {
@@ -273,8 +272,7 @@ extension ExpectedContents {
     for (one, other) in zip(found, found.dropFirst()) {
       guard let first = versions[one.key], let second = versions[other.key], first.created > second.created
       else { continue }
-      // An engine that makes a batch of single writes cannot distinguish two of them between two ticks of the
-      // clock.
+      // An engine that implements a batch as single writes cannot distinguish two of them within one tick of the clock.
       if !isAtomic, one.createdAt == other.createdAt { continue }
       throw Violation(
         "readAllEntries() returned \(one.key) before \(other.key), which had been written first", rule: .r6)
@@ -311,7 +309,7 @@ extension ExpectedContents {
     return seen
   }
 
-  /// Fails if acknowledged entries have the time of a recovery.
+  /// Fails if acknowledged entries have the time of a recovery instead of the time of their write.
   private func expectNoRecoveredTimes(
     _ found: [StorageEntry], _ underWay: [StorageOperation], _ end: Date
   ) throws {
@@ -323,7 +321,7 @@ extension ExpectedContents {
     }
   }
 
-  /// Whether two readings of one timestamp differ by more than an engine may round it when it stores it.
+  /// Whether two readings of one timestamp differ by more than a stored timestamp may be rounded.
   private func differ(_ one: Date, _ other: Date) -> Bool {
     abs(one.timeIntervalSince(other)) > precisionOfTime
   }

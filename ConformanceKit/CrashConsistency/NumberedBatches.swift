@@ -38,7 +38,7 @@ struct NumberedBatches: Sendable, Hashable, Codable {
     return operations
   }
 
-  /// How many of ten operations remove something.
+  /// How many of ten operations are removals.
   private func removals(in number: Int) -> Int {
     switch number % 60 {
     case ..<35: 1
@@ -47,15 +47,15 @@ struct NumberedBatches: Sendable, Hashable, Codable {
     }
   }
 
-  /// How many keys there are, beside the marker.
+  /// How many keys there are, in addition to the marker.
   static let keyCount = 400
 
   static func key(_ number: Int) -> CacheKey {
-    // Some are longer than the name of a file may be.
+    // Some are longer than a file name can be.
     CacheKey(verbatim: "entries/\(number)" + (number % 16 == 0 ? String(repeating: "·", count: 150) : ""))
   }
 
-  /// A value that says in its first line where it comes from. What follows cannot be compressed.
+  /// A value whose first line says where it comes from. The rest cannot be compressed.
   static func value(_ origin: String, _ random: inout SeededRandom) -> Data {
     let size =
       switch random.next(upTo: 200) {
@@ -68,7 +68,7 @@ struct NumberedBatches: Sendable, Hashable, Codable {
 
   /// The number of the last batch that an engine holds; 0 if it holds none.
   ///
-  /// - Throws: ``Violation`` of W6 if there is something else under ``marker``.
+  /// - Throws: ``Violation`` of W6 if the value under ``marker`` is not a number.
   static func last(in engine: any StorageEngine) async throws -> Int {
     guard let data = try await engine.read(key: marker) else { return 0 }
     guard let number = Int(String(decoding: data, as: UTF8.self)), number > 0 else {

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// Opens the engine in a worker, one state after the other.
+/// Opens the engine in a worker, on one state after the other.
 final class PowerCutInspector {
   private let search: PowerCutSearch
   private var worker: WorkerProcess?
@@ -10,7 +10,7 @@ final class PowerCutInspector {
 
   deinit { worker?.kill() }
 
-  /// The violation when the engine opens the state. Nil if there is none.
+  /// The violation of the engine when it opens the state. Nil if there is none.
   func inspect(_ tree: DiskTree, _ histories: [PowerCutHistory]) async throws -> Violation? {
     try tree.layOut(in: search.directory)
     let task = InspectTask(

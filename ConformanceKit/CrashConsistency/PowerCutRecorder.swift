@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// Records an engine at work.
+/// Records the system calls of an engine.
 struct PowerCutRecorder {
   /// The place, below an existing directory. The engine must create missing directories, and make them
   /// durable.
@@ -11,7 +11,7 @@ struct PowerCutRecorder {
   let scenario: PowerCutScenario
   let since: Date
   private let strace: Strace
-  /// Without symbolic links, as the system names files.
+  /// Without symbolic links, because the system reports real paths.
   private let root: URL
 
   /// - Throws: ``Skip`` if nothing can be recorded here.
@@ -31,7 +31,7 @@ struct PowerCutRecorder {
     return search(calls, 0, directory, DiskTree()) { acknowledged in
       // Opening is step 0.
       let last = acknowledged.last ?? 0
-      // Without durable writes the last batches may be gone, any number of them.
+      // Without durable writes, any number of the last batches may be lost.
       let first = context.capabilities.contains(.durableWrites) ? last : 0
       return (first...last).reversed().map { PowerCutHistory(through: $0, underWay: $0 + 1) }
     }
@@ -62,10 +62,10 @@ struct PowerCutRecorder {
     }
   }
 
-  /// What may be there in the course of a recovery.
+  /// The possible contents during a recovery.
   ///
-  /// The step that was under way at the first cut may be there or not, and may be lost again, until a later one has been
-  /// acknowledged: that one has been made on what was found.
+  /// The step in progress at the first cut may or may not be there, and may be lost again, until a later step has been
+  /// acknowledged. That step was performed on the contents that were found.
   private func histories(_ acknowledged: [Int], after last: Int, isNextThere: Bool) -> [PowerCutHistory] {
     guard let step = acknowledged.last else { return [PowerCutHistory(through: last, underWay: last + 1)] }
     if step > last + 1 {
@@ -87,7 +87,7 @@ struct PowerCutRecorder {
     _ calls: [TraceCall], _ run: Int, _ directory: URL, _ initial: DiskTree,
     _ histories: @escaping ([Int]) -> [PowerCutHistory]
   ) -> PowerCutSearch {
-    // There may be many calls to be read.
+    // Reading many calls may take long.
     context.noteProgress()
     let path = directory.systemPath
     let recording = TraceReader.recording(
@@ -107,7 +107,7 @@ struct PowerCutRecorder {
 }
 
 extension WorkerReply {
-  /// Reads a line. Nil if it is none of these.
+  /// Parses a line. Nil if it is none of these.
   fileprivate init?(line: String) {
     guard let reply = try? JSONDecoder().decode(Self.self, from: Data(line.utf8)) else { return nil }
     self = reply

@@ -6,15 +6,15 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// The steps that an engine performs while its files are recorded: batches that let the store grow, overwrite
-/// it and let it shrink, through each method that takes one, as entries of another engine and in
-/// transactions, single writes and removals, the removal of everything, and closing and opening in between.
+/// The steps that an engine performs while its files are recorded. Batches make the store grow, overwrite it and make
+/// it shrink. They use each method that takes a batch, imports and transactions. In between there are single writes and
+/// removals, the removal of everything, and closing and opening.
 struct PowerCutScenario: Codable, Hashable, Sendable {
   let seed: UInt64
   /// How many steps there are.
   let length: Int
-  /// Whether there are values so large, written again and again without closing in between, that every engine has to
-  /// begin new files or to use its old ones again.
+  /// Whether values are so large, and overwritten so often without closing in between, that every engine starts new
+  /// files or reuses old ones.
   var isLarge = false
 
   /// The operations of a step, numbered from 1. The number of steps is unlimited.
@@ -25,7 +25,7 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     switch number % 6 {
     case _ where number == everything: return [.removeAll]
     case 2 where number < everything || number > everything + 2:
-      // A write of one entry, which many engines implement differently.
+      // A write of one entry, which many engines implement separately.
       var random = SeededRandom(seed: seed, number: number)
       return [.write(Data("single \(number)\n".utf8) + random.bytes(300), key: NumberedBatches.marker)]
     case 1 where number > 1 && number <= length:
@@ -38,8 +38,8 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     }
   }
 
-  /// What the steps do in which large values come and go. Nil for all others. With 8.6 MB between two openings they are more
-  /// than SQLite, with 4 MB, and LevelDB, with up to 8 MiB, put into their logs before they begin them again.
+  /// The operations of the steps with large values. Nil for all other steps. They write 8.6 MB between two openings.
+  /// SQLite restarts its log after 4 MB, and LevelDB after at most 8 MiB.
   private func largeOperations(of number: Int) -> [StorageOperation]? {
     let keys = (0..<3).map { CacheKey(verbatim: "large/\($0)") }
     switch number {
@@ -51,8 +51,8 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     }
   }
 
-  /// Performs a step: with the method for a single operation if it is one, otherwise with that for writes or
-  /// removals alone if there is nothing else, or in a transaction.
+  /// Performs a step: with the method for a single operation if it is one, otherwise with the method for writes or
+  /// removals alone if it has only those, or in a transaction.
   func perform(_ number: Int, on engine: any StorageEngine) async throws {
     let operations = operations(of: number)
     switch operations.first {
@@ -77,7 +77,7 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     }
   }
 
-  /// Whether the engine is closed and opened after the step.
+  /// Whether the engine is closed and opened again after the step.
   func reopens(after number: Int) -> Bool { number % 7 == 0 }
 
   /// A step after all others, to check that the engine still accepts writes.

@@ -1,5 +1,5 @@
 extension PowerCutSearch {
-  /// Describes the violation, the moment, and the lost changes, as few as are enough for the engine to fail.
+  /// Describes the violation, the moment of the power cut, and a minimal set of lost changes.
   func report(
     _ violation: Violation, of state: PowerCutState, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> Violation {
@@ -23,7 +23,7 @@ extension PowerCutSearch {
       rule: violation.rule)
   }
 
-  /// The same with fewer lost changes, as long as the engine still fails.
+  /// The same violation with fewer lost changes, as long as the engine still fails.
   private func simplified(
     _ state: PowerCutState, _ violation: Violation, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> (PowerCutState, Violation) {
@@ -47,7 +47,7 @@ extension PowerCutSearch {
 }
 
 extension PersistenceOutcome {
-  /// What is said behind the operation in a list of those that did not reach the disk as a whole.
+  /// The remark in a list of operations that did not reach the disk completely.
   fileprivate var remark: String {
     switch self {
     case .missing, .whole: ""

@@ -10,7 +10,7 @@ struct PowerCutSearch {
   let recording: DiskRecording
   /// The place of the files during the recording. The states are created in the same place.
   let directory: URL
-  /// The possible contents when these steps have been acknowledged.
+  /// The possible contents after these steps have been acknowledged.
   let histories: ([Int]) -> [PowerCutHistory]
 
   /// A point in the recording at which the power may be cut.
@@ -25,9 +25,9 @@ struct PowerCutSearch {
   /// The time limit for opening and reading a state with a few hundred entries.
   static let patience = Duration.seconds(60)
 
-  /// Fails if the engine does not recover from a state that a power cut could have left.
+  /// Fails if the engine does not recover from a possible state after a power cut.
   ///
-  /// - Parameter limit: How many states there are at most. Nil for all of the enumeration.
+  /// - Parameter limit: The maximum number of states. Nil for all.
   /// - Throws: ``Skip`` if the recording does not show everything that the engine did.
   func run(limit: Int?) async throws {
     context.noteProgress()
@@ -43,7 +43,7 @@ struct PowerCutSearch {
       if chosen == nil ? isLikeOthers(point) : wanted == nil { return }
       let kinds = PowerCutStates(point.disk, isAfterChange: point.isAfterChange).kinds(&random)
       for candidates in selection(kinds, wanted, &random) {
-        // Of a few random candidates, the first that is new.
+        // Uses the first of a few random candidates that is new.
         for state in candidates {
           context.noteProgress()
           let tree = point.disk.tree { state.outcome($0.number) }
@@ -57,7 +57,7 @@ struct PowerCutSearch {
     }
   }
 
-  /// States that power cuts have left at so many moments, and the last step that was acknowledged before each.
+  /// States after power cuts at this many moments, with the last step that was acknowledged before each.
   ///
   /// Fails if the engine does not recover from one of them.
   func samples(_ count: Int) async throws -> [(tree: DiskTree, acknowledged: Int)] {
@@ -106,8 +106,8 @@ extension PowerCutSearch {
     }
   }
 
-  /// Whether the point is one of very many in a row that differ in little: six of seven behind a hundred changes of one
-  /// file that are all not durable yet.
+  /// Whether to skip the point because it hardly differs from its neighbors: six of seven points after a hundred
+  /// pending changes of the same file.
   private func isLikeOthers(_ point: CrashPoint) -> Bool {
     guard point.isAfterChange, point.index % 7 > 0 else { return false }
     let latest = point.disk.pending.suffix(100)
@@ -121,8 +121,8 @@ extension PowerCutSearch {
     }
   }
 
-  /// How many states to look at at which moments: those at which something has just been acknowledged, and others that
-  /// are spread over the whole recording from the first point on.
+  /// How many states to check at each point. Includes points right after an acknowledgement, and others spread evenly
+  /// over the whole recording from the first point on.
   private func picks(_ limit: Int, from first: Int, _ random: inout SeededRandom) -> [Int: Int] {
     var picks: [Int: Int] = [:]
     let count = recording.events.count - first
@@ -136,7 +136,7 @@ extension PowerCutSearch {
     return picks
   }
 
-  /// All states one by one or, if only some are wanted, some of each kind: the first is that nothing has reached the disk.
+  /// All states or, if only some are wanted, some of each kind. In the first state, no change has reached the disk.
   private func selection(
     _ kinds: [[PowerCutState]], _ wanted: Int?, _ random: inout SeededRandom
   ) -> [[PowerCutState]] {
@@ -164,7 +164,7 @@ extension PowerCutSearch {
     }
   }
 
-  /// Checks the state with everything on the disk. If something is missing there, it was in memory that the
+  /// Checks the state in which all changes are on the disk. If something is missing there, it was in memory that the
   /// recording does not show.
   private func checkFinal(_ inspector: PowerCutInspector) async throws {
     let acknowledged = recording.events.compactMap {

@@ -1,9 +1,9 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// What happened at the power cut to each change that was not durable.
+/// The outcome of each pending change at a power cut.
 struct PowerCutState: Hashable, Sendable {
-  /// What happened to all other changes.
+  /// The outcome of all other changes.
   var others: PersistenceOutcome
   var particular: [Int: PersistenceOutcome] = [:]
 
@@ -13,10 +13,10 @@ struct PowerCutState: Hashable, Sendable {
   static let everything = PowerCutState(others: .whole)
 }
 
-/// The states to check, of all those that a power cut could have left: for n changes there are more than 2 to
-/// the power of n.
+/// The states to check, out of all possible states after a power cut. For n changes there are more than 2 to the power
+/// of n.
 struct PowerCutStates {
-  /// How many of the latest changes are varied one by one.
+  /// How many of the latest changes are varied individually.
   private static let mostSingle = 24
   private static let mostSectors = 24
   private static let randomCount = 12
@@ -26,8 +26,8 @@ struct PowerCutStates {
   private let recent: [SimulatedDisk.Entry]
   private let isAfterChange: Bool
 
-  /// - Parameter isAfterChange: Whether the last thing that happened was a change. The states without it belong to the
-  ///   moment before, then.
+  /// - Parameter isAfterChange: Whether the last event was a change. Then the states without it belong to the previous
+  ///   point.
   init(_ disk: SimulatedDisk, isAfterChange: Bool) {
     self.disk = disk
     self.isAfterChange = isAfterChange
@@ -35,7 +35,7 @@ struct PowerCutStates {
     recent = pending.suffix(Self.mostSingle).reversed()
   }
 
-  /// All of them, by kind, the simplest kinds first.
+  /// All states, by kind, the simplest kinds first.
   func kinds(_ random: inout SeededRandom) -> [[PowerCutState]] {
     if pending.isEmpty { return [[.nothing]] }
     let all = [
@@ -58,7 +58,7 @@ struct PowerCutStates {
     }
   }
 
-  /// In the order in which they were made, up to one of them.
+  /// All changes up to one of them, in the order in which they were made.
   private var beginnings: [PowerCutState] {
     recent.indices.dropFirst().map { index in
       var state = PowerCutState(others: .whole)
@@ -67,8 +67,8 @@ struct PowerCutStates {
     }
   }
 
-  /// Names before contents, as with delayed allocation, and the other way round; one file or directory behind the others,
-  /// or before them.
+  /// Names before contents, as with delayed allocation, and contents before names. One file or directory later than the
+  /// others, or earlier.
   private var namesAndContents: [PowerCutState] {
     var states = [
       state { $0.change.isContents ? .missing : .whole },
@@ -90,8 +90,8 @@ struct PowerCutStates {
     return states
   }
 
-  /// The last write torn at each sector, with everything else there, and with nothing else; and one of those before it at
-  /// any sector.
+  /// The last write torn at each sector, with all other changes on the disk and with none; and each earlier write torn
+  /// at a random sector.
   private func torn(_ random: inout SeededRandom) -> [PowerCutState] {
     let writes = recent.filter { $0.sectorCount > 1 }
     guard let last = writes.first else { return [] }
@@ -114,7 +114,7 @@ struct PowerCutStates {
 
   private func anything(_ random: inout SeededRandom) -> PowerCutState {
     var state = PowerCutState(others: .whole)
-    // Mostly there, mostly not, or half and half.
+    // Mostly written, mostly missing, or half and half.
     let share = [2, 5, 8][random.next(upTo: 3)]
     for entry in pending {
       switch random.next(upTo: 10) {

@@ -15,11 +15,11 @@ extension Violation {
 /// Performs the steps of a scenario, in a worker whose system calls are being recorded.
 struct TakeStepsTask: WorkerTask {
   struct Message: Codable, Sendable {
-    /// Which of several tasks, one after the other.
+    /// The number of the task, if one run follows another.
     let run: Int
-    /// The step that has been acknowledged; that of opening is the one before the first.
+    /// The step that has been acknowledged. Opening counts as the step before the first.
     let step: Int
-    /// Which history the engine was found to have, after opening.
+    /// Which of the histories the contents matched after opening.
     var history: Int?
     var violation: Violation?
   }
@@ -28,7 +28,7 @@ struct TakeStepsTask: WorkerTask {
   let directory: URL
   let scenario: PowerCutScenario
   let steps: ClosedRange<Int>
-  /// The possible contents at the beginning. If there are none, nothing is checked.
+  /// The possible contents at the beginning. If empty, nothing is checked.
   var histories: [PowerCutHistory] = []
   let capabilities: UInt
   let since: Date
@@ -65,7 +65,7 @@ struct TakeStepsTask: WorkerTask {
 /// Opens an engine on a state after a power cut and checks everything.
 struct InspectTask: WorkerTask {
   enum Message: Codable, Sendable {
-    /// Reports progress, since an engine may take long for each answer.
+    /// Reports progress, since each call of an engine may take long.
     case progress
     case broken(Violation)
   }
@@ -113,10 +113,10 @@ struct InspectTask: WorkerTask {
   }
 }
 
-/// Which of the histories matches the contents, and what is expected from now on.
+/// Which of the histories matches the contents, and the contents expected from now on.
 ///
-/// - Parameter note: Is called after each answer that an engine may need long for.
-/// - Throws: why the first one does not fit, if none does.
+/// - Parameter note: Called after each result that may take an engine long.
+/// - Throws: The violation of the first history, if none matches.
 private func firstMatch(
   of histories: [PowerCutHistory], in engine: EngineUnderTest, _ scenario: PowerCutScenario,
   _ capabilities: EngineCapabilities, since beginning: Date, noting note: @Sendable () throws -> Void = {}
@@ -140,7 +140,7 @@ private func firstMatch(
     rule: reason.rule)
 }
 
-/// Remembers what is expected after each history, since there are many states for each.
+/// Caches the expected contents after each history, since each has many states.
 private final class Expectations: Sendable {
   static let shared = Expectations()
 

@@ -8,14 +8,14 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Kills processes at moments that follow from a seed: after some number of messages, and then after a part
-/// of the time between two messages.
+/// Kills processes at moments that follow from a seed: after some number of messages, plus a fraction of the time
+/// between two messages.
 struct ProcessKiller {
   /// The phase in which a process is killed.
   enum KillPoint {
-    /// Of what it does before its first message.
+    /// Before it sends its first message.
     case opening
-    /// Of what it does after that, and no later than after so many messages.
+    /// After its first message, and no later than after this many messages.
     case working(limit: Int)
   }
 
@@ -25,11 +25,11 @@ struct ProcessKiller {
 
   init(seed: UInt64) { random = SeededRandom(seed: seed) }
 
-  /// Has the process perform the work and kills it. Returns all messages that it sent; if the work was done
-  /// before, those of the whole work.
+  /// Has the process perform the work and kills it. Returns all messages that it sent. If the work was done before the
+  /// kill, these are all messages of the work.
   ///
-  /// - Parameter progress: Takes note of each message: an engine may need long for what is between two of them.
-  /// - Throws: What the work throws, and ``WorkerProcess/Died`` if the process died in another way.
+  /// - Parameter progress: Called for each message, because an engine may need long between two messages.
+  /// - Throws: The error of the work, and ``WorkerProcess/Died`` if the process died in another way.
   mutating func kill<Work: WorkerTask>(
     _ worker: WorkerProcess, at point: KillPoint, of work: Work, noting progress: CheckProgress? = nil
   ) async throws -> [Work.Message] {
@@ -66,7 +66,7 @@ struct ProcessKiller {
 
   private func kill(_ worker: WorkerProcess, after delay: Duration) {
     Task { @concurrent in
-      // The delay is part of the experiment. That it may be cut short does not matter.
+      // The delay is part of the experiment. Cancellation may shorten it.
       try? await Task.sleep(for: delay)
       worker.kill()
     }

@@ -1,4 +1,4 @@
-/// A disk and the system's cache: what is durable, and changes that may have reached the disk or not.
+/// A disk and the system's cache: which changes are durable, and which may or may not have reached the disk.
 ///
 /// The model promises no more than POSIX does:
 /// - `fsync` of a file makes its contents and its attributes durable, `fdatasync` its contents and its length. Neither
@@ -12,7 +12,7 @@
 ///   makes both so. A file is not moved into a directory that has no name yet, unless that was made durable: it would
 ///   have neither.
 /// - Renaming or removing a name requires the change that created it.
-/// - A directory is not removed before what was in it.
+/// - A directory is not removed before its contents.
 ///
 /// Contents that are written through mapped memory (`mmap`) do not reach the disk, since they are unknown.
 /// See ``DiskRecording/mappedFiles``.
@@ -21,14 +21,14 @@ struct SimulatedDisk: Sendable {
   struct Entry: Sendable {
     let number: Int
     let change: DiskChange
-    /// The earlier changes without which this one cannot be.
+    /// The earlier changes that this one requires.
     let needs: [Int]
-    /// The earlier changes without which this one cannot be, unless it is durable.
+    /// The earlier changes that this one requires unless it is durable.
     let presumes: [Int]
     fileprivate(set) var isDurable = false
   }
 
-  /// What is durable, as far as it does not depend on changes that are not.
+  /// The durable contents, as far as they do not depend on pending changes.
   private var base: DiskTree
   private var log: [Entry] = []
   private(set) var nextNumber: Int
@@ -39,10 +39,10 @@ struct SimulatedDisk: Sendable {
     self.nextNumber = nextNumber
   }
 
-  /// The changes that may have reached the disk or not, in the order in which they were made.
+  /// The changes that may or may not have reached the disk, in the order in which they were made.
   var pending: [Entry] { log.filter { !$0.isDurable } }
 
-  /// Makes a change, in memory only.
+  /// Makes a change, only in memory.
   mutating func make(_ change: DiskChange) {
     log.append(
       Entry(number: nextNumber, change: change, needs: needs(of: change), presumes: presumptions(of: change)))
@@ -60,7 +60,7 @@ struct SimulatedDisk: Sendable {
 
   /// The contents of the disk after a power cut.
   ///
-  /// - Parameter outcome: What became of a change that is not durable.
+  /// - Parameter outcome: The outcome of each pending change.
   func tree(_ outcome: (Entry) -> PersistenceOutcome) -> DiskTree {
     var tree = base
     var missing: Set<Int> = []
@@ -76,7 +76,7 @@ struct SimulatedDisk: Sendable {
     return tree
   }
 
-  /// The changes without which this one cannot be, and those without which they cannot be.
+  /// The changes that this one requires, including indirectly.
   func requirements(of number: Int) -> Set<Int> { closure(of: number) { $0.needs + $0.presumes } }
 
   private func closure(of number: Int, _ direct: (Entry) -> [Int]) -> Set<Int> {
@@ -128,7 +128,7 @@ struct SimulatedDisk: Sendable {
     }
   }
 
-  /// Moves into the base what is durable and comes after nothing that is not, where the order matters.
+  /// Moves durable changes into the base unless they follow a pending change and the order matters.
   private mutating func fold() {
     var files: Set<Int> = []
     var names: Set<DiskName> = []

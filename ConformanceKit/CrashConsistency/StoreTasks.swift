@@ -8,9 +8,9 @@ import StockroomStore
 
 // Tasks that work with a store in front of the engine.
 
-/// The items that are in a store together: all of a generation, or all of the next.
+/// The items of a store: all of one generation, or all of the next.
 enum Generation {
-  /// Sixty items, half of which have identifiers that the generation before has as well.
+  /// Sixty items. Half of them have identifiers that the previous generation has as well.
   static func items(_ number: Int) -> [CheckedItem] {
     number == 0 ? [] : (0..<60).map { CheckedItem(number * 30 + $0, version: Double(number)) }
   }

@@ -5,9 +5,9 @@ import StockroomCore
 struct Strace {
   private let path: String
 
-  /// The one that is installed.
+  /// The installed program.
   ///
-  /// - Throws: ``Skip`` if none is, or where there is none.
+  /// - Throws: ``Skip`` if none is installed, or the system does not support it.
   init() throws {
     #if !canImport(Darwin)
       let directories = (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":")
@@ -26,7 +26,7 @@ struct Strace {
 
   /// Has a worker perform tasks, one after the other, and returns the worker's messages and its system calls.
   ///
-  /// - Parameter calls: The names of the calls that are recorded.
+  /// - Parameter calls: The names of the system calls to record.
   func record<Work: WorkerTask>(
     _ tasks: [Work], calls: [String] = DiskRecording.calls, in context: CheckContext
   ) async throws -> (messages: [Work.Message], calls: [TraceCall]) {
@@ -43,7 +43,7 @@ struct Strace {
         }
       }
     } catch {
-      // Nothing was recorded: it was not the engine that failed.
+      // Nothing was recorded, which is not the engine's fault.
       let size = try? FileManager.default.attributesOfItem(atPath: file.systemPath)[.size] as? Int
       if size ?? 0 == 0 {
         throw Skip(reason: "strace cannot follow a process here: \(error).")
@@ -58,7 +58,7 @@ struct Strace {
   }
 
   private func command(recording calls: [String], to file: URL) -> [String] {
-    // The question marks are for calls that a system does not know.
+    // The question marks allow calls that a system does not have.
     let calls = calls.map { "?" + $0 }.joined(separator: ",")
     return [
       path, "-f", "-y", "-xx", "-qq", "-s", "\(8 << 20)", "--seccomp-bpf", "-e", "signal=none", "-e",

@@ -6,14 +6,15 @@
 
 /// A system call as `strace` prints it: one line of output, or two if another thread's call came in between.
 ///
-/// Parses the output of `strace -f -y -xx`, in which every text is in hexadecimal.
+/// Parses the output of `strace -f -y -xx`, which prints all strings in hexadecimal.
 struct TraceCall {
   let process: Int
   let name: String
   let arguments: [TraceValue]
-  /// What the call returned. Nil if it did not return.
+  /// The return value of the call. Nil if it did not return.
   let result: Int?
-  /// The lines of the trace at which the call began and ended. They are the same unless it was interrupted.
+  /// The lines of the trace at which the call began and ended. They differ only if another thread's call came in
+  /// between.
   var began: Int
   var ended: Int
 
@@ -22,9 +23,9 @@ struct TraceCall {
 
 /// An argument of a call.
 indirect enum TraceValue: Equatable {
-  /// A buffer or a path. Cut off if it was longer than the limit that `strace` was given.
+  /// A buffer or a path, cut off if it was longer than the limit of `strace`.
   case bytes(Data, isCutOff: Bool)
-  /// With the path of the file, where the number is that of a descriptor.
+  /// A number, with the path of the file if it is a descriptor.
   case number(Int, path: String?)
   /// Names of constants, as in `O_RDWR|O_CREAT`, with the path of the directory after `AT_FDCWD`.
   case symbols(Set<String>, path: String?)
@@ -33,12 +34,12 @@ indirect enum TraceValue: Equatable {
 
   var number: Int? { if case .number(let number, _) = self { number } else { nil } }
 
-  /// Permissions, which are written in octal and read as if they were decimal.
+  /// Permissions: the octal digits were parsed as decimal.
   var octal: Int? { number.flatMap { Int(String($0), radix: 8) } }
 
   var symbols: Set<String> { if case .symbols(let symbols, _) = self { symbols } else { [] } }
 
-  /// The path that `strace` has put behind a descriptor.
+  /// The path that `strace` prints after a descriptor.
   var path: String? {
     switch self {
     case .number(_, let path), .symbols(_, let path): path
@@ -46,14 +47,14 @@ indirect enum TraceValue: Equatable {
     }
   }
 
-  /// A path, or nil if it is none.
+  /// The path, or nil if it is not one.
   var text: String? {
     if case .bytes(let bytes, false) = self { String(decoding: bytes, as: UTF8.self) } else { nil }
   }
 }
 
 extension TraceCall {
-  /// Reads a line without the process at its beginning. Nil if it is none of a call, such as one about a signal.
+  /// Parses a line without the process number at its beginning. Nil if it is not a call, but for example a signal.
   init?(process: Int, line: UnsafeRawBufferPointer, began: Int, ended: Int) {
     var scanner = TraceScanner(bytes: line)
     guard let name = scanner.word(), scanner.skip("(") else { return nil }
@@ -70,7 +71,7 @@ extension TraceCall {
   }
 }
 
-/// Takes a line apart. Blanks between what it finds are left out.
+/// Splits a line into its parts. Ignores blanks between them.
 private struct TraceScanner {
   let bytes: UnsafeRawBufferPointer
   private var position = 0
@@ -99,7 +100,7 @@ private struct TraceScanner {
     return start == position ? nil : String(decoding: bytes[start..<position], as: UTF8.self)
   }
 
-  /// Anything. Nil at the end of the line, or where something stands that no value begins with.
+  /// Any value. Nil at the end of the line, or at a character that no value begins with.
   mutating func value() -> TraceValue? {
     skipBlanks()
     switch next {
@@ -119,7 +120,7 @@ private struct TraceScanner {
   private mutating func string() -> TraceValue? {
     position += 1
     let start = position
-    // A hexadecimal text has no quotation marks inside.
+    // A string in hexadecimal contains no quotation marks.
     while let byte = next, byte != UInt8(ascii: "\"") { position += 1 }
     guard position < bytes.count else { return nil }
     let text = hexadecimal(start..<position)
@@ -132,7 +133,7 @@ private struct TraceScanner {
     return .bytes(text, isCutOff: isCutOff)
   }
 
-  /// The bytes of `\x01\x02…`. What is written otherwise stands for itself.
+  /// The bytes of `\x01\x02…`. Other characters stand for themselves.
   private func hexadecimal(_ range: Range<Int>) -> Data {
     var result = Data(count: (range.count + 3) / 4)
     let isHexadecimal = result.withUnsafeMutableBytes { result in
@@ -205,7 +206,7 @@ private struct TraceScanner {
     return String(decoding: hexadecimal(start..<position), as: UTF8.self)
   }
 
-  /// Passes over what can follow a value: comments, what a structure has become by the call, and the like.
+  /// Skips what may follow a value: comments, the new contents of a structure, and the like.
   mutating func skipToEndOfArgument() {
     var depth = 0
     while let byte = next {

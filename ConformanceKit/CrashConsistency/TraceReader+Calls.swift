@@ -102,7 +102,7 @@ extension TraceReader {
     let flags = call.name == "pwritev2" ? arguments[4].symbols : []
     let isPositioned = call.name.hasPrefix("p") && arguments[3].number != -1
     if file.appends || flags.contains("RWF_APPEND") {
-      // Also for pwrite, as the manual says under "Bugs".
+      // Also for pwrite, as documented under "Bugs" in its manual page.
       offset = live.length(of: file.node)
     } else if isPositioned {
       offset = arguments[3].number ?? 0
@@ -163,7 +163,7 @@ extension TraceReader {
       if case .fields(let fields) = value { all.formUnion(fields["flags"]?.symbols ?? []) }
       all.formUnion(value.symbols)
     }
-    // Older systems write `flags=…` without braces, of which the scanner keeps the name only.
+    // Older systems print `flags=…` without braces. Then the scanner only returns the name.
     if !flags.contains("CLONE_FILES"), !flags.contains("flags") {
       throw UntraceableCall(
         reason: "The engine starts processes of its own, which the recording cannot follow.")
@@ -183,7 +183,7 @@ extension TraceReader {
 
   // MARK: Attributes
 
-  /// The file that a descriptor or a path stands for.
+  /// The file of a descriptor or a path.
   func node(_ value: TraceValue) throws -> Int? {
     if let file = self[value] { return file.node }
     guard case .name(let name) = try place(value) else { return nil }

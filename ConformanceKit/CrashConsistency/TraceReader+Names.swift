@@ -45,7 +45,7 @@ extension TraceReader {
       guard let node = live[old] else {
         throw UntraceableCall(reason: "The recording lost track of \(title(old)).")
       }
-      // Two names of one file: nothing happens, as POSIX has it.
+      // Two names of one file: by POSIX, nothing happens.
       if live[new] == node { return }
       change(.rename(old, to: new, of: node), of: call, "rename of \(title(old)) to \(title(new))")
     case (.outside, .outside), (.directory, _), (_, .directory): return

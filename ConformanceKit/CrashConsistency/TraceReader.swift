@@ -6,15 +6,15 @@
 
 /// Turns the calls in a trace into changes of the files below a directory.
 ///
-/// It keeps track of the same state as the system: the file of each path and each descriptor, the offset of
-/// each descriptor, and the length of each file.
+/// It tracks the same state as the system: the file of each path and each descriptor, the offset of each descriptor,
+/// and the length of each file.
 struct TraceReader {
-  /// The open file description, which several descriptors can share.
+  /// An open file description, which several descriptors can share.
   final class OpenFile {
     let node: Int
     var position = 0
     var appends: Bool
-    /// Whether each write waits for the disk.
+    /// Whether each write is synchronous.
     let isSynchronous: Bool
 
     init(node: Int, flags: Set<String>) {
@@ -24,7 +24,7 @@ struct TraceReader {
     }
   }
 
-  /// The calls cannot be distinguished as they must be.
+  /// The trace is ambiguous.
   struct UntraceableCall: Error {
     let reason: String
   }
@@ -32,23 +32,23 @@ struct TraceReader {
   private let rootPath: String
   private let acknowledgement: (String) -> Int?
   private(set) var recording: DiskRecording
-  /// What the files are like at the moment.
+  /// The current state of the files.
   private(set) var live: DiskTree
   private var descriptors: [Int: OpenFile] = [:]
   private var workingDirectory: String
   private var nextNode: Int
   /// The umask of the process.
   private var umask = 0
-  /// The permissions with which files and directories were made.
+  /// The permissions with which files and directories were created.
   private var modes: [Int: Int] = [:]
-  /// At which line of the trace each change was made.
+  /// The line of the trace at which each change was made.
   private var changeLines: [Int] = []
 
   /// - Parameters:
   ///   - root: The path of the directory, without symbolic links.
-  ///   - initial: What it holds at the beginning.
-  ///   - workingDirectory: Where the process is that was traced.
-  ///   - acknowledgement: Which step is acknowledged by a message to the parent process.
+  ///   - initial: Its contents at the beginning.
+  ///   - workingDirectory: The working directory of the traced process.
+  ///   - acknowledgement: Returns the step that a message to the parent process acknowledges.
   init(
     root: String, initial: DiskTree, workingDirectory: String,
     acknowledgement: @escaping (String) -> Int?
@@ -124,9 +124,9 @@ struct TraceReader {
 
   mutating func setUmask(_ mask: TraceValue) { umask = mask.octal ?? 0 }
 
-  /// Notes down with which permissions a file or directory was made.
+  /// Records the permissions with which a file or directory was created.
   mutating func noteMode(_ mode: TraceValue, of node: Int, _ name: DiskName) {
-    // Without a number there are permissions that have names, which are those of others.
+    // strace prints unusual modes by name. Assume that they give others access.
     let mode = (mode.octal ?? 0o7777) & ~umask
     modes[node] = mode
     if mode & 0o077 != 0, !isPrivate(name.directory) {
@@ -134,7 +134,7 @@ struct TraceReader {
     }
   }
 
-  /// Whether a directory, or one above it, was made for its owner alone.
+  /// Whether a directory, or one above it, was created for its owner alone.
   private func isPrivate(_ directory: Int) -> Bool {
     if let mode = modes[directory], mode & 0o077 == 0 { return true }
     for (parent, names) in live.directories where names.values.contains(directory) {
@@ -162,16 +162,17 @@ struct TraceReader {
 
   // MARK: Paths
 
-  /// What a path stands for.
+  /// The place that a path leads to.
   enum Place {
     case outside
-    /// A directory that is there, by no name of its own: the root, or the one that a descriptor stands for.
+    /// An existing directory without a name of its own: the root, or the directory of a descriptor.
     case directory(Int)
-    /// A name in a directory, whether there is anything of that name or not.
+    /// A name in a directory, whether or not it exists.
     case name(DiskName)
   }
 
-  /// - Parameter directory: The descriptor that a relative path begins at; nil stands for the working directory.
+  /// - Parameter directory: The descriptor of the directory to which a relative path belongs; nil for the working
+  ///   directory.
   func place(_ path: TraceValue?, in directory: TraceValue? = nil) throws -> Place {
     guard let text = path?.text else { return .outside }
     let steps = text.split(separator: "/").filter { $0 != "." }.map(String.init)
@@ -180,7 +181,8 @@ struct TraceReader {
       return try place(Array(steps.dropFirst(4)), below: open.node)
     }
     if !text.hasPrefix("/"), let open = self[directory], !steps.contains("..") {
-      // The path behind a descriptor is that of when the line was written, so the descriptor says better where it is.
+      // strace prints the path of a descriptor as of that moment, so the tracked location of the descriptor is more
+      // reliable.
       return try place(steps, below: open.node)
     }
     let full = absolute(text, in: directory?.path ?? workingDirectory)
@@ -227,13 +229,14 @@ struct TraceReader {
 }
 
 extension TraceCall {
-  /// The line of the trace at which the call is taken to have had its effect.
+  /// The line of the trace at which the call is assumed to take effect.
   ///
-  /// What another thread has done meanwhile is taken to have happened before. But a descriptor may be given out again as
-  /// soon as the call that closes it has begun, and what is being reported to the parent has been done.
+  /// By default calls take effect at their end, after the concurrent calls of other threads. But another thread may get
+  /// the same descriptor as soon as the call that closes it has begun, and a step is done before it is reported to the
+  /// parent.
   var effectLine: Int { name == "close" || name == "close_range" || message != nil ? began : ended }
 
-  /// What a worker reports to its parent: a ``WorkerReply`` with a message.
+  /// The message that a worker sends to its parent: a ``WorkerReply`` with a message.
   var message: String? {
     guard name == "write", let text = arguments.dropFirst().first?.text, text.hasPrefix(#"{"message""#) else {
       return nil

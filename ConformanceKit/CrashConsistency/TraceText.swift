@@ -12,12 +12,12 @@
   import Musl
 #endif
 
-/// The output of `strace -f`, in which the lines of all threads are mixed.
+/// Parses the output of `strace -f`, in which the lines of all threads are interleaved.
 enum TraceText {
-  /// The calls in the order in which they came to their ends.
+  /// The calls in the order in which they ended.
   ///
-  /// A call during which another thread made one of its own is written in two lines, the first of which ends with
-  /// `<unfinished ...>`, and the second of which begins with `<... name resumed>`.
+  /// If another thread makes a call during this one, strace prints two lines. The first one ends with `<unfinished
+  /// ...>`, and the second one begins with `<... name resumed>`.
   static func calls(in text: Data) -> [TraceCall] {
     var calls: [TraceCall] = []
     var unfinished: [Int: (text: [UInt8], line: Int)] = [:]
@@ -57,7 +57,7 @@ enum TraceText {
   }
 }
 
-/// A line: who, and what.
+/// A line: the process, and the text.
 private struct Line {
   let process: Int
   let text: UnsafeRawBufferPointer
@@ -74,13 +74,13 @@ private struct Line {
     text = UnsafeRawBufferPointer(rebasing: line[start...])
   }
 
-  /// What comes before the interruption, if the line ends with one.
+  /// The text before `<unfinished ...>`, if the line ends with that.
   var beginning: UnsafeRawBufferPointer? {
     guard text.suffix(Self.interruption.count).elementsEqual(Self.interruption) else { return nil }
     return UnsafeRawBufferPointer(rebasing: text.dropLast(Self.interruption.count))
   }
 
-  /// What comes after `resumed>`, if the line begins so.
+  /// The text after `resumed>`, if the line begins with that.
   var rest: UnsafeRawBufferPointer? {
     guard text.starts(with: Self.resumption), let end = text.firstIndex(of: UInt8(ascii: ">")) else {
       return nil

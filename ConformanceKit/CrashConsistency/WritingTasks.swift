@@ -8,7 +8,7 @@ import StockroomKitSupport
 
 // Tasks whose process is killed while it works, and one that reads the contents afterwards.
 
-/// An entry as it is sent.
+/// An entry in a form that can be sent.
 struct SentEntry: Codable, Sendable {
   let key: String
   let data: Data
@@ -29,8 +29,8 @@ struct SentEntry: Codable, Sendable {
 /// methods agree with them, calls verify(), closes the engine and sends the entries in order.
 struct ReadEverything: WorkerTask {
   let place: URL
-  /// Whether it also sends no entries now and then, to say that it gets on.
-  var tellsOfProgress = false
+  /// Whether to report progress by also sending empty messages now and then.
+  var reportsProgress = false
 
   func run(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -38,7 +38,7 @@ struct ReadEverything: WorkerTask {
   ) async throws {
     let engine = try await open(place, makeEngine)
     try await ExpectedContents.settle(engine)
-    let note: @Sendable () throws -> Void = { [tellsOfProgress] in if tellsOfProgress { try send([]) } }
+    let note: @Sendable () throws -> Void = { [reportsProgress] in if reportsProgress { try send([]) } }
     let entries = try await ExpectedContents.agreedEntries(of: engine, noting: note)
     try await engine.verify()
     try note()
@@ -55,22 +55,22 @@ struct NumberedSteps: Codable, Sendable {
   enum Kind: Codable, Sendable, Equatable {
     /// Batches through every method that takes one, and single calls between them.
     case batches
-    /// Batches of more small writes and removals than an engine is likely to make as one.
+    /// Batches of more small writes and removals than an engine is likely to process at once.
     case largeBatches(of: Int)
     /// Single writes and removals.
     case single
-    /// Transactions, each of the operations of a batch, that read back what they have written.
+    /// Transactions that each perform the operations of a batch and read back what they have written.
     case transactions
-    /// Entries of another engine, few or many at a time, and removals of those of earlier steps.
+    /// Imports of few or many entries, and removals of those imported earlier.
     case imports
-    /// A long life of few keys, with small values: see ``LongLife``.
+    /// Very many changes of few keys with small values: see ``LongLife``.
     case life
   }
 
   let batches: NumberedBatches
   let kind: Kind
 
-  /// What the step with a number does.
+  /// The operations of the step with this number.
   func operations(of number: Int) -> [StorageOperation] {
     switch (kind, number % 8) {
     case (.life, _): LongLife.operations(of: number, seed: batches.seed)
@@ -84,7 +84,7 @@ struct NumberedSteps: Codable, Sendable {
     }
   }
 
-  /// Does the step, through the method that fits it best.
+  /// Performs the step with the most specific method.
   func perform(_ number: Int, on engine: EngineUnderTest) async throws {
     let operations = operations(of: number)
     if kind == .transactions { return try await perform(operations, number, on: engine) }
@@ -93,7 +93,7 @@ struct NumberedSteps: Codable, Sendable {
     try await engine.perform(operations)
   }
 
-  /// Does the operations in a transaction that also reads what it writes, and takes some for entries of another engine.
+  /// Performs the operations in a transaction that also reads what it writes, and imports some of them.
   private func perform(
     _ operations: [StorageOperation], _ number: Int, on engine: EngineUnderTest
   ) async throws {
@@ -104,7 +104,7 @@ struct NumberedSteps: Codable, Sendable {
           "before step \(number), a transaction read that step \(last) had been done", rule: .t1)
       }
       for operation in operations {
-        // Of a key that is there, an entry of another engine would renew createdAt.
+        // Importing an existing key would change its createdAt.
         if number % 3 == 2, case .write(let data, let key) = operation, try !transaction.keyExists(key) {
           let now = Date()
           try transaction.writeEntry(StorageEntry(key: key, data: data, createdAt: now, updatedAt: now))
@@ -123,7 +123,7 @@ struct NumberedSteps: Codable, Sendable {
     }
   }
 
-  /// Two imports, and then the removal of those before them. No key is imported twice: an import renews its times.
+  /// Two imports, and then the removal of earlier ones. No key is imported twice: an import changes its times.
   private func importedEntries(_ number: Int) -> [StorageOperation] {
     func keys(of step: Int) -> [CacheKey] {
       ConformanceKit.keys([1, 12, 40, 300][(step + 4) % 4], prefix: "import \(step)/")
@@ -144,7 +144,7 @@ struct NumberedSteps: Codable, Sendable {
     }
   }
 
-  /// A write or a removal of one of a few keys, so that what is removed is there as a rule.
+  /// A write or a removal of one of a few keys, so that a removed key usually exists.
   private func singleOperation(_ number: Int) -> StorageOperation {
     var random = SeededRandom(seed: ~batches.seed, number: number)
     let key = NumberedBatches.key(random.next(upTo: 50))
@@ -164,7 +164,7 @@ extension StorageOperation {
     if case .remove(let key) = self { key } else { nil }
   }
 
-  /// Does to a dictionary what it does to a store.
+  /// Applies the operation to a dictionary.
   package func apply(to contents: inout [CacheKey: Data]) {
     switch self {
     case .write(let data, let key): contents[key] = data
@@ -193,12 +193,12 @@ struct WriteSteps: WorkerTask {
   }
 }
 
-/// What several tasks write: each its own keys, in single writes and removals that are numbered from 1.
-struct TasksOfWriters: Codable, Sendable {
+/// The work of several concurrent writers: each has its own keys, with single writes and removals numbered from 1.
+struct ConcurrentWriters: Codable, Sendable {
   let seed: UInt64
   let writerCount: Int
 
-  /// What all keys of a writer begin with.
+  /// The prefix of all keys of a writer.
   func prefix(of writer: Int) -> String { "writer/\(writer)/" }
 
   func operation(_ number: Int, of writer: Int) -> StorageOperation {
@@ -210,16 +210,16 @@ struct TasksOfWriters: Codable, Sendable {
   }
 }
 
-/// An acknowledged write of one of several tasks.
+/// An acknowledged write of one of the writers.
 struct WriterMessage: Codable, Sendable {
   let writer: Int
   let number: Int
 }
 
-/// Opens the engine and writes in several tasks at the same time, to the end or for ever. Sends what was acknowledged.
+/// Opens the engine and writes in several concurrent tasks, up to a limit or forever. Sends the acknowledged writes.
 struct WriteInTasks: WorkerTask {
   let place: URL
-  let tasks: TasksOfWriters
+  let tasks: ConcurrentWriters
   /// The number of each writer's first operation.
   let first: [Int]
 

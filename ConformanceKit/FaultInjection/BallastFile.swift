@@ -6,7 +6,7 @@ struct BallastFile {
 
   init(on disk: URL) { file = disk.appending(path: "ballast") }
 
-  /// Takes up all free space except some blocks, or shrinks until that many are free.
+  /// Uses all free space except this many blocks, or shrinks until that many are free.
   func fill(leavingBlocks count: Int) throws {
     if System.fileType(of: file) == nil { try Data().write(to: file) }
     let handle = try FileHandle(forWritingTo: file)
@@ -20,11 +20,11 @@ struct BallastFile {
     try handle.truncate(atOffset: length - min(length, UInt64(count) * 4_096))
   }
 
-  /// Takes up so many bytes.
+  /// Uses this many bytes.
   func take(_ count: Int) throws { try Data(count: count).write(to: file) }
 
-  /// Makes room, at once: a file that is removed while a process which is just being started has inherited it keeps
-  /// its room for a moment longer.
+  /// Frees the space at once. Removing the file alone is not enough: a child process that has just been started may
+  /// have inherited its descriptor.
   func remove() throws {
     try FileHandle(forWritingTo: file).truncate(atOffset: 0)
     try FileManager.default.removeItem(at: file)

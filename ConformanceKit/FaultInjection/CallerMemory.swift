@@ -5,17 +5,18 @@
 #endif
 
 #if os(Linux) && (arch(x86_64) || arch(arm64))
-  /// Access to the memory of a thread that waits in a system call, to which its arguments point.
+  /// Access to the memory of a thread that waits in a system call, at the addresses in its arguments.
   ///
-  /// The system copies it where it may. The thread sanitizer does not see that the thread waits, and would report a race.
+  /// If possible, the system copies the memory. The thread sanitizer does not know that the thread waits, and would
+  /// report a race.
   struct CallerMemory {
     private let system: RawSystemCall
-    /// The longest path that Linux takes.
+    /// The maximum length of a path on Linux.
     private static let longestPath = 4_096
 
     init(_ system: RawSystemCall) { self.system = system }
 
-    /// Bytes at an address; none where there is no memory.
+    /// The bytes at an address, or none if the memory is not mapped.
     func bytes(at address: UInt64, count: Int) -> [UInt8] {
       guard let pointer = UnsafeRawPointer(bitPattern: UInt(address)), count > 0 else { return [] }
       var isRefused = false
@@ -24,15 +25,15 @@
         initialized = max(0, result)
         isRefused = result < 0 && (errno == EPERM || errno == ENOSYS)
       }
-      // A sandbox may forbid the call.
+      // A sandbox may forbid the system call.
       return isRefused ? Array(UnsafeRawBufferPointer(start: pointer, count: count)) : bytes
     }
 
-    /// The bytes of a path, without the zero at its end.
+    /// The bytes of a path, without the terminating zero.
     func path(at address: UInt64) -> [UInt8] {
       var (path, next): ([UInt8], UInt64) = ([], address)
       while path.count < Self.longestPath {
-        // Behind the page with the end there may be none.
+        // The page after the end of the path may not be mapped.
         let part = bytes(at: next, count: Self.pageSize - Int(next % UInt64(Self.pageSize)))
         let text = part.prefix { $0 != 0 }
         path += text
@@ -54,7 +55,7 @@
       }
     }
 
-    /// The smallest that a page can have.
+    /// The smallest page size of any system.
     private static let pageSize = 4_096
 
     #if arch(x86_64)

@@ -1,16 +1,17 @@
 import Foundation
 import StockroomCore
 
-/// Removes and writes the same keys in turn while the clock jumps. Whichever of the two has the later time, the last one counts: no
-/// removal may be dropped since what it removes is of the future, and no write since something was removed in the future.
+/// Removes and writes the same keys in turn while the clock jumps. The last change counts, even if an earlier one has a
+/// later time: a removal must not be ignored because the entry is from the future, nor a write because the key was
+/// removed in the future.
 struct RemovalsAmongJumps {
   private let engine: EngineUnderTest
-  /// An engine of which everything is removed in each round.
+  /// An engine from which everything is removed in each round.
   private let emptied: EngineUnderTest
-  /// Every method that removes keys, with two keys of its own, one of which exists after each round.
+  /// Every method that removes keys. Each has two keys, one of which exists after each round.
   private let removals: [(way: WayOfRemoving, keys: [CacheKey])]
   private let writing: [ChangeMethod]
-  /// What is there, by key.
+  /// The expected values by key.
   private var values: [CacheKey: Data] = [:]
 
   init(_ engine: EngineUnderTest, emptied: EngineUnderTest) {
@@ -22,7 +23,7 @@ struct RemovalsAmongJumps {
     writing = ChangeMethod.writing(engine.capabilities)
   }
 
-  /// Checks what the previous round has left, removes it, and writes what was removed then.
+  /// Checks the entries of the previous round, removes them, and writes the keys that were removed then.
   mutating func run(_ round: Int, _ when: String) async throws {
     for (key, value) in values {
       try expect(try await engine.read(key: key), is: value, "\(when), read(key:) of \(key)")

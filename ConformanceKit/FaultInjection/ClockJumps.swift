@@ -12,9 +12,9 @@ import StockroomCore
 /// Writes and reads while the clock jumps, and the time zone changes, in a process whose clock can be set: see ``FakeClock``.
 struct ClockJumps: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
-    /// Whether everything stays, and everything can be written.
+    /// Whether all entries stay, and all writes are accepted.
     case contents
-    /// Whether timestamps are right, and stay what they are.
+    /// Whether timestamps are right and do not change.
     case timestamps
     /// Whether the entries keep their order.
     case order
@@ -22,7 +22,7 @@ struct ClockJumps: CheckTask {
 
   /// How the clock is set before a round.
   private struct Jump {
-    /// How far the clock is from the right time, in seconds.
+    /// The difference from the right time, in seconds.
     let offset: Int
     let what: String
     var timeZone: String?
@@ -32,13 +32,13 @@ struct ClockJumps: CheckTask {
   let isPersistent: Bool
   let question: Question
 
-  /// Forwards by more and more, to a leap day, to a last day of December that is in the first week of the next year, past the
-  /// ends of 32-bit seconds, signed and unsigned, and back, in the end to where the clock of a board begins that has lost its
-  /// battery: before 2001, from which some count.
+  /// Forwards by more and more: to a leap day, to a last day of December that belongs to the first week of the next
+  /// year, and past the maximum of signed and unsigned 32-bit seconds. Then back, at last to the time at which the
+  /// clock of a board without a battery starts: before 2001, the reference date of some APIs.
   private static func jumps(from now: Date) -> [Jump] {
     let day = 86_400
     func seconds(until moment: Int) -> Int { moment - Int(now.timeIntervalSince1970) }
-    // 25 October 2026, 00:30 UTC and an hour later: both are half past two in Central Europe.
+    // 25 October 2026, 00:30 UTC and an hour later: both are 2:30 in Central Europe.
     let clocksGoBack = 1_792_888_200
     return [
       Jump(offset: 0, what: "at the beginning"),
@@ -68,7 +68,7 @@ struct ClockJumps: CheckTask {
     let start = Date()
     try FakeClock.requireSettableClock()
     var engine = EngineUnderTest(try await makeEngine(place))
-    var life = JumpingLife()
+    var life = ClockJumpHistory()
     var removals: RemovalsAmongJumps?
     if question == .contents { removals = try await openForRemovals(makeEngine) }
     for (round, jump) in Self.jumps(from: start).enumerated() {
@@ -79,7 +79,7 @@ struct ClockJumps: CheckTask {
       }
       try note("reading \(jump.what)")
       try await verify(life, engine, jump.what)
-      // In every other round the place was closed meanwhile.
+      // In every other round the place was closed in between.
       if isPersistent, round % 2 == 1 {
         try await engine.close()
         engine.release()
@@ -95,21 +95,21 @@ struct ClockJumps: CheckTask {
     try await engine.close()
   }
 
-  /// Engines on places beside that of the entries.
+  /// Opens engines on places next to that of the entries.
   private func openForRemovals(
     _ makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
   ) async throws -> RemovalsAmongJumps {
     var engines: [EngineUnderTest] = []
     for name in ["removals", "removals of everything"] {
       let beside = place.deletingLastPathComponent().appending(path: name, directoryHint: .isDirectory)
-      // That an engine makes what is missing is for checks of opening to see.
+      // Opening checks cover that an engine creates missing directories.
       try FileManager.default.createDirectory(at: beside, withIntermediateDirectories: true)
       engines.append(EngineUnderTest(try await makeEngine(beside)))
     }
     return RemovalsAmongJumps(engines[0], emptied: engines[1])
   }
 
-  private func verify(_ life: JumpingLife, _ engine: EngineUnderTest, _ when: String) async throws {
+  private func verify(_ life: ClockJumpHistory, _ engine: EngineUnderTest, _ when: String) async throws {
     switch question {
     case .contents: try await life.expectContents(in: engine, when)
     case .timestamps: try await life.expectTimestamps(in: engine, when)
@@ -120,8 +120,8 @@ struct ClockJumps: CheckTask {
   }
 }
 
-/// What was written when.
-private struct JumpingLife {
+/// The entries that were written, with their times.
+private struct ClockJumpHistory {
   private struct Entry {
     var data: Data
     var created: ClosedRange<Date>
@@ -134,7 +134,8 @@ private struct JumpingLife {
   /// The keys that are there, in the order of their first write.
   private(set) var order: [CacheKey] = []
 
-  /// New keys in each way, an overwrite of an old one, of one that is always overwritten, and a key that comes back.
+  /// Writes new keys in each way, overwrites an old key and one that is overwritten each time, and writes a key that
+  /// was removed.
   mutating func write(_ round: Int, to engine: EngineUnderTest) async throws {
     let value = data("round \(round)")
     let new = key("new in round \(99 - round)")
@@ -168,7 +169,7 @@ private struct JumpingLife {
       switch operation {
       case .write(let data, let key):
         if entries[key] == nil { order.append(key) }
-        // If the clock has been set back, updatedAt stays what it was.
+        // If the clock has been set back, updatedAt does not go backwards.
         let earlier = entries[key]?.updated.upperBound ?? .distantPast
         let updated = window.lowerBound...max(window.upperBound, earlier)
         entries[key] = Entry(

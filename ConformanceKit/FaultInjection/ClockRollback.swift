@@ -5,10 +5,10 @@ import StockroomCore
 struct ClockRollback: CheckTask {
   enum Question: String, Codable, Sendable { case timestamps, order }
 
-  /// How far the clock is ahead of the right time in each round, in seconds. It never is behind it: then no timer of the system would
-  /// ever end with the false clock, and no engine come on that waits with one.
+  /// How far the clock is ahead of the right time in each round, in seconds. It is never behind: then no timer would
+  /// fire with the fake clock, and an engine that waits for one would hang.
   static let allOffsets = [90_000, 86_400, 82_800, 90_600, 3_600]
-  /// The steps in which the clock has been set back.
+  /// The steps in which the clock is set back.
   static let stepsBack = Set(
     zip(ClockRollback.allOffsets, ClockRollback.allOffsets.dropFirst()).filter { $0.1 < $0.0 }
       .map { ClockRollback.step($0.1) })
@@ -55,7 +55,7 @@ struct ClockRollback: CheckTask {
   }
 }
 
-/// What was written, and what is known of the timestamps.
+/// The entries that were written, and the known limits of their timestamps.
 private struct ClockHistory {
   private var times: [CacheKey: (created: Date, updated: Date)] = [:]
   /// The keys that are there, in the order of their first write.
@@ -68,7 +68,7 @@ private struct ClockHistory {
     times[key] = nil
   }
 
-  /// New keys, overwrites in each way, and a key that comes back.
+  /// Writes new keys, overwrites keys in each way, and writes a key that was removed.
   mutating func write(_ round: Int, to engine: EngineUnderTest) async throws {
     let new = key("new in round \(9 - round)")
     try await engine.write(data("\(round)"), key: new)

@@ -8,8 +8,8 @@ import StockroomCore
 /// Runs transactions and batches in several concurrent tasks while one system call fails. A failed change
 /// must not affect those of other tasks, even if they are committed together with it.
 ///
-/// Each transaction increments two counters and writes a receipt of its own, so a change that was made twice or in part does
-/// not agree with its receipt.
+/// Each transaction increments two counters and writes a receipt. A change that was made twice or in part does not
+/// match its receipt.
 struct ConcurrentFaultTrial: FaultTrial {
   private let task: SystemFaultRun
   private let interceptor: SystemCallInterceptor
@@ -20,7 +20,7 @@ struct ConcurrentFaultTrial: FaultTrial {
   let whenReopened: [SystemCall: Int] = [:]
 
   private static let counters = keys(48, prefix: "counter-")
-  /// How many tasks there are, each with so many changes. Every third task makes batches instead of transactions.
+  /// The number of tasks, and of changes in each. Every third task writes batches instead of transactions.
   private static let taskCount = 6, roundCount = 6
 
   init(
@@ -31,7 +31,7 @@ struct ConcurrentFaultTrial: FaultTrial {
     (self.task, self.interceptor, self.makeEngine, self.note) = (task, interceptor, makeEngine, note)
   }
 
-  /// What became of the changes, by their receipts.
+  /// The outcomes of the changes, by receipt.
   private struct Results {
     var acknowledged: Set<CacheKey> = []
     var refused: Set<CacheKey> = []
@@ -51,7 +51,7 @@ struct ConcurrentFaultTrial: FaultTrial {
     try await engine.close()
     engine.release()
     try enter("changes of \(Self.taskCount) tasks at a time")
-    // Opened again, it has nothing in memory yet, and has to read while it writes.
+    // After reopening it has nothing in memory, so it has to read while it writes.
     engine = try await task.open(task.place, makeEngine)
     interceptor.begin(at: task.place, fault: task.fault, losesUnsynced: task.losesUnsynced)
     let results = await change(engine)
@@ -67,7 +67,7 @@ struct ConcurrentFaultTrial: FaultTrial {
     do {
       try await engine.close()
     } catch let failure as CallFailure {
-      // It may say once more that something has failed.
+      // It may report the failure again.
       if let violation = mistake(in: failure, of: "close()") { throw violation }
     }
     engine.release()
@@ -131,16 +131,16 @@ struct ConcurrentFaultTrial: FaultTrial {
 
   private static func receipt(_ number: Int, _ round: Int) -> CacheKey { key("receipt-\(number)-\(round)") }
 
-  /// The key that only one task writes.
+  /// The key that only this task writes.
   private static func own(_ number: Int) -> CacheKey { key("own-\(number)") }
 
-  /// Two counters, of which a task's neighbors have one each.
+  /// Two counters, each shared with one neighbor of the task.
   private static func pair(_ number: Int, _ round: Int) -> (CacheKey, CacheKey) {
     let first = (number * 7 + round * 11) % counters.count
     return (counters[first], counters[(first + 7) % counters.count])
   }
 
-  /// So large that not many are in one page of a file.
+  /// So large that few values fit into one page of a file.
   private static func value(_ count: Int) -> Data { data("\(count) ") + noise(1_200, seed: UInt64(count)) }
 
   private static func count(in value: Data, _ key: CacheKey) throws -> Int {
@@ -152,9 +152,9 @@ struct ConcurrentFaultTrial: FaultTrial {
 
   // MARK: Looking
 
-  /// Looks at what is there with nothing failing any more. An engine may also throw until it is opened again.
+  /// Checks the contents while no call fails any more. An engine may also throw until it is reopened.
   ///
-  /// - Returns: Whether that has decided what is there of the changes that threw, since more has been written.
+  /// - Returns: Whether this has settled the outcomes of the changes that threw, since more has been written.
   private func look(_ engine: EngineUnderTest, _ results: Results) async throws -> Bool {
     do {
       try Self.check(try await engine.readAllEntries(), results, mayHaveRefused: false)

@@ -11,22 +11,22 @@ struct CorruptedStoreCheck: CheckTask {
   let directory: URL
   let history: StoreHistory
   var what: String
-  /// The names of the codes that may be thrown.
+  /// The names of the allowed error codes.
   let codes: [String]
-  /// Whether everything that is given must be right.
+  /// Whether every result must be right.
   var mustBeRight: Bool
-  /// Whether, unless some call throws, everything that was written must be there as it was.
+  /// Whether all entries must be unchanged unless some call throws.
   var mustBeWhole: Bool
-  /// Whether what was there after one of its batches counts as everything: all that is not on the disk when the machine dies may be
-  /// gone (rule W6), and nobody can tell that from a file that was cut off later.
+  /// Whether the contents after an earlier batch also count as complete. A crash of the machine may lose everything
+  /// that is not on the disk (rule W6), and a file that was truncated later looks the same.
   var mayLackLastBatches = false
-  /// Whether verify() is called first. No later read may report corruption that it did not find.
+  /// Whether verify() is called first. If it succeeds, no later read may report corruption.
   let isVerified: Bool
-  /// Whether it may be what it once was.
-  let mayTurnBack: Bool
+  /// Whether entries may have earlier values.
+  let mayBeStale: Bool
   let mayBeEmpty: Bool
-  /// The corrupted file before it was corrupted, and where it belongs. After an opening that was refused it is put back,
-  /// and everything must be there: to refuse must not make things worse.
+  /// The original of the corrupted file, and its path. If opening was refused, the original is put back. Then
+  /// everything must be there: the refusal must not make things worse.
   let remedy: Remedy?
 
   struct Remedy: Codable, Sendable {
@@ -45,10 +45,10 @@ struct CorruptedStoreCheck: CheckTask {
     } catch {
       try classify(error, of: "opening the engine")
       try await openAgain("was refused", makeEngine: makeEngine, note: note)
-      if let remedy { try await heal(remedy, makeEngine: makeEngine, note: note) }
+      if let remedy { try await checkRestored(remedy, makeEngine: makeEngine, note: note) }
       return
     }
-    let look = Look(task: self, engine: engine, note: note)
+    let look = CorruptedStoreReader(task: self, engine: engine, note: note)
     if isVerified {
       try await look.verify()
     } else {
@@ -60,14 +60,14 @@ struct CorruptedStoreCheck: CheckTask {
     try await openAgain("had been closed", makeEngine: makeEngine, note: note)
   }
 
-  /// Opens the store a second time. It must not be empty after having thrown once.
+  /// Opens the store again. It must not be empty after it has thrown once.
   private func openAgain(
     _ when: String, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     var task = self
     task.what += ", when the store was reopened after it \(when)"
-    // It may have been told to write something in between.
+    // The engine may have written something in between.
     (task.mustBeRight, task.mustBeWhole) = (false, false)
     try note("opening \(task.what)")
     let engine: EngineUnderTest
@@ -76,13 +76,13 @@ struct CorruptedStoreCheck: CheckTask {
     } catch {
       return try task.classify(error, of: "opening the engine")
     }
-    let look = Look(task: task, engine: engine, note: note)
+    let look = CorruptedStoreReader(task: task, engine: engine, note: note)
     try await look.readSome()
     try await look.close()
     engine.release()
   }
 
-  /// Fails unless this is how it may say that the store is corrupted.
+  /// Fails unless the error is an allowed report of corruption.
   fileprivate func classify(_ error: any Error, of call: String) throws {
     let error = (error as? CallFailure)?.error ?? error
     if let error = error as? StorageError, codes.contains(error.code.name) { return }
@@ -91,7 +91,7 @@ struct CorruptedStoreCheck: CheckTask {
     )
   }
 
-  private func heal(
+  private func checkRestored(
     _ remedy: Remedy, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
@@ -100,30 +100,30 @@ struct CorruptedStoreCheck: CheckTask {
     }
     try? FileManager.default.removeItem(at: remedy.corrupted)
     try FileManager.default.copyItem(at: remedy.original, to: remedy.corrupted)
-    let healed = CorruptedStoreCheck(
+    let restored = CorruptedStoreCheck(
       directory: directory, history: history,
       what: "\(what), after opening had thrown and the file had been restored", codes: [],
-      mustBeRight: true, mustBeWhole: true, isVerified: false, mayTurnBack: false, mayBeEmpty: false,
+      mustBeRight: true, mustBeWhole: true, isVerified: false, mayBeStale: false, mayBeEmpty: false,
       remedy: nil)
-    try await healed.check(makeEngine: makeEngine, note: note)
+    try await restored.check(makeEngine: makeEngine, note: note)
   }
 }
 
 /// One run of checks of a corrupted store.
-private final class Look {
+private final class CorruptedStoreReader {
   let task: CorruptedStoreCheck
   let engine: EngineUnderTest
   let note: @Sendable (String) throws -> Void
   private let expected: [CacheKey: Data]
-  /// What counts as everything.
+  /// The complete contents.
   private var whole: [CacheKey: Data]
-  /// What the store held at earlier times, if that counts as right.
+  /// Earlier contents of the store, if they count as right.
   private let earlier: [[CacheKey: Data]]
   private static let keyWritten = key("written after the corruption")
-  /// How many values were given, but for what was written after the corruption.
+  /// The number of values that were returned, except those written after the corruption.
   private var found = 0
   private var isReported = false
-  /// What was missing or wrong first.
+  /// The first missing or wrong entry.
   private var loss: Violation?
 
   init(task: CorruptedStoreCheck, engine: EngineUnderTest, note: @escaping @Sendable (String) throws -> Void)
@@ -132,7 +132,7 @@ private final class Look {
     expected = task.history.contents()
     whole = expected
     earlier =
-      task.mayTurnBack ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
+      task.mayBeStale ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
   }
 
   /// Calls verify(), and then reads everything.
@@ -149,7 +149,7 @@ private final class Look {
     let keys = expected.keys.sorted()
     let engine = engine
     var values: [(CacheKey, Data?)] = []
-    // A few at a time, as an engine may look at all it has before each call throws.
+    // A few at a time, because an engine may scan all entries before each call throws.
     for start in stride(from: 0, to: keys.count, by: 32) {
       try await attempt("read(key:)") {
         for key in keys[start..<min(start + 32, keys.count)] {
@@ -178,7 +178,7 @@ private final class Look {
     try expectSomething()
   }
 
-  /// Reads enough to see whether anything is there.
+  /// Reads enough to see whether any entries are there.
   func readSome() async throws {
     let engine = engine
     for key in expected.keys.sorted().prefix(4) {
@@ -233,13 +233,14 @@ private final class Look {
     }
   }
 
-  /// Makes a call that may throw because of the corruption, and else gives this answer if all that is given must be right.
+  /// Makes a call that may throw because of the corruption. Otherwise it must return this result, if every result must
+  /// be right.
   private func expectAnswer<Answer: Equatable>(
     _ wanted: Answer, _ call: String, _ part: String = "", _ answer: () async throws -> Answer
   ) async throws {
     var given: Answer?
     try await attempt(call) { given = try await answer() }
-    guard let given, task.mustBeRight, !task.mayTurnBack, given != wanted else { return }
+    guard let given, task.mustBeRight, !task.mayBeStale, given != wanted else { return }
     throw Violation("\(task.what), \(call)\(part) was \(describe(given)) instead of \(describe(wanted))")
   }
 
@@ -288,7 +289,7 @@ private final class Look {
     for entry in given where !isRight(entry.data, of: entry.key) {
       throw wrong("\(call), of \(entry.key),", entry.data)
     }
-    if !task.mayTurnBack && given.count != expected.count {
+    if !task.mayBeStale && given.count != expected.count {
       throw Violation("\(task.what), \(call) returned \(given.count) entries instead of \(expected.count)")
     }
   }

@@ -72,41 +72,41 @@ struct Corruption: Sendable, CustomStringConvertible {
   static let text = Data(String(repeating: "This is no database.\n", count: 40).utf8)
 }
 
-// MARK: - What has to be expected of it
+// MARK: - Expectations
 
 extension Corruption {
-  /// The names of the codes that may be thrown. What is not recognized may be taken for another program's file.
+  /// The names of the allowed error codes. An engine may take an unrecognized file for that of another program.
   var codes: [String] {
     switch kind {
     case .cut: ["corrupted"]
-    // Nothing is corrupted: something is missing, and not to find it is a failed call of the system.
+    // Nothing is corrupted, but a file is missing, so a system call fails.
     case .removed: ["corrupted", "unsupported", "io"]
     default: ["corrupted", "unsupported"]
     }
   }
 
-  /// Whether entries may be what they once were: nothing in such a file need say that there is a newer one.
-  var mayTurnBack: Bool {
+  /// Whether entries may have earlier values: an old version of a file need not show that there is a newer one.
+  var mayBeStale: Bool {
     switch kind {
     case .olderCopy, .replaced: true
     default: false
     }
   }
 
-  /// Whether the file has lost its end, which an engine that was closed can tell if it syncs what it acknowledges.
+  /// Whether the end of the file is missing. An engine that was closed can detect that if it syncs acknowledged writes.
   var isCut: Bool { if case .cut = kind { true } else { false } }
 
-  /// Whether nothing may be left, if that was the file with the entries.
+  /// Whether the store may be empty, if this file held the entries.
   var mayEmpty: Bool { if case .removed = kind { true } else { false } }
 }
 
-// MARK: - At random
+// MARK: - Random corruptions
 
 extension Corruption {
-  /// One of endlessly many corruptions to the store: the same for the same number and seed, if the files are the same.
+  /// One of infinitely many random corruptions of the store. It depends on the number, the seed and the files alone.
   init(number: Int, seed: UInt64, store: ClosedStore, sizes: [String: Int]) {
     var random = SeededRandom(seed: seed, number: number)
-    // Every other one to each file in turn, small ones too; and the others where the bytes are.
+    // Every other corruption is of each file in turn, including small ones. The others are distributed by size.
     let file: String
     if number.isMultiple(of: 2) {
       file = store.files[number / 2 % store.files.count]
@@ -126,7 +126,7 @@ extension Corruption {
     of file: String, in store: ClosedStore, size: Int, _ random: inout SeededRandom
   ) -> Kind {
     let place = random.next(upTo: max(1, size))
-    // Where formats have their headers.
+    // The part of a file where formats have their headers.
     let early = random.next(upTo: max(1, min(size, 128)))
     switch random.next(upTo: 20) {
     case 0...3: return .bitFlipped(at: place, bit: random.next(upTo: 8))

@@ -4,7 +4,7 @@ import StockroomCore
 /// Corrupts copies of a closed store, one after the other, and has each opened and read: in a worker process,
 /// which is restarted when it has died, or in this process if there is no worker.
 struct CorruptionRun {
-  /// Far more than it takes to read a few hundred kilobytes, on a machine that is busy with other things too.
+  /// Far longer than it takes to read a few hundred kilobytes on a busy machine.
   private let limit: Duration
 
   private let store: ClosedStore
@@ -13,7 +13,7 @@ struct CorruptionRun {
   private let hasWorker: Bool
   private(set) var violations: [Violation] = []
 
-  /// - Parameter mustHaveWorker: Whether there is nothing to do without one.
+  /// - Parameter mustHaveWorker: Whether to skip the check without a worker.
   init(in context: CheckContext, history: StoreHistory, mustHaveWorker: Bool = false) async throws {
     self.history = history
     limit = context.patience(atMost: .seconds(30))
@@ -28,7 +28,7 @@ struct CorruptionRun {
 
   var files: [String] { store.files }
 
-  /// Some of the files, spread over all of them.
+  /// Some of the files, spread evenly over all.
   func files(atMost count: Int) -> [String] {
     (0..<min(count, files.count)).map { files[$0 * files.count / min(count, files.count)] }
   }
@@ -37,41 +37,41 @@ struct CorruptionRun {
     (try? Data(contentsOf: store.directory.appending(path: file)).count) ?? 0
   }
 
-  /// Where the file, which may have grown since, has ended once, a few places at most: of a log, where a record does.
+  /// Some earlier lengths of a file that may have grown since. In a log, these are the ends of records.
   func formerEnds(of file: String) -> [Int] {
     let all = (store.sizesOfFiles[file] ?? []).filter { 0 < $0 && $0 < size(of: file) }.sorted()
     return (0..<min(8, all.count)).map { all[$0 * all.count / min(8, all.count)] }
   }
 
-  /// Whether there may be more than half of the store in the file, which does without what else is there, such as a log: who has
-  /// removed it may have removed the store, and not just a part. Values are noise, which has as many bytes everywhere.
+  /// Whether the file may hold more than half of the store's data, so that the other files, such as a log, hold less.
+  /// Removing it may remove the store, and not just a part. Values are noise, so they have the same size in all files.
   private func mayHoldMost(_ file: String) -> Bool {
     2 * size(of: file) > history.contents().values.reduce(0) { $0 + $1.count }
   }
 
-  /// Whether there is nothing in any other file.
+  /// Whether all other files are empty.
   private func holdsEverything(_ file: String) -> Bool {
     files.allSatisfy { $0 == file || size(of: $0) == 0 }
   }
 
-  /// One of endlessly many corruptions.
+  /// One of infinitely many corruptions.
   func corruption(number: Int, seed: UInt64) -> Corruption {
     let sizes = Dictionary(uniqueKeysWithValues: files.map { ($0, size(of: $0)) })
     return Corruption(number: number, seed: seed, store: store, sizes: sizes)
   }
 
-  /// Fails if verify() finds corruption where there is none.
+  /// Fails if verify() reports corruption in an uncorrupted store.
   mutating func checkVerifyingUncorrupted() async throws {
     let reading = CorruptedStoreCheck(
       directory: try store.copy { _ in }, history: history, what: "of a store that is as it was", codes: [],
-      mustBeRight: true, mustBeWhole: true, isVerified: true, mayTurnBack: false, mayBeEmpty: false,
+      mustBeRight: true, mustBeWhole: true, isVerified: true, mayBeStale: false, mayBeEmpty: false,
       remedy: nil)
     try await check(reading)
   }
 
   /// Corrupts a copy of the store, has it checked and keeps the result. Removes the copy.
   ///
-  /// - Parameter isVerified: Whether verify() is called before anything is read, and has to find the corruption.
+  /// - Parameter isVerified: Whether verify() is called before anything is read, and has to report the corruption.
   mutating func check(_ corruption: Corruption, isVerified: Bool = false) async throws {
     let copy = try store.copy { try corruption.apply(in: $0, olderFiles: store.olderFiles) }
     defer { try? FileManager.default.removeItem(at: copy) }
@@ -83,7 +83,7 @@ struct CorruptionRun {
       mustBeRight: mustBeRight, mustBeWhole: corruption.isCut,
       mayLackLastBatches: corruption.isCut && !store.context.capabilities.contains(.durableWrites),
       isVerified: isVerified,
-      mayTurnBack: corruption.mayTurnBack, mayBeEmpty: corruption.mayEmpty && mayHoldMost(corruption.file),
+      mayBeStale: corruption.mayBeStale, mayBeEmpty: corruption.mayEmpty && mayHoldMost(corruption.file),
       remedy: .init(
         original: store.directory.appending(path: corruption.file),
         corrupted: copy.appending(path: corruption.file)))
@@ -103,7 +103,7 @@ struct CorruptionRun {
     let context = store.context
     guard hasWorker else {
       return try await reading.check(
-        makeEngine: { try await context.openUnkept($0) }, note: { _ in context.noteProgress() })
+        makeEngine: { try await context.openUnregistered($0) }, note: { _ in context.noteProgress() })
     }
     let worker = try await context.readyWorker(self.worker)
     self.worker = nil
@@ -111,7 +111,7 @@ struct CorruptionRun {
     self.worker = worker
   }
 
-  /// Fails if there was a violation, and lets the process go.
+  /// Fails if there was a violation, and ends the process.
   func finish(_ what: String) throws {
     worker?.kill()
     guard let first = violations.first else { return }

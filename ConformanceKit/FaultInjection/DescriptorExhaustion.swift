@@ -4,9 +4,9 @@ import StockroomCore
 /// Checks an engine in a process with few or no free file descriptors. Requires a separate process.
 struct DescriptorExhaustion: CheckTask {
   enum Phase: String, Codable, Sendable {
-    /// When the engine is opened.
+    /// While the engine is being opened.
     case opening
-    /// When it has been open for a while.
+    /// After the engine has been open for a while.
     case using
   }
 
@@ -84,7 +84,7 @@ struct DescriptorExhaustion: CheckTask {
       try await refusal(of: engine, when) { try await $0.write(Array(entries.dropFirst())) } == nil
       && isWritten
     hold.release()
-    // What was refused may be there or not; it can be written now.
+    // The refused entries may or may not be there; they can be written now.
     if !isWritten { try await engine.write(entries) }
     for entry in entries { expected[entry.key] = entry.data }
     if let subscriber, let other = try await openedUnlessLocked(makeEngine) {
@@ -128,7 +128,7 @@ struct DescriptorExhaustion: CheckTask {
         try expect(try await $0.read(key: key), is: value, "\(when), read(key:) of \(key)")
       }
     }
-    // A process without descriptors soon ends: see checkWithoutDescriptors(_:).
+    // A process without descriptors ends soon: see checkWithoutDescriptors(_:).
     let (all, some) = (expected.keys.sorted(), expected.keys.sorted().prefix(3))
     for method in ReadMethod.allCases where method != .read {
       _ = try await refusal(of: engine, when) {
@@ -156,7 +156,7 @@ struct DescriptorExhaustion: CheckTask {
     }
   }
 
-  /// Nothing is corrupted, and nothing has been closed.
+  /// Fails unless the error is a `StorageError` whose code fits exhausted descriptors.
   private func classify(_ error: any Error, of call: String, _ when: String) throws {
     guard let error = error as? StorageError else {
       throw Violation(
@@ -178,11 +178,11 @@ struct DescriptorExhaustion: CheckTask {
 }
 
 extension CheckContext {
-  /// Takes up the descriptors of a separate process, in the given phase.
+  /// Uses up the descriptors of a separate process, in the given phase.
   ///
-  /// On Linux the library that runs Swift's tasks opens a file once a second to look after its threads, and ends the
-  /// process if it cannot. A process that was ended like that gets another chance, which is of no use to an engine that
-  /// traps.
+  /// On Linux, the library that runs Swift's tasks opens a file once a second to check its threads, and ends the
+  /// process if it cannot. A process that ended like that is started again once. An engine that traps fails the second
+  /// time as well.
   func checkWithoutDescriptors(_ phase: DescriptorExhaustion.Phase) async throws {
     for attempt in 1... {
       let worker = try startWorker()
@@ -192,10 +192,10 @@ extension CheckContext {
         return try await check(
           DescriptorExhaustion(place: place, history: .short, phase: phase), in: worker)
       } catch {
-        // Does nothing to a process that has ended by itself.
+        // Does nothing if the process has already ended.
         worker.kill()
         let ending = await worker.waitUntilEnd()
-        // A trap is the one or the other, depending on the processor.
+        // The signal of a trap depends on the processor.
         let isTrap = ending == .killed(signal: SIGILL) || ending == .killed(signal: SIGTRAP)
         guard attempt < 3, isTrap else { throw error }
       }
@@ -203,7 +203,7 @@ extension CheckContext {
   }
 }
 
-/// Opens a place again and again that cannot be opened, and counts the descriptors.
+/// Opens a place that cannot be opened again and again, and counts the descriptors.
 struct FailedOpenings: CheckTask {
   let place: URL
   let count: Int
@@ -215,7 +215,7 @@ struct FailedOpenings: CheckTask {
     try note("opening what cannot be opened")
     var before = 0
     for number in 0..<count {
-      // The first may open what the process keeps for good.
+      // The first attempts may open files that the process keeps open.
       if number == 5 { before = System.descriptorCount }
       do {
         let engine = EngineUnderTest(try await makeEngine(place))
@@ -225,7 +225,7 @@ struct FailedOpenings: CheckTask {
         throw skip
       } catch {}
     }
-    // A thread that has something open may need a moment to end.
+    // A thread with an open file may need a moment to end.
     var limit = RunningTimeLimit(.seconds(5))
     while System.descriptorCount > before + 3, !limit.isOver() { await Task.yield() }
     let growth = System.descriptorCount - before

@@ -10,10 +10,10 @@ struct FailingChanges: CheckTask {
   /// Whether batches are atomic.
   let isAtomic: Bool
   let seed: UInt64
-  /// How many faults there are at most. Nil for all.
+  /// The maximum number of faults. Nil for all.
   let limit: Int?
 
-  /// What is done while a call fails.
+  /// What happens while a call fails.
   private enum Phase: Sendable {
     case opening, closing
     case change(ChangeMethod)
@@ -49,7 +49,7 @@ struct FailingChanges: CheckTask {
       let when = "after \(fault) during \(phase.description)"
       try note("what comes \(when)")
       do {
-        // One that knows its entries may make fewer calls, so that this one does not come.
+        // An engine with entries in its cache may make fewer calls, so that this call does not occur.
         for isCold in Bool.random(using: &random) ? [true] : [false, true] {
           if try await perform(phase, fault, number, &store, isCold: isCold) { break }
         }
@@ -60,9 +60,9 @@ struct FailingChanges: CheckTask {
     try await store.close()
   }
 
-  /// Opens it with the same few entries every time.
+  /// Opens the store with the same few entries every time.
   ///
-  /// - Parameter isCold: Whether it knows nothing of them yet.
+  /// - Parameter isCold: Whether its cache is empty.
   private func prepare(_ store: inout FaultedStore, isCold: Bool) async throws {
     try await store.close()
     store.arm(nil)
@@ -75,7 +75,7 @@ struct FailingChanges: CheckTask {
     try await store.open()
   }
 
-  /// Does what is to be done while the call fails.
+  /// Performs the phase while the call fails.
   private func pass(
     _ phase: Phase, _ number: Int, _ store: inout FaultedStore, fault: SystemFault?
   ) async throws {
@@ -93,7 +93,7 @@ struct FailingChanges: CheckTask {
     }
   }
 
-  /// - Returns: Whether the call came that was to fail.
+  /// - Returns: Whether the call that was to fail occurred.
   private func perform(
     _ phase: Phase, _ fault: SystemFault, _ number: Int, _ store: inout FaultedStore, isCold: Bool
   ) async throws -> Bool {

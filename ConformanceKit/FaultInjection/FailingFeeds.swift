@@ -5,14 +5,14 @@ import StockroomKitSupport
 /// Makes one system call fail while a subscriber follows what another process writes, for every call that it
 /// makes.
 struct FailingFeeds: WorkerTask {
-  /// It has subscribed, and waits until another process has written this key.
+  /// The key that another process must write now that the subscriber waits.
   typealias Message = String
 
   let place: URL
   let seed: UInt64
-  /// How many faults there are at most. Nil for all.
+  /// The maximum number of faults. Nil for all.
   let limit: Int?
-  /// How long an element is waited for.
+  /// How long to wait for an element.
   let patience: Duration
 
   func run(
@@ -21,7 +21,7 @@ struct FailingFeeds: WorkerTask {
   ) async throws {
     let interceptor = try SystemCallInterceptor.shared()
     defer { interceptor.end() }
-    // A feed that looks again and again makes the same calls every time.
+    // A feed that polls makes the same calls every time.
     let counts = try await follow("unharmed", nil, interceptor, makeEngine, send).mapValues { min($0, 12) }
     let trials = faults(in: [((), counts)], seed: seed, limit: limit)
     if trials.isEmpty { throw Skip(reason: "The engine makes no system calls to follow others.") }
@@ -30,9 +30,9 @@ struct FailingFeeds: WorkerTask {
     }
   }
 
-  /// Subscribes, and expects to hear of two writes by another process. An engine may also refuse to be subscribed to.
+  /// Subscribes, and expects to receive two writes by another process. An engine may also refuse the subscription.
   ///
-  /// - Returns: The calls that were made.
+  /// - Returns: The system calls that were made.
   private func follow(
     _ name: String, _ fault: SystemFault?, _ interceptor: SystemCallInterceptor,
     _ makeEngine: (URL) async throws -> any StorageEngine, _ send: (Message) throws -> Void
@@ -53,7 +53,7 @@ struct FailingFeeds: WorkerTask {
         throw Violation("\(when), \(violation.description)", rule: .f4)
       }
     } catch let violation as Violation where fault != nil {
-      // One that throws until it is opened again says enough.
+      // An engine that throws until it is reopened reports the failure sufficiently.
       do {
         _ = try await engine.readAllEntries()
         throw violation

@@ -7,7 +7,7 @@ struct FailingReads: CheckTask {
   let place: URL
   let hasTransactions: Bool
   let seed: UInt64
-  /// How many faults there are at most. Nil for all.
+  /// The maximum number of faults. Nil for all.
   let limit: Int?
 
   func check(
@@ -17,14 +17,14 @@ struct FailingReads: CheckTask {
     let interceptor = try SystemCallInterceptor.shared()
     defer { interceptor.end() }
     let answers = try await fill(makeEngine)
-    // With nil for a transaction that reads.
+    // Nil stands for a transaction that reads.
     var counts: [(part: ReadMethod?, calls: [SystemCall: Int])] = []
-    for method in AnswersOfAllKinds.methods(withTransactions: hasTransactions) {
+    for method in ExpectedAnswers.methods(withTransactions: hasTransactions) {
       try note("\(name(of: method)) with nothing failing")
       counts.append((method, try await calls(of: method, answers, interceptor, makeEngine)))
     }
     let trials = faults(in: counts, seed: seed, limit: limit).flatMap { method, fault in
-      // A sector that cannot be read stays like that: a retry fails in the same way.
+      // A sector that cannot be read stays unreadable: a retry fails in the same way.
       fault.call.isRead && fault.failure == .inputOutput
         ? [(method, fault), (method, fault.persisting)] : [(method, fault)]
     }
@@ -42,10 +42,10 @@ struct FailingReads: CheckTask {
 
   private func name(of method: ReadMethod?) -> String { method?.call ?? "a transaction that reads" }
 
-  /// Leaves a few entries in the place, and knows some that are there no more.
-  private func fill(_ makeEngine: (URL) async throws -> any StorageEngine) async throws -> AnswersOfAllKinds {
+  /// Leaves a few entries in the place, and some removed keys.
+  private func fill(_ makeEngine: (URL) async throws -> any StorageEngine) async throws -> ExpectedAnswers {
     let engine = EngineUnderTest(try await makeEngine(place))
-    var answers = AnswersOfAllKinds()
+    var answers = ExpectedAnswers()
     let sizes = [0, 90, 700, 40_000]
     let writes = sizes.enumerated().map {
       StorageOperation.write(noise($0.element, seed: UInt64($0.offset)), key: key("read-\($0.offset)"))
@@ -59,9 +59,9 @@ struct FailingReads: CheckTask {
     return answers
   }
 
-  /// How many calls of each kind the method makes, in an engine that has read nothing else.
+  /// How many calls of each kind the method makes in an engine that has read nothing else.
   private func calls(
-    of method: ReadMethod?, _ answers: AnswersOfAllKinds, _ interceptor: SystemCallInterceptor,
+    of method: ReadMethod?, _ answers: ExpectedAnswers, _ interceptor: SystemCallInterceptor,
     _ makeEngine: (URL) async throws -> any StorageEngine
   ) async throws -> [SystemCall: Int] {
     let engine = EngineUnderTest(try await makeEngine(place))
@@ -74,16 +74,16 @@ struct FailingReads: CheckTask {
     return counts
   }
 
-  /// Asks while the call fails, and again with nothing failing.
+  /// Reads while the call fails, and again without a fault.
   private func ask(
-    _ method: ReadMethod?, _ fault: SystemFault, _ answers: AnswersOfAllKinds,
+    _ method: ReadMethod?, _ fault: SystemFault, _ answers: ExpectedAnswers,
     _ interceptor: SystemCallInterceptor, _ makeEngine: (URL) async throws -> any StorageEngine
   ) async throws {
     let engine = EngineUnderTest(try await makeEngine(place))
     interceptor.begin(at: place, fault: fault, losesUnsynced: false)
     try await read(method, answers, engine, "when \(fault)", rule: nil)
     interceptor.end()
-    // What failed once is neither remembered nor forgotten.
+    // A failed read must neither be cached nor hide entries.
     for next in [method, .readAllEntries] {
       try await read(next, answers, engine, "after \(fault) during \(name(of: method))", rule: .f4)
     }
@@ -95,9 +95,9 @@ struct FailingReads: CheckTask {
     engine.release()
   }
 
-  /// Fails if the answer is wrong. It may throw.
+  /// Fails if the result is wrong. The read may throw.
   private func read(
-    _ method: ReadMethod?, _ answers: AnswersOfAllKinds, _ engine: EngineUnderTest, _ when: String,
+    _ method: ReadMethod?, _ answers: ExpectedAnswers, _ engine: EngineUnderTest, _ when: String,
     rule: ContractRule?
   ) async throws {
     do {

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// Sends what the clock of the worker says.
+/// Sends the time of the worker's clock.
 struct ReadClock: WorkerTask {
   func run(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -9,16 +9,17 @@ struct ReadClock: WorkerTask {
   ) async throws { try send(Date()) }
 }
 
-/// A separate clock for a process, with `faketime` (https://github.com/wolfcw/libfaketime).
+/// A separate clock for a process, by `faketime` (https://github.com/wolfcw/libfaketime).
 enum FakeClock {
   /// The command that starts a program with such a clock.
   ///
-  /// Not the library alone: it changes the environment, beside which Swift looks for a program's arguments.
+  /// Preloading the library alone is not enough: it changes the environment, next to which Swift looks for a program's
+  /// arguments.
   ///
-  /// - Throws: ``Skip`` where there is none, and where it cannot work.
+  /// - Throws: ``Skip`` if it is not installed or cannot work here.
   static func tool(hasThreadSanitizer: Bool = System.hasThreadSanitizer) throws -> [String] {
     #if !canImport(Darwin)
-      // The sanitizer asks for the time while it allocates memory, and faketime allocates memory to answer.
+      // The sanitizer reads the clock while it allocates memory, and faketime allocates memory to return the time.
       if hasThreadSanitizer {
         throw Skip(
           reason: "faketime cannot set the clock of a process with the thread sanitizer.")
@@ -29,7 +30,7 @@ enum FakeClock {
       guard let program else {
         throw Skip(reason: "Setting the clock of a process requires the program faketime.")
       }
-      // What waits for a time to pass must not wait for the false one, and the times of files are what they are.
+      // Timers do not use the fake clock, and the times of files are not changed.
       return [
         "/usr/bin/env", "NO_FAKE_STAT=1", "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
         "DONT_FAKE_MONOTONIC=1",
@@ -40,18 +41,19 @@ enum FakeClock {
     #endif
   }
 
-  /// The command that starts a program for which a minute passes in a fifth of a second.
+  /// The command that starts a program for which a minute takes a fifth of a second.
   ///
-  /// - Throws: ``Skip`` where there is none.
+  /// - Throws: ``Skip`` if it is not installed.
   static func fastTool() throws -> [String] {
     let program = try tool().first { $0.hasSuffix("/faketime") } ?? "faketime"
     return ["/usr/bin/env", "NO_FAKE_STAT=1", program, "-m", "-f", "+0 x300"]
   }
 
-  /// Skips the check if the process, which ``fastTool()`` has started, has no fast clock: a program without dynamic libraries has not.
+  /// Skips the check if the process, which ``fastTool()`` started, has no fast clock. That happens for programs without
+  /// dynamic libraries.
   static func requireFastClock(of worker: WorkerProcess) async throws {
-    // A few milliseconds after it was started the process is seconds ahead. This one may take long to see the answer, which the next
-    // answer is ahead of even more.
+    // A few milliseconds after its start, the clock of the process is seconds ahead. This process may receive the first
+    // answer late. In the next answer, the clock is even further ahead.
     for _ in 0..<3 {
       let time = try await worker.perform(ReadClock()).last
       if let time, time.timeIntervalSinceNow > 0.5 { return }
@@ -59,7 +61,7 @@ enum FakeClock {
     throw Skip(reason: "The clock of a process cannot be made fast here.")
   }
 
-  /// Skips the check if the clock of this process, which ``tool(hasThreadSanitizer:)`` has started, cannot be set.
+  /// Skips the check if the clock of this process, which ``tool(hasThreadSanitizer:)`` started, cannot be set.
   static func requireSettableClock() throws {
     let start = Date()
     set(secondsFromNow: 3_600)
@@ -69,13 +71,13 @@ enum FakeClock {
     set(secondsFromNow: 0)
   }
 
-  /// Removes what the tool leaves in the system's shared memory if it is killed. The process has ended, or has not been
-  /// able to start.
+  /// Removes the objects that the tool leaves in shared memory if it is killed. The process must have ended or have
+  /// failed to start.
   static func removeTraces(ofProcess identifier: Int32) {
     for name in ["faketime_shm_", "sem.faketime_sem_"] { unlink("/dev/shm/\(name)\(identifier)") }
   }
 
-  /// Sets the clock of this process, if it is such a process.
+  /// Sets the clock of this process, if it has a fake clock.
   static func set(secondsFromNow offset: Int) {
     setenv("FAKETIME", offset < 0 ? "\(offset)" : "+\(offset)", 1)
   }

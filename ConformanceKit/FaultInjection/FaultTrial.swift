@@ -2,11 +2,11 @@ import StockroomCore
 
 /// The course of one ``SystemFaultRun``.
 protocol FaultTrial {
-  /// A clause that says how far it has come.
+  /// The current step, as a clause.
   var stage: String { get }
-  /// How many calls of each kind there were among which one can be made to fail.
+  /// How many calls of each kind were made that can be made to fail.
   var counts: [SystemCall: Int] { get }
-  /// The number of the first call of each kind when it was opened again for the first time.
+  /// The number of the first call of each kind after the first reopening.
   var whenReopened: [SystemCall: Int] { get }
 
   mutating func run() async throws

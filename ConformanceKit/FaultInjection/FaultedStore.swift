@@ -12,16 +12,16 @@ struct FaultedStore {
   private(set) var contents = SystemFaultContents()
   private var fault: SystemFault?
   private var probes = 0
-  /// Whether it has been opened since the last change that was tried.
+  /// Whether it has been opened since the last attempted change.
   private var isReopened = false
-  /// Whether nothing has failed since it was opened, and nothing will any more.
+  /// Whether no call has failed since it was opened, and none will fail any more.
   private var mustWork = false
-  /// A clause that says what is done with it.
+  /// The current step, as a clause.
   var stage = ""
 
   /// - Parameters:
-  ///   - isAtomic: Whether batches are.
-  ///   - losesUnsynced: Whether the machine forgets, when the engine is closed, what a failed sync has left behind.
+  ///   - isAtomic: Whether batches are atomic.
+  ///   - losesUnsynced: Whether pages whose sync failed are lost when the engine is closed.
   init(
     at place: URL, isAtomic: Bool, losesUnsynced: Bool = false, _ interceptor: SystemCallInterceptor,
     _ makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
@@ -39,12 +39,12 @@ struct FaultedStore {
   /// Makes all system calls work from now on. The engine may still report that one has failed.
   func disarm() { interceptor.endFault() }
 
-  /// Whether the call has come.
+  /// Whether the call that was to fail has occurred.
   var hasFailed: Bool { interceptor.observation.failedFile != nil }
 
   /// Opens the engine, and retries once: only one system call fails.
   mutating func open() async throws {
-    // Nobody can be asked to open a store on a disk that takes nothing any more.
+    // A store on a disk that accepts no writes need not open.
     if hasFailed { interceptor.endFault() }
     mustWork = false
     var reasons: [String] = []
@@ -86,7 +86,7 @@ struct FaultedStore {
     } catch {
       try check(error, of: method.call)
       contents.refuse(operations, isAtomic: isAtomic || method == .transaction)
-      // What it was refused is put right by the next write, or is not there when the store is opened next.
+      // The next write, or the next opening, must resolve the refused change.
       if fault?.isFollowedByReopening ?? true {
         try await close()
         try await open()
@@ -100,7 +100,7 @@ struct FaultedStore {
   private mutating func probe(_ engine: EngineUnderTest) async throws {
     probes += 1
     let operation = StorageOperation.write(data("probe \(probes)"), key: key("probe-\(probes)"))
-    // As it is before anything else is written, which may put right what was left behind.
+    // Reads before anything else is written, because a write may repair what the failed change left behind.
     try await readEverything()
     do {
       try await engine.perform([operation])
@@ -120,7 +120,7 @@ struct FaultedStore {
       throw Violation(
         "\(call) threw \(underlying), although no system call had failed since the engine was opened")
     }
-    // It has been said that something is wrong.
+    // The engine has reported a failure.
     interceptor.endFault()
     if let violation = mistake(in: underlying, of: call) { throw violation }
   }
@@ -134,7 +134,7 @@ struct FaultedStore {
   mutating func look(_ look: SystemFaultStep.Look) async throws {
     guard let engine else { return }
     let hadFailed = hasFailed
-    // Only all entries together show which of several states it is.
+    // Only a read of all entries shows which of several states it is.
     if contents.isOpen(isReopened: isReopened), look != .entries { return }
     do {
       let found: [CacheKey: Data]
@@ -157,7 +157,7 @@ struct FaultedStore {
       case .scan: found = dictionary(try await engine.scan(.all, limit: nil).map { ($0.key, $0.data) })
       }
       if let violation = contents.mismatch(found, isReopened: isReopened) {
-        // A read that failed in the middle must not return a result.
+        // A read that failed midway must not return a result.
         let isHidden = !hadFailed && hasFailed
         throw Violation("\(look.rawValue): \(violation.description)", rule: isHidden ? .r4 : violation.rule)
       }

@@ -22,7 +22,7 @@ struct FileSizeLimit: CheckTask {
     var refused: CacheKey?
     for (number, key) in keys(40, prefix: "filling-").enumerated() where refused == nil {
       try note("write(_:key:) with a limit of \(Self.limit) bytes to a file")
-      // The last is too large for any file.
+      // The last value exceeds any limit of a file.
       let value = noise(number < 39 ? 16_384 : 2 * Self.limit, seed: UInt64(number))
       if try await write(value, key, to: engine) { written.append((key, value)) } else { refused = key }
     }
@@ -47,8 +47,8 @@ struct FileSizeLimit: CheckTask {
     try await reopened.close()
   }
 
-  /// Whether it has been written. What the system says of such a file (EFBIG) may be taken for a full disk, for a value
-  /// that is too large, or for what it is.
+  /// Whether the entry was written. An engine may treat EFBIG as a full disk, as a value that is too large, or as an
+  /// I/O error.
   private func write(_ value: Data, _ key: CacheKey, to engine: EngineUnderTest) async throws -> Bool {
     do {
       try await engine.write(value, key: key)

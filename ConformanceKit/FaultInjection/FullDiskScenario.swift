@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A series of operations on a store, each of which in turn runs on a full or nearly full disk.
+/// A series of operations on a store. Each of them runs once on a full or nearly full disk.
 struct FullDiskScenario: CheckTask {
   /// Where the small file system is.
   let disk: URL
@@ -24,7 +24,7 @@ struct FullDiskScenario: CheckTask {
         do {
           try await trial.prepare()
           try ballast.fill(leavingBlocks: room)
-          try await trial.meetFullDisk()
+          try await trial.performOnFullDisk()
           try ballast.remove()
           // Continuing with the engine and reopening it, once there is space, must have the same result.
           if [1, 4, 8].contains(room) { try await trial.reopen() }
@@ -43,9 +43,9 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     removingAll
   case closing, reopening
 
-  /// How many blocks of 4 KiB are left on the disk.
+  /// The numbers of free blocks of 4 KiB to test with.
   var rooms: [Int] {
-    // Enough for many small records, and too little for all entries once more, as when a log is compacted.
+    // Enough space for many small records, but not for a copy of all entries, which compacting a log requires.
     self == .overwrites ? [8] : [0, 1, 4, 16]
   }
 
@@ -85,7 +85,7 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
     }
   }
 
-  /// Writes of values no two of which are the same, so that none of them can do without room of its own.
+  /// Writes with different values, so that each of them needs space.
   private func writes(_ count: Int, of size: Int) -> [StorageOperation] {
     keys(count, prefix: "\(rawValue)-").enumerated().map {
       .write(noise(size, seed: UInt64(30 + $0.offset)), key: $0.element)
@@ -110,7 +110,7 @@ enum FullDiskStep: String, CaseIterable, CustomStringConvertible {
   }
 }
 
-/// One step on a full disk, with what comes before and after it.
+/// One step on a full disk, with its preparation and its checks.
 struct FullDiskTrial: Sendable {
   let step: FullDiskStep
   let when: String
@@ -124,7 +124,7 @@ struct FullDiskTrial: Sendable {
   /// The entries before the step, with their times.
   private var untouched: [StorageEntry] = []
   private var isDone = false
-  /// A clause that says how far the trial has come.
+  /// The current step of the trial, as a clause.
   private(set) var stage = ""
 
   init(
@@ -135,7 +135,7 @@ struct FullDiskTrial: Sendable {
     self.makeEngine = makeEngine
   }
 
-  /// What is there before the step, while there is room.
+  /// Writes the entries before the step, while there is space.
   mutating func prepare() async throws {
     stage = "before \(when), while there was room"
     if step == .opening { return }
@@ -155,7 +155,7 @@ struct FullDiskTrial: Sendable {
     if step == .reopening { try await close() }
   }
 
-  mutating func meetFullDisk() async throws {
+  mutating func performOnFullDisk() async throws {
     stage = "during \(when)"
     do {
       switch step {
@@ -172,7 +172,7 @@ struct FullDiskTrial: Sendable {
     try await look("after \(when)")
   }
 
-  /// Of many overwrites, the acknowledged ones remain.
+  /// After many overwrites, the acknowledged ones must remain.
   private mutating func overwrite(in engine: EngineUnderTest) async throws {
     for operation in step.operations {
       if case .write(let data, let key) = operation { try await engine.write(data, key: key) }
@@ -187,7 +187,7 @@ struct FullDiskTrial: Sendable {
     try await look(stage)
   }
 
-  /// There is room again.
+  /// Frees space and continues.
   mutating func goOn() async throws {
     stage = "once there was room again, after \(when)"
     let engine: EngineUnderTest
@@ -223,14 +223,14 @@ struct FullDiskTrial: Sendable {
     engine?.release()
   }
 
-  /// Fails unless it holds what it should.
+  /// Fails unless the contents are as expected.
   private func look(_ when: String) async throws {
     guard let engine else { return }
     let expected = isDone ? after : before
     let stored = Dictionary(
       try await engine.readAllDataAndKeys().map { ($0.key, $0.data) }, uniquingKeysWith: { first, _ in first }
     )
-    // A batch that is not atomic may have been cut short.
+    // A batch that is not atomic may have been done in part.
     let mayBeMixed = !isDone && !isAtomic
     for key in Set(expected.keys).union(stored.keys).union(after.keys) {
       if stored[key] == expected[key] { continue }
@@ -251,7 +251,7 @@ struct FullDiskTrial: Sendable {
 
 extension CallFailure {
   var isDiskFull: Bool {
-    // A check in this process passes calls on through two who note what threw.
+    // If the check runs in this process, the error is wrapped twice.
     (error as? CallFailure)?.isDiskFull ?? ((error as? StorageError)?.code == .diskFull)
   }
 }

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// Sets the clock of the worker, which ``FakeClock/tool(hasThreadSanitizer:)`` has started, and sends what it says then.
+/// Sets the clock of the worker, which ``FakeClock/tool(hasThreadSanitizer:)`` started, and sends the resulting time.
 struct SetClock: WorkerTask {
   let secondsFromNow: Int
 
@@ -15,7 +15,7 @@ struct SetClock: WorkerTask {
   }
 }
 
-/// Opens the place in a process, lets the clock jump by a day, and opens it in another process.
+/// Opens the place in a process, sets the clock forward by a day, and opens it in another process.
 ///
 /// - Throws: Also ``Skip``, if the processes do not work with the fake clock.
 func checkPlaceAcrossJump(_ context: CheckContext) async throws {
@@ -29,7 +29,7 @@ func checkPlaceAcrossJump(_ context: CheckContext) async throws {
       return .failure(error)
     }
   }
-  // It has come to its end, if only by not being waited for any longer.
+  // The process has ended or has timed out.
   context.noteProgress()
   for worker in [holder, second] {
     worker.closeInput()

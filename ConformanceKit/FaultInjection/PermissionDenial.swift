@@ -1,12 +1,12 @@
 import Foundation
 import StockroomCore
 
-/// Opens places as a user without permission. The process must not be needed for anything else if it drops
-/// the superuser's permissions.
+/// Opens places as a user without permission. If the process drops the superuser's permissions, it must not be used for
+/// anything else.
 struct PermissionDenial: CheckTask {
-  /// Directories that can be neither read nor written, or stores whose files cannot.
+  /// Directories that can be neither read nor written, or stores with such files.
   let closed: [URL]
-  /// A store that can be read and not written.
+  /// A store that can be read but not written.
   let readable: URL
   let history: StoreHistory
 
@@ -24,7 +24,7 @@ struct PermissionDenial: CheckTask {
       do {
         let engine = EngineUnderTest(try await makeEngine(place))
         let keys = try await engine.allKeys()
-        // Where the files are named like the keys, these can be listed, though no file can be read.
+        // If files are named like keys, the keys can be listed although no file can be read.
         try expect(
           !keys.isEmpty && Set(keys) == Set(history.contents().keys),
           "\(what) did not throw, and allKeys() returned \(keys.count) keys")
@@ -47,7 +47,7 @@ struct PermissionDenial: CheckTask {
       } catch {
         try classify(error, of: "write(_:key:) without permission", at: readable)
       }
-      // What cannot be written need not be closed well.
+      // An engine that cannot write need not close properly.
       try? await engine.close()
     } catch let violation as Violation {
       throw violation
@@ -56,7 +56,7 @@ struct PermissionDenial: CheckTask {
     }
   }
 
-  /// Fails unless the error names the path and says that permission is what is missing.
+  /// Fails unless the error names the path and says that permission is missing.
   private func classify(_ error: any Error, of call: String, at place: URL) throws {
     if let violation = error as? Violation { throw violation }
     let error = (error as? CallFailure)?.error ?? error

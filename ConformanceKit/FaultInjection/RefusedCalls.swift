@@ -6,7 +6,7 @@ struct RefusedCalls: CheckTask {
   enum Refusal: Codable, Sendable {
     /// An immutable file, which cannot be changed, renamed or removed, as with `chattr +i`.
     case immutable(String)
-    /// Only for somebody who is not the superuser, which the process that does this must not be needed for.
+    /// Only for users other than the superuser. The process becomes one and must not be used for anything else.
     case readOnlyDirectories
   }
 
@@ -69,8 +69,8 @@ struct RefusedCalls: CheckTask {
     switch refusal {
     case .immutable(let file):
       let path = place.appending(path: file)
-      // A file may have been of no use any more once the engine had been opened. And where memory is a file that cannot be
-      // changed any more, the system answers with a signal, not with a refusal.
+      // The engine may no longer need the file once it is open. And if an immutable file is mapped, the system sends a
+      // signal instead of an error.
       if System.mode(of: path) == nil || isInTheWay && System.isMappedForWriting(path) { return }
       try System.setImmutable(isInTheWay, path)
     case .readOnlyDirectories:
@@ -90,11 +90,11 @@ struct RefusedCalls: CheckTask {
       try await step.perform(on: engine)
       contents = after
     } catch let failure as CallFailure {
-      // Within the process itself, a failure is the cause of another one.
+      // If the check runs in this process, the failure is wrapped in another one.
       guard let error = ((failure.error as? CallFailure) ?? failure).error as? StorageError,
         ![.corrupted, .closed, .invalidKey, .unsupported].contains(error.code)
       else { throw Violation("\(when), \(failure), whose code does not fit the cause") }
-      // A batch that is not atomic may have been cut short.
+      // A batch that is not atomic may have been done in part.
       if !isAtomic, step != .transaction {
         for entry in try await engine.readAllDataAndKeys() where entry.data == after[entry.key] {
           contents[entry.key] = entry.data
@@ -122,7 +122,7 @@ struct RefusedCalls: CheckTask {
   }
 }
 
-/// What is tried, the most destructive last.
+/// The attempted changes, the most destructive last.
 private enum RefusedStep: String, CaseIterable, CustomStringConvertible {
   case write, overwrite, batch, imported, applied, transaction, removal, removals, removingAll
 

@@ -12,15 +12,15 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
   case link, linkat
   case mkdir, mkdirat
   case getdents64
-  // `fstat` is left out: who has a descriptor has found the file.
+  // `fstat` is left out: it needs a descriptor, so the file has been found.
   case stat, lstat, newfstatat, statx
   case access, faccessat, faccessat2
   case addWatch = "inotify_add_watch"
 
-  /// How the file is found that the call is about, by the positions of arguments.
+  /// How to find the file of a call, by the positions of its arguments.
   enum Subject {
     case descriptor(Int)
-    /// A path, relative to a directory that a descriptor stands for, or to the working directory.
+    /// A path, relative to the directory of a descriptor, or to the working directory.
     case path(Int, directory: Int?)
     /// A range of memory.
     case memory
@@ -40,8 +40,8 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
     }
   }
 
-  /// What can become of it, as the manuals say. A call that succeeds on every local file system is left out, and so is
-  /// `close`, after which it is unknown whether the descriptor is free.
+  /// How the call can fail, according to the manuals. Calls that always succeed on local file systems are left out. So
+  /// is `close`, because it is unknown whether the descriptor is free after a failed one.
   var failures: [SystemFault.Failure] {
     switch self {
     case .open, .openat, .creat: [.inputOutput, .noSpace, .quota, .tooManyOpenFiles, .interrupted]
@@ -57,29 +57,29 @@ enum SystemCall: String, CaseIterable, Codable, Sendable {
     case .flock, .fcntl: [.inputOutput, .interrupted, .again]
     case .mmap: [.again, .noMemory]
     case .unlink, .unlinkat, .rmdir, .getdents64: [.inputOutput]
-    // A user may have only so many.
+    // The number of watches of a user is limited.
     case .addWatch: [.noSpace, .noMemory]
-    // Neither says that there is no such file.
+    // Neither error means that the file does not exist.
     case .stat, .lstat, .newfstatat, .statx, .access, .faccessat, .faccessat2: [.inputOutput, .noMemory]
     }
   }
 
-  /// Whether it waits until something is on the disk.
+  /// Whether the call waits until data is on the disk.
   var isSync: Bool { [.fsync, .fdatasync, .msync].contains(self) }
 
-  /// Whether it changes the contents of a file, or waits until they are on the disk.
+  /// Whether the call changes the contents of a file, or waits until they are on the disk.
   var isWrite: Bool {
     isSync
       || [.write, .pwrite64, .writev, .pwritev, .truncate, .ftruncate, .fallocate].contains(self)
   }
 
-  /// Whether it gives what is in a file.
+  /// Whether the call reads the contents of a file.
   var isRead: Bool { [.read, .pread64, .readv, .preadv].contains(self) }
 
-  /// The commands of `fcntl` that take locks, of a process or of an open file.
+  /// The commands of `fcntl` that take locks of a process or of an open file.
   static let lockCommands: [UInt32] = [6, 7, 37, 38]
 
-  /// The number that Linux has for it. Nil where there is no such call.
+  /// The number of the call on Linux. Nil if it does not exist on this processor.
   var number: UInt32? {
     #if arch(x86_64)
       let numbers: [SystemCall: UInt32] = [
@@ -115,10 +115,10 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
     case interrupted = "EINTR"
     case again = "EAGAIN"
     case noMemory = "ENOMEM"
-    /// The call does half of its work, and returns that count.
+    /// The call transfers half of the bytes, and returns that count.
     case short
 
-    /// What Linux calls it, on every processor that Swift runs on.
+    /// The error number on Linux, which is the same on every processor that Swift supports.
     var errorNumber: Int32 {
       switch self {
       case .inputOutput: 5
@@ -134,15 +134,16 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
   }
 
   let call: SystemCall
-  /// Which of these calls, counted from 1 over all files of the engine.
+  /// The number of the failing call, counted from 1 over all files of the engine.
   let number: Int
   let failure: Failure
-  /// Whether the disk stays as it is, until a call of the engine has thrown: after a write that failed, every later write, truncation
-  /// and sync fails with EIO, so that what has been written cannot be taken back; after a read, every later one of the same file.
+  /// Whether the fault persists until a call of the engine has thrown. After a failed write, every later write,
+  /// truncation and sync fails with EIO, so that the write cannot be undone. After a failed read, every later read of
+  /// the same file fails.
   var persists = false
 
-  /// Whether the store is opened again once a change has thrown, or written to before that: for each call, one after
-  /// some failures and the other after others.
+  /// Whether the store is reopened after a change has thrown, or written to before that. For each call, some failures
+  /// are followed by one and others by the other.
   var isFollowedByReopening: Bool {
     let position = Failure.allCases.firstIndex(of: failure) ?? 0
     return !persists && (number + position).isMultiple(of: 2)

@@ -7,11 +7,11 @@ import StockroomCore
 #endif
 
 #if os(Linux) && (arch(x86_64) || arch(arm64))
-  /// Has the kernel ask this process before it makes one of the ``SystemCall``s: a filter with notifications, described in
-  /// `seccomp_unotify(2)`. It stays until the process ends.
+  /// Has the kernel notify this process before it makes one of the ``SystemCall``s: a seccomp filter with
+  /// notifications, see `seccomp_unotify(2)`. It stays until the process ends.
   ///
-  /// Strace could do that from the outside, but counts the calls of each thread separately, so that the n-th
-  /// call is a different one whenever Swift's pool distributes its work differently.
+  /// Strace could do that from the outside. But it counts the calls of each thread separately, and Swift's pool
+  /// distributes work to threads differently each time. So the n-th call would not be the same in each run.
   struct SystemCallFilter {
     /// A call that waits for an answer.
     struct Request {
@@ -20,7 +20,7 @@ import StockroomCore
       let number: UInt32
       let arguments: [UInt64]
 
-      /// - Parameter record: What was received.
+      /// - Parameter record: The received notification.
       init(_ record: UnsafeMutableRawPointer) {
         identifier = record.load(as: UInt64.self)
         thread = SystemCallFilter.thread(of: record)
@@ -40,18 +40,18 @@ import StockroomCore
     private let listener: Int32
     private let system: RawSystemCall
 
-    /// - Throws: ``Skip`` where the kernel does not allow it.
+    /// - Throws: ``Skip`` if the kernel does not allow it.
     init(of calls: [SystemCall]) throws {
       let system = try RawSystemCall.required()
       self.system = system
       Self.keepFreedMemory()
-      // The superuser need not, but a process that cannot gain rights may install filters.
+      // Without this, only the superuser may install filters (PR_SET_NO_NEW_PRIVS).
       _ = system(Number.prctl, 38, 1, 0, 0, 0, 0)
       var program = Self.program(calls)
       let result = program.withUnsafeMutableBytes { program in
         var header = [UInt64(program.count / 8), UInt64(UInt(bitPattern: program.baseAddress))]
         return header.withUnsafeMutableBytes {
-          // For all threads, with a descriptor for the questions, and an error if a thread has another filter.
+          // For all threads, with a descriptor for notifications, and an error if a thread has another filter.
           system(Number.seccomp, 1, 1 | 8 | 16, Int(bitPattern: $0.baseAddress), 0, 0, 0)
         }
       }
@@ -62,7 +62,7 @@ import StockroomCore
       listener = Int32(truncatingIfNeeded: result)
     }
 
-    /// The sizes of what the kernel writes and reads.
+    /// The sizes of the kernel's notification and reply.
     static let (recordSize, replySize) = (80, 24)
 
     /// Waits for a call. Returns whether there is one.
@@ -70,17 +70,17 @@ import StockroomCore
       while true {
         memset(record, 0, Self.recordSize)
         if ioctl(listener, .init(0xC050_2100 as UInt), record) == 0 { return true }
-        // The thread that asked may have been killed.
+        // The calling thread may have been killed.
         guard errno == EINTR || errno == ENOENT else { return false }
       }
     }
 
-    /// The thread that makes the call which was received.
+    /// The thread that makes the received call.
     static func thread(of record: UnsafeMutableRawPointer) -> UInt32 {
       record.load(fromByteOffset: 8, as: UInt32.self)
     }
 
-    /// Has the kernel make the call that was received.
+    /// Lets the kernel make the received call.
     func letPass(_ record: UnsafeMutableRawPointer, reply: UnsafeMutableRawPointer) {
       send(reply, to: record.load(as: UInt64.self), result: 0, failure: 0, proceeds: true)
     }
@@ -103,28 +103,28 @@ import StockroomCore
       reply.storeBytes(of: Int64(result), toByteOffset: 8, as: Int64.self)
       reply.storeBytes(of: -failure, toByteOffset: 16, as: Int32.self)
       reply.storeBytes(of: proceeds ? 1 : 0, toByteOffset: 20, as: UInt32.self)
-      // If it cannot be answered, the thread that asked is no more.
+      // If the answer fails, the calling thread no longer exists.
       _ = ioctl(listener, .init(0xC018_2101 as UInt), reply)
     }
 
-    /// The memory of those that wait for an answer.
+    /// Access to the memory of threads that wait for an answer.
     var callerMemory: CallerMemory { CallerMemory(system) }
 
-    /// Makes a call that the filter lets pass.
+    /// Makes a call that the filter does not intercept.
     func pass(_ call: SystemCall, _ arguments: Int...) -> Int {
       let all = arguments + Array(repeating: 0, count: max(0, 5 - arguments.count))
       return system(Int(call.number ?? 0), all[0], all[1], all[2], all[3], all[4], Self.password)
     }
 
-    /// Has the C library give no memory of threads back to the system.
+    /// Stops the C library from returning memory of threads to the system.
     ///
-    /// Before it does so for the first time, Glibc opens a file of the kernel, and holds a lock meanwhile that the thread
-    /// needs which would have to answer (`shrink_heap` in malloc/arena.c).
+    /// The first time it does so, glibc opens a file of the kernel while it holds a lock. The answering thread needs
+    /// the same lock (`shrink_heap` in malloc/arena.c).
     private static func keepFreedMemory() {
       #if canImport(Glibc)
         typealias Function = @convention(c) (Int32, Int32) -> Int32
         guard let symbol = System.symbol("mallopt") else { return }
-        // M_TRIM_THRESHOLD. More than the memory of a thread can have that is free.
+        // M_TRIM_THRESHOLD: more than the free memory of any thread.
         _ = unsafeBitCast(symbol, to: Function.self)(-1, .max)
       #endif
     }
@@ -137,11 +137,11 @@ import StockroomCore
       #endif
     }
 
-    /// What the last argument of a call is that nobody need be asked about. No call of interest has as many arguments,
-    /// but for `mmap`, whose last is a multiple of the size of a page.
+    /// The last argument of calls that the filter lets pass. No intercepted call has that many arguments except `mmap`,
+    /// whose last argument is a multiple of the page size.
     private static let password = 0x5EED_5EED_C0DE_0001
 
-    /// The filter, in the language of `bpf(4)`: eight bytes to an instruction.
+    /// The filter as a BPF program, see `bpf(4)`: eight bytes for each instruction.
     private static func program(_ calls: [SystemCall]) -> [UInt64] {
       func instruction(_ code: UInt16, _ value: UInt32, then: Int = 0, otherwise: Int = 0) -> UInt64 {
         UInt64(code) | UInt64(UInt8(then)) << 16 | UInt64(UInt8(otherwise)) << 24 | UInt64(value) << 32
@@ -162,7 +162,7 @@ import StockroomCore
         guard let number = call.number else { continue }
         switch call {
         case .mmap:
-          // Memory that is no file is not asked about: it may be allocated under a lock that the answer needs, too.
+          // Anonymous memory is not intercepted: it may be allocated under a lock that the answering thread needs.
           program += [
             jump(if: number, then: 0, otherwise: 4), load(16 + 32), jump(if: .max, then: 0, otherwise: 1),
             allow, ask,
@@ -183,14 +183,14 @@ import StockroomCore
     }
   }
 
-  /// The C library's `syscall`, which Swift does not import since it takes any number of arguments.
+  /// The C library's `syscall`, which Swift does not import because it is variadic.
   struct RawSystemCall: Sendable {
     private typealias Function = @convention(c) (Int, Int, Int, Int, Int, Int, Int) -> Int
     private let function: Function
 
     static let shared = RawSystemCall()
 
-    /// - Throws: ``Skip`` if there is none.
+    /// - Throws: ``Skip`` if it is not available.
     static func required() throws -> RawSystemCall {
       guard let shared else {
         throw Skip(reason: "System calls cannot be made without the C library here.")
@@ -207,7 +207,7 @@ import StockroomCore
       function(number, a, b, c, d, e, f)
     }
 
-    /// By which the kernel knows the calling thread.
+    /// The kernel's identifier of the calling thread.
     var threadIdentifier: UInt32 {
       #if arch(x86_64)
         let gettid = 186

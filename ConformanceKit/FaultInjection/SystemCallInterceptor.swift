@@ -11,27 +11,27 @@ import StockroomCore
 
 /// Intercepts the system calls that an engine in this process makes on its files, and makes one of them fail.
 ///
-/// Only in a worker process: what it installs stays there until the process ends.
+/// Must only be used in a worker process, because the filter stays until the process ends.
 final class SystemCallInterceptor: Sendable {
   /// The system calls that an engine has made.
   struct Observation: Sendable {
     /// How many calls of each kind there have been.
     var counts: [SystemCall: Int] = [:]
-    /// What the call was about that failed, such as `"log"`. Nil if it has not come.
+    /// The file of the call that failed, such as `"log"`. Nil if the call has not occurred.
     var failedFile: String?
   }
 
   private struct State: Sendable {
-    /// Part of the path of every file that counts. Nil while nothing does.
+    /// Part of the path of every file to intercept. Nil while none is.
     var marker: [UInt8]?
     var fault: SystemFault?
     var observation = Observation()
-    /// The path of the file that the first call was about that failed.
+    /// The path of the file of the first call that failed.
     var failedPath: [UInt8] = []
-    /// Nil if what a failed sync loses is of no interest.
+    /// Nil if pages whose sync failed are kept.
     var unsynced: UnsyncedPages?
 
-    /// What becomes of a call with a number, about the file at a path. Nil if it is made as it should.
+    /// How the call with this number, on the file at this path, fails. Nil if it succeeds.
     func failure(of call: SystemCall, _ number: Int, _ path: [UInt8]) -> SystemFault.Failure? {
       guard let fault else { return nil }
       if fault.call == call, fault.number == number { return fault.failure }
@@ -41,15 +41,15 @@ final class SystemCallInterceptor: Sendable {
     }
   }
 
-  /// Memory is neither allocated nor freed with this locked, but by the thread that answers: other threads may have to wait
-  /// for an answer while they do so.
+  /// While this is locked, only the answering thread allocates or frees memory. Other threads may have to wait for an
+  /// answer during an allocation.
   private let state = MutexProtected(State())
 
   /// Makes a call fail from now on.
   ///
   /// - Parameters:
-  ///   - place: Where the engine's files are: a directory with a name that no other has.
-  ///   - losesUnsynced: Whether ``loseUnsynced()`` is to know what failed syncs have left behind.
+  ///   - place: The directory of the engine's files. Its name must be unique.
+  ///   - losesUnsynced: Whether to record the pages whose sync failed, for ``loseUnsynced()``.
   func begin(at place: URL, fault: SystemFault?, losesUnsynced: Bool) {
     replaceState(
       with: State(
@@ -64,7 +64,7 @@ final class SystemCallInterceptor: Sendable {
   func end() { replaceState(with: State()) }
 
   private func replaceState(with new: State) {
-    // The old one is freed afterwards.
+    // The old state is freed outside the lock.
     _ = state.withLock { state in
       defer { state = new }
       return state
@@ -73,8 +73,8 @@ final class SystemCallInterceptor: Sendable {
 
   var observation: Observation { state.withLock { $0.observation } }
 
-  /// Undoes what was written to files before a sync of them failed, and not written again since: the system
-  /// has discarded it, and will read the old contents from the disk.
+  /// Reverts writes to files whose sync failed, unless they were written again since. The system has discarded them and
+  /// will read the old contents from the disk.
   func loseUnsynced(in place: URL) throws {
     let unsynced = state.withLock { $0.unsynced?.takeLost() }
     try unsynced?.apply(in: place)
@@ -83,9 +83,9 @@ final class SystemCallInterceptor: Sendable {
   #if os(Linux) && (arch(x86_64) || arch(arm64))
     private static let installed = MutexProtected<SystemCallInterceptor?>(nil)
 
-    /// The one of this process.
+    /// The interceptor of this process.
     ///
-    /// - Throws: ``Skip`` if there can be none.
+    /// - Throws: ``Skip`` if system calls cannot be intercepted.
     static func shared() throws -> SystemCallInterceptor {
       try installed.withLock { installed in
         if let interceptor = installed { return interceptor }
@@ -114,7 +114,7 @@ final class SystemCallInterceptor: Sendable {
       return state.withLock { state in
         guard let marker = state.marker, let file = Self.file(of: call, request.arguments, memory),
           call == .msync || file.contains(marker), !Self.isUnlocking(call, request.arguments, memory),
-          // A process that was started inherits the filter, and its memory cannot be read here.
+          // A child process inherits the filter, but its memory cannot be read here.
           access("/proc/self/task/\(request.thread)", F_OK) == 0
         else { return .proceed }
         let number = state.observation.counts[call, default: 0] + 1
@@ -124,7 +124,7 @@ final class SystemCallInterceptor: Sendable {
         state.unsynced?.note(access, path: file, failure: failure)
         guard let failure else { return .proceed }
         if failure != .short {
-          // The first, if it is not the only one.
+          // Records the first failure if several calls fail.
           if state.observation.failedFile == nil {
             (state.observation.failedFile, state.failedPath) = (Self.name(file), file)
           }
@@ -136,7 +136,7 @@ final class SystemCallInterceptor: Sendable {
       }
     }
 
-    /// Whether a lock is given back, which cannot fail.
+    /// Whether the call releases a lock, which cannot fail.
     private static func isUnlocking(
       _ call: SystemCall, _ arguments: [UInt64], _ memory: CallerMemory
     ) -> Bool {
@@ -150,7 +150,7 @@ final class SystemCallInterceptor: Sendable {
       }
     }
 
-    /// The path of the file that the call is about.
+    /// The path of the file of the call.
     private static func file(
       of call: SystemCall, _ arguments: [UInt64], _ memory: CallerMemory
     ) -> [UInt8]? {
@@ -189,11 +189,11 @@ final class SystemCallInterceptor: Sendable {
   #endif
 }
 
-/// A descriptor among the arguments of a call.
+/// The descriptor in an argument of a call.
 private func descriptor(_ argument: UInt64) -> Int32 { Int32(truncatingIfNeeded: argument) }
 
 extension [UInt8] {
-  /// Whether the bytes are among these. By the C library: each call of an engine is asked about.
+  /// Whether these bytes contain the part. Uses the C library for speed: this runs for each call of an engine.
   fileprivate func contains(_ part: [UInt8]) -> Bool {
     withUnsafeBytes { bytes in
       part.withUnsafeBytes { part in
@@ -214,7 +214,7 @@ extension [UInt8] {
 }
 
 #if os(Linux) && (arch(x86_64) || arch(arm64))
-  /// A call about a file that waits for an answer.
+  /// A call on a file that waits for an answer.
   struct FileAccess {
     let call: SystemCall
     let arguments: [UInt64]
@@ -222,7 +222,7 @@ extension [UInt8] {
 
     var descriptor: Int32 { Int32(truncatingIfNeeded: arguments[0]) }
 
-    /// Makes the call with half of the bytes. Nil if there are too few for that.
+    /// Makes the call with half of the bytes. Nil if there are too few of them.
     func doHalf() -> SystemCallFilter.Answer? {
       let count = Int(arguments[2]) / 2
       guard count > 0 else { return nil }
@@ -232,7 +232,7 @@ extension [UInt8] {
       return result < 0 ? .failure(errno) : .result(result)
     }
 
-    /// What the call writes, and where. Nil if it writes nothing.
+    /// The bytes that the call writes, and their offset. Nil if it writes nothing.
     var written: (offset: Int, bytes: [UInt8])? {
       let bytes: [UInt8]
       switch call {
@@ -253,7 +253,7 @@ extension [UInt8] {
       return (isPositioned ? Int(arguments[3]) : Int(lseek(descriptor, 0, SEEK_CUR)), bytes)
     }
 
-    /// Whether what is written through the descriptor is on the disk at once.
+    /// Whether writes through the descriptor are synchronous.
     var isSynchronous: Bool { statusFlags & O_DSYNC != 0 }
 
     private var statusFlags: Int32 { fcntl(descriptor, F_GETFL) }
@@ -262,7 +262,7 @@ extension [UInt8] {
 
     private var length: Int { Int(Self.status(descriptor)?.st_size ?? 0) }
 
-    /// The number of the file, if it is one with contents.
+    /// The inode number of the file, if it is a regular file.
     var file: UInt64? { Self.status(descriptor).flatMap(Self.regular) }
 
     private static func status(_ descriptor: Int32) -> stat? {
@@ -274,17 +274,17 @@ extension [UInt8] {
       status.st_mode & mode_t(S_IFMT) == mode_t(S_IFREG) ? UInt64(status.st_ino) : nil
     }
 
-    /// The number of the file at a path, if it is one with contents.
+    /// The inode number of the file at a path, if it is a regular file.
     ///
-    /// - Parameter hasOneName: Whether only a file counts that no other path leads to.
+    /// - Parameter hasOneName: Whether to ignore files with more than one link.
     static func file(at path: String, hasOneName: Bool = false) -> UInt64? {
       var status = stat()
       guard lstat(path, &status) == 0, !hasOneName || status.st_nlink == 1 else { return nil }
       return regular(status)
     }
 
-    /// All that is in the file, read through the engine's own descriptor: to close another one would take away the locks
-    /// that the process has on the file. Only where the engine's is for writing alone, another is opened.
+    /// The contents of the file, read through the engine's own descriptor: closing another one would release the locks
+    /// of the process on the file. Another one is only opened if the engine's is write-only.
     var contents: [UInt8] {
       if statusFlags & O_ACCMODE != O_WRONLY { return contents(through: Int(descriptor)) }
       let opened = "/proc/self/fd/\(descriptor)".withCString {

@@ -1,15 +1,15 @@
 import Foundation
 
 #if os(Linux) && (arch(x86_64) || arch(arm64))
-  /// Receives the system calls that a ``SystemCallFilter`` intercepts, and has them answered one after the
-  /// other.
+  /// Receives the system calls that a ``SystemCallFilter`` intercepts, and has them answered one after the other.
   ///
-  /// On two threads, as the one that answers makes calls itself that are not in its code: the C library opens a file of
-  /// the kernel to free memory, and the thread sanitizer writes a report. It would wait for its own answer. The other
-  /// thread lets these calls pass; it neither allocates memory nor takes a lock that a thread could hold which waits.
+  /// It uses two threads because the answering thread may itself make intercepted calls: the C library opens a file of
+  /// the kernel to free memory, and the thread sanitizer writes a report. It would wait for its own answer. The
+  /// receiving thread lets these calls pass. It neither allocates memory nor takes a lock that a waiting thread could
+  /// hold.
   final class SystemCallListener: @unchecked Sendable {
-    // Safe to share: the state is touched only between lock() and unlock(), but for the record that is received next,
-    // which belongs to the receiving thread.
+    // Safe to share: the state is only accessed between lock() and unlock(), except for the next record, which belongs
+    // to the receiving thread.
     private let condition = NSCondition()
     private let records = UnsafeMutableRawPointer.allocate(
       byteCount: capacity * SystemCallFilter.recordSize, alignment: 8)
@@ -19,13 +19,13 @@ import Foundation
     private var answeringThread: UInt32?
     private var isStopped = false
 
-    /// More than a process has threads, of which each waits for one answer at most.
+    /// More than the number of threads of a process, each of which waits for at most one answer.
     private static let capacity = 4_096
 
-    /// Starts the thread that answers, which has nothing to do before ``listen(to:)``.
+    /// Starts the answering thread, which has nothing to do before ``listen(to:)``.
     ///
-    /// - Parameter answer: Called on that thread for each call that another thread makes.
-    /// - Throws: ``Skip`` where the calls of a process cannot be received.
+    /// - Parameter answer: Called on that thread for each call of another thread.
+    /// - Throws: ``Skip`` if the calls of a process cannot be received.
     init(
       answer: @escaping @Sendable (SystemCallFilter.Request, SystemCallFilter) -> SystemCallFilter.Answer
     ) throws {
@@ -44,7 +44,7 @@ import Foundation
 
     deinit { records.deallocate() }
 
-    /// Receives the calls, for as long as the process lives.
+    /// Receives the calls until the process ends.
     func listen(to filter: SystemCallFilter) {
       condition.lock()
       self.filter = filter
@@ -65,7 +65,7 @@ import Foundation
       }
     }
 
-    /// Ends the thread that answers.
+    /// Ends the answering thread.
     func stop() {
       condition.lock()
       isStopped = true
@@ -73,7 +73,7 @@ import Foundation
       condition.unlock()
     }
 
-    /// Hands over the record that was received last. Returns the next one.
+    /// Queues the record that was received last. Returns the next one to fill.
     private func enqueue() -> UnsafeMutableRawPointer {
       condition.lock()
       defer { condition.unlock() }

@@ -7,27 +7,27 @@ struct SystemFaultRun: WorkerTask {
   enum Scenario: Codable, Sendable {
     /// One call after the other.
     case steps(Int)
-    /// Changes of several tasks at a time, in a place that was opened before anything fails.
+    /// Concurrent changes by several tasks, in a place that was opened before anything fails.
     case concurrent
   }
 
   enum Message: Codable, Sendable {
-    /// What comes next, as a clause after "during".
+    /// The next step, as a clause after "during".
     case step(String)
-    /// How many calls of each kind there were, the number of the first of each when it was opened again, and what the one
-    /// was about that failed.
+    /// How many calls of each kind were made, the number of the first of each after reopening, and the file of the
+    /// failed call.
     case end(counts: [String: Int], whenReopened: [String: Int], failedFile: String?)
     case broken(Violation)
   }
 
-  /// A directory with a name that no other has.
+  /// A directory with a unique name.
   let place: URL
   let scenario: Scenario
-  /// Nil to see which calls there are.
+  /// Nil to count the calls.
   let fault: SystemFault?
   let isAtomic: Bool
   let hasTransactions: Bool
-  /// Whether the machine forgets, when the engine is closed, what a failed sync has left behind.
+  /// Whether pages whose sync failed are lost when the engine is closed.
   let losesUnsynced: Bool
 
   func run(
@@ -59,7 +59,7 @@ struct SystemFaultRun: WorkerTask {
   }
 }
 
-/// The course with one call after the other.
+/// The trial with one call after the other.
 private struct SystemFaultTrial: FaultTrial {
   private let task: SystemFaultRun
   private let length: Int
@@ -105,7 +105,7 @@ private struct SystemFaultTrial: FaultTrial {
           whenReopened[call] = 1 + (before[call] ?? 0)
         }
       }
-      // Whatever the call was that failed, all reads must agree about that.
+      // All reads must agree on the outcome of the failed call.
       if !hadFailed, store.hasFailed { try await store.readEverything() }
     }
     try await store.close()
@@ -122,7 +122,7 @@ private struct SystemFaultTrial: FaultTrial {
     try await store.close()
   }
 
-  /// Fails if a descriptor was forgotten where a call failed. A thread that has something open may need a moment to end.
+  /// Fails if a descriptor stays open after a failed call. A thread with an open file may need a moment to end.
   private func expectNothingOpen() async throws {
     var limit = RunningTimeLimit(.seconds(5))
     while case let open = System.openFiles(in: task.place), !open.isEmpty {

@@ -7,11 +7,11 @@ import StockroomKitSupport
 struct SystemFaultSearch {
   let context: CheckContext
   let scenario: SystemFaultRun.Scenario
-  /// Which calls are made to fail.
+  /// The calls to fail.
   let calls: [SystemCall]
-  /// What becomes of them.
+  /// How they fail.
   let failures: [SystemFault.Failure]
-  /// How many faults there are at most. Nil for all.
+  /// The maximum number of faults. Nil for all.
   let limit: Int?
   let losesUnsynced: Bool
 
@@ -24,11 +24,11 @@ struct SystemFaultSearch {
     (self.failures, self.losesUnsynced) = (failures, losesUnsynced)
   }
 
-  /// How long a step in the life of a store with a few dozen entries may take.
+  /// The time limit for a step on a store with a few dozen entries.
   private static let patience = Duration.seconds(60)
 
-  /// Fails if the engine does not handle one of the faults. Of several failures of one kind, it reports that
-  /// of an early call.
+  /// Fails if the engine does not handle one of the faults. If several faults of one kind fail, it reports an early
+  /// one.
   func run() async throws {
     let worker = FaultWorker(context)
     defer { worker.end() }
@@ -40,30 +40,31 @@ struct SystemFaultSearch {
     }
     for fault in faults {
       guard let violation = try await violation(of: fault, worker) else { continue }
-      // Of several tasks the calls have other numbers with every run.
+      // With several tasks, the calls have different numbers in every run.
       guard limit != nil, case .steps = scenario else { throw violation }
       throw try await earlier(than: fault, worker) ?? violation
     }
   }
 
-  /// What an earlier call of the same kind shows, with a logarithmic number of attempts. Nil if none of them shows anything.
+  /// The violation of an earlier call of the same kind, found in a logarithmic number of attempts. Nil if there is
+  /// none.
   private func earlier(than fault: SystemFault, _ worker: FaultWorker) async throws -> Violation? {
     var (found, shown): (Violation?, Int) = (nil, fault.number)
-    var withstood = 0
-    while shown - withstood > 1 {
-      let number = (withstood + shown) / 2
+    var passing = 0
+    while shown - passing > 1 {
+      let number = (passing + shown) / 2
       let earlier = SystemFault(
         call: fault.call, number: number, failure: fault.failure, persists: fault.persists)
       if let violation = try await violation(of: earlier, worker) {
         (found, shown) = (violation, number)
       } else {
-        withstood = number
+        passing = number
       }
     }
     return found
   }
 
-  /// All faults, or some of every kind of call and failure; in addition, some that persist.
+  /// All faults, or some of every kind of call and failure, plus some that persist.
   private func selection(_ counts: [SystemCall: Int], _ whenReopened: [SystemCall: Int]) -> [SystemFault] {
     func kind(_ call: SystemCall, _ failure: SystemFault.Failure, persists: Bool = false) -> [SystemFault] {
       (0..<(counts[call] ?? 0)).map {
@@ -86,8 +87,8 @@ struct SystemFaultSearch {
       + choice(limit / 8, of: unreadable, whenReopened, &random)
   }
 
-  /// Some of every kind: the first when a store is opened that is there, where most can be taken for nothing, and others
-  /// from all over its life.
+  /// Some faults of every kind: the first call when an existing store is opened, where an engine is most likely to
+  /// treat the store as empty, and others spread over all calls.
   private func choice(
     _ limit: Int, of kinds: [[SystemFault]], _ whenReopened: [SystemCall: Int], _ random: inout SeededRandom
   ) -> [SystemFault] {
@@ -119,7 +120,7 @@ struct SystemFaultSearch {
     if fault == nil, let violation = outcome.violation {
       throw Violation("with nothing failing, \(violation.description)", rule: violation.rule)
     }
-    // It may never have been made.
+    // The engine may not have created it.
     if FileManager.default.fileExists(atPath: place.systemPath) {
       try FileManager.default.removeItem(at: place)
     }
@@ -127,10 +128,10 @@ struct SystemFaultSearch {
   }
 }
 
-/// The faults of calls that were counted in some parts of a course: first one of each kind of call in each part, then a second, and so on,
-/// in an order that depends on the seed.
+/// The faults of calls that were counted in several parts of a trial: first one of each kind of call in each part, then
+/// a second one, and so on, in an order that depends on the seed.
 ///
-/// - Parameter limit: How many at most. Nil for all.
+/// - Parameter limit: The maximum number of faults. Nil for all.
 func faults<Part>(
   in counts: [(part: Part, calls: [SystemCall: Int])], seed: UInt64, limit: Int?
 ) -> [(part: Part, fault: SystemFault)] {
@@ -145,16 +146,16 @@ func faults<Part>(
   return inTurn(decks.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
 }
 
-/// The first of each, the second of each, and so on.
+/// The first element of each array, the second of each, and so on.
 ///
-/// - Parameter limit: How many at most. Nil for all.
+/// - Parameter limit: The maximum number of elements. Nil for all.
 func inTurn<Element>(_ decks: [[Element]], limit: Int?) -> [Element] {
   let rounds = decks.lazy.map(\.count).max() ?? 0
   let all = (0..<rounds).lazy.flatMap { round in decks.lazy.filter { $0.count > round }.map { $0[round] } }
   return Array(all.prefix(limit ?? .max))
 }
 
-/// A worker process, and another when it has died.
+/// A worker process, which is replaced when it has died.
 private final class FaultWorker {
   private let context: CheckContext
   private var process: WorkerProcess?
@@ -170,7 +171,7 @@ private final class FaultWorker {
     var violation: Violation?
   }
 
-  /// - Throws: ``Skip`` where no call can be made to fail.
+  /// - Throws: ``Skip`` if no call can be made to fail.
   func outcome(of task: SystemFaultRun, limit: Duration) async throws -> Outcome {
     let process = try await context.readyWorker(self.process)
     self.process = process

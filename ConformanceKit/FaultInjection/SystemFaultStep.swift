@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A step of a series on a store, which has every kind of call among its first seventeen.
+/// A step of a series on a store. The first seventeen steps include every kind of call.
 enum SystemFaultStep: Sendable, CustomStringConvertible {
   enum Look: String, Sendable {
     case single = "read(key:)"
@@ -25,7 +25,7 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
     }
   }
 
-  /// - Parameter hasTransactions: Whether there may be a transaction among them.
+  /// - Parameter hasTransactions: Whether the steps may include a transaction.
   init(_ number: Int, hasTransactions: Bool) {
     let round = number / 17
     func new(_ name: String, _ size: Int) -> StorageOperation {
@@ -73,20 +73,20 @@ enum SystemFaultStep: Sendable, CustomStringConvertible {
 /// The expected contents of a store after some calls have thrown.
 struct SystemFaultContents: Sendable {
   private(set) var certain: [CacheKey: Data] = [:]
-  /// Changes that threw since the last one that was acknowledged. A store that took no more changes after that may find them
-  /// done, each as a whole, when it is opened again: only then does it decide.
+  /// Changes that threw since the last acknowledged one. A store that accepted no changes after that may apply each of
+  /// them completely, or not at all, when it is reopened.
   private var undecided: [[StorageOperation]] = []
-  /// All that ever threw, for messages.
+  /// All changes that ever threw, for messages.
   private var refused: [[StorageOperation]] = []
-  /// What else a key may have: a batch that is not atomic may have been cut short.
+  /// Other possible values of a key: a batch that is not atomic may have been done in part.
   private var loose: [CacheKey: [Data?]] = [:]
 
-  /// Whether there are several states that it may be found in.
+  /// Whether several states are possible.
   ///
   /// - Parameter isReopened: Whether the store has been opened since the last change.
   func isOpen(isReopened: Bool) -> Bool { isReopened && !undecided.isEmpty || !loose.isEmpty }
 
-  /// A change has been acknowledged.
+  /// Records an acknowledged change.
   mutating func acknowledge(_ operations: [StorageOperation]) {
     for operation in operations { operation.apply(to: &certain) }
     undecided = []
@@ -98,7 +98,7 @@ struct SystemFaultContents: Sendable {
     }
   }
 
-  /// A change has thrown.
+  /// Records a change that threw.
   mutating func refuse(_ operations: [StorageOperation], isAtomic: Bool) {
     undecided.append(operations)
     refused.append(operations)
@@ -112,7 +112,7 @@ struct SystemFaultContents: Sendable {
     }
   }
 
-  /// Accepts the state that is found. Returns its violation, or nil.
+  /// Accepts the contents that were found as the state, or describes how they are wrong.
   ///
   /// - Parameter isReopened: Whether the store has been opened since the last change.
   mutating func mismatch(_ found: [CacheKey: Data], isReopened: Bool) -> Violation? {
@@ -133,7 +133,7 @@ struct SystemFaultContents: Sendable {
     return violation(found, wrong, isReopened)
   }
 
-  /// All that a store may hold that has taken no change since the first that threw.
+  /// All possible contents of a store that has accepted no change since the first one that threw.
   private var possible: [[CacheKey: Data]] {
     undecided.prefix(6).reduce(into: [certain]) { states, operations in
       states += states.map { state in
@@ -164,7 +164,7 @@ struct SystemFaultContents: Sendable {
 }
 
 extension StorageOperation {
-  /// What is written or removed; nil if that is everything.
+  /// The key that is written or removed; nil if everything is removed.
   var key: CacheKey? {
     switch self {
     case .write(_, let key), .remove(let key): key

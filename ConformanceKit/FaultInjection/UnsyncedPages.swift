@@ -18,33 +18,33 @@ import StockroomCore
 struct UnsyncedPages: Sendable {
   private static let pageSize = 4_096
 
-  /// A file on the disk after a sync of it had failed.
+  /// A file on the disk after a failed sync.
   struct Remains: Sendable {
-    /// What was on the disk before.
+    /// The previous contents on the disk.
     let durable: [UInt8]
-    /// The pages that were given up.
+    /// The pages that the system has dropped.
     fileprivate(set) var pages: Set<Int>
   }
 
-  /// What is on the disk for certain, by the number of the file: all of it at the moment of the last sync.
+  /// The contents that are certainly on the disk, by inode number: those at the last sync.
   private var synced: [UInt64: [UInt8]] = [:]
   private(set) var lost: [UInt64: Remains] = [:]
 
-  /// What has been lost until now, which is of no more interest then.
+  /// Returns the pages that have been lost so far, and forgets them.
   mutating func takeLost() -> UnsyncedPages {
     defer { lost = [:] }
     return self
   }
 
   #if os(Linux) && (arch(x86_64) || arch(arm64))
-    /// Takes note of a call before it is made.
+    /// Records a call before it is made.
     ///
-    /// - Parameter failure: Why it will not be made, or not wholly.
+    /// - Parameter failure: Why it will fail completely or in part.
     mutating func note(_ access: FileAccess, path: [UInt8], failure: SystemFault.Failure?) {
       let fails = failure != nil && failure != .short
       switch access.call {
       case .fsync, .fdatasync:
-        // What was only interrupted has lost nothing, and can be done again.
+        // An interrupted call has lost nothing and can be repeated.
         guard failure != .interrupted, let file = access.file else { return }
         let contents = access.contents
         if fails { giveUp(contents, of: file) } else { synced[file] = contents }
@@ -58,7 +58,7 @@ struct UnsyncedPages: Sendable {
         let kept = lost[file]?.pages.filter { $0 < end }
         lost[file]?.pages = kept ?? []
       case .unlink, .unlinkat, .rename, .renameat, .renameat2:
-        // The number may be that of another file soon. A file that has another name stays what it is.
+        // The inode number may be reused soon. A file with another name keeps its contents.
         if !fails, let file = FileAccess.file(at: String(decoding: path, as: UTF8.self), hasOneName: true) {
           (lost[file], synced[file]) = (nil, nil)
         }
@@ -96,7 +96,7 @@ struct UnsyncedPages: Sendable {
     synced[file]?.replaceSubrange(offset..<end, with: bytes)
   }
 
-  /// Puts what is on the disk into the files that are below a directory.
+  /// Restores the contents on the disk to the files below a directory.
   func apply(in place: URL) throws {
     #if os(Linux) && (arch(x86_64) || arch(arm64))
       for url in try System.contents(of: place) {
@@ -110,7 +110,7 @@ struct UnsyncedPages: Sendable {
             contents[index] = index < remains.durable.count ? remains.durable[index] : 0
           }
         }
-        // Where nothing was written behind it since, the file is as long as it was.
+        // If nothing was written after it, the file keeps its length.
         if (last + 1) * Self.pageSize >= contents.count {
           var end = last
           while remains.pages.contains(end - 1) { end -= 1 }

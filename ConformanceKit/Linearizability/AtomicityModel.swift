@@ -1,17 +1,17 @@
-/// The engine's promises about concurrent calls: which of them take effect at one moment.
+/// The atomicity of concurrent calls that the engine promises.
 struct AtomicityModel: Sendable {
   let keyCount: Int
-  /// Whether a batch is one change, or as many as it has parts, in any order (rule W4).
+  /// Whether a batch is one change, or separate changes of its parts, in any order (rule W4).
   var batchesAreAtomic = true
-  /// Whether a read of many returns one snapshot, or one for each key (rule R3).
+  /// Whether a read of many keys returns one snapshot, or one for each key (rule R3).
   var readsAreAtomic = true
-  /// Whether a transaction reads and writes at one moment, or at as many as it has keys, in any order (rule T1).
+  /// Whether a transaction is one atomic effect, or one for each of its keys, in any order (rule T1).
   var transactionsAreAtomic = true
-  /// For how many steps of the clock after its end a cancelled call may happen all the same, even in part, as rule C4
-  /// does not allow. Nil if it may not.
+  /// For how many clock steps after its end a cancelled call may still take effect, even in part. Rule C4 does not
+  /// allow that. Nil if it may not.
   var delayOfCancelled: Int?
 
-  /// The effects that the call is made of, each of which takes effect at one moment. None if the call says nothing.
+  /// The effects of the call, each of which is atomic. None if the call's result says nothing.
   func effects(of call: HistoryCall, number: Int) -> [Effect] {
     if call.isObservation { return observations(of: call, number: number) }
     if call.method == .transaction, call.hasObservations { return committed(call, number: number) }
@@ -22,7 +22,7 @@ struct AtomicityModel: Sendable {
       guard let delayOfCancelled else { return [] }
       let (sum, isEndless) = call.end.addingReportingOverflow(delayOfCancelled)
       end = isEndless ? .max : sum
-    // It is unknown whether it takes effect, and until when.
+    // Whether and until when it takes effect is unknown.
     case .threw: end = .max
     default: end = call.end
     }
@@ -34,7 +34,7 @@ struct AtomicityModel: Sendable {
     }
   }
 
-  /// What the changes leave under each of their keys.
+  /// The final values of the changed keys.
   private func cells(of changes: [HistoryCall.Change]) -> [Cell] {
     var writes: [Int: Int] = [:]
     for change in changes {
@@ -47,7 +47,7 @@ struct AtomicityModel: Sendable {
     return writes.sorted { $0.key < $1.key }.map { Cell(key: $0.key, value: $0.value) }
   }
 
-  /// A transaction that has read and written: one effect with both.
+  /// A committed transaction that reads and writes: a single effect with both.
   private func committed(_ call: HistoryCall, number: Int) -> [Effect] {
     let observed = observations(of: call, number: number)
     let written = cells(of: call.changes).map {
@@ -73,7 +73,7 @@ struct AtomicityModel: Sendable {
         )
       ]
     case .count(let count):
-      // A key count at an unspecified moment cannot be wrong.
+      // A key count of no particular moment cannot be wrong.
       if !readsAreAtomic { return [] }
       return [Effect(call: number, begin: call.begin, end: call.end, count: count)]
     case .found(let values), .rolledBack(let values):
@@ -86,9 +86,9 @@ struct AtomicityModel: Sendable {
     }
   }
 
-  /// Whether the call returns one snapshot. Some methods have defaults that cannot, however well the others
-  /// are made: `readAllEntries()` and `readEntries(keys:)`, which read the times after the values, and
-  /// `keysExist(_:)`, which asks one by one, as only an engine with atomic batches must not (rule W4).
+  /// Whether the method returns one snapshot. Some default implementations cannot, whatever the other methods do:
+  /// `readAllEntries()` and `readEntries(keys:)` read the times after the values, and `keysExist(_:)` reads one key
+  /// after the other, which only an engine with atomic batches must not do (rule W4).
   private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
     switch method {
     case .read, .exists: true
@@ -102,35 +102,34 @@ struct AtomicityModel: Sendable {
 
 /// A key and its value.
 struct Cell: Sendable, Hashable {
-  /// There is no entry.
+  /// No entry exists.
   static let absent = 0
-  /// There is an entry, with a value that is not read.
+  /// An entry exists. Its value does not matter.
   static let present = -1
-  /// A value that no entry ever has.
+  /// A value that is never written.
   static let nonsense = -2
 
   var key: Int
   var value: Int
 }
 
-/// An operation that takes effect at one moment: a change of some keys, a read of some, or a read followed by
-/// a change.
+/// An atomic operation: a change of some keys, a read of some, or a read followed by a change.
 struct Effect: Sendable {
-  /// The call that it is a part of.
+  /// The number of the call.
   let call: Int
   let begin: Int
-  /// When it takes effect at the latest; the greatest number if that is unknown.
+  /// The latest time at which it takes effect; the greatest number if that is unknown.
   let end: Int
   /// Whether it takes effect at all.
   var isOutcomeKnown = true
   var writes: [Cell] = []
   var observations: [Cell] = []
-  /// The number of keys that was seen.
+  /// The number of keys that was read.
   var count: Int?
 
   /// Whether it changes nothing.
   var isRead: Bool { writes.isEmpty }
 
-  /// The keys that it has to do with, unless it counts them, which has to do with all.
+  /// The keys that it involves. A count of the keys involves all.
   var keys: [Int] { (writes + observations).map(\.key) }
 }

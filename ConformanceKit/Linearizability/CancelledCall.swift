@@ -1,7 +1,7 @@
 import StockroomCore
 
 /// A call threw `CancellationError` in a task that had not been cancelled.
-struct CancelledByNobody: Error {}
+struct UnexpectedCancellation: Error {}
 
 /// Makes a call in a separate task, which is cancelled after this task has yielded that many times.
 func perform<Answer: Sendable>(
@@ -11,7 +11,7 @@ func perform<Answer: Sendable>(
     do {
       return try await call()
     } catch let failure as CallFailure where failure.error is CancellationError && !Task.isCancelled {
-      throw CancelledByNobody()
+      throw UnexpectedCancellation()
     }
   }
   let task = Task { @concurrent in

@@ -5,25 +5,25 @@
 #endif
 import StockroomCore
 
-/// The body of a transaction in a history: it reads, changes, and reads back its changes.
+/// The body of a transaction in a history: it reads, makes changes, and reads them back.
 struct HistoryBody: Sendable {
-  /// How it reads: one by one, or all keys by one scan.
-  enum Look { case read, readMany, keyExists, scan }
+  /// How the body reads: single keys, several keys, or all by one scan.
+  enum ReadKind { case read, readMany, keyExists, scan }
 
   let entries: HistoryEntries
-  /// The keys that are read, unless all are.
+  /// The keys that are read, except for a scan, which reads all.
   let asked: [Int]
   let operations: [HistoryCall.Change]
-  let look: Look
-  /// Whether the body throws when all is done.
+  let look: ReadKind
+  /// Whether the body throws at its end.
   let throwsAtEnd: Bool
 
   /// Every key that is read.
   var keys: [Int] { look == .scan ? Array(entries.keys.indices) : asked }
 
-  /// The body. Returns what it has read before it changed anything.
+  /// Runs the body. Returns what it read before its changes.
   ///
-  /// - Throws: ``RolledBack``, and what the transaction throws.
+  /// - Throws: ``RolledBack``, and the errors of the transaction.
   func run(_ transaction: any StorageTransaction) throws -> HistoryCall.Answer {
     var answer = try lookAround(transaction)
     for operation in operations { try perform(operation, transaction) }
@@ -31,7 +31,7 @@ struct HistoryBody: Sendable {
     guard throwsAtEnd else { return answer }
     switch answer {
     case .found(let values): throw RolledBack(read: .rolledBack(values))
-    // Only values can be noted of a body that threw, so that one which has looked for keys returns.
+    // A body that throws can only report values, so this one returns.
     case .exist: return answer
     default: throw RolledBack(read: answer)
     }

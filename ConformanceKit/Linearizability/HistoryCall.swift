@@ -18,7 +18,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
     }
   }
 
-  /// One change that a call makes.
+  /// A change that a call makes.
   enum Change: Sendable, Hashable, Codable {
     case write(key: Int, value: Int)
     case remove(key: Int)
@@ -29,56 +29,56 @@ struct HistoryCall: Sendable, Hashable, Codable {
   enum Answer: Sendable, Hashable, Codable {
     /// The changes are acknowledged.
     case done
-    /// Of the keys asked for, these have these values and the others are absent. The changes of a transaction that has read
-    /// this are acknowledged.
+    /// These keys have these values, and the other requested keys are absent. If the call is a transaction, its changes
+    /// are acknowledged.
     case found([Int: Int])
-    /// What the body of a transaction had read when it threw, as `found`. Its changes have not happened.
+    /// The result of the reads in a body that then threw, as in `found`. Its changes have not been made.
     case rolledBack([Int: Int])
-    /// Of the keys asked for, these exist and the others are absent.
+    /// These keys exist, and the other requested keys are absent.
     case exist(Set<Int>)
-    /// This is how many keys there are.
+    /// The number of keys.
     case count(Int)
     /// The result contains a value that was never written.
     case nonsense
     /// The call threw.
     case threw(Failure)
 
-    /// Whether it is unknown if the call has taken effect, or will later.
+    /// Whether it is unknown if the call has taken effect or will do so later.
     var isUncertain: Bool { self == .threw(.outcomeUnknown) || self == .threw(.unclear) }
   }
 
-  /// Why a call threw.
+  /// The reason why a call threw.
   enum Failure: Sendable, Hashable, Codable {
-    /// It was refused: nothing has happened.
+    /// It was refused, so it had no effect.
     case refused
-    /// It was cancelled: nothing has happened, says rule C4.
+    /// It was cancelled, so it had no effect, by rule C4.
     case cancelled
     /// It threw `CancellationError` although it was not cancelled.
-    case cancelledByNobody
-    /// It threw that it may have taken effect, or may take effect later.
+    case unexpectedCancellation
+    /// The error says that the call may have taken effect, or may do so later.
     case outcomeUnknown
-    /// Another error, so the outcome is unknown as well.
+    /// Any other error. The outcome is unknown as well.
     case unclear
   }
 
   let task: Int
   let method: Method
-  /// What the call changes, in order.
+  /// The changes of the call, in order.
   var changes: [Change] = []
-  /// The keys that the call asks for. All of them unless it says so. A transaction reads them before it changes anything.
+  /// The keys that the call reads: by default all of them. A transaction reads them before its changes.
   var keys: [Int] = []
   let answer: Answer
-  /// The steps of the clock at which the call began and ended, which no two calls share.
+  /// The clock steps at which the call began and ended, which are unique.
   let begin: Int
   let end: Int
 
-  /// Whether it has changed nothing for certain, so that all it says is what it has seen.
+  /// Whether the call has certainly changed nothing, so that only its result matters.
   var isObservation: Bool {
     if case .rolledBack = answer { return true }
     return changes.isEmpty
   }
 
-  /// Whether its result has observations.
+  /// Whether its result contains observations.
   var hasObservations: Bool {
     switch answer {
     case .found, .rolledBack, .exist, .count, .nonsense: true
@@ -86,12 +86,12 @@ struct HistoryCall: Sendable, Hashable, Codable {
     }
   }
 
-  /// The call as if it had seen nothing.
+  /// The call without its result.
   var withoutObservations: HistoryCall {
     HistoryCall(task: task, method: method, changes: changes, answer: .done, begin: begin, end: end)
   }
 
-  /// The call as if it had changed nothing.
+  /// The call without its changes.
   var withoutChanges: HistoryCall {
     HistoryCall(task: task, method: method, keys: keys, answer: answer, begin: begin, end: end)
   }
@@ -101,7 +101,7 @@ struct HistoryCall: Sendable, Hashable, Codable {
 }
 
 extension HistoryCall: CustomStringConvertible {
-  /// The call and its answer, as in the timeline: `read("a") → 7`.
+  /// The call and its result, as in the timeline: `read("a") → 7`.
   var description: String {
     var text = "\(name)(\(arguments))"
     switch answer {
@@ -120,13 +120,13 @@ extension HistoryCall: CustomStringConvertible {
     case .count(let count): text += " → \(count)"
     case .rolledBack: text += " threw"
     case .nonsense: text += " → a value that was never written"
-    case .threw(.cancelled), .threw(.cancelledByNobody): text += " threw CancellationError"
+    case .threw(.cancelled), .threw(.unexpectedCancellation): text += " threw CancellationError"
     case .threw(.refused), .threw(.outcomeUnknown), .threw(.unclear): text += " threw"
     }
     return text
   }
 
-  /// The name of a key in the timeline: "a" is the first.
+  /// The name of a key in the timeline. The first is "a".
   static func name(of key: Int) -> String {
     key < 26 ? "\"\(Character(UnicodeScalar(UInt8(97 + key))))\"" : "\"\(key)\""
   }
@@ -153,7 +153,7 @@ extension HistoryCall: CustomStringConvertible {
     }
   }
 
-  /// What the body of a transaction has read, key by key.
+  /// The results of the reads of a transaction's body, by key.
   private var readsOfBody: [String] {
     switch answer {
     case .found(let values), .rolledBack(let values):

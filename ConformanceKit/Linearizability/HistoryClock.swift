@@ -17,7 +17,7 @@ protocol HistoryClock: Sendable {
   func end() -> Int
 }
 
-/// The clock of a history in one process: every reading is one step later than the one before, whichever task reads it.
+/// The clock of a history in one process. Every reading is one step later than the previous one, in all tasks.
 final class StepClock: HistoryClock {
   private let steps = Atomic(0)
 
@@ -25,20 +25,21 @@ final class StepClock: HistoryClock {
 
   func end() -> Int { step() }
 
-  /// The ordering keeps the work of a call between the readings around it, and costs the tasks one instruction.
+  /// The ordering keeps the operations of a call between the readings around it, at the cost of one instruction.
   @discardableResult
   func step() -> Int { steps.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue }
 
-  /// How many steps there have been.
+  /// The number of steps so far.
   var now: Int { steps.load(ordering: .acquiring) }
 }
 
-/// The clock of a history in several processes: the system's, which is one for all of them and is never set.
+/// The clock of a history in several processes: the system's monotonic clock, which all of them share and which is
+/// never set.
 ///
-/// A call is taken to last a little longer than it did, so that it does not matter to a few nanoseconds when a processor
-/// reads the clock. What seems to be at the same time overlaps.
+/// The duration of a call is rounded up, because processors may read the clock a few nanoseconds apart. Calls with
+/// almost equal times then overlap.
 struct MonotonicClock: HistoryClock {
-  /// By how many nanoseconds a reading may be off.
+  /// The error of a reading in nanoseconds.
   private static let tolerance = 500
 
   func begin() -> Int { Self.nanoseconds - Self.tolerance }

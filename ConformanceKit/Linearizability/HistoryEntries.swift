@@ -5,15 +5,15 @@
 #endif
 import StockroomCore
 
-/// The keys and values of histories, as numbers and as the engine sees them.
+/// The keys and values of histories, as numbers and as the engine stores them.
 struct HistoryEntries: Sendable {
-  /// Values from here on are written once; smaller ones again and again.
+  /// Values from here on are written only once; smaller ones repeatedly.
   static let firstUnique = 4
 
   let keys: [CacheKey]
   private let numbers: [CacheKey: Int]
 
-  /// - Parameter count: How many keys there are, at most 26.
+  /// - Parameter count: The number of keys, at most 26.
   init(count: Int) {
     keys = (0..<count).map { key(String(UnicodeScalar(UInt8(97 + $0)))) }
     numbers = Dictionary(uniqueKeysWithValues: keys.enumerated().map { ($0.element, $0.offset) })
@@ -21,16 +21,17 @@ struct HistoryEntries: Sendable {
 
   func number(of key: CacheKey) -> Int? { numbers[key] }
 
-  /// The bytes of a value. Those of one that is written once tell its key; the others are the same for every key.
+  /// The bytes of a value. If a value is written only once, they contain its key; the others are the same for every
+  /// key.
   func data(of cell: Cell) -> Data {
     let isUnique = cell.value >= Self.firstUnique
     let text = isUnique ? "\(cell.key) \(cell.value) " : "\(cell.value) "
-    // Some are longer, since parts of long values are easier to mix up.
+    // Some are longer, because a faulty engine is more likely to mix parts of long values.
     let padding = cell.value % 11 == 0 ? 3_000 : cell.value % 5 == 0 ? 200 : 0
     return Data(text.utf8) + Data(repeating: UInt8(ascii: "."), count: padding)
   }
 
-  /// The value that the bytes stand for, of the given key if it is known; nil if it was never written.
+  /// The value of the bytes, for the given key if it is known; nil if it was never written.
   func cell(of data: Data, key: Int? = nil) -> Cell? {
     let numbers = data.prefix { $0 != UInt8(ascii: ".") }.split(separator: UInt8(ascii: " ")).map {
       Int(String(decoding: $0, as: UTF8.self))
@@ -46,19 +47,19 @@ struct HistoryEntries: Sendable {
     return self.data(of: cell) == data ? cell : nil
   }
 
-  /// What entries say, if each is there once and was asked for.
+  /// The result that consists of these entries, if each was requested and occurs once.
   func answer(_ found: [(key: CacheKey, data: Data)], of asked: [Int]) -> HistoryCall.Answer {
     answer(found, of: asked) { entry in number(of: entry.key).flatMap { cell(of: entry.data, key: $0) } }
   }
 
-  /// What values say, which tell their keys.
+  /// The result that consists of these values, which contain their keys.
   func answer(_ values: [Data], of asked: [Int]) -> HistoryCall.Answer {
     answer(values, of: asked) { cell(of: $0) }
   }
 
-  /// What a list of keys says.
+  /// The result that consists of these keys.
   func answer(keys found: [CacheKey], of asked: [Int]) -> HistoryCall.Answer {
-    // There may be millions.
+    // There may be millions of keys.
     guard found.count <= asked.count else { return .nonsense }
     let numbers = found.compactMap(number)
     let isSound = numbers.count == found.count && Set(numbers).count == found.count

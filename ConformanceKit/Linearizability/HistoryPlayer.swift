@@ -1,7 +1,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// One task of a history.
+/// The calls of one task in a history.
 struct HistoryPlayer {
   private(set) var recorder: HistoryRecorder
   private let workload: HistoryWorkload
@@ -17,12 +17,12 @@ struct HistoryPlayer {
     recorder = HistoryRecorder(task: task, clock: clock)
     (self.workload, self.engine, self.entries) = (workload, engine, entries)
     random = SeededRandom(seed: seed &+ UInt64(round) &* 1_000_003 &+ UInt64(task) &* 7_919)
-    // No more than four values to a call; those of the tasks are interleaved.
+    // At most four values for each call. Tasks use different values.
     nextValue = HistoryEntries.firstUnique + (round * share * 4) * workload.tasks + task
   }
 
   mutating func makeOneCall() async {
-    // Callers that come and go as they like, as an engine that never suspends would otherwise see few tasks at a time.
+    // Yields at random, because with an engine that never suspends few tasks would run concurrently.
     if random.next(upTo: 4) == 0 { await Task.yield() }
     let methods =
       recorder.task <= workload.writers ? workload.methods : workload.methods.filter { $0.method.isRead }
@@ -63,7 +63,7 @@ struct HistoryPlayer {
       let keys = pairs.map(\.key)
       await change(method, removals) { try await engine.remove(keys: keys) }
     case .apply:
-      // Every third exchanges one entry for others.
+      // Every third batch removes one entry and writes others.
       let isExchange = random.next(upTo: 3) == 0
       let changes = isExchange ? [removals[0]] + writes.dropFirst() : writes
       let operations = pairs.enumerated().map { index, pair in
@@ -156,7 +156,7 @@ struct HistoryPlayer {
     }
   }
 
-  /// Looks at the keys after one of them, up to the end or to a limit.
+  /// Scans the keys after one of them, up to the end or to a limit.
   private mutating func scan() async {
     let (engine, entries) = (engine, entries)
     let first = random.next(upTo: workload.keyCount)
@@ -164,7 +164,7 @@ struct HistoryPlayer {
     let range = KeyRange(after: first == 0 ? nil : entries.keys[first - 1], upTo: nil)
     let keys = Array(first..<workload.keyCount)
     await recorder.look(.scan) { found in
-      // What comes after the last of as many as were wanted has not been looked at.
+      // If the limit was reached, the keys after the last one have not been read.
       guard let limit, let found, found.count == limit,
         let last = found.last.flatMap({ entries.number(of: $0.key) })
       else { return keys }
@@ -176,12 +176,12 @@ struct HistoryPlayer {
     }
   }
 
-  /// Reads some keys and changes some, of which one or two may be the same.
+  /// Reads some keys and changes some. The two sets may have one or two keys in common.
   private mutating func transact() async {
     let engine = engine
     let asked = someKeys(1...3)
     var changed = someKeys(1...2)
-    // As a rule it replaces what it has read.
+    // It usually overwrites a key that it has read.
     if random.next(upTo: 3) > 0 { changed = [asked[0]] + changed.filter { $0 != asked[0] } }
     let isReadOnly = random.next(upTo: 5) == 0
     let body = HistoryBody(
@@ -217,7 +217,7 @@ struct HistoryPlayer {
     await recorder.look(method, at: keys, { try await perform(call, cancelledAfter: delay) }, answer: answer)
   }
 
-  /// How often other tasks are let run before the call is cancelled; nil if it is not.
+  /// How often to yield to other tasks before the call is cancelled; nil if it is not cancelled.
   private mutating func cancellation() -> Int? {
     workload.cancels && random.next(upTo: 2) == 0 ? random.next(upTo: 6) : nil
   }

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Records the calls of one task, in a list that no other task waits for.
+/// Records the calls of one task in a list that no other task uses.
 struct HistoryRecorder {
   let task: Int
   let clock: any HistoryClock
@@ -23,7 +23,7 @@ struct HistoryRecorder {
     await record(method, changes: [], keys: { _ in keys }, call, answer: answer)
   }
 
-  /// Makes a call that reads keys, whose number depends on the result.
+  /// Makes a call that reads keys. The keys that were read depend on the result.
   mutating func look<Answer>(
     _ method: HistoryCall.Method, atThoseOf keys: (Answer?) -> [Int], _ call: () async throws -> Answer,
     answer: (Answer) -> HistoryCall.Answer
@@ -31,7 +31,7 @@ struct HistoryRecorder {
     await record(method, changes: [], keys: keys, call, answer: answer)
   }
 
-  /// Makes a transaction, whose body returns what it has read, or throws that in ``RolledBack``.
+  /// Makes a transaction. Its body returns what it has read, or throws that in ``RolledBack``.
   mutating func transact(
     reading keys: [Int], _ changes: [HistoryCall.Change], _ call: () async throws -> HistoryCall.Answer
   ) async {
@@ -63,17 +63,17 @@ struct HistoryRecorder {
 
 /// The error that the body of a transaction throws to roll back.
 struct RolledBack: Error {
-  /// What it had read.
+  /// The result of its reads.
   let read: HistoryCall.Answer
 }
 
 extension HistoryCall.Failure {
-  /// What the error says about whether the call has done anything.
+  /// The meaning of the error for the outcome of the call.
   init(_ error: any Error) {
     let error = (error as? CallFailure)?.error ?? error
     self =
-      if error is CancelledByNobody {
-        .cancelledByNobody
+      if error is UnexpectedCancellation {
+        .unexpectedCancellation
       } else if error is CancellationError {
         .cancelled
       } else {

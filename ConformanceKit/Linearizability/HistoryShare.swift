@@ -5,22 +5,22 @@
 #endif
 import StockroomCore
 
-/// The share that one process has in a round of a history: the calls of some of its tasks.
+/// One process's share of a round of a history: the calls of some of its tasks.
 struct HistoryShare: WorkerTask {
   let place: URL
   let round: Int
   let process: Int
   let processCount: Int
-  /// How many calls all processes make together.
+  /// The number of calls of all processes together.
   let calls: Int
   let seed: UInt64
-  /// The reading of the system's clock at which all processes begin.
+  /// The reading of the system's clock at which all processes start.
   let start: Int
-  /// How many seconds after that they end at the latest.
+  /// After how many seconds they end at the latest.
   let seconds: Double?
   let hasTransactions: Bool
 
-  /// What the tasks of all processes do.
+  /// The workload of the tasks of all processes.
   static func workload(hasTransactions: Bool) -> HistoryWorkload {
     HistoryWorkload(
       methods: (hasTransactions ? [(.transaction, 12)] : []) + [
@@ -29,15 +29,15 @@ struct HistoryShare: WorkerTask {
       ], keyCount: 5, tasks: 12, writers: 6)
   }
 
-  /// Makes the calls to the engine that is open in the worker, and sends them.
+  /// Makes the calls on the engine that is open in the worker, and sends them.
   func run(
     makeEngine: @Sendable (URL) async throws -> any StorageEngine,
     send: @Sendable ([HistoryCall]) throws -> Void
   ) async throws {
     let workload = Self.workload(hasTransactions: hasTransactions)
     let players = (1...workload.tasks).filter { ($0 - 1) % processCount == process }
-    let engine = try KeptEngines.engine(at: place)
-    // All begin together, or the first would be done before the last begins.
+    let engine = try OpenEngines.engine(at: place)
+    // All start together. Otherwise the first would be done before the last starts.
     while MonotonicClock.nanoseconds < start { await Task.yield() }
     let history = await workload.record(
       round, on: [engine], by: players, calls: calls, seed: seed, MonotonicClock(),

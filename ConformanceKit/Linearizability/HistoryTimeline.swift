@@ -5,7 +5,7 @@
 /// task 5            |--read("a") → 6--|
 /// ```
 ///
-/// Only what came before what is to scale.
+/// Only the order of beginnings and ends is to scale.
 struct HistoryTimeline: CustomStringConvertible {
   let calls: [HistoryCall]
   /// The value of each key before the calls.
@@ -29,7 +29,7 @@ struct HistoryTimeline: CustomStringConvertible {
     return ([before] + lines).compactMap { $0 }.joined(separator: "\n")
   }
 
-  /// What the keys of the calls hold before them.
+  /// The values of the keys before the calls.
   private var before: String? {
     let keys = Set(
       calls.flatMap { call in
@@ -61,7 +61,7 @@ struct HistoryTimeline: CustomStringConvertible {
     return label.count > 72 ? "\(label.prefix(71))…" : label
   }
 
-  /// The column of each beginning and end: two apart at least, and far enough for the label between them.
+  /// The column of each beginning and end: at least two apart, and far enough for the label between them.
   private var columns: [Int: Int] {
     var columns: [Int: Int] = [:]
     var next = 0

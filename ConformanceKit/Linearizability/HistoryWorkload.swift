@@ -3,29 +3,29 @@ import StockroomKitSupport
 
 /// The workload of a history: random choices from a seed.
 struct HistoryWorkload: Sendable {
-  /// The methods that are called, each as often as its number says in relation to the others.
+  /// The methods that are called, with their relative frequencies.
   let methods: [(method: HistoryCall.Method, weight: Int)]
-  /// Few, so that tasks conflict.
+  /// Few keys, so that tasks conflict.
   var keyCount = 6
   var tasks = 16
-  /// How many of the tasks change anything. The others look, twice as often.
+  /// How many tasks make changes. The others only read, twice as often.
   ///
-  /// Sixteen changes of several keys that all wait for each other, as behind the one writer of a database, have more
-  /// orders than can be looked at.
+  /// If sixteen tasks change several keys and all wait for one writer, there are too many possible orders to search.
   var writers = 16
   /// Whether some calls are cancelled.
   var cancels = false
-  /// Whether a few values are written again and again, as engines may treat equal values alike.
+  /// Whether a few values are written repeatedly, because engines may treat equal values specially.
   var usesFewValues = false
 
-  /// How many calls come between two moments at which no call is under way, and the engine's state is looked at.
+  /// The number of calls between two checks of the engine's state, at which no call is in progress.
   static let callsInRound = 4_000
 
-  /// Makes calls from all tasks, then looks at every key from one.
+  /// Makes calls from all tasks, then reads every key from one.
   ///
   /// - Parameters:
-  ///   - number: The number of the round, as every value is new.
-  ///   - engines: One place's, among which the tasks are shared out. The last look is at the first.
+  ///   - number: The number of the round, since every value is new.
+  ///   - engines: Engines on the same place, among which the tasks are distributed. The last reads use the first
+  ///     engine.
   ///   - deadline: When the tasks stop, if they have not made all of their calls.
   /// - Returns: The calls in no particular order.
   func round(
@@ -52,7 +52,7 @@ struct HistoryWorkload: Sendable {
           var player = HistoryPlayer(
             self, task: task, round: number, share: share, seed: seed, clock, engines[task % engines.count],
             entries)
-          // All begin together, or the first would be done before the last begins.
+          // All start together. Otherwise the first would be done before the last starts.
           _ = arrivals.step()
           while arrivals.now < players.count { await Task.yield() }
           for call in 0..<(task <= writers ? share : 2 * share) {
@@ -73,7 +73,7 @@ struct HistoryWorkload: Sendable {
     _ engine: EngineUnderTest, _ clock: any HistoryClock, after history: [HistoryCall]
   ) async -> [HistoryCall] {
     if history.contains(where: { $0.answer == .threw(.outcomeUnknown) }) {
-      // What goes wrong here goes wrong below, too.
+      // An error here also occurs below.
       try? await ExpectedContents.settle(engine)
     }
     let entries = HistoryEntries(count: keyCount)

@@ -1,13 +1,13 @@
-/// Decides whether a history is possible for an engine that keeps its promises.
+/// Checks whether a history is possible for an engine with these atomicity promises.
 struct LinearizabilityChecker {
   let model: AtomicityModel
   /// The value of each key before the history.
   let initial: [Int]
 
-  /// The result, and how many configurations were looked at.
+  /// Returns the result, and the number of configurations that were examined.
   ///
-  /// Keys that no effect has to do with at the same time are searched one after the other, as a history is linearizable
-  /// if it is so for each of them (Herlihy and Wing, 1990).
+  /// Keys without a common effect are searched independently, because a history is linearizable if it is so for each of
+  /// them (Herlihy and Wing, 1990).
   func check(_ calls: [HistoryCall]) -> (outcome: LinearizabilitySearch.Outcome, examined: Int) {
     var groups = KeyGroups(count: model.keyCount)
     var effects: [Effect] = []
@@ -39,9 +39,9 @@ struct LinearizabilityChecker {
   }
 }
 
-/// Keys that have to be searched together.
+/// Groups of keys that have to be searched together.
 private struct KeyGroups {
-  /// Another key of the same group; of the one that stands for the group, itself.
+  /// For each key, another key of its group; for the representative of the group, the key itself (union-find).
   private var parents: [Int]
 
   init(count: Int) { parents = Array(0..<count) }

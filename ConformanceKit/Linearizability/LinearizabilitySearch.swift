@@ -1,53 +1,52 @@
-/// The search for an order in which effects can have happened, each between its start and its end.
+/// Searches for an order in which effects can have happened, each between its start and its end.
 ///
-/// This is the search of Wing and Gong (Testing and verifying concurrent objects, 1993) with the memory of Lowe
-/// (Testing for linearizability, 2017): what is remembered is a configuration, that is which effects have taken effect
-/// and what is then stored, and none is looked at twice. It goes through time rather than into the depth: a front of
-/// all configurations that are possible effects from event to event, and an effect takes effect only when it has to, which
-/// Lowe calls just in time. So only calls under way are in the sets, one bit each, and memory does not grow with the
-/// history.
+/// This is the search of Wing and Gong (Testing and verifying concurrent objects, 1993) with the memoization of Lowe
+/// (Testing for linearizability, 2017). A configuration is the set of effects that have taken effect, and the resulting
+/// state. None is examined twice. The search is breadth-first in time: it keeps the set of all possible configurations
+/// from event to event. An effect takes effect only when it has to, which Lowe calls just in time. So the sets contain
+/// only calls in progress, one bit each, and memory does not grow with the history.
 ///
-/// Three things keep the front narrow. A read takes effect as soon as it can, since it changes nothing. A write of
-/// which nobody sees anything does, too. And a value that is still to be read is not overwritten. See ``ValueLiveness``.
+/// Three rules keep the set small. A read takes effect as soon as it can, since it changes nothing. So does a write
+/// whose value no call reads. And a value that a later call reads is not overwritten. See ``ValueLiveness``.
 struct LinearizabilitySearch {
   enum Outcome: Hashable {
     case legal
-    /// There is no order. The search has failed at this call.
+    /// There is no possible order. The search failed at this call.
     case illegal(call: Int)
-    /// There were too many orders to check them all.
+    /// There were too many orders to examine all of them.
     case undecided
   }
 
   private struct Configuration: Hashable {
-    /// The places of the effects under way that have taken effect.
+    /// The slots of the effects in progress that have taken effect.
     var done: UInt64
     /// The value of each key.
     var state: [Int]
   }
 
-  /// How many configurations are looked at for one event, at most.
+  /// The maximum number of configurations that are examined for one event.
   static let limit = 20_000
 
-  /// How many configurations have been looked at: the work that was done.
+  /// The number of configurations examined so far: a measure of the work.
   private(set) var examined = 0
   private let effects: [Effect]
   private let liveness: ValueLiveness
   private let keyMasks: [UInt64]
-  /// The keys that the effect writes without looking at them.
+  /// The keys that the effect writes without having read their values.
   private let blindMasks: [UInt64]
   private let areUnseen: [Bool]
 
   private var front: Set<Configuration>
   private var now = Int.min
-  /// The effect in each of the 64 places, and which places hold what.
+  /// The effect in each of the 64 slots, and sets of slots by kind of effect.
   private var places = [Int](repeating: 0, count: 64)
   private var pending: UInt64 = 0
   private var reads: UInt64 = 0
   private var unseen: UInt64 = 0
 
   /// - Parameters:
-  ///   - effects: Moves of the keys from 0 to 63.
-  ///   - initial: The value of each key at first.
+  ///   - effects: Effects on keys from 0 to 63.
+  ///   - initial: The initial value of each key.
   init(_ effects: [Effect], initial: [Int]) {
     let liveness = ValueLiveness(effects, initial: initial)
     self.effects = effects
@@ -57,7 +56,7 @@ struct LinearizabilitySearch {
     }
     blindMasks = effects.map { effect in
       let written = effect.writes.reduce(0) { $0 | 1 << UInt64($1.key) } as UInt64
-      // Who has seen no more of a key than that it exists has overwritten any value of it.
+      // An effect that has only observed that a key exists may overwrite any value of it.
       return effect.observations.reduce(written) {
         $1.value == Cell.present ? $0 : $0 & ~(1 << UInt64($1.key))
       }
@@ -86,7 +85,7 @@ struct LinearizabilitySearch {
 
   // MARK: Events
 
-  /// Gives the effect a place. False if all are taken.
+  /// Assigns a slot to the effect. False if all are in use.
   private mutating func begin(_ effect: Int) -> Bool {
     let place = (~pending).trailingZeroBitCount
     guard place < 64 else { return false }
@@ -99,7 +98,8 @@ struct LinearizabilitySearch {
     return true
   }
 
-  /// Keeps the configurations in which the effect has taken effect, or can still, or need not. False if there are too many.
+  /// Keeps the configurations in which the effect has taken effect, can still do so, or need not. False if there are
+  /// too many.
   private mutating func end(_ effect: Int) -> Bool {
     guard let place = places.indices.first(where: { pending & 1 << UInt64($0) != 0 && places[$0] == effect })
     else { return true }
@@ -117,7 +117,7 @@ struct LinearizabilitySearch {
     return true
   }
 
-  /// Takes values that nobody will look at any more for the same.
+  /// Merges values that no later call reads.
   private mutating func forget(_ observations: [Cell]) {
     let forgotten = observations.filter {
       $0.value > 0 && liveness.value(of: $0, from: now + 1) == Cell.present
@@ -135,7 +135,7 @@ struct LinearizabilitySearch {
 
   // MARK: Configurations
 
-  /// The configurations in which the effect has just taken effect, after as many others as can have gone before.
+  /// The configurations right after the effect, with any possible number of other effects before it.
   private mutating func configurations(after effect: Int, at place: Int) -> Set<Configuration>? {
     let bit: UInt64 = 1 << UInt64(place)
     var next: Set<Configuration> = []
@@ -170,9 +170,9 @@ struct LinearizabilitySearch {
     return next
   }
 
-  /// The places of the changes under way that can make a difference to the effect: those of its keys, those of the keys
-  /// of these, and so on. All others can just as well happen later. Keys that somebody looks at together belong
-  /// together, since what is between two changes may have been seen.
+  /// The slots of the changes in progress that can influence the effect: those of its keys, those of the keys of these,
+  /// and so on. All others can happen later as well. Keys that are read together count as connected, since a read may
+  /// have seen the state between two changes.
   private func helpers(of effect: Int, at place: Int) -> UInt64 {
     var keys = keyMasks[effect]
     var helpers: UInt64 = 0
@@ -191,17 +191,18 @@ struct LinearizabilitySearch {
     return helpers & ~reads
   }
 
-  /// Whether it makes a difference to do the change before it must be done.
+  /// Whether making the change early can lead to other results.
   ///
-  /// An unseen write of a key that is there does not: whatever overwrites it takes it along (see ``applying(_:to:)``).
+  /// An unseen write of an existing key cannot: it counts as done when another write overwrites it (see
+  /// ``applying(_:to:)``).
   private func mayComeFirst(_ place: Int, in configuration: Configuration) -> Bool {
     let effect = places[place]
     guard areUnseen[effect], effects[effect].writes.count == 1 else { return true }
     return configuration.state[effects[effect].writes[0].key] == Cell.absent
   }
 
-  /// The configuration after a change has taken effect; nil if it takes away what somebody is still to read, or has itself
-  /// read something else.
+  /// The configuration after a change has taken effect. Nil if the change overwrites a value that a later call reads,
+  /// or if it has itself read something else.
   private func applying(_ place: Int, to configuration: Configuration) -> Configuration? {
     let change = places[place]
     let writes = effects[change].writes
@@ -224,7 +225,7 @@ struct LinearizabilitySearch {
     return settled(result)
   }
 
-  /// The configuration after all that makes no difference to what is stored has taken effect.
+  /// The configuration after all effects that do not change the state have been applied.
   private func settled(_ configuration: Configuration) -> Configuration {
     var result = configuration
     forEachPlace(in: pending & (reads | unseen) & ~configuration.done) { place in
@@ -248,7 +249,7 @@ struct LinearizabilitySearch {
     return value == cell.value || (cell.value == Cell.present && value != Cell.absent)
   }
 
-  /// Whether for all that is not as it was seen some change is under way that can make it so.
+  /// Whether each observation that does not match the state can still become true by a change in progress.
   private func canStillBeSeen(_ look: Int, from configuration: Configuration, with helpers: UInt64) -> Bool {
     effects[look].observations.allSatisfy { observation in
       if isObserved(observation, in: configuration.state) { return true }
@@ -267,7 +268,7 @@ struct LinearizabilitySearch {
   }
 }
 
-/// Calls the body with the number of each bit that is set.
+/// Calls the body with the index of each set bit.
 private func forEachPlace(in mask: UInt64, _ body: (Int) -> Void) {
   var rest = mask
   while rest != 0 {

@@ -7,11 +7,11 @@ struct LinearizabilityViolation {
 
   /// Nil if the history is legal, or has too many orders to be decided.
   ///
-  /// - Parameter ambiguous: The rule that is broken if both batches and reads of many may be to blame.
+  /// - Parameter ambiguous: The rule to report if either batches or reads of many keys may be the cause.
   init?(_ history: [HistoryCall], checker: LinearizabilityChecker, ambiguous: ContractRule) {
     guard checker.isIllegal(history) else { return nil }
     initial = checker.initial
-    // The rule is decided by the few calls that are left, as all orders of a long history may be too many to look at.
+    // The remaining calls decide the rule, since a long history may have too many orders to search.
     let left = TimelineShrinker(checker: checker).shrunk(history)
     let ruleOfMethod = Self.ruleWithoutConcurrency(left)
     if left.contains(where: { $0.method == .transaction }), Self.isTransaction(toBlameFor: left, checker) {
@@ -27,7 +27,7 @@ struct LinearizabilityViolation {
     }
   }
 
-  /// A clause that says what happened, and the timeline.
+  /// The failure text and the timeline.
   var violation: Violation {
     let last = calls.filter(\.hasObservations).max { $0.end < $1.end }
     let those = calls.count == 1 ? "this call" : "these \(calls.count) calls"
@@ -37,11 +37,11 @@ struct LinearizabilityViolation {
       rule: rule, evidence: "\(HistoryTimeline(calls: calls, initial: initial))")
   }
 
-  /// The calls together with as few cancelled ones as explain them by having taken effect after all, even in
+  /// The calls, plus as few cancelled calls as possible that explain them by having taken effect after all, even in
   /// part. Nil if none do.
   ///
-  /// As a rule a cancelled call has happened before it threw. A value that only a cancelled call has written proves by
-  /// itself that this has happened, at whatever time.
+  /// A cancelled call usually takes effect before it throws. A value that only a cancelled call has written proves that
+  /// the call took effect, at whatever time.
   private static func explained(
     _ left: [HistoryCall], byCancelledCallsOf history: [HistoryCall], _ checker: LinearizabilityChecker
   ) -> [HistoryCall]? {
@@ -50,7 +50,7 @@ struct LinearizabilityViolation {
       var relaxed = checker.model
       relaxed.delayOfCancelled = delay
       let relaxedChecker = LinearizabilityChecker(model: relaxed, initial: checker.initial)
-      // What explains these calls by chance does not explain the others that are wrong.
+      // If the whole history remains illegal, the explanation of these calls is a coincidence.
       if delay == 0, relaxedChecker.isIllegal(history) { continue }
       var causes = history.filter { call in
         call.answer == .threw(.cancelled) && !left.contains(call)
@@ -69,19 +69,19 @@ struct LinearizabilityViolation {
     return nil
   }
 
-  /// Whether the calls could be explained, or come one after the other, if transactions need not take effect at one moment.
+  /// Whether the calls would be legal, or are sequential, if transactions need not be atomic.
   private static func isTransaction(
     toBlameFor calls: [HistoryCall], _ checker: LinearizabilityChecker
   ) -> Bool {
     var model = checker.model
     model.transactionsAreAtomic = false
     if LinearizabilityChecker(model: model, initial: checker.initial).isLegal(calls) { return true }
-    // Nor would they without the transactions that have been done.
+    // They would not be legal without the committed transactions either.
     return !calls.contains { $0.answer == .threw(.cancelled) }
       && checker.isLegal(calls.filter { $0.method != .transaction || $0.answer.isUncertain })
   }
 
-  /// The rule about batches or reads of many without which the calls could be explained, if there is one.
+  /// The rule about batches or reads of many keys without which the calls would be legal, if there is one.
   private static func ruleOfAtomicity(
     brokenBy calls: [HistoryCall], _ checker: LinearizabilityChecker, ambiguous: ContractRule
   ) -> ContractRule? {
@@ -98,7 +98,7 @@ struct LinearizabilityViolation {
     }
   }
 
-  /// If the calls came one after the other, the rule for the method that gave the last answer.
+  /// If the calls are sequential, the rule of the method that returned the last result.
   private static func ruleWithoutConcurrency(_ calls: [HistoryCall]) -> ContractRule? {
     let calls = calls.sorted { $0.begin < $1.begin }
     guard zip(calls, calls.dropFirst()).allSatisfy({ !$0.overlaps($1) }) else { return nil }
@@ -118,7 +118,7 @@ struct LinearizabilityViolation {
 }
 
 extension Cell {
-  /// Whether a call has observed that the key has this value, or that it has any.
+  /// Whether a call has observed this value of the key, or that the key exists.
   fileprivate func isObserved(in observations: Set<Cell>) -> Bool {
     observations.contains(self)
       || (value != Cell.absent && observations.contains(Cell(key: key, value: Cell.present)))

@@ -1,13 +1,13 @@
-/// Finds the few calls of an illegal history that cannot be ordered, regardless of the others.
+/// Finds a few calls of an illegal history that cannot be ordered, regardless of the others.
 ///
-/// Only what cannot make a legal history illegal is taken away: reads, and changes that nobody who is left looks at. So
-/// what is left proves by itself that the engine is wrong.
+/// It only removes calls without which a legal history stays legal: reads, and changes that no remaining call observes.
+/// So the remaining calls alone prove that the engine is wrong.
 struct TimelineShrinker {
   let checker: LinearizabilityChecker
 
-  /// The smallest illegal part that taking calls away leads to, in the order in which the calls began.
+  /// The smallest illegal history that can be found by removing calls, in the order in which the calls began.
   func shrunk(_ calls: [HistoryCall]) -> [HistoryCall] {
-    var left = upToTheFault(calls.sorted { $0.begin < $1.begin })
+    var left = truncatedAtFailure(calls.sorted { $0.begin < $1.begin })
     guard checker.isIllegal(left) else { return left }
     var count: Int
     repeat {
@@ -18,19 +18,19 @@ struct TimelineShrinker {
     return left
   }
 
-  /// The calls without those that come after the search has found out, of which no read that stays sees anything.
-  private func upToTheFault(_ calls: [HistoryCall]) -> [HistoryCall] {
+  /// The calls up to the point at which the search fails. Only later calls that no remaining read observes are removed.
+  private func truncatedAtFailure(_ calls: [HistoryCall]) -> [HistoryCall] {
     guard case .illegal(let number) = checker.check(calls).outcome else { return calls }
     let end = calls[number].end
     let beginning = calls.filter { $0.method.isRead ? $0.end <= end : $0.begin < end }
-      // A transaction that goes on may have seen what has been taken away.
+      // A transaction that is still in progress may have read removed changes.
       .map { $0.method == .transaction && $0.end > end && !$0.isObservation ? $0.withoutObservations : $0 }
       .filter { $0.end <= end || !$0.isObservation }
-    // It may have known what comes.
+    // The failure may depend on later calls.
     return checker.isIllegal(beginning) ? beginning : calls
   }
 
-  /// Takes calls away that may go, first many at a time, while the history stays illegal.
+  /// Removes calls that may be removed, first many at a time, while the history stays illegal.
   private func thinned(
     _ calls: [HistoryCall], where mayGo: (HistoryCall, () -> Remainder) -> Bool
   ) -> [HistoryCall] {
@@ -40,7 +40,7 @@ struct TimelineShrinker {
       var start = 0
       while start < left.count {
         let chunk = start..<min(start + size, left.count)
-        // Looks of the chunk that stay see what its changes do.
+        // Reads of the chunk that remain may observe its changes.
         lazy var remainder = Remainder(
           checker.model,
           left[..<chunk.lowerBound] + left[chunk].filter(\.hasObservations).map(\.withoutChanges)
@@ -62,13 +62,13 @@ struct TimelineShrinker {
   }
 }
 
-/// What is left of a history when some calls are taken away.
+/// The remaining history after some calls are removed.
 private struct Remainder {
   private struct Key {
-    /// What somebody sees of the key.
+    /// The values of the key that remaining calls observe.
     var seen: Set<Int> = []
     var firstLook = Int.max
-    /// When the last change begins that has ended before anybody looks.
+    /// When the last change that ends before any observation begins.
     var lastUnseenChange = -1
   }
 
@@ -96,7 +96,8 @@ private struct Remainder {
     }
   }
 
-  /// Whether nobody sees what the call does: no read is at what it leaves, or another change has come between.
+  /// Whether no remaining call observes the effects of the call: no read returns its values, or another change comes
+  /// before the read.
   func canDo(without call: HistoryCall) -> Bool {
     if call.isObservation { return false }
     return model.effects(of: call, number: 0).allSatisfy { effect in

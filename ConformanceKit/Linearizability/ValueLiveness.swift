@@ -1,17 +1,17 @@
-/// Information about a history before the search: which calls read which value, and until when.
+/// Information about a history, computed before the search: which values are read by which calls, and until when.
 ///
-/// It is what keeps the search narrow. A value that is written once and still to be read must not be overwritten, and
-/// values that nobody will read are all the same.
+/// It keeps the search small. A value that is written once and read later must not be overwritten, and values that are
+/// never read are equivalent.
 struct ValueLiveness {
   private struct Liveness {
     var writers = 0
-    /// When the last read of the value begins, and when the last read ends.
+    /// When the last read of the value begins, and when a read of it last ends.
     var lastBegin = Int.min
     var lastEnd: Int?
   }
 
   private var liveness: [Cell: Liveness] = [:]
-  /// For each key what removes it, by the beginning, with the latest end so far.
+  /// For each key, the effects that remove it, by their beginning, with the latest end so far.
   private var removals: [Int: [(begin: Int, end: Int)]] = [:]
 
   init(_ effects: [Effect], initial: [Int]) {
@@ -33,22 +33,22 @@ struct ValueLiveness {
     }
   }
 
-  /// Whether a later call reads the value, which will never be written again.
+  /// Whether a later call reads the value, and no other write can restore it.
   func isAwaited(_ cell: Cell, at time: Int) -> Bool {
     guard let liveness = liveness[cell] else { return false }
     return liveness.writers == 1 && liveness.lastBegin > time
   }
 
-  /// The value, or ``Cell/present`` if nobody looks at it from then on.
+  /// The value, or ``Cell/present`` if no call reads it from then on.
   func value(of cell: Cell, from time: Int) -> Int {
     guard cell.value > 0 else { return cell.value }
     guard let lastEnd = liveness[cell]?.lastEnd, lastEnd >= time else { return Cell.present }
     return cell.value
   }
 
-  /// Whether the effect writes values that nobody ever looks at, while nothing that is written is removed.
+  /// Whether no call ever reads the written values, and the effect removes nothing.
   ///
-  /// Such an effect can be taken to happen unseen, just before another write of its keys.
+  /// Such an effect can be assumed to happen right before another write of its keys, without being observed.
   func isUnseen(_ effect: Effect) -> Bool {
     !effect.isRead && effect.observations.isEmpty
       && effect.writes.allSatisfy { cell in

@@ -9,16 +9,15 @@ import StockroomCore
   import Musl
 #endif
 
-/// The resources that a process and a directory hold, including the process's own directory for temporary
-/// files.
+/// The resources that a process and a directory use, including the process's own directory for temporary files.
 struct Holdings {
-  /// How many more files, descriptors and threads are not counted as a growth.
+  /// How many more files, descriptors and threads are tolerated.
   static let slack = 50
-  /// How many more bytes of files and of memory are not.
+  /// How many more bytes of files and of memory are tolerated.
   static let room = 64 << 20
 
   private let files: Int
-  /// The size of the files.
+  /// The total size of the files.
   let bytes: Int
   private let descriptors: Int
   private let threads: Int
@@ -26,7 +25,7 @@ struct Holdings {
   let memory: Int
 
   /// - Parameter place: The directory of the engine.
-  /// - Throws: What kept it from being listed: among other things, that files come and go.
+  /// - Throws: The error of listing it, for example because files are being created and removed.
   private init(in place: URL) throws {
     var sizes = try System.fileSizes(below: place)
     let temporary = Self.temporaryDirectory(beside: place)
@@ -35,7 +34,7 @@ struct Holdings {
     (descriptors, threads, memory) = (System.descriptorCount, System.threadCount, System.ownMemory)
   }
 
-  /// Gives this process a directory of its own for temporary files.
+  /// Sets the directory for temporary files of this process to a separate one.
   static func makeTemporaryDirectory(beside place: URL) throws {
     let temporary = temporaryDirectory(beside: place)
     try FileManager.default.createDirectory(at: temporary, withIntermediateDirectories: true)
@@ -46,9 +45,9 @@ struct Holdings {
     place.deletingLastPathComponent().appending(path: "temporary", directoryHint: .isDirectory)
   }
 
-  /// What is held, once the files can be listed.
+  /// The resources in use, once the files can be listed.
   ///
-  /// - Throws: ``UnlistablePlace`` if they cannot for a while.
+  /// - Throws: ``UnlistablePlace`` if they cannot be listed for a while.
   static func measured(in place: URL) async throws -> Holdings {
     var reason: (any Error)?
     for _ in 0..<attempts {
@@ -58,8 +57,8 @@ struct Holdings {
     throw UnlistablePlace(path: place.systemPath, reason: reason)
   }
 
-  /// Fails if more is held than the bound allows, and that does not change for a while: what was cancelled may still have
-  /// something to do, and threads end when they have nothing to do.
+  /// Fails if the resources exceed the bound and stay above it for a while. Cancelled calls may still have work to do,
+  /// and idle threads end after some time.
   static func expectBound(
     from first: Holdings, in place: URL, _ when: String, since: String, areFilesCounted: Bool = true,
     isMemoryCounted: Bool = false
@@ -69,12 +68,13 @@ struct Holdings {
     if let growth { throw Violation("\(when) \(growth) \(since)") }
   }
 
-  /// The resources held beyond the bound; nil if there are none, or none a while later.
+  /// The resources in excess of the bound; nil if there are none, now or a while later.
   static func excess(
     over first: Holdings, in place: URL, areFilesCounted: Bool = true, isRoomCounted: Bool = false,
     isMemoryCounted: Bool = false, isAwaited: Bool = true
   ) async throws -> String? {
-    // Room is given back by a compaction. All else is by threads that end or close files, and may not run for long on a busy machine.
+    // A compaction frees disk space. Other resources are freed by threads that end or close files, which may not run
+    // for long on a busy machine.
     let looks = isAwaited ? (isRoomCounted ? attempts : 4 * attempts) : 1
     var growth: String?
     for _ in 0..<looks {
@@ -122,7 +122,7 @@ private struct UnlistablePlace: Error, CustomStringConvertible {
 }
 
 extension System {
-  /// The size of each file below a directory, in bytes on the disk.
+  /// The size on disk of each file below a directory, in bytes.
   fileprivate static func fileSizes(below directory: URL) throws -> [Int] {
     let paths = try FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)
     return paths.compactMap { path -> Int? in
@@ -135,10 +135,10 @@ extension System {
     }
   }
 
-  /// How many threads the process has; 0 where the system does not tell.
+  /// The number of threads of the process; 0 if the system does not report it.
   fileprivate static var threadCount: Int { statusField("Threads:") }
 
-  /// How many bytes of memory the process has for itself alone; 0 where the system does not tell.
+  /// The private memory of the process in bytes; 0 if the system does not report it.
   fileprivate static var ownMemory: Int { statusField("RssAnon:") * 1_024 }
 
   private static func statusField(_ name: String) -> Int {

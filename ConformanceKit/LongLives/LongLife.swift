@@ -9,14 +9,14 @@ import StockroomKitSupport
 /// A long series of changes of few keys: hundreds of thousands of writes, overwrites and removals, until logs
 /// are compacted, tables merged, pages split and counters wrapped.
 ///
-/// After each call some key is read; now and then everything is compared with what it should be.
+/// After each call it reads a key. Now and then it compares all entries with the expected ones.
 struct LongLife {
-  /// The keys that are written and removed all the time.
+  /// The keys that are written and removed.
   private static let keys = ConformanceKit.keys(48, prefix: "life-")
-  /// Keys that are written at the beginning and must stay unchanged.
+  /// Keys that are only written at the beginning and must stay unchanged.
   private static let still = ConformanceKit.keys(8, prefix: "still-")
 
-  /// What the call with a number from 1 does. No two writes are of one value.
+  /// The operations of the call with this number, counted from 1. All written values differ.
   static func operations(of number: Int, seed: UInt64) -> [StorageOperation] {
     var random = SeededRandom(seed: seed, number: number)
     func write(_ key: CacheKey, _ part: Int = 0) -> StorageOperation {
@@ -53,8 +53,8 @@ struct LongLife {
     engine = try await context.open(place)
   }
 
-  /// Makes the calls, and fails if anything is lost, restored, reordered or has other times. The violation
-  /// names the first call after which this is visible.
+  /// Makes the calls, and fails if any entry is lost, restored, reordered or has wrong times. The violation names the
+  /// first call after which the fault is visible.
   static func run(_ context: CheckContext, _ rounds: RoundLimit, isReopened: Bool) async throws {
     var life = try await LongLife(context, at: context.place, isReopened: isReopened)
     var (done, lastLook) = (0, 0)
@@ -70,14 +70,14 @@ struct LongLife {
       try await life.look()
       try await context.close(life.engine)
     } catch let violation as Violation {
-      // What it has left may hold up others.
+      // Its background work may delay others.
       try? await context.close(life.engine)
       throw try await first(context, after: lastLook, upTo: done + 1, isReopened, violation)
     }
   }
 
-  /// Repeats the calls up to one after which all was well, and from there compares everything after each
-  /// call.
+  /// Repeats the calls up to the last one after which everything was right. From there, it compares everything after
+  /// each call.
   private static func first(
     _ context: CheckContext, after lastGood: Int, upTo end: Int, _ isReopened: Bool, _ found: Violation
   ) async throws -> Violation {
@@ -88,7 +88,7 @@ struct LongLife {
       context.noteProgress()
       do {
         try await life.call(number)
-        // As in the first life, since an opening may be what goes wrong.
+        // Reopens at the same points as the first run, since opening may cause the fault.
         if number > lastGood || isReopened && isLookDue(after: number, lastLook) {
           try await life.look()
           lastLook = number
@@ -100,7 +100,7 @@ struct LongLife {
     return named(found, "after at most \(end) calls (there was no failure after \(lastGood) calls)")
   }
 
-  /// Whether everything is compared after so many calls. The longer the life, the less often.
+  /// Whether to compare everything after this many calls: less often as their number grows.
   private static func isLookDue(after done: Int, _ lastLook: Int) -> Bool {
     done >= lastLook + max(50, lastLook / 16)
   }
@@ -123,14 +123,14 @@ struct LongLife {
       "read(key:) of \(key) was \(describe(found as Any)) instead of \(describe(wanted as Any))", rule: .w1)
   }
 
-  /// Compares everything, and now and then once more after reopening.
+  /// Compares everything, and now and then again after reopening.
   private mutating func look() async throws {
     context.noteProgress()
     looks += 1
     do {
       try await expected.verify(engine)
     } catch let violation as Violation where violation.rule == .w6 {
-      // Nothing has died or been closed since it was acknowledged.
+      // No process has died and no engine was closed since the write was acknowledged.
       throw Violation(violation.description, rule: .w1)
     }
     guard isReopened, looks % 4 == 0 else { return }

@@ -5,15 +5,15 @@
 #endif
 import StockroomCore
 
-// What only a call about all of many entries shows: a list that ends, a batch or a removal that is too large.
+// Faults that only calls about all of many entries show: a truncated list, a batch or a removal that is too large.
 
 extension ManyEntries {
-  /// Of so many bytes of values copies are made.
+  /// The maximum total size of values to copy.
   private static let mostBytesRead = 256 << 20
-  /// So many bytes of values are written as one batch.
+  /// The maximum total size of values to write as one batch.
   private static let mostBytesWritten = 132 << 20
 
-  /// Compares what every way of reading everything returns, overwrites all entries by one batch and removes them by one call,
+  /// Compares all methods that read everything, overwrites all entries by one batch and removes them by one call,
   /// unless that takes the engine too long.
   func checkWholeCalls(_ count: Int, in engine: EngineUnderTest) async throws {
     let seconds = context.byLevel(quick: 1.0, standard: 5.0, exhaustive: 5.0)
@@ -57,7 +57,7 @@ extension ManyEntries {
   ///
   /// - Parameters:
   ///   - keys: In the order in which they were first written.
-  ///   - sorted: Their numbers, in the order of the bytes of the keys.
+  ///   - sorted: The indices of the keys in byte order.
   private func expectListed(
     _ keys: [CacheKey], _ sorted: [Int], version: Int, in engine: EngineUnderTest
   ) async throws {
@@ -112,7 +112,7 @@ extension ManyEntries {
     }
   }
 
-  /// Puts what goes wrong in a call down to a rule.
+  /// Assigns failures of a call to a rule.
   private func blaming(_ rule: ContractRule, _ call: () async throws -> Void) async throws {
     do {
       try await call()

@@ -8,21 +8,21 @@ import StockroomCore
 /// A growing number of entries, none of which may be evicted.
 struct ManyEntries {
   let context: CheckContext
-  /// How many entries a batch has, and of which size their values are.
+  /// The number of entries in a batch, and the size of their values.
   let batchSize: Int
   let valueSize: Int
 
   func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "entry \(number)") }
 
-  /// Values that say which entry they belong to, of which no two have anything else in common than zeros.
+  /// Values that contain the number of their entry and otherwise zeros.
   func value(_ number: Int, version: Int = 1) -> Data {
     var value = data(version == 1 ? "\(number)\n" : "\(number), version \(version)\n")
-    // In one piece: there are a million of them.
+    // In one step: there are a million of them.
     if value.count < valueSize { value.resetBytes(in: value.count..<valueSize) }
     return value
   }
 
-  /// Writes batch after batch, and fails if after one of them any entry is missing or not what it was.
+  /// Writes one batch after the other, and fails if any entry is then missing or wrong.
   func run(_ rounds: RoundLimit) async throws {
     var engine = try await context.open()
     var (batches, lastLook) = (0, 0)
@@ -31,7 +31,7 @@ struct ManyEntries {
       try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
       batches += 1
       if batches == 1 {
-        // Where both times of an entry are the same, one may be taken for the other.
+        // If both times of an entry were equal, one could be mistaken for the other.
         try await letClockAdvance()
         try await engine.write(value(1), key: key(1))
         first = try await engine.readEntries(keys: (0..<3).map(key))
@@ -49,7 +49,7 @@ struct ManyEntries {
     try await look(count, in: engine)
     try await expectSameTimes(first, in: engine, "when there were \(count) entries")
     if context.capabilities.contains(.persistent) {
-      // Those of the end may not have been moved, merged or listed like those of the beginning.
+      // The last entries may not have been moved, merged or listed in the same way as the first ones.
       first += try await engine.readEntries(keys: [count / 2, count - 1].map(key))
       engine = try await context.reopen(engine)
       try await lookAgain(count, in: engine)
@@ -58,7 +58,7 @@ struct ManyEntries {
     try await checkWholeCalls(count, in: engine)
   }
 
-  /// Fails unless entries that nobody has written since have the times that they had.
+  /// Fails unless entries that were not written since have their previous times.
   private func expectSameTimes(
     _ entries: [StorageEntry], in engine: EngineUnderTest, _ when: String
   ) async throws {
@@ -73,7 +73,7 @@ struct ManyEntries {
     }
   }
 
-  /// Looks for the entries after reopening: what lists them in files may have room for some only.
+  /// Checks the entries after reopening: an index in a file may have space for only some of them.
   private func lookAgain(_ count: Int, in engine: EngineUnderTest) async throws {
     do {
       try expect(try await engine.keyCount(), is: count, "keyCount()")
@@ -88,7 +88,7 @@ struct ManyEntries {
     try await engine.write(numbers.map { (key($0), value($0)) })
   }
 
-  /// What can be asked after each batch.
+  /// Whether an entry is missing, according to methods that are cheap enough to call after each batch.
   private func isMissing(_ count: Int, in engine: EngineUnderTest) async throws -> Bool {
     if try await engine.keyCount() != count { return true }
     for number in [0, count / 2, count - 1] where try await engine.read(key: key(number)) != value(number) {
@@ -97,7 +97,7 @@ struct ManyEntries {
     return false
   }
 
-  /// Reads some of the entries from all over them, in a few calls.
+  /// Reads some of the entries, spread evenly over all, in a few calls.
   private func look(_ count: Int, in engine: EngineUnderTest) async throws {
     let step = max(1, count / 400)
     for start in stride(from: 0, to: count, by: step * 40) {
@@ -112,7 +112,7 @@ struct ManyEntries {
       "keysExist(_:) of the first and the last of \(count) entries")
   }
 
-  /// Writes the same again, from a number of entries that were complete on one by one.
+  /// Repeats the writes from a number of entries that was complete, one by one.
   private func smallest(after lastGood: Int, upTo end: Int) async throws -> Violation {
     let engine = try await context.open(context.root.appending(path: "again", directoryHint: .isDirectory))
     if lastGood > 0 { try await write(0..<lastGood, to: engine) }

@@ -5,18 +5,18 @@
 #endif
 import StockroomCore
 
-/// Few keys that are overwritten with MiB after MiB and removed now and then, beside some that are left alone early: what is
-/// flushed and merged meanwhile must neither lose nor revive anything.
+/// Overwrites a few keys with many MiB of values and removes them now and then. Other keys are written early and left
+/// unchanged. Flushes and compactions must neither lose nor restore any of them.
 struct Overwrites {
   private static let keys = ConformanceKit.keys(16)
   private static let still = ConformanceKit.keys(8, prefix: "still-")
 
   private let engine: EngineUnderTest
-  /// What was removed before.
+  /// A key that was removed before.
   private let removed: CacheKey
-  /// What is there.
+  /// The expected entries.
   private var entries: [CacheKey: Data] = [:]
-  /// How much has been written.
+  /// How many MiB have been written.
   private(set) var megabytes = 0
 
   init(in engine: EngineUnderTest, removed: CacheKey) async throws {
@@ -24,7 +24,7 @@ struct Overwrites {
     try await write(ConformanceKit.entries(Self.still))
   }
 
-  /// What has been done, as a clause.
+  /// What has been written so far, as a clause.
   var description: String {
     "after \(megabytes) MiB written to \(Self.keys.count) keys, of which 1 MiB is stored,"
   }
@@ -35,7 +35,7 @@ struct Overwrites {
       Self.keys.enumerated().map { ($0.element, noise(64 << 10, seed: first + UInt64($0.offset))) })
     megabytes += 1
     switch megabytes {
-    // In one table with the version before, in another, and in one that is much later.
+    // In the same table as the previous version, in another one, and in a much later one.
     case 1: try await changeStill(1)
     case 9: try await changeStill(3)
     case 33: try await changeStill(5)
@@ -46,7 +46,7 @@ struct Overwrites {
     }
   }
 
-  /// Overwrites one of the keys that are left alone otherwise, and removes the next one.
+  /// Overwrites one of the otherwise unchanged keys, and removes the next one.
   private mutating func changeStill(_ number: Int) async throws {
     try await write(ConformanceKit.entries([Self.still[number]], version: 2))
     try await remove([Self.still[number + 1]])
@@ -62,7 +62,7 @@ struct Overwrites {
     for key in keys { entries[key] = nil }
   }
 
-  /// Fails unless everything is what was written last.
+  /// Fails unless all entries have their last values.
   func verify() async throws {
     let all = Self.still + Self.keys + [removed]
     do {
@@ -76,9 +76,9 @@ struct Overwrites {
   }
 }
 
-/// What is held after each stage of writing, and whether it still grows.
+/// The resources in use after each stage of writing, and whether they still grow.
 struct GrowthSeries {
-  /// How many MiB are written in a stage.
+  /// How many MiB are written in each stage.
   static let stage = 25
 
   private var files: [Int] = []
@@ -91,8 +91,9 @@ struct GrowthSeries {
     self.memory.append(memory)
   }
 
-  /// Whether the second half of the stages has added to the most that was held in the first no more than an eighth of what it
-  /// has written. Where old versions are kept for good it adds all of it, or a quarter if that can be compressed.
+  /// Whether the maximum in the second half of the stages exceeds that of the first half by at most an eighth of what
+  /// the second half wrote. If old versions are kept forever, it grows by all of that, or by a quarter if values are
+  /// compressed.
   var hasStopped: Bool { [files, memory].allSatisfy(Self.isBounded) }
 
   private static func isBounded(_ held: [Int]) -> Bool {
@@ -104,7 +105,7 @@ struct GrowthSeries {
   }
 }
 
-/// Overwrites a few entries until an engine has reason to write what is left elsewhere, as when a log is compacted.
+/// Overwrites a few entries until an engine has reason to compact its files.
 func overwriteMuch(
   _ engine: EngineUnderTest, _ context: CheckContext, until end: ContinuousClock.Instant? = nil
 ) async throws {

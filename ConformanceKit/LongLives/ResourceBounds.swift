@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// Resources that a process keeps after many calls, in a process that does nothing else.
+/// The resources that remain in use after many calls, in a process that does nothing else.
 struct ResourceBounds: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
     case calls, errors, cancellations, openings, overwrites
@@ -46,14 +46,14 @@ struct ResourceBounds: CheckTask {
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
-    // Files that an engine leaves where all processes have theirs are left behind as well.
+    // Includes temporary files that an engine leaves in the directory for temporary files.
     try Holdings.makeTemporaryDirectory(beside: place)
     try note("opening the engine")
     let engine = EngineUnderTest(try await makeEngine(place))
     try await engine.write(entries(Self.keys))
     switch question {
     case .calls: try await rounds("calls", note) { try await call(engine, $0) }
-    // What is counted for the first time must leave descriptors for what comes then, if each of these calls keeps one.
+    // The first measurement must leave enough free descriptors for the next calls, in case each of them leaks one.
     case .errors:
       try await rounds("groups of calls that throw", of: 60, times: 10, note) { try await fail(engine, $0) }
     case .cancellations:
@@ -76,7 +76,8 @@ struct ResourceBounds: CheckTask {
 
   // MARK: - Calls
 
-  /// Makes so many calls at a time, and compares what is held after the first with what is held after all.
+  /// Makes this many calls at a time, and compares the resources in use after the first round with those after all
+  /// rounds.
   private func rounds(
     _ what: String, of size: Int = 250, times: Int = 4, _ note: (String) throws -> Void,
     _ call: (Int) async throws -> Void
@@ -96,9 +97,9 @@ struct ResourceBounds: CheckTask {
       }
       try await Holdings.expectBound(
         from: first, in: place, "after \(round * size) \(what)", since: "after \(size)",
-        // An opening may begin a new file, and which of them are joined later no rule says.
+        // An opening may create a file, and no rule says which files are merged later.
         areFilesCounted: question != .openings,
-        // The sanitizer keeps memory for every thread that there has been.
+        // The sanitizer keeps memory for every thread that has ever existed.
         isMemoryCounted: question == .openings && !System.hasThreadSanitizer)
     }
   }
@@ -144,7 +145,7 @@ struct ResourceBounds: CheckTask {
     }
   }
 
-  /// Makes some calls with a key that is not allowed, and now and then a transaction whose body throws.
+  /// Makes some calls with an invalid key, and now and then a transaction whose body throws.
   private func fail(_ engine: EngineUnderTest, _ number: Int) async throws {
     let (bad, good) = (ConformanceKit.key(""), Self.keys[0])
     func fails(_ call: () async throws -> Void) async throws {
@@ -172,7 +173,7 @@ struct ResourceBounds: CheckTask {
     }
   }
 
-  /// Makes calls of several kinds in tasks that are cancelled before them, or a little later.
+  /// Makes calls of several kinds in tasks that are cancelled before the call, or a little later.
   private func cancel(_ engine: EngineUnderTest, _ number: Int) async throws {
     let tasks = [0, 4, 8].map { offset in
       Task { @concurrent in
@@ -182,11 +183,11 @@ struct ResourceBounds: CheckTask {
     }
     for _ in 0..<number % 3 { await Task.yield() }
     for task in tasks { task.cancel() }
-    // What a cancelled call may throw is for rule C4 to say.
+    // Rule C4 covers what a cancelled call may throw.
     for task in tasks { _ = await task.result }
   }
 
-  /// Looks for what was written when the place was open last, and writes something else.
+  /// Checks what the previous session wrote, and writes something else.
   private func openAndClose(
     _ makeEngine: @Sendable (URL) async throws -> any StorageEngine, _ number: Int, expecting last: Data
   ) async throws -> Data {
@@ -206,15 +207,15 @@ struct ResourceBounds: CheckTask {
     return next
   }
 
-  // MARK: - Room
+  // MARK: - Disk space
 
-  /// Overwrites until what is held is within the bound, or grows no further. No rule says how large a log may become before
-  /// it is compacted, so that it is given several times the bound for that.
+  /// Overwrites until the resources in use are within the bound, or no longer grow. No rule limits the size of a log
+  /// before it is compacted, so several times the bound is written.
   private func overwrite(_ engine: EngineUnderTest, _ note: (String) throws -> Void) async throws {
     let removed = ConformanceKit.key("removed")
     try await engine.write(value(for: removed), key: removed)
     try await engine.remove(key: removed)
-    // What has thrown or was cancelled must not keep what was there then.
+    // Calls that threw or were cancelled must not keep the entries of that time in use.
     for number in 0..<24 {
       try note("group \(number + 1) of calls that throw or are cancelled")
       try await fail(engine, number)

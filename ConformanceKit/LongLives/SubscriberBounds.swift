@@ -56,7 +56,7 @@ struct SubscriberBounds: CheckTask {
   /// Writes and removes very many long keys, while subscribers read nothing.
   private func neverRead(_ engine: EngineUnderTest, _ note: (String) throws -> Void) async throws {
     let last = key("last")
-    // At first without subscribers, so that what the engine itself needs for as many changes is there.
+    // First without subscribers, so that the resources that the engine itself needs for these changes are included.
     let wanted = level == .exhaustive ? 1_000 : 100
     let alone = try await passes(wanted, from: 0, through: engine, note)
     let subscribers = [
@@ -74,13 +74,13 @@ struct SubscriberBounds: CheckTask {
     }
   }
 
-  /// Makes so many passes, or as many as there is time for. Returns how many.
+  /// Makes this many passes, or as many as fit into the time limit. Returns their number.
   private func passes(
     _ wanted: Int, from first: Int, through engine: EngineUnderTest, _ note: (String) throws -> Void
   ) async throws -> Int {
     let start = ContinuousClock.now
     var count = 0
-    // A slow engine comes less far.
+    // A slow engine makes fewer passes.
     while count < wanted, level == .exhaustive || ContinuousClock.now - start < patience / 4 {
       try note("writing and removing a batch of 1000 keys, number \(first + count + 1)")
       try await pass(first + count, through: engine)
@@ -96,7 +96,7 @@ struct SubscriberBounds: CheckTask {
     try await engine.remove(keys: keys)
   }
 
-  /// Subscribes 250 times at a time, and compares what is held after the first with what is held after all.
+  /// Subscribes 250 times at a time, and compares the resources in use after the first round with those after all.
   private func subscribeOften(
     _ engine: EngineUnderTest, _ note: (String) throws -> Void,
     _ leave: (EngineUnderTest, Int) async throws -> Void
@@ -114,7 +114,7 @@ struct SubscriberBounds: CheckTask {
         from: first, in: place, "after \(round * 250) subscriptions", since: "after 250",
         isMemoryCounted: true)
     }
-    // The next subscriber is served as the first was.
+    // A later subscriber receives changes as the first one did.
     let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
     try await engine.write(data("v"), key: key("last"))
     try await subscriber.expectCovered([key("last")], "a write after very many subscriptions")

@@ -15,12 +15,12 @@ enum Command: Sendable, Hashable {
   case removeMany([CacheKey])
   case removeAll
   case apply([CommandStep])
-  /// A transaction whose body does this and then throws, or not.
+  /// A transaction whose body performs these steps, and then throws if `throwing` is true.
   case transaction([BodyStep], throwing: Bool)
   case ask(CommandQuery)
   /// Releases the engine, with or without `close()`, and opens another one on its place.
   case reopen(closing: Bool)
-  /// Waits until the clock shows a time that rule W2 can tell from what it showed before.
+  /// Waits until the clock differs by more than the tolerance of rule W2.
   case wait
 }
 
@@ -30,10 +30,10 @@ struct CommandEntry: Sendable, Hashable {
   var value: CommandValue
 }
 
-/// An entry as another engine had it.
+/// An entry with given times, as imported from another engine.
 struct DatedEntry: Sendable, Hashable {
   var entry: CommandEntry
-  /// When it was created and updated, in hours after a time long past.
+  /// The times, in hours after a time in the past.
   var createdAt: Int
   var updatedAt: Int
 
@@ -41,7 +41,7 @@ struct DatedEntry: Sendable, Hashable {
 
   private static func seconds(_ hours: Int) -> Int { 1_500_000_000 + 3_600 * hours }
 
-  /// The time as an expression of Swift.
+  /// The time as a Swift expression.
   static func literal(_ hours: Int) -> String { "Date(timeIntervalSince1970: \(seconds(hours)))" }
 
   var storageEntry: StorageEntry {
@@ -60,7 +60,7 @@ struct DatedEntry: Sendable, Hashable {
 /// A step of a batch for `apply(_:)`, or of a transaction.
 enum CommandStep: Sendable, Hashable {
   case write(CommandEntry)
-  /// A step of a transaction alone: batches have none.
+  /// Only allowed in a transaction, not in a batch.
   case writeEntry(DatedEntry)
   case remove(CacheKey)
   case removeAll
@@ -85,7 +85,7 @@ enum CommandQuery: Sendable, Hashable {
 }
 
 extension Command {
-  /// What the call does to the entries, step by step; nil if it is none that changes entries.
+  /// The changes of the call, step by step; nil if it changes no entries.
   var steps: [CommandStep]? {
     switch self {
     case .write(let entry): [.write(entry)]
@@ -100,14 +100,14 @@ extension Command {
     }
   }
 
-  /// Every key that the call is given.
+  /// Every key among the arguments of the call.
   var keys: [CacheKey] {
     if case .ask(let question) = self { return question.keys }
     if case .transaction(let steps, _) = self { return steps.flatMap(\.keys) }
     return (steps ?? []).compactMap(\.key)
   }
 
-  /// Whether the engine has to refuse the call, for a key that is none (rules K1 and W4).
+  /// Whether the engine has to refuse the call because of an invalid key (rules K1 and W4).
   var isRefused: Bool { keys.contains { !$0.isValid } }
 
   /// The call with other keys.
@@ -198,14 +198,14 @@ extension CommandQuery {
     }
   }
 
-  /// The method, as it is written in sentences.
+  /// The name of the method in sentences.
   var name: String { method.call }
 
-  /// The rule that the method breaks if its answer is wrong although `read(key:)` returns the right values.
+  /// The rule that the method breaks if its result is wrong although `read(key:)` returns the right values.
   var rule: ContractRule { method.rule }
 }
 
 extension CacheKey {
-  /// Whether every engine has to take the key (rule K1).
+  /// Whether every engine has to accept the key (rule K1).
   var isValid: Bool { (1...Self.maximumLength).contains(value.utf8.count) }
 }

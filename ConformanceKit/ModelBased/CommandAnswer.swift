@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// What came of a call.
+/// The result of a call.
 enum CommandAnswer: Sendable {
   case nothing
   case value(Data?)
@@ -16,7 +16,7 @@ enum CommandAnswer: Sendable {
   case count(Int)
   case date(Date?)
   case entries([StorageEntry])
-  /// The answers to the questions of a body, and whether it threw after them.
+  /// The results of the reads in a body, and whether it threw after them.
   case body([CommandAnswer], threw: Bool)
   case threw(CallFailure)
 }
@@ -24,7 +24,7 @@ enum CommandAnswer: Sendable {
 extension Command {
   /// Makes the call.
   ///
-  /// - Parameter engine: Another one afterwards, if the call was to reopen.
+  /// - Parameter engine: Replaced if the call reopens it.
   func perform(on engine: inout EngineUnderTest, reopen: () async throws -> EngineUnderTest) async throws
     -> CommandAnswer
   {
@@ -54,7 +54,7 @@ extension Command {
       return .nothing
     } catch let failure as CallFailure {
       if let thrown = failure.error as? BodyThrew { return .body(thrown.answers, threw: true) }
-      // A call that was cancelled says nothing about the engine.
+      // A call in a cancelled task says nothing about the engine.
       try Task.checkCancellation()
       return .threw(failure)
     }
@@ -62,7 +62,7 @@ extension Command {
 }
 
 extension CommandStep {
-  /// Nil for what no batch has.
+  /// Nil for steps that batches do not have.
   var operation: StorageOperation? {
     switch self {
     case .write(let entry): .write(entry.value.data, key: entry.key)
@@ -95,7 +95,7 @@ extension CommandQuery {
 }
 
 extension ReferenceModel {
-  /// What the contract says the answer is, with lists whose order is unspecified in byte order.
+  /// The expected result of the read. Lists with unspecified order are in byte order.
   func answer(to question: CommandQuery) -> CommandAnswer {
     func pairs(_ keys: [CacheKey]) -> [(key: CacheKey, data: Data)] {
       keys.compactMap { key in self[key].map { (key, $0.data) } }

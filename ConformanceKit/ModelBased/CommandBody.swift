@@ -8,7 +8,7 @@ import StockroomCore
 /// A step of the body of a transaction.
 enum BodyStep: Sendable, Hashable {
   case change(CommandStep)
-  /// A question that transactions answer as well: a read of one key or of many, keyExists, keyCount, allKeys or a scan.
+  /// A read that transactions have as well: of one key or of many, keyExists, keyCount, allKeys or a scan.
   case ask(CommandQuery)
 
   var change: CommandStep? { if case .change(let step) = self { step } else { nil } }
@@ -30,13 +30,13 @@ enum BodyStep: Sendable, Hashable {
   }
 }
 
-/// What the body of a generated transaction throws when it has done its steps.
+/// The error that the body of a generated transaction throws at its end.
 struct BodyThrew: Error {
   let answers: [CommandAnswer]
 }
 
 extension [BodyStep] {
-  /// The body. Returns the answers to its questions.
+  /// Runs the body. Returns the results of its reads.
   func run(in transaction: any StorageTransaction) throws -> [CommandAnswer] {
     var answers: [CommandAnswer] = []
     for step in self {
@@ -61,14 +61,14 @@ extension CommandQuery {
     case .scan(let range, let limit): .pairs(try transaction.scan(range, limit: limit))
     case .readDataAndKeys, .readEntries, .readAllData, .readAllDataAndKeys, .readAllEntries, .keysExist,
       .createdAt, .updatedAt:
-      // No generated body asks this.
+      // No generated body makes this call.
       .nothing
     }
   }
 }
 
 extension ReferenceModel {
-  /// Compares the reads of the body of a transaction with the contract, and records its changes.
+  /// Compares the reads of a transaction's body with the expected results, and records its changes.
   mutating func check(
     _ steps: [BodyStep], throwing isThrowing: Bool, _ answer: CommandAnswer, at moment: TimeWindow
   ) -> ModelMismatch? {
@@ -106,7 +106,7 @@ extension ReferenceModel {
     }
   }
 
-  /// What the contract says the answer is to the question in this place of the body of a transaction that begins now.
+  /// The expected result of the read at this index in the body of a transaction that begins now.
   func answer(inBodyAt index: Int, of steps: [BodyStep]) -> CommandAnswer {
     guard case .ask(let question) = steps[index] else { return .nothing }
     var inner = self

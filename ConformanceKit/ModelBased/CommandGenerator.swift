@@ -12,9 +12,9 @@ struct CommandGenerator {
   private var lastValues: [CacheKey: CommandValue] = [:]
   private var questions: [CommandQuery] = []
 
-  /// The sequence that belongs to the seed.
+  /// The sequence for the seed.
   ///
-  /// - Parameter capabilities: Those of the engine, of which no call is asked that it does not have.
+  /// - Parameter capabilities: Those of the engine. Calls that require others are not generated.
   static func sequence(
     of profile: CommandProfile, for capabilities: EngineCapabilities, seed: UInt64
   ) -> [Command] {
@@ -73,7 +73,7 @@ struct CommandGenerator {
     }
   }
 
-  /// Now and then one that was asked before: an engine may remember its answer.
+  /// Now and then repeats an earlier read, because an engine may cache its result.
   private mutating func anyQuestion() -> CommandQuery {
     if random.once(in: 3), let asked = random.pick(Array(questions.suffix(4))) { return asked }
     let question = question(random.pick(ReadMethod.allCases) ?? .read)
@@ -111,14 +111,14 @@ extension CommandGenerator {
 
   private mutating func entry(invalidOnceIn odds: Int) -> CommandEntry {
     let key = key(invalidOnceIn: odds)
-    // Now and then the value that it has, as an engine may save itself the trouble.
+    // Now and then writes the present value, because an engine may skip such a write.
     if let last = lastValues[key], random.once(in: 12) { return CommandEntry(key: key, value: last) }
     let value = value()
     lastValues[key] = value
     return CommandEntry(key: key, value: value)
   }
 
-  /// Dated in the past or, now and then, in the future, as by another machine's clock.
+  /// Dated in the past or, now and then, in the future, as if by the clock of another machine.
   private mutating func datedEntry(invalidOnceIn odds: Int) -> DatedEntry {
     let created = random.next(upTo: 1_000)
     let updated = random.once(in: 6) ? 300_000 : created + random.next(upTo: 100)
@@ -150,7 +150,7 @@ extension CommandGenerator {
     random.pick([0: 2, 1: 6, 2: 8, 3: 8, 5: 6, 9: 3, 40: 1], otherwise: 1)
   }
 
-  /// So that one batch of twelve has an invalid key somewhere, however long batches are.
+  /// Chosen so that one batch in twelve has an invalid key, regardless of the length of the batch.
   private mutating func oddsOfInvalidKey(_ count: Int) -> Int {
     random.once(in: 12) ? max(1, count) : .max
   }
@@ -174,14 +174,14 @@ extension CommandGenerator {
     case 5..<11: return CommandValue(number, size: 1 + random.next(upTo: 64))
     case 11..<13: return CommandValue(number, size: random.next(upTo: 4_096))
     case 13:
-      // The sizes of pages and of buffers, and their neighbors.
+      // The sizes of pages and of buffers, and the sizes next to them.
       let edge = random.pick([128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384]) ?? 4_096
       return CommandValue(number, size: edge - 1 + random.next(upTo: 3))
     default: return CommandValue(number)
     }
   }
 
-  /// Short ones, ones that fill pages, and two that differ only in the middle.
+  /// Short values, values that fill pages, and two that differ only in the middle.
   private static let fewValues = [
     CommandValue(1), CommandValue(2, size: 0), CommandValue(3, size: 6_000), CommandValue(4, size: 40_000),
     CommandValue(4, size: 40_000, differsInTheMiddle: true),
@@ -206,7 +206,7 @@ extension CommandGenerator {
 }
 
 extension CommandProfile {
-  /// The methods of this kind of sequence whose answer lists every entry, each once.
+  /// The methods of this kind of sequence that list every entry exactly once.
   fileprivate var listingMethods: [ReadMethod] {
     let all: [ReadMethod] = [.readAllData, .readAllDataAndKeys, .readAllEntries, .keyCount, .allKeys, .scan]
     return all.filter { method in calls.contains { $0.key == .ask(method) || $0.key == .askAnything } }

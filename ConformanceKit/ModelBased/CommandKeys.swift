@@ -1,8 +1,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// The keys of a sequence: few, so that calls affect the same keys, and often keys that engines are known to
-/// confuse.
+/// The keys of a sequence: few, so that calls affect the same keys, and often keys that engines are known to confuse.
 enum CommandKeys {
   /// Keys that every engine has to refuse: empty, of 512 bytes, and of less than 511 characters but more bytes.
   static let invalid = ["", String(repeating: "k", count: 512), String(repeating: "é", count: 256)].map {
@@ -12,7 +11,7 @@ enum CommandKeys {
   static func some(for theme: CommandTheme, _ random: inout SeededRandom) -> [CacheKey] {
     switch theme {
     case .fewKeys, .fewValues, .largeValues:
-      // Now and then as most applications make them, of which the value is not the text.
+      // Now and then created with `CacheKey.init(_:)`, like the keys of most applications.
       if random.once(in: 4) { return ["a", "b", "c"].map { CacheKey($0) } }
       return Array(["a", "b", "c"].prefix(2 + random.next(upTo: 2))).map { CacheKey(verbatim: $0) }
     case .manyKeys:
@@ -22,7 +21,7 @@ enum CommandKeys {
     }
   }
 
-  /// Some of one family or of two, and others that differ from these in one place.
+  /// Keys of one or two families, and others that differ from these at one position.
   private static func similar(_ random: inout SeededRandom) -> [CacheKey] {
     var keys: [CacheKey] = []
     for _ in 0...random.next(upTo: 2) {
@@ -34,7 +33,7 @@ enum CommandKeys {
         keys.append(relative)
       }
     }
-    // The same key several times would only be asked for more often.
+    // Duplicates would only make a key more frequent.
     var seen: Set<CacheKey> = []
     return keys.filter { seen.insert($0).inserted }
   }
@@ -52,7 +51,7 @@ enum CommandKeys {
       shorter = String.UnicodeScalarView(shorter.dropLast())
       return CacheKey(verbatim: String(shorter))
     default:
-      // As long as a key may be.
+      // Keys of the maximum length.
       let rest = CacheKey.maximumLength - text.utf8.count
       return CacheKey(verbatim: text + String(repeating: "z", count: max(0, rest)))
     }

@@ -7,14 +7,14 @@ struct CommandProfile: Sendable {
     case ask(ReadMethod)
     /// A call of any method that reads.
     case askAnything
-    /// Left out for engines that have none.
+    /// Left out for engines without transactions.
     case transaction
     case reopen, drop, wait
   }
 
-  /// The check that makes sequences of this kind.
+  /// The check that generates sequences of this kind.
   let check: String
-  /// How much of the budget this kind of sequence is given, in fifths.
+  /// The share of this kind of sequence in the budget, in fifths.
   let share: Int
   /// Each call with its weight.
   let calls: KeyValuePairs<Call, Int>
@@ -37,7 +37,7 @@ struct CommandProfile: Sendable {
       .ask(.keyCount): 60, .ask(.allKeys): 20, .ask(.readAllEntries): 100, .ask(.readDataAndKeys): 40,
     ])
 
-  /// Every call there is.
+  /// Calls of all kinds.
   static let everything = CommandProfile(
     check: "model.everything", share: 2,
     calls: [
@@ -63,7 +63,7 @@ struct CommandProfile: Sendable {
     ])
 }
 
-/// What a sequence is about, besides its calls.
+/// The theme of a sequence, which determines its keys and values.
 enum CommandTheme: Sendable, Hashable {
   /// Two or three short keys.
   case fewKeys
@@ -71,8 +71,8 @@ enum CommandTheme: Sendable, Hashable {
   case similarKeys
   /// Forty keys.
   case manyKeys
-  /// Few keys and few values, so that entries share theirs and get back what they had.
+  /// Few keys and few values, so that entries have equal values and get earlier values again.
   case fewValues
-  /// Values beyond 64 KiB and 1 MiB; few calls, as each costs much.
+  /// Values of more than 64 KiB and of more than 1 MiB. Few calls, since each is expensive.
   case largeValues
 }

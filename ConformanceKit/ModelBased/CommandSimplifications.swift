@@ -28,7 +28,7 @@ extension Command {
     }
   }
 
-  /// Nil for what is no call of its own.
+  /// Nil for a step that is no call by itself.
   private init?(_ step: CommandStep) {
     switch step {
     case .write(let entry): self = .write(entry)
@@ -51,7 +51,7 @@ extension Command {
     }
   }
 
-  /// The call with another value in one place of ``values``.
+  /// The call with another value at this index of ``values``.
   func replacingValue(at place: Int, by value: CommandValue) -> Command {
     switch self {
     case .write(let entry): return .write(.init(key: entry.key, value: value))
@@ -83,7 +83,7 @@ extension Command {
 }
 
 extension CommandQuery {
-  /// Questions for less, the simplest first.
+  /// Simpler reads, the simplest first.
   fileprivate var simpler: [CommandQuery] {
     switch self {
     case .readMany(let keys): return keys.shorter.map { .readMany($0) }
@@ -114,7 +114,7 @@ extension CommandQuery {
 }
 
 extension Array {
-  /// The array without a half, without a quarter, … and without each of its elements, unless these are very many.
+  /// The array without a half, without a quarter, … and without each of its elements, unless there are very many.
   fileprivate var shorter: [[Element]] {
     if isEmpty { return [] }
     var shorter: [[Element]] = []
@@ -146,16 +146,16 @@ extension CacheKey {
     return simpler.filter { $0.isValid }
   }
 
-  /// How many times the key repeats a character at most.
+  /// The length of the longest run of a repeated character.
   var longestRun: Int { runs.map(\.count).max() ?? 0 }
 
-  /// The key with no character more than so many times in a row.
+  /// The key with runs of repeated characters shortened to this length.
   func limitingRuns(to limit: Int) -> CacheKey {
-    // A key that is too long has to remain so.
+    // A key that is too long has to stay too long.
     isValid ? CacheKey(runs.flatMap { Array(repeating: $0.scalar, count: min($0.count, limit)) }) : self
   }
 
-  /// The characters, each with the number of times that it is repeated.
+  /// The characters, each with its number of consecutive repetitions.
   var runs: [(scalar: Unicode.Scalar, count: Int)] {
     var runs: [(scalar: Unicode.Scalar, count: Int)] = []
     for scalar in value.unicodeScalars {

@@ -4,13 +4,13 @@
   import Foundation
 #endif
 
-/// A value that a sequence writes: by what it is made of, so that it is cheap to keep and short to print.
+/// A value that a sequence writes, stored as its parameters, so that it is cheap to keep and short to print.
 struct CommandValue: Sendable, Hashable {
-  /// Tells values apart.
+  /// Distinguishes values.
   var number: Int
-  /// How many bytes of noise the value has; nil if it is the digits of the number.
+  /// The number of bytes of noise; nil if the value consists of the digits of its number.
   var size: Int?
-  /// Whether the byte in the middle is another than that of the value which is equal otherwise.
+  /// Whether the byte in the middle differs from that of the otherwise equal value.
   var differsInTheMiddle = false
 
   init(_ number: Int, size: Int? = nil, differsInTheMiddle: Bool = false) {
@@ -30,7 +30,7 @@ struct CommandValue: Sendable, Hashable {
     return data
   }
 
-  // All noise is a part of one sequence, which repeats after 2 MiB.
+  // All noise is part of one byte sequence, which repeats after 2 MiB.
   private static let period = 1 << 21
   private static let noise: [UInt8] = (0..<period).map(byte)
 
@@ -40,7 +40,7 @@ struct CommandValue: Sendable, Hashable {
     UInt8(truncatingIfNeeded: (place &* 0x9E37_79B9) >> 13)
   }
 
-  /// A function that returns the same noise, for those who have nothing but the source of a sequence.
+  /// A function that returns the same noise, for the generated source of a test.
   static let source = """
     /// Noise: `count` bytes that are others for each number.
     private func noise(_ number: Int, _ count: Int, differsInTheMiddle: Bool = false) -> Data {
@@ -57,7 +57,7 @@ extension CommandValue {
   /// Whether the bytes are too many to be listed in source.
   var isPrintedAsNoise: Bool { (size ?? 0) > 8 }
 
-  /// The value as an expression of Swift.
+  /// The value as a Swift expression.
   var literal: String {
     guard let size else { return "Data(\"\(number)\".utf8)" }
     if size == 0 { return "Data()" }

@@ -6,15 +6,15 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Runs sequence after sequence until one fails or the budget is spent.
+/// Runs one sequence after the other until one fails or the budget is spent.
 ///
-/// Sequences are short, a few hundred calls at most, since what is wrong shows in a few calls or hardly ever. The first
-/// has the seed of the budget, so that the seed which a failure names makes it happen at once.
+/// Sequences are short, a few hundred calls at most, since most faults show within a few calls. The first sequence uses
+/// the seed of the budget, so that the seed of a failure reproduces it at once.
 struct ModelBasedSearch: Sendable {
   let profile: CommandProfile
   let context: CheckContext
 
-  /// - Throws: ``Violation`` with the shortest sequence that goes wrong.
+  /// - Throws: ``Violation`` with the shortest failing sequence.
   func run() async throws {
     let budget = context.budget
     let end = budget.duration.map { ContinuousClock.now + $0 }
@@ -38,7 +38,7 @@ struct ModelBasedSearch: Sendable {
     if let failure { throw try await report(on: failure, seed: seed) }
   }
 
-  /// Makes calls once more. An engine that cannot be opened or closed this time does not show what is looked for.
+  /// Makes the calls again. If the engine cannot be opened or closed this time, the failure has not been reproduced.
   private func attempt(_ operations: [Command]) async throws -> FailedSequence? {
     do {
       return try await SequenceRunner(context: context).failure(of: operations)
@@ -54,11 +54,11 @@ struct ModelBasedSearch: Sendable {
   }
 
   private func report(on failure: FailedSequence, seed: UInt64) async throws -> Violation {
-    guard try await happensAgain(failure.operations) else { return unsteady(failure, seed: seed) }
+    guard try await happensAgain(failure.operations) else { return irreproducible(failure, seed: seed) }
     var shrinker = SequenceShrinker(failure, attempt: attempt)
     try await shrinker.shrink()
     let shortest = shrinker.shortest
-    guard try await happensAgain(shortest.operations) else { return unsteady(failure, seed: seed) }
+    guard try await happensAgain(shortest.operations) else { return irreproducible(failure, seed: seed) }
     let (rule, evidence) = try await SequenceDiagnosis(attempt: attempt).diagnose(shortest)
     let source = ReproductionSource(evidence, rule: rule, check: profile.check, seed: seed).source
     let calls = evidence.operations.count
@@ -69,7 +69,7 @@ struct ModelBasedSearch: Sendable {
   }
 
   /// A failure that depends on more than the calls is still a failure.
-  private func unsteady(_ failure: FailedSequence, seed: UInt64) -> Violation {
+  private func irreproducible(_ failure: FailedSequence, seed: UInt64) -> Violation {
     Violation(
       "\(failure.finding.text), in call \(failure.operations.count) of the sequence of seed \(seed); it did "
         + "not happen each time the same calls were made, so it also depends on something else",

@@ -8,29 +8,29 @@ import StockroomCore
 /// The mismatch between the last call of a sequence and the contract.
 struct ModelMismatch: Sendable {
   enum Kind: Sendable {
-    /// The answer says that other entries are there, or gives other values.
+    /// The result has other entries or other values.
     case contents
-    /// `readAllEntries()` is in another order.
+    /// `readAllEntries()` has another order.
     case order
     /// A value does not start at index 0.
     case slice
     case time(of: CacheKey, CommandTimestamp, TimestampMismatch)
-    /// `readAllEntries()` has an entry that was created after it was updated.
+    /// `readAllEntries()` has an entry whose createdAt is after its updatedAt.
     case updatedFirst(CacheKey)
     /// The call should have thrown `invalidKey`.
     case acceptance
-    /// The call should not have thrown, or should have.
+    /// The call should not have thrown, or should have thrown.
     case failure
-    /// The answer to the question in this place of the body of a transaction is wrong.
+    /// The result of the read at this index in the body of a transaction is wrong.
     case body(at: Int)
   }
 
   let kind: Kind
-  /// The rule that is broken, as far as this one answer can tell.
+  /// The rule that is broken, as far as this result alone shows.
   let rule: ContractRule
   /// What happened, as a clause.
   let text: String
-  /// By how many seconds a time is wrong: less than 0 if it is too early.
+  /// The deviation of a wrong time in seconds; negative if it is too early.
   var deviation: TimeInterval?
 }
 
@@ -38,17 +38,17 @@ struct ModelMismatch: Sendable {
 enum TimestampMismatch: Sendable {
   /// It is not the time of that call.
   case isNot(of: Int)
-  /// It is another time than the one that was the answer to that call.
+  /// It differs from the time that the result of that call had.
   case changed(since: Int)
-  /// It is before the time that was the answer to that call.
+  /// It is before the time that the result of that call had.
   case wentBack(since: Int)
 }
 
 extension ReferenceModel {
-  /// Compares the result of a call with the contract, and records the changes of the call.
+  /// Compares the result of a call with the expected one, and records the changes of the call.
   ///
-  /// - Parameter ordersBatches: Whether the engine has to know the order of what it wrote between two ticks of the
-  ///   clock: not if it makes a batch of single writes.
+  /// - Parameter ordersBatches: Whether the engine has to know the order of writes within one tick of the clock: not if
+  ///   it implements a batch as single writes.
   mutating func check(
     _ operation: Command, _ answer: CommandAnswer, at moment: TimeWindow, ordersBatches: Bool
   ) -> ModelMismatch? {
@@ -163,7 +163,7 @@ extension ReferenceModel {
     if time == .updated, let before = entry.seenUpdatedBefore, date < before.date - precisionOfTime {
       return finding(.wentBack(since: before.call), from: before.date) { "\($0) what it had been" }
     }
-    // What rule W2 allows on both sides.
+    // The tolerance of rule W2 in both directions.
     let window = moment.window
     for (bound, isBeyond) in [
       (window.lowerBound, date < window.lowerBound - ClockTolerance.seconds),
@@ -178,10 +178,10 @@ extension ReferenceModel {
   private mutating func check(
     _ found: [StorageEntry], by question: CommandQuery, call: Int, ordersBatches: Bool
   ) -> ModelMismatch? {
-    // Whether the right entries are there comes before their order, for which an engine may have nothing but the clock.
+    // Missing entries take precedence over a wrong order, for which an engine may depend on the clock.
     let sorted = CommandAnswer.pairs(found.map { ($0.key, $0.data) })
     if let difference = difference(sorted.inByteOrder, by: question) { return difference }
-    // The default of readEntries(keys:) knows no order but that of time.
+    // The default readEntries(keys:) only sorts by times.
     let ordersBatches = ordersBatches && (keepsTimes || question.method != .readEntries)
     for (earlier, later) in zip(found, found.dropFirst())
     where !isOrder(earlier, later, ordersBatches: ordersBatches) {
@@ -206,10 +206,10 @@ extension ReferenceModel {
     return nil
   }
 
-  /// Whether the one may come right before the other.
+  /// Whether the first entry may come right before the second one.
   ///
-  /// An engine that makes a batch of single writes has nothing but the clock to tell which was first: nothing if the
-  /// clock has not advanced, and the wrong thing if it was set back.
+  /// An engine that implements a batch as single writes only has the clock to order them. It cannot order them if the
+  /// clock has not advanced, and orders them wrongly if it was set back.
   private func isOrder(_ one: StorageEntry, _ next: StorageEntry, ordersBatches: Bool) -> Bool {
     guard let first = self[one.key], let second = self[next.key], first.sequence > second.sequence else {
       return true
@@ -221,16 +221,16 @@ extension ReferenceModel {
   }
 }
 
-// MARK: - Words
+// MARK: - Descriptions
 
-/// Keys as they are shown in a sentence.
+/// A list of keys for sentences.
 private func list(_ keys: [CacheKey]) -> String {
   let shown = keys.prefix(6).map(\.value.literal).joined(separator: ", ")
   return keys.count > 6 ? "[\(shown), … \(keys.count) in all]" : "[\(shown)]"
 }
 
 extension CommandAnswer {
-  /// Which value does not start at index 0.
+  /// The value that does not start at index 0.
   var slice: String? {
     switch self {
     case .value(let data): data.flatMap { $0.startIndex == 0 ? nil : "a value" }
@@ -243,12 +243,12 @@ extension CommandAnswer {
     }
   }
 
-  /// The answer with its pairs in the byte order of keys.
+  /// The result with its pairs in the byte order of keys.
   fileprivate var inByteOrder: CommandAnswer {
     if case .pairs(let pairs) = self { .pairs(pairs.sorted { $0.key < $1.key }) } else { self }
   }
 
-  /// The answer with its list in byte order, if the order is unspecified.
+  /// The result with its list in byte order, if the order is unspecified.
   func normalized(for question: CommandQuery) -> CommandAnswer {
     switch (question, self) {
     case (.readAllData, .values(let values)): .values(values.sorted { $0.lexicographicallyPrecedes($1) })
@@ -260,7 +260,7 @@ extension CommandAnswer {
 }
 
 extension CommandQuery {
-  /// The call, as in a sentence.
+  /// The call, for sentences.
   var phrase: String {
     switch self {
     case .read(let key), .keyExists(let key), .createdAt(let key), .updatedAt(let key):
@@ -273,7 +273,7 @@ extension CommandQuery {
 }
 
 extension Command {
-  /// The call, as in a sentence.
+  /// The call, for sentences.
   var phrase: String {
     switch self {
     case .write(let entry): "write(_:key:) of \(entry.key.value.literal)"
@@ -290,7 +290,7 @@ extension Command {
     }
   }
 
-  /// The rule that an engine breaks if the call throws although it should not.
+  /// The rule that is broken if the call throws although it should not.
   fileprivate func rule(brokenBy failure: CallFailure) -> ContractRule {
     switch self {
     case .transaction(_, let isThrowing): isThrowing ? .t3 : .t1

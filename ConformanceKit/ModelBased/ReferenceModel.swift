@@ -5,8 +5,7 @@
 #endif
 import StockroomCore
 
-/// The contents of an engine after a sequence, according to the contract: a dictionary, with the times and
-/// the order of its writes.
+/// The expected contents of an engine after a sequence: a dictionary, with the times and the order of its writes.
 struct ReferenceModel: Sendable {
   /// When a call was made.
   struct TimeWindow: Sendable {
@@ -14,7 +13,7 @@ struct ReferenceModel: Sendable {
     let call: Int
     /// The clock readings before and after the call.
     let window: ClosedRange<Date>
-    /// The time that an entry was written with, instead of that of the call, as in ``DatedEntry``.
+    /// The time that an imported entry was written with, as in ``DatedEntry``, instead of the time of the call.
     var givenTime: Int?
 
     /// - Parameters before, after: The clock may be set back between them.
@@ -27,7 +26,7 @@ struct ReferenceModel: Sendable {
       (self.call, self.window, self.givenTime) = (call, window, givenTime)
     }
 
-    /// Allows these moments and all between them, too.
+    /// Extends the window to include these as well.
     fileprivate mutating func extend(to others: TimeWindow?...) {
       let windows = others.compactMap { $0?.window } + [window]
       let (low, high) = (windows.map(\.lowerBound).min(), windows.map(\.upperBound).max())
@@ -40,7 +39,7 @@ struct ReferenceModel: Sendable {
     }
   }
 
-  /// A time that the engine gave, and in answer to which call.
+  /// A time that the engine returned, with the call that returned it.
   struct Seen: Sendable {
     let date: Date
     let call: Int
@@ -49,21 +48,21 @@ struct ReferenceModel: Sendable {
   struct Entry: Sendable {
     var value: CommandValue
     var data: Data
-    /// Grows from each first write to the next.
+    /// Increases with each first write.
     let sequence: Int
     let created: TimeWindow
     var updated: TimeWindow
-    /// What the engine has said is createdAt: it must say the same until the key is removed.
+    /// The createdAt that the engine has returned. It must stay the same until the key is removed.
     var seenCreated: Seen?
-    /// What the engine has said is updatedAt since the last write.
+    /// The updatedAt that the engine has returned since the last write.
     var seenUpdated: Seen?
-    /// What it said before the last write: updatedAt does not go behind it.
+    /// The updatedAt that it returned before the last write. A later one must not be earlier.
     var seenUpdatedBefore: Seen?
   }
 
   private(set) var entries: [CacheKey: Entry] = [:]
   private var sequence = 0
-  /// Whether entries that were written as another engine had them keep their times.
+  /// Whether imported entries keep their times.
   let keepsTimes: Bool
 
   /// - Parameter capabilities: Those of the engine.
@@ -76,7 +75,7 @@ struct ReferenceModel: Sendable {
 
   subscript(_ key: CacheKey) -> Entry? { entries[key] }
 
-  /// Does the steps one after the other (rules W3 and W5).
+  /// Applies the steps one after the other (rules W3 and W5).
   mutating func apply(_ steps: [CommandStep], at moment: TimeWindow) {
     for step in steps {
       switch step {
@@ -96,7 +95,8 @@ struct ReferenceModel: Sendable {
       return
     }
     (entry.value, entry.data) = (written.value, written.value.data)
-    // The time of the write, or the time before if the clock was set back, or that was ahead.
+    // The time of the write, or the previous time if that is later, because the clock was set back or the entry has a
+    // time in the future.
     let before = entry.updated
     let earliest = max(moment.window.lowerBound, before.window.lowerBound)
     let latest = max(moment.window.upperBound, before.window.upperBound)
@@ -116,7 +116,8 @@ struct ReferenceModel: Sendable {
       TimeWindow(call: moment.call, givenTime: dated.updatedAt)
     )
     if !keepsTimes {
-      // The times of the call, or of the write before; or the given ones, as an engine may keep what it does not say that it keeps.
+      // The times of the call or of the previous write, or the given ones: an engine may keep times without claiming
+      // that it does.
       created.extend(to: moment, entries[key]?.created)
       updated.extend(to: moment, entries[key]?.updated)
     }
@@ -125,7 +126,7 @@ struct ReferenceModel: Sendable {
       updated: updated)
   }
 
-  /// Remembers what the engine gave as the time of an entry.
+  /// Records the time of an entry that the engine returned.
   mutating func see(_ date: Date, _ time: CommandTimestamp, of key: CacheKey, call: Int) {
     switch time {
     case .created: entries[key]?.seenCreated = Seen(date: date, call: call)

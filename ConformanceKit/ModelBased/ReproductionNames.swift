@@ -10,7 +10,7 @@ struct ReproductionNames {
   /// The declarations of the names.
   let declarations: [String]
   private let names: [CacheKey: String]
-  /// The values that are written, and how.
+  /// The written values, with the expressions for them.
   private let literals: [Data: String]
 
   init(_ operations: [Command]) {
@@ -75,7 +75,7 @@ struct ReproductionNames {
     }
   }
 
-  /// A transaction with these statements, and the expectation that it throws if its body does.
+  /// A transaction with these statements. If its body throws, it includes the expectation of that error.
   private func transaction(_ statements: [String], isThrowing: Bool) -> String {
     let body = (statements + (isThrowing ? ["throw CancellationError()"] : [])).joined(separator: "; ")
     let name = body.contains("transaction") ? "transaction" : "_"
@@ -83,8 +83,8 @@ struct ReproductionNames {
     return isThrowing ? "await #expect(throws: CancellationError.self) { \(call) }" : call
   }
 
-  /// A transaction that returns the answer to one question, and the expectation that it is this. The expectation is outside of
-  /// the body, since there the test is not known.
+  /// A transaction that returns the result of one read, and the expectation of this result. The expectation is outside
+  /// of the body, where Swift Testing does not know the current test.
   func expectation(of answer: CommandAnswer, at index: Int, in steps: [BodyStep]) -> [String] {
     guard case .ask(let question) = steps[index] else { return [] }
     let changes = steps.prefix(index).compactMap(\.change).map { call($0) }
@@ -132,7 +132,7 @@ struct ReproductionNames {
     return "{ var range = \(bounds); range.prefix = \(prefix.literal); return range }()"
   }
 
-  /// The time of an entry, out of the answer to one of the calls that tell it.
+  /// The time of an entry, from the result of a call that returns it.
   func required(_ time: CommandTimestamp, of key: CacheKey, by operation: Command) -> String {
     var path = ""
     if case .ask(let question) = operation, [.readEntries, .readAllEntries].contains(question.method) {
@@ -141,7 +141,7 @@ struct ReproductionNames {
     return "try #require(\(call(operation))\(path))"
   }
 
-  /// Statements that ask and expect this answer.
+  /// Statements that make the read and expect this result.
   func expectation(of answer: CommandAnswer, by question: CommandQuery) -> [String] {
     let call = call(.ask(question))
     switch answer {
@@ -166,7 +166,7 @@ struct ReproductionNames {
     }
   }
 
-  /// Statements that ask and expect values that start at index 0.
+  /// Statements that make the read and expect values that start at index 0.
   func expectationOfIndices(_ operation: Command) -> [String] {
     let call = call(operation)
     switch operation {

@@ -39,7 +39,8 @@ struct ReproductionSource {
       .joined(separator: "\n")
   }
 
-  /// The statements: those with one engine in a block of their own, so that it is gone before the next is opened.
+  /// The statements. Those that use one engine are in a separate block, so that it is released before the next one is
+  /// opened.
   private var body: [String] {
     var sessions: [[String]] = [[]]
     for (call, operation) in failure.operations.enumerated() {
@@ -59,14 +60,14 @@ struct ReproductionSource {
     ["\(statements.isEmpty ? "_" : "let engine") = try await openEngine(directory)"] + statements
   }
 
-  /// The names of what a call before the last one returned, with which the answer of the last call is compared.
+  /// The names of the results of earlier calls with which the result of the last call is compared.
   private var observations: [String] {
     guard case .time(_, _, let fault) = failure.finding.kind else { return [] }
     if case .isNot = fault { return givenTime == nil ? ["before", "after"] : [] }
     return ["earlier"]
   }
 
-  /// The time that the entry has which is wrong about one, if that was written with it.
+  /// The given time of the entry whose time is wrong, if it was imported.
   private var givenTime: Int? {
     guard case .time(let key, let time, _) = failure.finding.kind, let entry = failure.model[key] else {
       return nil
@@ -96,7 +97,7 @@ struct ReproductionSource {
     return [call]
   }
 
-  /// The call that goes wrong, and what should have come of it.
+  /// The failing call, with the expected result.
   private func lastStatements(_ operation: Command) -> [String] {
     let call = names.call(operation)
     switch failure.finding.kind {

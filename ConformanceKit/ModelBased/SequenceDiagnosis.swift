@@ -7,9 +7,9 @@ import StockroomCore
 
 /// Determines which rule a sequence breaks.
 ///
-/// A wrong answer alone does not: the method that gave it may be at fault, or the call before it that was to change
-/// something. So the same sequence is made once more with `read(key:)` in place of the last call. If that is wrong too,
-/// it is the better evidence.
+/// A wrong result alone does not: its cause may be the method that returned it, or an earlier change. So the same
+/// sequence is repeated with `read(key:)` instead of the last call. If that result is wrong too, it is the better
+/// evidence.
 struct SequenceDiagnosis {
   let attempt: ([Command]) async throws -> FailedSequence?
 
@@ -46,7 +46,7 @@ extension FailedSequence {
     return operations.flatMap(\.keys).filter { $0.isValid && seen.insert($0).inserted }
   }
 
-  /// Whether the answer has a key that is in no call.
+  /// Whether the result contains a key that no call uses.
   fileprivate var namesUnknownKey: Bool {
     let known = Set(operations.flatMap(\.keys))
     switch answer {
@@ -57,8 +57,8 @@ extension FailedSequence {
     }
   }
 
-  /// The rule that is broken by the last change before a wrong answer of `read(key:)`; nil if the last call is
-  /// another one.
+  /// The rule that is broken by the last change before a wrong result of `read(key:)`; nil if the last call is another
+  /// one.
   fileprivate var ruleOfState: ContractRule? {
     guard case .ask(.read(let key)) = operations.last, case .value(let found) = answer else { return nil }
     guard let change = operations.lastChange else { return .r1 }
@@ -73,7 +73,7 @@ extension FailedSequence {
     }
     if case .removeAll = change { return .d2 }
     if case .apply = change { return .w5 }
-    // A call that is about other keys has changed this one.
+    // A call with other keys has changed this one.
     if !change.keys.contains(key) { return .k2 }
     switch change {
     case .remove, .removeMany: return .d1

@@ -7,22 +7,22 @@ import StockroomCore
 
 /// A sequence whose last call fails.
 struct FailedSequence: Sendable {
-  /// The calls, up to the one that goes wrong.
+  /// The calls, up to the failing one.
   let operations: [Command]
   let finding: ModelMismatch
-  /// What came of the last call.
+  /// The result of the last call.
   let answer: CommandAnswer
-  /// What the contract says of the moment of the last call.
+  /// The expected state before the last call.
   let model: ReferenceModel
-  /// How long the calls have taken, without those that only wait.
+  /// The duration of the calls, except those that only wait.
   let time: Duration
 }
 
 extension FailedSequence {
-  /// Where the sequence would have to wait in order to go wrong also when the calls take no time: nil if it would anyway,
-  /// or waits there. A busy machine takes its time where another does not.
-  var lackOfWaiting: Int? {
-    // Two answers that differ do so by as little as can be distinguished, which takes no wait.
+  /// Where the sequence would have to wait in order to fail even if its calls take no time. Nil if it needs no wait
+  /// there. Calls that are slow on a busy machine are fast on another one.
+  var missingWait: Int? {
+    // If two results differ, no wait is needed, since they differ by more than the tolerance.
     guard case .time(_, _, .isNot(let call)) = finding.kind, let deviation = finding.deviation,
       abs(deviation) < time.inSeconds
     else { return nil }
@@ -32,7 +32,7 @@ extension FailedSequence {
   }
 }
 
-/// Makes the calls of sequences, each sequence in a new place.
+/// Runs sequences, each in a new place.
 struct SequenceRunner: Sendable {
   let context: CheckContext
 
@@ -41,9 +41,9 @@ struct SequenceRunner: Sendable {
   /// - Throws: `CallFailure` if the engine cannot be opened or closed; `CancellationError`.
   func failure(of operations: [Command]) async throws -> FailedSequence? {
     let place = context.place.appending(path: "sequence-\(UUID().uuidString)", directoryHint: .isDirectory)
-    // There is none if the engine uses no files.
+    // It does not exist if the engine uses no files.
     defer { try? FileManager.default.removeItem(at: place) }
-    var engine = try await context.openUnkept(place)
+    var engine = try await context.openUnregistered(place)
     defer { engine.release() }
     let failure = try await failure(of: operations, on: &engine, at: place)
     // An engine that has failed need not close properly.
@@ -61,7 +61,7 @@ struct SequenceRunner: Sendable {
     for (call, operation) in operations.enumerated() {
       try Task.checkCancellation()
       let (before, beginning) = (Date(), ContinuousClock.now)
-      let answer = try await operation.perform(on: &engine) { try await context.openUnkept(place) }
+      let answer = try await operation.perform(on: &engine) { try await context.openUnregistered(place) }
       let moment = ReferenceModel.TimeWindow(call: call, before: before, after: Date())
       if operation == .wait { waiting += .now - beginning }
       if let finding = model.check(operation, answer, at: moment, ordersBatches: ordersBatches) {

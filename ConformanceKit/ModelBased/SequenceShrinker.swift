@@ -2,13 +2,13 @@ import StockroomCore
 
 /// Searches for the shortest failing sequence, starting with a failing one.
 ///
-/// Drops calls, many at a time at first and then one by one; then simplifies the remaining ones. Every
-/// attempt runs in a new place, and is kept if it fails, in any way: what counts is short evidence. It must
-/// also fail on other machines, so where the duration of calls matters, the sequence waits instead.
+/// Drops calls, many at a time at first and then one by one; then simplifies the remaining ones. Every attempt runs in
+/// a new place, and is kept if it fails in any way: the goal is short evidence. It must also fail on other machines, so
+/// it waits explicitly where the duration of calls matters.
 struct SequenceShrinker {
-  /// Makes the calls and returns the failure if one goes wrong.
+  /// Makes the calls and returns the failure, if any.
   private let attempt: ([Command]) async throws -> FailedSequence?
-  /// The shortest so far.
+  /// The shortest failing sequence so far.
   private(set) var shortest: FailedSequence
   private var attemptsLeft: Int
   private let deadline: ContinuousClock.Instant
@@ -36,21 +36,21 @@ struct SequenceShrinker {
 
   private var isSpent: Bool { attemptsLeft <= 0 || ContinuousClock.now >= deadline }
 
-  /// Makes a sequence the shortest if it goes wrong, up to the call that does.
+  /// Keeps a sequence as the shortest, up to its failing call, if it fails.
   private mutating func keep(_ candidate: [Command]) async throws -> Bool {
     if isSpent || candidate == shortest.operations || candidate.isEmpty { return false }
     attemptsLeft -= 1
     guard let failure = try await attempt(candidate) else { return false }
-    if failure.lackOfWaiting != nil, shortest.lackOfWaiting == nil { return false }
+    if failure.missingWait != nil, shortest.missingWait == nil { return false }
     shortest = failure
     return true
   }
 
   // MARK: Calls
 
-  /// Puts a wait where calls have taken the time without which nothing would be wrong.
+  /// Adds a wait where the failure depends on the duration of calls.
   private mutating func waitInstead() async throws {
-    guard let place = shortest.lackOfWaiting else { return }
+    guard let place = shortest.missingWait else { return }
     var candidate = shortest.operations
     candidate.insert(.wait, at: place)
     _ = try await keep(candidate)
@@ -59,7 +59,7 @@ struct SequenceShrinker {
   private mutating func dropCalls() async throws {
     var count = max(1, shortest.operations.count / 2)
     while true {
-      // From the end, as what comes late is more seldom needed by what comes early.
+      // From the end, because earlier calls rarely depend on later ones.
       var end = shortest.operations.count
       while end > 0 {
         var candidate = shortest.operations
@@ -81,7 +81,7 @@ struct SequenceShrinker {
     }
   }
 
-  /// Takes the first of the simpler calls with which the sequence still goes wrong.
+  /// Replaces the call with the first simpler one with which the sequence still fails.
   private mutating func simplifyCall(at index: Int) async throws -> Bool {
     for simpler in shortest.operations[index].simpler {
       var candidate = shortest.operations
@@ -93,7 +93,7 @@ struct SequenceShrinker {
 
   // MARK: Values
 
-  /// Finds the smallest size of each value with which the sequence still goes wrong.
+  /// Finds the smallest size of each value with which the sequence still fails.
   private mutating func shortenValues(at index: Int) async throws {
     var place = 0
     while index < shortest.operations.count {
@@ -118,7 +118,7 @@ struct SequenceShrinker {
     }
   }
 
-  /// Gives the values small numbers, in the order in which they are written.
+  /// Renumbers the values in the order in which they are written.
   private mutating func renumberValues() async throws {
     var numbers: [Int: Int] = [:]
     let renumbered = shortest.operations.map { operation in
@@ -140,7 +140,7 @@ struct SequenceShrinker {
     while let key = shortest.operations.flatMap(\.keys).first(where: { !done.contains($0) }) {
       done.insert(key)
       let others = Set(shortest.operations.flatMap(\.keys))
-      // Two keys that can be one, first.
+      // First tries to merge two keys into one.
       for simpler in others.subtracting([key]).sorted() + key.simpler.filter({ !others.contains($0) }) {
         if try await keep(shortest.operations.map { $0.renaming { $0 == key ? simpler : $0 } }) {
           done.insert(simpler)
@@ -151,8 +151,8 @@ struct SequenceShrinker {
     try await shortenRuns()
   }
 
-  /// Finds the smallest number of times that keys have to repeat a character, all keys together: what confuses an
-  /// engine is often how much two keys have in common.
+  /// Finds the smallest length of runs of repeated characters, for all keys together: an engine often confuses keys
+  /// because of their common prefix.
   private mutating func shortenRuns() async throws {
     let longest = shortest.operations.flatMap(\.keys).map(\.longestRun).max() ?? 0
     var (right, wrong) = (0, longest)

@@ -1,8 +1,8 @@
 import StockroomCore
 
 extension String {
-  /// The text as an expression of Swift that has the same scalars, whatever an editor does to accents, and is short if
-  /// a character is repeated many times.
+  /// A Swift expression for the text. It has the same scalars even if an editor normalizes accents, and is short if a
+  /// character is repeated many times.
   var literal: String {
     var parts: [String] = []
     var part = ""
@@ -31,7 +31,7 @@ extension String {
 }
 
 extension Optional<Int> {
-  /// The number as an expression of Swift.
+  /// The number as a Swift expression.
   var literal: String {
     switch self {
     case nil: "nil"

@@ -62,7 +62,7 @@ public struct ConformanceServer: Sendable {
   /// Ways to open the engine that the server must refuse.
   public let refusals: [Refusal]
 
-  /// Only one check at a time acts on the network.
+  /// Only one check at a time may disturb the network.
   private let turn = AsyncSemaphore(width: 1)
   /// Held by the checks that use the server: any number of them, or one that kills it.
   private let users = AsyncSemaphore(width: 1_000)
@@ -70,7 +70,7 @@ public struct ConformanceServer: Sendable {
   let start: @Sendable () async throws -> Void
   let kill: @Sendable () async throws -> Void
   let makeEngine: @Sendable (_ directory: URL, _ port: UInt16) async throws -> any StorageEngine
-  private let takeOver: (@Sendable () async throws -> Address)?
+  private let startReplacement: (@Sendable () async throws -> Address)?
   private let current: CurrentAddress
 
   private final class CurrentAddress: Sendable {
@@ -79,11 +79,11 @@ public struct ConformanceServer: Sendable {
     init(_ address: Address) { self.address = MutexProtected(address) }
   }
 
-  /// Replaces this server with another one and returns the address of that. Nil if there is none.
+  /// Replaces this server with another one and returns its address. Nil if there is none.
   var failOver: (@Sendable () async throws -> Address)? {
-    guard let takeOver else { return nil }
+    guard let startReplacement else { return nil }
     return { [current] in
-      let address = try await takeOver()
+      let address = try await startReplacement()
       current.address.withLock { $0 = address }
       return address
     }
@@ -116,7 +116,7 @@ public struct ConformanceServer: Sendable {
     makeEngine: @escaping @Sendable (_ directory: URL, _ port: UInt16) async throws -> any StorageEngine
   ) {
     current = CurrentAddress(address)
-    takeOver = failOver
+    startReplacement = failOver
     self.timeLimit = timeLimit
     self.maximumConnections = maximumConnections
     self.secret = secret

@@ -15,14 +15,14 @@ struct CutScenario: Sendable {
     case writeEntries([(key: CacheKey, data: Data)])
     case remove(CacheKey)
     case removeMany([CacheKey])
-    /// With a key that exists already.
+    /// With an existing key.
     case removeAll(CacheKey?)
     case apply([StorageOperation])
     /// A transaction that adds one to the number under a key.
     case increment(CacheKey)
     case readAll
 
-    /// The step in words.
+    /// A description of the step.
     var phrase: String {
       switch self {
       case .write(let entries): entries.count == 1 ? "write(_:key:)" : "write(_:) of \(entries.count)"
@@ -125,7 +125,7 @@ struct CutScenario: Sendable {
     if isAtomic { steps.append(.writeEntries([(b, data("6")), (c, data("7"))])) }
     if isAtomic { steps.append(.removeMany([a, c])) }
     steps.append(.readAll)
-    // An engine that removes one entry after the other may continue where it was cut.
+    // An engine that removes one entry after the other may continue where it was interrupted.
     steps.append(.removeAll(isAtomic ? b : nil))
     steps.append(.readAll)
     self.steps = steps
@@ -136,15 +136,15 @@ struct CutScenario: Sendable {
 struct PossibleContents {
   private var possibilities: Set<CutScenario.Contents> = [[:]]
 
-  /// The step has been acknowledged.
+  /// Records that the step has been acknowledged.
   mutating func add(_ step: CutScenario.Step) { possibilities = Set(possibilities.map(step.changed)) }
 
-  /// The step has or has not happened.
+  /// Records that the step may or may not have happened.
   mutating func addMaybe(_ step: CutScenario.Step) {
     possibilities.formUnion(possibilities.map(step.changed))
   }
 
-  /// Another engine has changed an entry.
+  /// Records that another engine has changed an entry.
   mutating func set(_ data: Data, for key: CacheKey) {
     possibilities = Set(
       possibilities.map { contents in
@@ -155,7 +155,7 @@ struct PossibleContents {
   }
 
   /// Whether the key exists in all possible contents.
-  func surelyContains(_ key: CacheKey) -> Bool { possibilities.allSatisfy { $0[key] != nil } }
+  func certainlyContains(_ key: CacheKey) -> Bool { possibilities.allSatisfy { $0[key] != nil } }
 
   /// Narrows the possibilities to the contents that were read. Returns whether they were possible.
   mutating func observe(_ contents: CutScenario.Contents) -> Bool {
@@ -163,7 +163,7 @@ struct PossibleContents {
     return !possibilities.isEmpty
   }
 
-  /// The possibilities, in words.
+  /// A description of the possible contents.
   var description: String { possibilities.map(Self.describe).sorted().joined(separator: " or ") }
 
   static func describe(_ contents: CutScenario.Contents) -> String {

@@ -5,10 +5,9 @@ import StockroomKitSupport
 /// Cuts the connection after each byte of a scenario, in either direction, and checks the contents
 /// afterwards: rule N2.
 ///
-/// Steps that returned have happened once, steps that threw have not, and only after `outcomeUnknown` may it
-/// be either. When the connection is cut, another engine changes what the step in progress has written or
-/// removed, if that is visible by then: an engine that retries the step without checking would undo that
-/// change.
+/// Steps that returned have happened once, and steps that threw have not. Only after `outcomeUnknown` may it be either.
+/// When the connection is cut, another engine changes the entry that the step in progress has written or removed, if
+/// the step has already taken effect. An engine that retries the step without checking would undo that change.
 struct CutSearch: Sendable {
   private let context: CheckContext
   private let server: ConformanceServer
@@ -31,7 +30,7 @@ struct CutSearch: Sendable {
     let cuts = NetworkProxy.Direction.allCases.flatMap { direction in
       (0...lengths[direction, default: 0]).map { NetworkProxy.Cut(direction: direction, bytes: $0) }
     }
-    // The answer of each step, and a part of the others, spread over all, unless there is time for all.
+    // Cuts after the answer to each step, and at some other points spread evenly, unless there is time for all points.
     var random = SeededRandom(seed: context.budget.seed)
     let order =
       context.budget.level == .exhaustive
@@ -42,11 +41,12 @@ struct CutSearch: Sendable {
       context.noteProgress()
       try await check(order[number], proxy, direct, &outcomes)
     }
-    // A mark that is committed with a change tells later whether it has happened.
+    // A marker that is committed with a change shows later whether the change has happened.
     try outcomes.check(ofChanges: context.capabilities.contains(.atomicBatches))
   }
 
-  /// How many bytes the whole scenario takes each way, and the cuts after the first byte of the answer to each step.
+  /// The number of bytes of the whole scenario in each direction, and the cuts after the first byte of the answer to
+  /// each step.
   private func measure(
     _ proxy: NetworkProxy, _ direct: EngineUnderTest
   ) async throws -> (lengths: [NetworkProxy.Direction: Int], lostAnswers: [NetworkProxy.Cut]) {
@@ -71,23 +71,24 @@ struct CutSearch: Sendable {
   private func check(
     _ cut: NetworkProxy.Cut, _ proxy: NetworkProxy, _ direct: EngineUnderTest, _ outcomes: inout CutOutcomes
   ) async throws {
-    let intruder = Intruder(direct, context)
-    proxy.cut(after: cut.bytes, cut.direction, willCut: intruder.prepare, onCut: intruder.act)
+    let concurrentChange = ConcurrentChange(direct, context)
+    proxy.cut(after: cut.bytes, cut.direction, willCut: concurrentChange.prepare, onCut: concurrentChange.act)
     defer { proxy.endCut() }
     let place = "with the connection cut after byte \(cut.bytes) \(cut.direction.rawValue)"
     var possible = PossibleContents()
     do {
       let engine = try await context.open(through: proxy.port, to: server)
       for step in scenario.steps {
-        try await perform(step, on: engine, through: proxy.port, intruder, &possible, &outcomes, place)
+        try await perform(
+          step, on: engine, through: proxy.port, concurrentChange, &possible, &outcomes, place)
       }
       try await context.close(engine)
     } catch let failure as CallFailure {
-      // The opening was cut, or the closing.
+      // Opening or closing was cut off.
       let isUnavailable = (failure.error as? StorageError)?.code == .unavailable
       try expect(isUnavailable, "\(place), \(failure)")
     }
-    if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
+    if let change = try await concurrentChange.takeChange() { possible.set(change.data, for: change.key) }
     let contents = try await contents(of: direct)
     let expected = possible.description
     try expect(
@@ -97,18 +98,19 @@ struct CutSearch: Sendable {
   }
 
   private func perform(
-    _ step: CutScenario.Step, on engine: EngineUnderTest, through port: UInt16, _ intruder: Intruder,
+    _ step: CutScenario.Step, on engine: EngineUnderTest, through port: UInt16,
+    _ concurrentChange: ConcurrentChange,
     _ possible: inout PossibleContents, _ outcomes: inout CutOutcomes, _ place: String
   ) async throws {
-    // The effects of the end of the last step.
-    if let change = try await intruder.takeChange() { possible.set(change.data, for: change.key) }
-    intruder.watch(step, removes: step.removedKey.map(possible.surelyContains) ?? false)
+    // The last step may have taken effect.
+    if let change = try await concurrentChange.takeChange() { possible.set(change.data, for: change.key) }
+    concurrentChange.watch(step, removes: step.removedKey.map(possible.certainlyContains) ?? false)
     do {
       let read = try await step.perform(on: engine)
       possible.add(step)
-      let change = try await intruder.takeChange()
+      let change = try await concurrentChange.takeChange()
       if let change { possible.set(change.data, for: change.key) }
-      if intruder.hasBeenCut { outcomes.note(step, isKnown: true) }
+      if concurrentChange.hasBeenCut { outcomes.note(step, isKnown: true) }
       if let read {
         let expected = possible.description
         try expect(
@@ -116,19 +118,19 @@ struct CutSearch: Sendable {
           "\(place), \(step.phrase) returned \(PossibleContents.describe(read)) instead of \(expected)")
       }
     } catch let failure as CallFailure {
-      let change = try await intruder.takeChange()
+      let change = try await concurrentChange.takeChange()
       switch (failure.error as? StorageError)?.code {
       case .outcomeUnknown?:
         // If a new engine takes too long as well, the machine is busy or the server is slow.
-        if intruder.hasBeenCut, try await context.isReachedSoon(server, through: port) {
+        if concurrentChange.hasBeenCut, try await context.isReachedSoon(server, through: port) {
           outcomes.note(step, isKnown: false)
         }
         possible.addMaybe(step)
       case .unavailable?:
-        // That a change has not happened is as good an answer as that it has; a read could have been done again.
-        if intruder.hasBeenCut, !step.isRead {
+        // Whether the change happened or not, the outcome is known. A read could have been repeated.
+        if concurrentChange.hasBeenCut, !step.isRead {
           outcomes.note(step, isKnown: true)
-        } else if intruder.hasBeenCut, try await context.isReachedSoon(server, through: port) {
+        } else if concurrentChange.hasBeenCut, try await context.isReachedSoon(server, through: port) {
           outcomes.note(step, isKnown: false)
         }
         try expect(
@@ -144,13 +146,13 @@ struct CutSearch: Sendable {
   }
 }
 
-/// The outcomes of the steps that were in progress when the connection was cut. The server is reachable again
-/// at once, so an engine may fail to determine an outcome occasionally, on a busy machine, but not as a rule.
+/// The outcomes of the steps that were in progress when the connection was cut. The server is reachable again at once,
+/// so an engine should usually determine the outcome. On a busy machine, it may occasionally fail to.
 private struct CutOutcomes {
   private var reads = (known: 0, unknown: 0)
   private var changes = (known: 0, unknown: 0)
 
-  /// - Parameter isKnown: Whether the caller has been told what was read, or whether the change has happened.
+  /// - Parameter isKnown: Whether the call returned what was read, or the outcome of the change.
   mutating func note(_ step: CutScenario.Step, isKnown: Bool) {
     switch (step.isRead, isKnown) {
     case (true, true): reads.known += 1
@@ -160,7 +162,7 @@ private struct CutOutcomes {
     }
   }
 
-  /// - Parameter ofChanges: Whether the engine can find out whether a change has happened.
+  /// - Parameter ofChanges: Whether the engine can find out if a change has happened.
   func check(ofChanges: Bool) throws {
     for (what, code, count, isChecked) in [
       ("reads", "unavailable", reads, true), ("changes", "outcomeUnknown", changes, ofChanges),
@@ -173,14 +175,13 @@ private struct CutOutcomes {
   }
 }
 
-/// Changes, through another engine, what a step has written or removed, at the moment when the answer to the
-/// step is lost.
-private final class Intruder: Sendable {
+/// Changes, through another engine, the entry that a step has written or removed, while the answer to the step is lost.
+private final class ConcurrentChange: Sendable {
   private struct State {
     var step: CutScenario.Step?
-    /// Whether an entry is there of which the step removes the key.
+    /// Whether the key that the step removes exists.
     var removes = false
-    /// What it waits for.
+    /// Finished when the connection has been cut.
     var cut: AsyncStream<Never>.Continuation?
     var task: Task<(key: CacheKey, data: Data)?, any Error>?
     var hasBeenCut = false
@@ -192,9 +193,9 @@ private final class Intruder: Sendable {
 
   init(_ engine: EngineUnderTest, _ context: CheckContext) { (self.engine, self.context) = (engine, context) }
 
-  /// The step that is about to begin.
+  /// Records the step that is about to begin.
   ///
-  /// - Parameter removes: Whether an entry is there of which it removes the key.
+  /// - Parameter removes: Whether the key that it removes exists.
   func watch(_ step: CutScenario.Step, removes: Bool) {
     state.withLock { ($0.step, $0.removes, $0.hasBeenCut) = (step, removes, false) }
   }
@@ -202,7 +203,8 @@ private final class Intruder: Sendable {
   /// Whether the connection has been cut since the step began.
   var hasBeenCut: Bool { state.withLock { $0.hasBeenCut } }
 
-  /// The connection is about to be cut. From now on, ``takeChange()`` waits for the change that is made then.
+  /// Called when the connection is about to be cut. From now on, ``takeChange()`` waits for the change that is then
+  /// made.
   func prepare() {
     let (cut, continuation) = AsyncStream<Never>.makeStream()
     let task = Task { [self] in
@@ -212,7 +214,7 @@ private final class Intruder: Sendable {
     state.withLock { ($0.cut, $0.task, $0.hasBeenCut) = (continuation, task, true) }
   }
 
-  /// The connection has been cut. Called on a thread of the proxy, which waits.
+  /// Called on a thread of the proxy, which waits, after the connection has been cut.
   func act() {
     let (cut, task) = state.withLock { ($0.cut.take(), $0.task) }
     cut?.finish()
@@ -224,7 +226,7 @@ private final class Intruder: Sendable {
     isDone.wait()
   }
 
-  /// Changes what the step in progress has written or removed, if it has taken effect.
+  /// Changes the entry that the step in progress has written or removed, if the step has taken effect.
   private func change() async throws -> (key: CacheKey, data: Data)? {
     let (step, removes) = state.withLock { ($0.step, $0.removes) }
     let result: (key: CacheKey, data: Data?)
@@ -242,9 +244,9 @@ private final class Intruder: Sendable {
     return change
   }
 
-  /// What has been changed, if the connection was cut since this was last asked.
+  /// The change that was made, if the connection was cut since the last call.
   ///
-  /// - Throws: ``CheckFailure``, since the calls of the other engine are none of the one under test.
+  /// - Throws: ``CheckFailure``, since the calls of the other engine are not under test.
   func takeChange() async throws -> (key: CacheKey, data: Data)? {
     do {
       return try await state.withLock { $0.task.take() }?.value

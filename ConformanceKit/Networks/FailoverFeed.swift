@@ -7,7 +7,7 @@ import StockroomCore
 
 /// A subscriber and a writer, in a separate place, during a failover: rule X5.
 struct FailoverFeed: Sendable {
-  /// Between the subscriber and the server.
+  /// The proxy between the subscriber and the server.
   private let listening: NetworkProxy
   private let writer: NetworkUnderTest
   private let subscriber: ChangeSubscriber
@@ -33,14 +33,14 @@ struct FailoverFeed: Sendable {
     self.listening = listening
     writer = NetworkUnderTest(context: context, server: server, proxy: writing, engine: other)
     subscriber = try await context.untilReached { try await ChangeSubscriber(to: engine, context) }
-    // Elements received from one server say nothing about another.
+    // An engine must not compare what it has received from one server with the state of another.
     for number in 0..<3 { try await expectCovered(key("\(number)"), "a write before a failover") }
   }
 
-  /// Lets the subscriber lose its server.
+  /// Disconnects the subscriber from its server.
   func loseServer() { listening.set(.away) }
 
-  /// Writes while the subscriber has no server, then lets it find the new one.
+  /// Writes while the subscriber has no server, then connects it to the new one.
   func findServer(at address: ConformanceServer.Address) async throws {
     for proxy in [listening, writer.proxy] { proxy.target(address) }
     writer.proxy.endConnections()
@@ -48,7 +48,7 @@ struct FailoverFeed: Sendable {
     listening.set(.open)
   }
 
-  /// Whether missed and later changes are covered for the subscriber.
+  /// Checks that missed and later changes are covered for the subscriber.
   func check() async throws {
     writer.context.noteProgress()
     try await covering {

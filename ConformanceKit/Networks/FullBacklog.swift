@@ -1,12 +1,12 @@
 import StockroomCore
 
-/// Fills the backlog of a listening socket. From then on, connection attempts get no answer, as from a host
-/// that is down: connecting takes until the system gives up, which may be minutes.
+/// Fills the backlog of a listening socket. From then on, connection attempts get no answer, as from a host that is
+/// down: connecting takes until the system gives up, which may be minutes.
 struct FullBacklog: Sendable {
   private let listener: Int32
   private let sockets: [Int32]
 
-  /// The maximum number of connections that it takes to fill the shortest backlog, on any system.
+  /// The number of connections that fills the shortest backlog on any system.
   private static let mostSockets = 8
 
   /// Fills the backlog of a socket that accepts no connections meanwhile.
@@ -14,7 +14,8 @@ struct FullBacklog: Sendable {
     self.listener = listener
     NetworkSocket.setBacklog(1, of: listener)
     var sockets: [Int32] = []
-    // Without a socket to be had, engines would meet a server that is silent: a check may then find less, and nothing that is not there.
+    // If no socket can be created, engines see a silent server instead. The check may then find less, but no false
+    // failures.
     while sockets.count < Self.mostSockets, let socket = try? NetworkSocket.beginConnecting(to: port) {
       sockets.append(socket)
       let end = ContinuousClock.now + .milliseconds(100)
@@ -24,7 +25,7 @@ struct FullBacklog: Sendable {
     self.sockets = sockets
   }
 
-  /// Leaves the queue as it was, and closes the connections in it.
+  /// Closes the connections in the queue.
   func end() {
     for socket in sockets { NetworkSocket.close(socket) }
     NetworkSocket.setBacklog(NetworkSocket.backlog, of: listener)

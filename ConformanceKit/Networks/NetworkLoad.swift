@@ -5,10 +5,10 @@
 #endif
 import StockroomCore
 
-// Many tasks that count while something happens to the network.
+// Many tasks that count while the network fails.
 
 extension NetworkUnderTest {
-  /// Many tasks count, each under its own keys, while something repeatedly happens to the network.
+  /// Has many tasks count, each under its own keys, while the network repeatedly fails.
   func checkLoad(
     rounds: Int, _ fault: @escaping @Sendable (NetworkUnderTest) async throws -> Void
   ) async throws {
@@ -18,7 +18,7 @@ extension NetworkUnderTest {
       {
         for _ in 0..<rounds {
           let before = acknowledged.value
-          // Until the tasks have made progress, with the same engine.
+          // Waits until the tasks have made progress with the same engine.
           while acknowledged.value < before + 64 { try await Task.sleep(for: .milliseconds(1)) }
           context.noteProgress()
           try await fault(self)
@@ -32,7 +32,7 @@ extension NetworkUnderTest {
         acknowledged.increment()
       } catch let failure as CallFailure {
         switch (failure.error as? StorageError)?.code {
-        case .outcomeUnknown?: counter.doubt()
+        case .outcomeUnknown?: counter.recordUnknownOutcome()
         case .unavailable?:
           counter.fail()
           await letTimePass()
@@ -47,26 +47,26 @@ extension NetworkUnderTest {
   }
 }
 
-/// The numbers that one task has written under its keys, or may have written, or removed.
+/// The numbers that one task has written under its keys, may have written, or has removed.
 private struct NetworkCounter: Sendable {
   let task: Int
   /// The number to write next.
   private(set) var next = 1
-  /// For each key, from the last number that was acknowledged to the last that may have been written; 0 stands for none.
+  /// For each key, the last acknowledged number and the last number that may have been written; 0 stands for absent.
   private(set) var possible: [CacheKey: ClosedRange<Int>] = [:]
 
   init(task: Int) { self.task = task }
 
-  /// Where to write the next number. Every second one has the same key: what is written late is seen there, over what came after
-  /// it. The others have eight keys in turn: what is lost is seen there, although the task has gone on. What is removed is the number
-  /// before.
+  /// The key of the next change. Every second number has the same key, where a delayed write would replace a later one.
+  /// The others use eight keys in rotation, where a lost write shows although the task has continued. Removals remove
+  /// the previous number.
   var key: CacheKey {
     let number = removes ? next - 1 : next
     return CacheKey(
       verbatim: number.isMultiple(of: 2) ? "counter-\(task)" : "counter-\(task)-\(number / 2 % 8)")
   }
 
-  /// Whether the next change removes what is under the key.
+  /// Whether the next change removes the key.
   var removes: Bool { next.isMultiple(of: 3) }
 
   mutating func acknowledge() {
@@ -74,7 +74,7 @@ private struct NetworkCounter: Sendable {
     next += 1
   }
 
-  mutating func doubt() {
+  mutating func recordUnknownOutcome() {
     possible[key] = removes ? 0...(possible[key]?.upperBound ?? 0) : (possible[key]?.lowerBound ?? 0)...next
     next += 1
   }
@@ -84,7 +84,7 @@ private struct NetworkCounter: Sendable {
     next += 1
   }
 
-  /// Whether all that was acknowledged is there, and nothing that cannot be.
+  /// Whether all acknowledged changes are there, and nothing that cannot be.
   func check(_ contents: [CacheKey: Data]) throws {
     for (key, possible) in possible {
       let found = contents[key].flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
@@ -97,7 +97,7 @@ private struct NetworkCounter: Sendable {
 }
 
 extension EngineUnderTest {
-  /// Writes the next number, or removes the one before it: in a transaction or by itself, by one method after the other.
+  /// Writes the next number, or removes the previous one, in a transaction or alone. The methods take turns.
   fileprivate func count(_ counter: NetworkCounter) async throws {
     let (number, key) = (counter.next, counter.key)
     if counter.removes {

@@ -43,47 +43,47 @@ final class NetworkProxy: Sendable {
   private struct State {
     var server: ConformanceServer.Address
     var mode = Mode.open
-    /// What keeps engines out while it is unreachable.
+    /// Prevents connections while the server is unreachable.
     var backlog: FullBacklog?
     /// How many bytes of answers are passed on before it stalls.
     var allowance = Int.max
-    /// Counts the changes of mode.
+    /// The number of changes of mode.
     var modeNumber = 0
-    /// The connections to engines that have not passed on yet, in the present mode, what was sent before it was set.
+    /// The connections to engines whose earlier data has not been passed on since the mode was set.
     var behind: Set<Int32> = []
     var cut: Cut?
     /// Called before the cut is made.
     var willCut: (@Sendable () -> Void)?
-    /// Called when the cut has been made, before another connection is taken.
+    /// Called when the cut has been made, before another connection is accepted.
     var onCut: (@Sendable () -> Void)?
     var counts: [Direction: Int] = [:]
-    /// Both ends of every connection, and of these those to engines.
+    /// Both ends of every connection, and those that lead to engines.
     var connections: Set<Int32> = []
     var clients: Set<Int32> = []
-    /// Those to engines that the server has ended: see ``NetworkProxy/endServerSides()``.
+    /// The connections to engines that the server has ended: see ``NetworkProxy/endServerSides()``.
     var endedByServer: Set<Int32> = []
     var mostConnections = 0
     var isClosed = false
 
-    /// How many connections engines have, ended by the server or not. One that an engine has closed may be here still, as long as
-    /// its thread has not noticed.
+    /// The number of open connections of engines, including those that the server has ended. A connection that an
+    /// engine has closed may still be among the clients until its thread notices.
     var connectionCount: Int { clients.count { !NetworkSocket.isEndedByPeer($0) } }
 
     var isUnreachable: Bool { if case .unreachable = mode { true } else { false } }
-    /// Whether there are to be no connections.
+    /// Whether no connections are allowed.
     var isCutOff: Bool { if case .away = mode { true } else { isUnreachable } }
   }
 
-  /// Where engines reach the proxy.
+  /// The port at which engines reach the proxy.
   let port: UInt16
   private let listener: Int32
   private let state: MutexProtected<State>
   /// Locked while the connections are cut.
   private let cutting = NSLock()
-  /// Locked while a connection is taken.
+  /// Locked while a connection is accepted.
   private let taking = NSLock()
 
-  /// - Throws: `StorageError` if the system has no port or no thread to give.
+  /// - Throws: `StorageError` if no port or thread is available.
   init(to server: ConformanceServer.Address) throws {
     state = MutexProtected(State(server: server))
     (listener, port) = try NetworkSocket.listen()
@@ -95,7 +95,7 @@ final class NetworkProxy: Sendable {
     state.withLock { $0.isClosed = true }
     set(.open)
     endConnections()
-    // The thread that takes connections wakes up and closes the socket.
+    // Wakes the accepting thread, which closes the socket.
     if let own = try? NetworkSocket.connect(to: .loopback(port: port)) { NetworkSocket.close(own) }
   }
 
@@ -121,17 +121,18 @@ final class NetworkProxy: Sendable {
     state.withLock { $0.backlog = backlog }
   }
 
-  /// Whether every connection that there was when the mode was set has ended, or has passed on what the engine had sent.
+  /// Whether every connection that existed when the mode was set has ended, or has passed on the data sent before that.
   var hasPassedOn: Bool { state.withLock { $0.behind.isEmpty } }
 
-  /// Whether something that an engine has sent is held back.
+  /// Whether data from an engine is held back.
   var isHoldingBack: Bool {
     state.withLock { state in
       state.clients.contains { NetworkSocket.hasInput($0) && !NetworkSocket.isEndedByPeer($0) }
     }
   }
 
-  /// Cuts once: calls `willCut`, passes the last bytes on, ends all connections, and calls `onCut` before anything else goes through.
+  /// Cuts once: calls `willCut`, passes the last bytes on, ends all connections, and calls `onCut` before any other
+  /// data is passed on.
   func cut(
     after bytes: Int, _ direction: Direction, willCut: @escaping @Sendable () -> Void,
     onCut: @escaping @Sendable () -> Void
@@ -146,7 +147,7 @@ final class NetworkProxy: Sendable {
   /// Cancels a cut that has not been made yet.
   func endCut() { state.withLock { ($0.cut, $0.willCut, $0.onCut) = (nil, nil, nil) } }
 
-  /// How many bytes have gone each way since they were last counted.
+  /// The number of bytes in each direction since the last call.
   func takeCounts() -> [Direction: Int] {
     state.withLock { state in
       defer { state.counts = [:] }
@@ -157,11 +158,11 @@ final class NetworkProxy: Sendable {
   /// The maximum number of connections at the same time.
   var mostConnections: Int { state.withLock { $0.mostConnections } }
 
-  /// How many connections engines have not closed, whether or not the server has ended them.
+  /// The number of connections that engines have not closed, whether or not the server has ended them.
   var connectionCount: Int { state.withLock { $0.connectionCount } }
 
-  /// Ends the server's side of all existing connections, as a server does. Each remains until the engine has
-  /// closed its side.
+  /// Ends the server's side of all existing connections, as a server would. Each remains until the engine has closed
+  /// its side.
   func endServerSides() {
     state.withLock { state in
       state.endedByServer = state.clients
@@ -172,7 +173,7 @@ final class NetworkProxy: Sendable {
 
   /// Ends all existing connections.
   func endConnections() {
-    // Behind the lock, since a socket that is closed leaves its number to another one, perhaps somebody else's.
+    // While locked, because the number of a closed socket may be reused, even by other code.
     state.withLock { state in
       for socket in state.connections { NetworkSocket.shutDown(socket) }
     }
@@ -188,7 +189,7 @@ final class NetworkProxy: Sendable {
         NetworkSocket.close(client)
         break
       }
-      // One that has waited may have been given up.
+      // The engine may have given up a connection that waited.
       guard !isCutOff, !NetworkSocket.isEndedByPeer(client),
         let target = try? NetworkSocket.connect(to: server)
       else {
@@ -196,7 +197,7 @@ final class NetworkProxy: Sendable {
         continue
       }
       let isPassedOn = state.withLock { state in
-        // The server may have been away, or the proxy closed, since it was asked for.
+        // The server may have become unreachable, or the proxy may have been closed, in the meantime.
         if state.isCutOff || state.isClosed { return false }
         state.connections.formUnion([client, target])
         state.clients.insert(client)
@@ -225,7 +226,7 @@ final class NetworkProxy: Sendable {
     NetworkSocket.close(listener)
   }
 
-  /// The next connection. None is taken while the proxy is unreachable.
+  /// The next connection. None is accepted while the proxy is unreachable.
   private func next() -> Int32? {
     while true {
       var waiting = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
@@ -234,12 +235,12 @@ final class NetworkProxy: Sendable {
         state.withLock { $0.isUnreachable } ? (false, nil) : (true, NetworkSocket.accept(listener))
       }
       if isTaken { return client }
-      // There is something in the queue all the time.
+      // The queue is never empty.
       usleep(5_000)
     }
   }
 
-  /// Passes on what comes until one side ends.
+  /// Passes on data until one side ends.
   private func relay(_ client: Int32, _ target: Int32) {
     var buffer = [UInt8](repeating: 0, count: 65_536)
     while true {
@@ -247,10 +248,10 @@ final class NetworkProxy: Sendable {
       let (mode, modeNumber, allowance) = state.withLock { ($0.mode, $0.modeNumber, $0.allowance) }
       let isSilent = if case .silent = mode { true } else { allowance <= 0 }
       if isSilent {
-        // Nothing is read, so that senders only see silence.
+        // Reads nothing, so that senders only see silence.
         for index in descriptors.indices { descriptors[index].events = 0 }
       }
-      // A change of mode is noticed by looking again.
+      // The timeout makes it notice a change of mode.
       let ready = poll(&descriptors, 2, 20)
       guard ready >= 0 || errno == EINTR else { return }
       var hasPassedOn = ready >= 0 && descriptors[0].events != 0
@@ -263,7 +264,7 @@ final class NetworkProxy: Sendable {
         let count = NetworkSocket.receive(descriptor.fd, &buffer, limit)
         if direction == .toEngine, count > 0 { state.withLock { $0.allowance -= count } }
         guard count > 0, pass(buffer[..<count], direction, to: index == 0 ? target : client) else { return }
-        // There may be more.
+        // There may be more data.
         if index == 0, count == limit { hasPassedOn = false }
       }
       guard hasPassedOn else { continue }
@@ -274,7 +275,7 @@ final class NetworkProxy: Sendable {
     }
   }
 
-  /// Sends the end, and waits for that of the engine. What it sends before leads nowhere.
+  /// Ends the server's side, and waits until the engine ends its side. Discards data that the engine sends until then.
   private func waitForEnd(of client: Int32) {
     NetworkSocket.endSending(client)
     var buffer = [UInt8](repeating: 0, count: 4_096)
@@ -282,7 +283,7 @@ final class NetworkProxy: Sendable {
     while NetworkSocket.receive(client, &buffer, size) > 0 {}
   }
 
-  /// Returns whether the connection goes on.
+  /// Returns whether the connection continues.
   private func pass(_ bytes: ArraySlice<UInt8>, _ direction: Direction, to socket: Int32) -> Bool {
     let (passed, onCut) = state.withLock { state -> (Int, (@Sendable () -> Void)?) in
       let before = state.counts[direction, default: 0]

@@ -39,10 +39,10 @@ enum NetworkSocket {
   /// How many connections may wait to be accepted.
   static let backlog: Int32 = 128
 
-  /// Says so of a socket that listens already.
+  /// Sets the backlog of a socket that is already listening.
   static func setBacklog(_ count: Int32, of listener: Int32) { _ = systemListen(listener, count) }
 
-  /// A socket that listens at a free port of 127.0.0.1.
+  /// A socket that listens on a free port of 127.0.0.1.
   static func listen() throws -> (descriptor: Int32, port: UInt16) {
     let descriptor = try make(AF_INET)
     var address = loopback(0)
@@ -60,7 +60,7 @@ enum NetworkSocket {
     return (descriptor, UInt16(bigEndian: address.sin_port))
   }
 
-  /// Whether the other side has closed the connection, also if there is something to be received.
+  /// Whether the other side has closed the connection, even if unread data remains.
   static func isEndedByPeer(_ socket: Int32) -> Bool {
     #if canImport(Darwin)
       var descriptor = pollfd(fd: socket, events: 0, revents: 0)
@@ -71,7 +71,7 @@ enum NetworkSocket {
     return poll(&descriptor, 1, 0) > 0
   }
 
-  /// Whether there is something to be received, or the end.
+  /// Whether data or the end of the connection can be received.
   static func hasInput(_ socket: Int32) -> Bool {
     var descriptor = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
     return poll(&descriptor, 1, 0) > 0 && descriptor.revents & Int16(POLLIN) != 0
@@ -105,7 +105,7 @@ enum NetworkSocket {
       var address = sockaddr_un()
       address.sun_family = sa_family_t(AF_UNIX)
       withUnsafeMutableBytes(of: &address.sun_path) { field in
-        // The last byte stays zero.
+        // The last byte remains zero.
         field.copyBytes(from: path.utf8.prefix(field.count - 1))
       }
       result = withUnsafePointer(to: &address) {
@@ -138,9 +138,10 @@ enum NetworkSocket {
     return descriptor
   }
 
-  /// Waits for the answer for as long as it may. Returns whether there is a connection, which may be waited for from then on.
+  /// Waits for the answer while the closure returns true. Returns whether the socket is connected. It is blocking from
+  /// then on.
   ///
-  /// - Throws: `StorageError` if there will be none. The socket is not closed.
+  /// - Throws: `StorageError` if the connection fails. The socket is not closed.
   static func finishConnecting(_ descriptor: Int32, while mayWait: () -> Bool) throws -> Bool {
     var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
     while poll(&waiting, 1, 10) <= 0 {
@@ -161,7 +162,7 @@ enum NetworkSocket {
     }
   }
 
-  /// Returns whether all has been sent.
+  /// Returns whether everything has been sent.
   static func send(_ bytes: ArraySlice<UInt8>, to descriptor: Int32) -> Bool {
     #if canImport(Darwin)
       let flags: Int32 = 0
@@ -180,7 +181,7 @@ enum NetworkSocket {
     }
   }
 
-  /// Waits until there is something to be received. Returns whether there is before the deadline.
+  /// Waits until data can be received. Returns whether there is any before the deadline.
   static func wait(_ descriptor: Int32, until deadline: ContinuousClock.Instant) -> Bool {
     while ContinuousClock.now < deadline {
       var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
@@ -189,7 +190,7 @@ enum NetworkSocket {
     return false
   }
 
-  /// Sends the end, and leaves the connection to be received from.
+  /// Ends the sending direction. Data can still be received.
   static func endSending(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(1)) }
 
   static func shutDown(_ descriptor: Int32) { _ = shutdown(descriptor, Int32(2)) }
@@ -197,7 +198,7 @@ enum NetworkSocket {
   static func close(_ descriptor: Int32) { _ = systemClose(descriptor) }
 }
 
-// The names of the methods above hide these.
+// The methods above have the same names as these functions.
 
 private func systemListen(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listen(descriptor, backlog) }
 

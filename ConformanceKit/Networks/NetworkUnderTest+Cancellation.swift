@@ -12,7 +12,7 @@ extension NetworkUnderTest {
         continue
       }
       durations.append(duration)
-      // Later, the limit might have ended it.
+      // Otherwise the time limit might have ended the call.
       if duration < server.timeLimit { return }
     }
     guard durations.count == Self.attempts else {
@@ -23,7 +23,7 @@ extension NetworkUnderTest {
     )
   }
 
-  /// Returns how long the calls have taken; nil if the machine was too busy to cancel them long before their limit.
+  /// Returns the duration of the calls; nil if the machine was too busy to cancel them long before their time limit.
   private func checkCancellationOnce(
     _ call: NetworkCall, _ mode: NetworkProxy.Mode, writing name: String
   ) async throws -> Duration? {
@@ -38,7 +38,7 @@ extension NetworkUnderTest {
       }
     }
     while started.value < tasks.count { await Task.yield() }
-    // One of them at least is under way, and the others wait.
+    // At least one of them is in progress, and the others wait.
     await untilSomethingIsHeldBack()
     try await gather(0..<100) { _ in await Task.yield() }
     for task in tasks { task.cancel() }
@@ -51,7 +51,7 @@ extension NetworkUnderTest {
         let cause = (error as? CallFailure)?.error ?? error
         if cause is CancellationError { continue }
         let code = (cause as? StorageError)?.code
-        // On a busy machine the limit may be over when the engine hears of the cancellation.
+        // On a busy machine the time limit may expire before the engine notices the cancellation.
         let isOver = start.duration(to: .now) >= server.timeLimit
         if !isInTime || isOver, code == .unavailable { continue }
         try expect(code == .outcomeUnknown && !call.isRead, "\(call.phrase), cancelled, threw \(cause)")
@@ -59,7 +59,7 @@ extension NetworkUnderTest {
       }
     }
     let elapsed = start.duration(to: .now)
-    // Twice, as the server may take its time over what it has received.
+    // Twice, because the server may process received data late.
     for _ in 0..<2 {
       let contents = try await contents()
       try expect(

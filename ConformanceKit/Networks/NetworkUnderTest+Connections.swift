@@ -8,7 +8,7 @@ import StockroomCore
 // Checks of connections for feeds and for cancelled calls.
 
 extension NetworkUnderTest {
-  /// As many streams of changes, if the engine has a feed: fewer once it has more connections than it may.
+  /// This many streams of changes, if the engine has a feed; fewer once it has more connections than allowed.
   func subscribe(_ count: Int) async throws -> [StorageChanges] {
     var streams: [StorageChanges] = []
     guard context.capabilities.contains(.changeFeed) else { return streams }
@@ -19,10 +19,10 @@ extension NetworkUnderTest {
     return streams
   }
 
-  /// Ends all connections of the engine and writes through another one before it can reconnect; then writes
-  /// again when it has.
+  /// Ends all connections of the engine and writes through another one before it can reconnect; then writes again after
+  /// it has reconnected.
   ///
-  /// - Parameter fault: What else happens while it has none.
+  /// - Parameter fault: Another fault that happens while it is disconnected.
   func checkChanges(while fault: () async throws -> Void = {}) async throws {
     let passage = try NetworkProxy(to: server.address)
     defer { passage.close() }
@@ -43,15 +43,15 @@ extension NetworkUnderTest {
     }
   }
 
-  /// Writes, once the server is there.
+  /// Writes as soon as the server is available.
   private func write(_ key: CacheKey, by other: EngineUnderTest) async throws {
     let network = NetworkUnderTest(context: context, server: server, proxy: proxy, engine: other)
     try await network.untilAvailable { try await $0.write(data("v"), key: key) }
   }
 
-  /// Cancels calls that wait for a silent server, one after the other, more of them than there may be connections.
+  /// Cancels more calls than there may be connections, one after the other, while they wait for a silent server.
   func checkConnectionsOfCancelledCalls() async throws {
-    // For each connection there may be another one on which the server is asked to give up.
+    // Each connection may need another one to send the server a cancellation.
     let limit = 2 * server.maximumConnections
     for _ in 0..<(limit + 3) {
       context.noteProgress()
@@ -71,10 +71,9 @@ extension NetworkUnderTest {
     }
   }
 
-  /// Lets the server end all connections while the engine has several and nothing is under way, and then reads.
+  /// Has the server end all connections while the engine has several and no call is in progress, and then reads.
   ///
-  /// The server is reachable at once, so an engine may fail occasionally, on a busy machine, but not as a
-  /// rule.
+  /// The server is reachable at once, so an engine should usually succeed. On a busy machine, it may occasionally fail.
   func checkReadsAfterLosses() async throws {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     let rounds = 8
@@ -99,9 +98,9 @@ extension NetworkUnderTest {
     )
   }
 
-  /// Has the engine make as many connections for reads as it likes to have.
+  /// Has the engine open as many connections for reads as it uses.
   private func makeConnections() async throws {
-    // As long as the server is silent no read leaves its connection to another.
+    // While the server is silent, no read releases its connection to another.
     proxy.set(.silent)
     let reads = (0..<4 * server.maximumConnections).map { number in
       Task { [engine] in
@@ -115,8 +114,8 @@ extension NetworkUnderTest {
     for read in reads { _ = await read.result }
   }
 
-  /// Lets the server end all connections repeatedly, and checks that the engine closes its side of them: a
-  /// descriptor each.
+  /// Has the server end all connections repeatedly, and checks that the engine closes its side of them, since each uses
+  /// a descriptor.
   func checkLostConnectionsAreClosed() async throws {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     let stream = try await subscribe(1)
@@ -161,7 +160,8 @@ extension NetworkUnderTest {
 }
 
 extension CheckContext {
-  /// Does what reaches the server, and does it again if the engine's time limit is over before that, as on a busy machine.
+  /// Runs the body, and repeats it if the engine's time limit expires before the server is reached, as on a busy
+  /// machine.
   func untilReached<Result>(_ body: () async throws -> Result) async throws -> Result {
     for _ in 0..<10 {
       do {
@@ -176,7 +176,7 @@ extension CheckContext {
     return try await body()
   }
 
-  /// Whether a new engine, which has lost nothing, connects and reads long before its time limit.
+  /// Whether a new engine without lost connections connects and reads long before its time limit.
   func isReachedSoon(_ server: ConformanceServer, through port: UInt16) async throws -> Bool {
     let start = ContinuousClock.now
     do {

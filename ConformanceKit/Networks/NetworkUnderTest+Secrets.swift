@@ -8,7 +8,7 @@ import StockroomCore
 // Descriptions and errors of an engine while its server is unreachable: rule N5.
 
 extension NetworkUnderTest {
-  /// A way to open an engine with something that is secret.
+  /// A way to open an engine with a secret.
   private struct Opening: Sendable {
     let what: String
     let secret: String
@@ -37,7 +37,7 @@ extension NetworkUnderTest {
     proxy.set(.away)
     if let secret = server.secret { try await checkCalls(secret) }
     context.noteProgress()
-    // One that takes connections and ends them, and one that is not there at all.
+    // A server that accepts connections and ends them, and a port where none listens.
     let (listener, unusedPort) = try NetworkSocket.listen()
     NetworkSocket.close(listener)
     for port in [proxy.port, unusedPort] {
@@ -68,7 +68,7 @@ extension NetworkUnderTest {
       return try expectNone(
         of: texts(of: error), contains: opening.secret, "\(opening.what) and no server, the error of opening")
     }
-    // It connects when it is first needed.
+    // An engine may only connect when it is first used.
     let errors = [
       await thrown(by: { _ = try await engine.read(key: key("k")) }),
       await thrown(by: { try await engine.close() }),
@@ -82,7 +82,7 @@ extension NetworkUnderTest {
     }
   }
 
-  /// The error of the call. Rule N1 covers whether it may throw it, or return.
+  /// The error of the call, or nil. Rule N1 covers whether it may throw or return.
   private func thrown(by call: () async throws -> Void) async -> (any Error)? {
     do {
       try await call()
@@ -105,7 +105,7 @@ extension NetworkUnderTest {
 
   func check(_ refusal: ConformanceServer.Refusal) async throws {
     var error = try await self.error(of: refusal)
-    // On a busy machine the time limit may be over before the server has refused the engine.
+    // On a busy machine the time limit may expire before the server has refused the engine.
     for _ in 0..<10 where error.code == .unavailable && refusal.code != .unavailable {
       context.noteProgress()
       error = try await self.error(of: refusal)
@@ -115,7 +115,7 @@ extension NetworkUnderTest {
     try expectNone(of: texts(of: error), contains: secret, "with \(refusal.reason), the error")
   }
 
-  /// What the engine throws when it is opened or first used.
+  /// The error that the engine throws when it is opened or first used.
   private func error(of refusal: ConformanceServer.Refusal) async throws -> StorageError {
     do {
       let engine = try await refusal.makeEngine(context.place, proxy.port)

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// A call that is made while the network does not work.
+/// A call that is made while the network has a fault.
 enum NetworkCall: String, CaseIterable, Sendable {
   case read, readAll = "read-all", readEntries = "read-entries", write, batch, imports = "import", transaction
 
@@ -25,7 +25,7 @@ enum NetworkCall: String, CaseIterable, Sendable {
 
   var isRead: Bool { self == .read || self == .readAll || self == .readEntries }
 
-  /// - Parameter name: The key of what it writes.
+  /// - Parameter name: The key that it writes.
   func perform(on engine: EngineUnderTest, writing name: String = "new") async throws {
     switch self {
     case .read: _ = try await engine.read(key: key("old"))
@@ -40,15 +40,15 @@ enum NetworkCall: String, CaseIterable, Sendable {
   }
 }
 
-/// An engine that reaches its server through a proxy.
+/// An engine that connects to its server through a proxy.
 struct NetworkUnderTest: Sendable {
   let context: CheckContext
   let server: ConformanceServer
   let proxy: NetworkProxy
   let engine: EngineUnderTest
 
-  /// Calls `body`, which may run repeatedly, and retries if the engine has not noticed yet that the network
-  /// works, or the machine is busy. Gives up with the stall timeout.
+  /// Calls `body`, which may run repeatedly. Retries if the engine has not noticed yet that the network works, or the
+  /// machine is busy. Gives up after the stall timeout.
   func untilAvailable<Result>(_ body: (EngineUnderTest) async throws -> Result) async throws -> Result {
     while true {
       do {
@@ -62,9 +62,10 @@ struct NetworkUnderTest: Sendable {
     }
   }
 
-  /// The contents, once the network works again: by the same engine (rule N3).
+  /// The contents after the network works again, read by the same engine (rule N3).
   ///
-  /// What was held back reaches the server before: it may do then what the call said had not happened.
+  /// Data that was held back reaches the server first. A call whose error said that it had not happened must not take
+  /// effect then.
   func contents() async throws -> [CacheKey: Data] {
     proxy.set(.open)
     let end = ContinuousClock.now + server.timeLimit
@@ -72,7 +73,7 @@ struct NetworkUnderTest: Sendable {
     return try contentsByKey(try await untilAvailable { try await $0.readAllDataAndKeys() })
   }
 
-  /// A call that is late is repeated, since a busy machine takes time too.
+  /// Repeats a call that took too long, because the machine may be busy.
   func checkFault(_ mode: NetworkProxy.Mode, _ call: NetworkCall) async throws {
     var mayHaveHappened = false
     var durations: [Duration] = []
@@ -84,7 +85,7 @@ struct NetworkUnderTest: Sendable {
     throw Violation("\(call.phrase), with a time limit of \(server.timeLimit), ended after \(durations)")
   }
 
-  /// Returns how long the call has taken.
+  /// Returns the duration of the call.
   private func checkFaultOnce(
     _ mode: NetworkProxy.Mode, _ call: NetworkCall, _ mayHaveHappened: inout Bool
   ) async throws -> Duration {
@@ -92,7 +93,7 @@ struct NetworkUnderTest: Sendable {
     proxy.set(mode)
     let start = ContinuousClock.now
     async let outcome = outcome(of: call)
-    // Tasks that have nothing to do with the engine.
+    // Other tasks, which do not use the engine.
     try await gather(0..<100) { _ in await Task.yield() }
     let error = try await outcome
     let elapsed = start.duration(to: .now)
@@ -102,7 +103,7 @@ struct NetworkUnderTest: Sendable {
     let isUnknown = error.code == .outcomeUnknown && !call.isRead
     try expect(error.code == .unavailable || isUnknown, "\(call.phrase) threw \(error)")
     mayHaveHappened = mayHaveHappened || isUnknown
-    // Twice, as the server may take its time over what it has received.
+    // Twice, because the server may process received data late.
     for _ in 0..<2 {
       let contents = try await contents()
       try expect(contents[key("old")] == data("old"), "an existing entry was lost")
@@ -126,20 +127,21 @@ struct NetworkUnderTest: Sendable {
     }
   }
 
-  /// How many times its limit a call is given: what is found out about a lost answer takes as long as the call.
+  /// The maximum duration of a call as a multiple of its time limit. Determining the outcome after a lost answer may
+  /// take as long as the call.
   private static let timesOfTheLimit = 3
-  /// How often a call may be late before it counts as late.
+  /// How often a call may exceed that before it fails the check.
   static let attempts = 3
 
-  /// Waits until an engine has sent something to the silent server, for a moment at most: it may not have to.
+  /// Waits until an engine has sent data to the silent server. Only waits for a moment, because the engine may have
+  /// nothing to send.
   func untilSomethingIsHeldBack() async {
     let end = ContinuousClock.now + server.timeLimit / 10
     while !proxy.isHoldingBack, ContinuousClock.now < end { await letTimePass() }
   }
 
-  /// Makes every call that has no separate check while the network does not work, all concurrently, each on
-  /// its own engine, so that none waits for another's connection. Each call that took too long is repeated:
-  /// see ``attempts``.
+  /// Makes every call that has no separate check while the network has a fault, all concurrently. Each uses its own
+  /// engine, so that none waits for another's connection. Each call that took too long is repeated: see ``attempts``.
   func checkAnyCall(_ mode: NetworkProxy.Mode) async throws {
     let present = key("old")
     let calls = anyCalls(present)
@@ -152,7 +154,7 @@ struct NetworkUnderTest: Sendable {
       var engines: [EngineUnderTest] = []
       for _ in calls {
         let other = try await untilAvailable { _ in try await openAnother() }
-        // Some connect when they are first needed.
+        // An engine may only connect when it is first used.
         _ = try await untilAvailable { _ in try await other.read(key: present) }
         engines.append(other)
       }
@@ -187,7 +189,7 @@ struct NetworkUnderTest: Sendable {
   private struct AnyCall: Sendable {
     let name: String
     var isChange = false
-    /// Whether it may be done without the server.
+    /// Whether the call may return without the server.
     var mayReturn = false
     let perform: @Sendable (EngineUnderTest) async throws -> Void
   }
@@ -205,7 +207,7 @@ struct NetworkUnderTest: Sendable {
         ? [AnyCall(name: "changes()", mayReturn: true) { _ = try await $0.changes() }] : [])
   }
 
-  /// Whether a call threw outcomeUnknown. Fails if it returned, or threw anything else than it may.
+  /// Whether a call threw `outcomeUnknown`. Fails if it returned, or threw an error that is not allowed.
   private func isUnknown(_ call: AnyCall, on engine: EngineUnderTest) async throws -> Bool {
     do {
       try await call.perform(engine)
@@ -219,8 +221,8 @@ struct NetworkUnderTest: Sendable {
     return false
   }
 
-  /// Opens an engine on a server that does not answer, and closes one that is open. Each call that took too
-  /// long is repeated: see ``attempts``.
+  /// Opens an engine on a server that does not answer, and closes one that is open. Each call that took too long is
+  /// repeated: see ``attempts``.
   func checkOpening(_ mode: NetworkProxy.Mode) async throws {
     for isOpen in [false, true] {
       let what = isOpen ? "close()" : "opening"
@@ -235,7 +237,7 @@ struct NetworkUnderTest: Sendable {
         proxy.set(mode)
         let start = ContinuousClock.now
         do {
-          // One that connects when it is first needed has nothing to wait for.
+          // An engine that only connects when it is first used does not wait here.
           if let other { try await other.close() } else { try await openAnother().close() }
         } catch let failure as CallFailure {
           let error = failure.error as? StorageError

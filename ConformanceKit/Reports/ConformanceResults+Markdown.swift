@@ -1,6 +1,6 @@
 extension ConformanceResults {
-  /// The results in GitHub's Markdown: the matrix with the sentence of each rule, what failed and what was skipped,
-  /// ending with the end of a line.
+  /// The results in GitHub's Markdown: the matrix with the summary of each rule, the failures and the skipped checks,
+  /// followed by a line feed.
   public var markdown: String {
     let legend =
       "Checks passed, by rule and engine. ✗: failed; ○: could not be checked here; !: could not run; –: does not apply."

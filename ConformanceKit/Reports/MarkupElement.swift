@@ -27,7 +27,7 @@ struct MarkupElement {
   }
 }
 
-// By scalars, since a character to be escaped may be the start of one with combining accents.
+// Processes scalars, since a character to be escaped may be the start of a grapheme with combining accents.
 
 extension String {
   /// The text as the contents of an element of XML 1.0, which cannot contain most control characters.

@@ -8,15 +8,15 @@ import StockroomCore
 /// Accounts between which transactions transfer amounts. Their total never changes.
 struct Accounts: Codable, Sendable {
   let count: Int
-  /// What each holds at first.
+  /// The initial balance of each account.
   let balance: Int
 
   var keys: [CacheKey] { ConformanceKit.keys(count, prefix: "account-") }
 
-  /// What each account holds at first, as entries.
+  /// The initial balances, as entries.
   var opening: [(key: CacheKey, data: Data)] { keys.map { ($0, data("\(balance)")) } }
 
-  /// Two different accounts that follow from a number.
+  /// Two different accounts, determined by a number.
   func pair(_ number: Int) -> (from: CacheKey, to: CacheKey) {
     let from = number * 7 % count
     return (keys[from], keys[(from + 1 + number % (count - 1)) % count])
@@ -31,7 +31,7 @@ struct Accounts: Codable, Sendable {
     try transaction.write(data("\(right + amount)"), key: to)
   }
 
-  /// Fails unless the sum is right in a transaction, by a kind of read that follows from a number.
+  /// Fails unless the sum is right in a transaction. The number determines the kind of read.
   func check(in transaction: any StorageTransaction, _ kind: Int) throws {
     switch kind % 3 {
     case 0: try check(try keys.compactMap { try transaction.read(key: $0) }, "the reads of one body")
@@ -49,16 +49,16 @@ struct Accounts: Codable, Sendable {
   }
 }
 
-/// Transfers that several processes make at the same time, each in a transaction that also counts it.
+/// Transfers that several processes make concurrently. Each of them is a transaction that also increments a counter.
 struct TransferWork: Codable, Sendable {
   let accounts: Accounts
   /// How many transfers each process makes.
   let count: Int
 
-  /// What every transfer increments.
+  /// The counter that every transfer increments.
   static let counter = key("transfers")
 
-  /// Makes the transfer with a number of one process.
+  /// Makes the transfer with this number of one process.
   func perform(_ number: Int, of share: Int, on engine: EngineUnderTest) async throws {
     let (from, to) = accounts.pair(number &+ share * 3)
     try await engine.withTransaction { transaction in

@@ -46,13 +46,13 @@ enum AdversarialKeys {
     Family(
       "hashes", "keys with the same hash, by common hash functions, are different keys",
       [
-        // FNV-1a, FNV-1, CRC-32, djb2 in both variants, and the one of Java's strings, all of 32 bits
+        // Collisions of FNV-1a, FNV-1, CRC-32, both variants of djb2 and the hash of Java's strings, all with 32 bits
         "costarring", "liquid", "declinate", "macallums", "creamwove", "quists", "plumless", "buckeroo",
         "codding",
         "gnu", "hetairas", "mentioner", "heliotropes", "neurospora", "haggadot", "loathsomenesses", "Aa",
         "BB",
         "AaBB", "BBAa",
-        // Sums of their bytes
+        // Equal sums of bytes
         "listen", "silent", "abc", "bca",
       ]),
     Family(

@@ -5,12 +5,12 @@
 #endif
 import StockroomCore
 
-/// The entries according to one method that reads everything.
+/// The entries as returned by one method that reads everything.
 private struct Listing {
-  /// The rule that the way breaks if it is wrong. Nil stands for the rule of the check.
+  /// The rule that is broken if the listing is wrong. Nil stands for the rule of the check.
   let rule: ContractRule?
   let method: String
-  /// By key. The values are nil where the method returns keys alone.
+  /// The entries by key. The values are nil if the method returns only keys.
   let entries: [CacheKey: Data?]
 
   init(_ rule: ContractRule?, _ method: String, _ list: [(key: CacheKey, data: Data?)]) throws {
@@ -25,7 +25,7 @@ private struct Listing {
     self.entries = entries
   }
 
-  /// Whether it says of the key what the value says: nil stands for absent.
+  /// Whether the listing agrees with the value of the key, which is nil for an absent key.
   func agrees(on key: CacheKey, with value: Data?) -> Bool {
     switch (entries[key], value) {
     case (nil, let value): value == nil
@@ -43,7 +43,7 @@ private struct Listing {
 /// - Parameters:
 ///   - contents: What was written, if the caller knows it.
 ///   - most: More entries than this are not compared.
-///   - progress: Takes note of each answer: an engine may need long for each.
+/// - progress: Called after each result, because an engine may need long for each.
 func expectAllWaysAgree(
   in engine: EngineUnderTest, on contents: [(key: CacheKey, data: Data)]? = nil, atMost most: Int = .max,
   noting progress: CheckProgress? = nil
@@ -106,9 +106,9 @@ private func expectCount(_ count: Int, is expected: Int) throws {
   throw Violation("keyCount() was \(count), but there were \(expected) keys", rule: .l2)
 }
 
-/// Compares the order and the times that the two ways give which have them.
+/// Compares the order and the times of the two methods that return them.
 private func expectSameEntries(_ some: [StorageEntry], _ all: [StorageEntry], keepsTimes: Bool) throws {
-  // The default of the one knows no order but that of time.
+  // The default readEntries(keys:) only sorts by times.
   let isByTime = zip(some, some.dropFirst()).allSatisfy { $0.createdAt <= $1.createdAt }
   if keepsTimes || !isByTime, let (one, other) = zip(some, all).first(where: { $0.key != $1.key }) {
     throw Violation(
@@ -125,7 +125,7 @@ private func expectSameEntries(_ some: [StorageEntry], _ all: [StorageEntry], ke
   }
 }
 
-/// Compares the ways that return values without keys.
+/// Compares the methods that return values without keys.
 private func expectSameValues(
   _ present: [CacheKey], _ pairs: [(key: CacheKey, data: Data)], in engine: EngineUnderTest,
   _ progress: CheckProgress?
@@ -177,13 +177,13 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
   }
 }
 
-/// Each may be off by the 2 ms of rule W2.
+/// Each may differ by the 2 ms of rule W2.
 func isSame(_ time: Date, _ other: Date) -> Bool {
-  // Times may be infinite, and infinity is no number of seconds from itself.
+  // The difference of two infinite times is not a number.
   time == other || abs(time.timeIntervalSince(other)) <= 0.004_5
 }
 
-/// Asks; an answer that is an error breaks the rule of the method.
+/// Makes a call. An error breaks the rule of its method.
 private func asking<Result>(
   _ rule: ContractRule, noting progress: CheckProgress? = nil, _ call: () async throws -> Result
 ) async throws -> Result {
@@ -197,13 +197,13 @@ private func asking<Result>(
   }
 }
 
-/// The engine has been closed, so that nothing can be compared.
+/// The engine has been closed, so nothing can be compared.
 struct EngineClosed: Error {}
 
 extension CheckDefinition {
-  /// Whether the entries that the check leaves behind are compared across all methods that read. Not if the
-  /// check has taken away something that the engine needs, nor if it makes concurrent calls, which may have
-  /// broken more than they show.
+  /// Whether the entries that the check leaves behind are compared across all methods that read. Not if the check has
+  /// removed something that the engine needs. Neither if it makes concurrent calls, because these may cause more faults
+  /// than the check reports.
   var comparesAllWays: Bool {
     switch rule {
     case .k1, .k2, .k3, .k4, .v1, .v2, .v3, .w1, .w2, .w3, .w4, .w5, .w6: true
@@ -214,7 +214,7 @@ extension CheckDefinition {
 }
 
 extension CheckContext {
-  /// Compares, over all ways of reading, what is in the engines that the check has left open.
+  /// Compares all methods that read, in each engine that the check has left open.
   func expectAllWaysAgree() async throws {
     for engine in enginesLeftOpen {
       noteProgress()
@@ -234,7 +234,7 @@ typealias WayOfWriting = (
   name: String, write: @Sendable (EngineUnderTest, [(key: CacheKey, data: Data)]) async throws -> Void
 )
 
-/// Every way to write entries, which all have to lead to the same; first those that applications use.
+/// All ways to write entries, which must have the same result. Those that applications use come first.
 let waysOfWriting: [WayOfWriting] = [ChangeMethod.write.way, wayOfBatches, wayOfApplying] + waysOfWritingOne
 
 let waysOfWritingOne: [WayOfWriting] = [
@@ -248,7 +248,7 @@ let wayOfApplying: WayOfWriting = (
   "apply(_:)", { try await $0.apply($1.map { .write($0.data, key: $0.key) }) }
 )
 
-/// The way that removes what it writes, in the same call.
+/// Removes each key and writes it, in the same call.
 let wayOfReplacing: WayOfWriting = (
   "apply(_:) of removals and writes",
   { engine, entries in
@@ -257,7 +257,8 @@ let wayOfReplacing: WayOfWriting = (
   }
 )
 
-/// The way that takes times with the values. It is none of ``waysOfWriting``, since it replaces the times of what is there.
+/// Writes values together with their times. It is not among ``waysOfWriting``, because it replaces the times of
+/// existing entries.
 let wayOfImporting: WayOfWriting = (
   "writeEntries(_:)",
   { engine, entries in
@@ -267,7 +268,7 @@ let wayOfImporting: WayOfWriting = (
   }
 )
 
-/// The way of engines that have transactions, whose body reads what it has written.
+/// For engines with transactions. The body reads back what it has written.
 let wayOfTransactions: WayOfWriting = (
   "withTransaction(_:)",
   { engine, entries in
@@ -287,7 +288,7 @@ typealias WayOfRemoving = (
   name: String, remove: @Sendable (EngineUnderTest, [CacheKey]) async throws -> Void
 )
 
-/// Every way of an engine with these capabilities to make keys absent, of which one removes all others too.
+/// All ways to remove keys for an engine with these capabilities. One of them also removes all other keys.
 func waysOfRemoving(_ capabilities: EngineCapabilities) -> [WayOfRemoving] {
   var ways: [WayOfRemoving] = []
   for method in ChangeMethod.allCases where method.removes {

@@ -10,17 +10,17 @@ import StockroomCore
 /// A test framework may start hundreds of checks at once. Running concurrently, each would take minutes, and
 /// none could distinguish an engine that hangs from one that shares two processors with all others.
 final class AsyncSemaphore: Sendable {
-  /// The semaphore that all checks of the process use. Its width exceeds the number of processors, because
-  /// engines wait for disks.
+  /// The semaphore of all checks in the process. Its width exceeds the number of processors, because engines wait for
+  /// disks.
   static let shared = AsyncSemaphore(width: 4 * ProcessInfo.processInfo.activeProcessorCount + 2)
 
   private struct State {
     var free: Int
-    /// In the order in which they came.
+    /// In order of arrival.
     var waiting: [(places: Int, continuation: CheckedContinuation<Void, Never>)] = []
   }
 
-  /// How many places there are.
+  /// The number of places.
   let width: Int
   private let state: MutexProtected<State>
 
@@ -29,7 +29,7 @@ final class AsyncSemaphore: Sendable {
     state = MutexProtected(State(free: width))
   }
 
-  /// Does the work as soon as it is its turn.
+  /// Runs the work when a place is available.
   func pass<Result>(_ work: () async -> Result) async -> Result {
     await enter()
     let result = await work()
@@ -37,7 +37,7 @@ final class AsyncSemaphore: Sendable {
     return result
   }
 
-  /// Takes this many places when they are free and all earlier waiters have theirs.
+  /// Waits until this many places are free and all earlier waiters have theirs, and takes them.
   func enter(_ places: Int = 1) async {
     await withCheckedContinuation { continuation in
       let mayEnter = state.withLock { state in

@@ -5,20 +5,20 @@
 #endif
 import StockroomCore
 
-/// One call of each kind that changes something, here or in another process.
+/// One call of each kind of change, in this process or in another one.
 struct ChangeCall: Codable, Sendable {
   enum Kind: String, Codable, Sendable, CaseIterable {
     case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
     case applyRemoveAll, transactionRemoveAll, writeEntries
-    /// A transaction that writes the entries of another engine.
+    /// A transaction that imports entries.
     case transactionWriteEntry
-    /// A batch of the values that are there.
+    /// A batch that overwrites entries with the same values.
     case overwriteMany
-    /// One batch removes an entry and writes it again, with the value that it had.
+    /// A batch that removes an entry and writes it again with the same value.
     case replace
     /// One batch overwrites an entry and removes it.
     case writeAndRemove
-    /// A write with an origin, for subscribers that have none.
+    /// A write with an origin, for subscribers without one.
     case writeWithOrigin
 
     var name: String {
@@ -49,19 +49,19 @@ struct ChangeCall: Codable, Sendable {
       }
     }
 
-    /// The kinds that an engine with these capabilities has.
+    /// The kinds for an engine with these capabilities.
     static func all(_ capabilities: EngineCapabilities) -> [Kind] {
       allCases.filter { capabilities.isSuperset(of: $0.needs) }
     }
   }
 
   let kind: Kind
-  /// What all keys begin with.
+  /// The prefix of all keys.
   let prefix: String
 
   private var keys: [CacheKey] { ConformanceKit.keys(3, prefix: prefix) }
 
-  /// The keys that the call changes. One that is absent before and after is not among them.
+  /// The keys that the call changes, except one that is absent before and after.
   var changed: [CacheKey] {
     switch kind {
     case .write, .writeWithOrigin: [keys[2]]
@@ -71,10 +71,10 @@ struct ChangeCall: Codable, Sendable {
     }
   }
 
-  /// The call, as it is named in a sentence.
+  /// The name of the call in sentences.
   var description: String { "a call of the kind \(kind.name) on \(describe(changed))" }
 
-  /// Writes what the call removes or overwrites.
+  /// Writes the entries that the call removes or overwrites.
   func prepare(_ engine: EngineUnderTest) async throws { try await engine.write(entries(Array(keys[0...1]))) }
 
   func perform(on engine: EngineUnderTest) async throws {
@@ -116,7 +116,7 @@ struct ChangeCall: Codable, Sendable {
     }
   }
 
-  /// Entries of another engine. A query for recently updated entries does not find them.
+  /// Imported entries with times in the past. A query for recently updated entries does not find them.
   private func past(_ keys: [CacheKey]) -> [StorageEntry] {
     let past = Date(timeIntervalSince1970: 1_500_000_000)
     return entries(keys, version: 2).map {
@@ -124,7 +124,7 @@ struct ChangeCall: Codable, Sendable {
     }
   }
 
-  /// Fails unless the subscriber receives what covers the call.
+  /// Fails unless the subscriber receives elements that cover the call.
   func expectCovered(by subscriber: ChangeSubscriber, _ whose: String = "") async throws {
     try await subscriber.expectCovered(changed, "\(description)\(whose)")
   }

@@ -18,7 +18,7 @@ final class ChangeCounter {
     withObservationTracking {
       _ = store.items
     } onChange: { [weak self] in
-      // Only the main actor changes the items.
+      // The items are only changed on the main actor.
       MainActor.assumeIsolated {
         self?.count += 1
         self?.watch()

@@ -11,7 +11,7 @@ enum ChangeMethod: String, CaseIterable, Codable, Sendable {
   case write, writeMany, writeEntries, apply, transaction
   case remove, removeMany, removeAll
 
-  /// The method, as it is written in sentences.
+  /// The name of the method in sentences.
   var call: String {
     switch self {
     case .write: "write(_:key:)"
@@ -30,15 +30,15 @@ enum ChangeMethod: String, CaseIterable, Codable, Sendable {
   /// Whether it removes keys instead of storing entries.
   var removes: Bool { self == .remove || self == .removeMany || self == .removeAll }
 
-  /// Whether one call is about one key.
+  /// Whether one call changes one key.
   var isOfOneKey: Bool { self == .write || self == .remove }
 
-  /// The methods of an engine with these capabilities.
+  /// The methods for an engine with these capabilities.
   static func all(_ capabilities: EngineCapabilities) -> [ChangeMethod] {
     allCases.filter { capabilities.isSuperset(of: $0.needs) }
   }
 
-  /// Those that store something.
+  /// The methods that store entries.
   static func writing(_ capabilities: EngineCapabilities) -> [ChangeMethod] {
     all(capabilities).filter { !$0.removes }
   }
@@ -46,7 +46,7 @@ enum ChangeMethod: String, CaseIterable, Codable, Sendable {
   /// The method as a way of writing.
   var way: WayOfWriting { (call, { try await perform($1, in: $0) }) }
 
-  /// Stores the entries, or removes their keys: in one call, if the method is not one of a single key.
+  /// Stores the entries, or removes their keys, in one call if the method takes several keys.
   func perform(_ entries: [(key: CacheKey, data: Data)], in engine: EngineUnderTest) async throws {
     switch self {
     case .write: for (key, data) in entries { try await engine.write(data, key: key) }
@@ -71,7 +71,7 @@ enum ChangeMethod: String, CaseIterable, Codable, Sendable {
     }
   }
 
-  /// Performs the operations, whose kinds the method must support: a batch or a transaction supports all.
+  /// Performs the operations in a batch or transaction. Other methods must support their kind.
   func perform(_ operations: [StorageOperation], in engine: EngineUnderTest) async throws {
     switch self {
     case .apply: try await engine.apply(operations)

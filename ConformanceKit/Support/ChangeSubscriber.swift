@@ -28,7 +28,7 @@ struct ChangeSubscriber: Sendable {
   ///
   /// - Parameters:
   ///   - what: The changes, as the subject of a sentence.
-  ///   - note: Receives each element.
+  ///   - note: Called with each element.
   func expectCovered(
     _ keys: some Collection<CacheKey>, _ what: String,
     note: @escaping @Sendable (StorageChange) async throws -> Void = { _ in }
@@ -71,7 +71,7 @@ struct ChangeSubscriber: Sendable {
     }
   }
 
-  /// Receives what is left, until the stream ends.
+  /// Receives the remaining elements, until the stream ends.
   func expectEnd(_ when: String) async throws {
     let outcome = await withStallTimeout(patience) {
       var iterator = changes.makeAsyncIterator()
@@ -81,7 +81,7 @@ struct ChangeSubscriber: Sendable {
   }
 }
 
-/// A subscriber that receives in a task of its own, and keeps what it has received.
+/// A subscriber that receives elements in a separate task, and keeps them.
 final class ChangeCollector: Sendable {
   private final class Received: Sendable {
     let elements = MutexProtected<[StorageChange]>([])
@@ -118,7 +118,7 @@ final class ChangeCollector: Sendable {
     return await hasEnded(within: patience)
   }
 
-  /// Waits until the loop has ended. Returns whether it has in time.
+  /// Waits for the end of the loop. Returns whether it has ended in time.
   func hasEnded(within patience: Duration) async -> Bool {
     if case .success = await withStallTimeout(patience, { [task] in await task.value }) {
       true

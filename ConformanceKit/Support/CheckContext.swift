@@ -7,7 +7,7 @@ import StockroomCore
 
 /// The environment of a check: a new directory, and engines that are closed at the end of the check.
 final class CheckContext: Sendable {
-  /// The directory that belongs to the check alone.
+  /// A directory of this check alone.
   let root: URL
   /// Where engines are opened unless the check says otherwise. It exists.
   let place: URL
@@ -15,10 +15,10 @@ final class CheckContext: Sendable {
   let budget: ConformanceBudget
   /// How long the check may make no progress.
   let stallTimeout: Duration
-  /// How long readers compute before a write must have had its turn.
+  /// How long readers compute before a write must have returned.
   let longestTurn: Duration
-  /// How many calls each of several tasks may make during one call of another task, for every call that a task alone makes during
-  /// such a call.
+  /// How many calls each of several tasks may make during one call of another task, for every call that a single task
+  /// makes during such a call.
   let longestWait: Int
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
@@ -65,7 +65,7 @@ final class CheckContext: Sendable {
     } catch {
       result = .failure(error)
     }
-    // Only checks of closing check what close() throws; for all others it is just cleanup.
+    // Only checks of closing check the errors of close(); in all others it is cleanup.
     for engine in opened.withLock({ $0 }) { try? await close(engine) }
     removeDirectory()
     return result
@@ -101,7 +101,7 @@ final class CheckContext: Sendable {
     lastSteps.withLock { $0.append(step) }
   }
 
-  /// Removes everything that the check has made. A directory that resists is left to the system's cleaning.
+  /// Removes everything that the check has created. If that fails, the system's cleanup has to remove it.
   func removeDirectory() {
     let steps = lastSteps.withLock { steps in
       defer { steps = [] }
@@ -113,13 +113,13 @@ final class CheckContext: Sendable {
 
   /// Opens an engine, which is closed when the check is over.
   func open(_ directory: URL? = nil) async throws -> EngineUnderTest {
-    let engine = try await openUnkept(directory)
+    let engine = try await openUnregistered(directory)
     opened.withLock { $0.append(engine) }
     return engine
   }
 
-  /// Opens an engine that lives no longer than the caller's reference to it.
-  func openUnkept(_ directory: URL? = nil) async throws -> EngineUnderTest {
+  /// Opens an engine to which only the caller holds a reference.
+  func openUnregistered(_ directory: URL? = nil) async throws -> EngineUnderTest {
     try await opening { try await makeEngine(directory ?? place) }
   }
 
@@ -128,7 +128,8 @@ final class CheckContext: Sendable {
     progress.begin(call)
     defer {
       progress.end(call)
-      // It may have waited for a lock for a minute, and a check may open several; one that throws may be tried again without end.
+      // The engine may have waited for a lock for a minute, and a check may open several. An opening that throws may be
+      // retried without end.
       progress.noteReturn()
     }
     do {
@@ -142,12 +143,12 @@ final class CheckContext: Sendable {
   func openAndDrop<Result>(
     _ directory: URL? = nil, _ body: (EngineUnderTest) async throws -> Result
   ) async throws -> Result {
-    try await body(try await openUnkept(directory))
+    try await body(try await openUnregistered(directory))
   }
 
   /// Starts a process that opens the engine, and ends no later than the check.
   ///
-  /// - Parameter tool: A program, with its arguments, that runs the process instead of the system itself.
+  /// - Parameter tool: A program, with its arguments, that runs the process.
   func startWorker(under tool: [String] = []) throws -> WorkerProcess {
     guard let worker else {
       throw Skip(reason: ConformanceSuite.hasNoWorker)
@@ -157,7 +158,7 @@ final class CheckContext: Sendable {
     return process
   }
 
-  /// Calls `body` with the server that the engine reaches, when it runs.
+  /// Calls `body` with the engine's server, after starting it if necessary.
   func withServer(_ body: (ConformanceServer) async throws -> Void) async throws {
     guard let server else {
       throw Skip(reason: "The suite has no server (see ConformanceServer).")
@@ -166,7 +167,7 @@ final class CheckContext: Sendable {
     try await body(server)
   }
 
-  /// Opens an engine that reaches the server through a port of this machine.
+  /// Opens an engine that connects to the server through this port of 127.0.0.1.
   func open(
     through port: UInt16, to server: ConformanceServer, at directory: URL? = nil
   ) async throws -> EngineUnderTest {

@@ -12,10 +12,10 @@ struct CheckDefinition: Sendable {
   let needs: EngineCapabilities
   /// Whether the check requires a worker process.
   let needsWorker: Bool
-  /// Whether the check reads or changes the files of a place, or sets the clock. It does not apply to an
-  /// engine with a server, whose entries are elsewhere.
+  /// Whether the check reads or changes the files of a place, or sets the clock. It does not apply to an engine with a
+  /// server, whose entries are elsewhere.
   private(set) var isOfFiles: Bool
-  /// Whether the check kills the engine's server, which no other check may use meanwhile.
+  /// Whether the check kills the engine's server. No other check may use the server meanwhile.
   let killsServer: Bool
   /// The lowest level at which the check runs.
   let level: ConformanceBudget.Level
@@ -91,7 +91,7 @@ extension CheckDefinition {
   }
 }
 
-/// Allows writing a list of checks as one check after the other.
+/// Builds a list of checks from consecutive expressions.
 @resultBuilder
 enum CheckList {
   static func buildExpression(_ check: CheckDefinition) -> [CheckDefinition] { [check] }

@@ -5,14 +5,14 @@ import Foundation
 /// An engine that blocks its callers' threads forever, as in a deadlock, then blocks these. The pool keeps
 /// running, and with it the code that reports the timeout of the check.
 final class CheckExecutor: TaskExecutor, @unchecked Sendable {
-  // Safe to share: the state is touched only between lock() and unlock().
+  // Safe to share: the state is only accessed between lock() and unlock().
   private let condition = NSCondition()
   private var jobs: [UnownedJob] = []
   private var next = 0
-  /// How many threads have nothing to do.
+  /// The number of idle threads.
   private var idle = 0
   private var isStopped = false
-  /// As many as the cooperative pool has.
+  /// The number of threads of the cooperative pool.
   static let usualCount = max(2, ProcessInfo.processInfo.activeProcessorCount)
 
   init(count: Int = usualCount) {
@@ -43,9 +43,9 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
     if !isTooLate { jobs.append(job) }
     let wakes = !isTooLate && idle > 0
     condition.unlock()
-    // A thread that is woken earlier only waits for the lock.
+    // Waking the thread earlier would make it wait for the lock.
     if wakes { condition.signal() }
-    // An actor that the check has used may still have something to do for others.
+    // An actor that the check has used may still have jobs of others.
     if isTooLate { globalConcurrentExecutor.enqueue(job) }
   }
 
@@ -77,11 +77,10 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
   }
 }
 
-/// Measures how long a thread waits in the middle of its jobs: for a lock, a disk, or a time to pass. Time in
-/// which it computes, or in which the system runs other threads instead, is not counted, if the system
-/// reports it.
+/// Measures how long a thread waits during its jobs: for a lock, a disk, or a timer. Time in which it computes, or in
+/// which the system runs other threads instead, is not counted, if the system reports it.
 final class ThreadWaitMonitor: @unchecked Sendable {
-  // Safe to share: only the thread that is watched touches the state.
+  // Safe to share: only the watched thread accesses the state.
   private var statistics: Int32?
   private var waitedBefore = Duration.zero
   private var start: (moment: ContinuousClock.Instant, busy: Duration)?
@@ -94,20 +93,21 @@ final class ThreadWaitMonitor: @unchecked Sendable {
     waitedBefore = waited
     start = nil
     guard isBusy else { return }
-    // In this order, and in the other one at the end: what others compute in between is then not taken for a wait.
+    // Reads these values in the opposite order at the end, so that the computing time of others in between is not
+    // counted as a wait.
     let busy = busy
     start = (.now, busy)
   }
 
-  /// For how long the thread has waited so far. Only on that thread.
+  /// The total waiting time of the thread so far. Only on that thread.
   var waited: Duration {
     guard let start else { return waitedBefore }
     let time = start.moment.duration(to: .now)
     return waitedBefore + max(.zero, time - (busy - start.busy))
   }
 
-  /// For how long the thread stands still, on this machine and beside what else the process does, while it starts a thread, waits
-  /// until that runs, and computes for so long. Only on that thread, in the middle of a job.
+  /// How long the thread is blocked, on this machine and beside the other work of the process, while it starts a
+  /// thread, waits until that runs, and computes for this long. Only on that thread, during a job.
   func waitWithoutEngine(computing time: Duration = .zero) -> Duration {
     let before = waited
     let end = System.threadProcessorTime + min(time, .milliseconds(50))

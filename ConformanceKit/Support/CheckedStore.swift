@@ -1,10 +1,9 @@
 import StockroomCore
 import StockroomStore
 
-/// The interface of a store to the checks of rules S1 to S10: `Store`, or another that follows the same
-/// rules.
+/// The interface of a store to the checks of rules S1 to S10: `Store`, or another type that follows the same rules.
 ///
-/// It keeps each item as the JSON that `JSONCodec` makes of it, in an entry of its own.
+/// It keeps each item, encoded by `JSONCodec`, in a separate entry.
 @MainActor
 package protocol CheckedStore: AnyObject, Sendable {
   /// All items in order; observable.
@@ -13,20 +12,20 @@ package protocol CheckedStore: AnyObject, Sendable {
   /// The keys of the entries that could not be decoded, in any order.
   var unreadableKeys: [CacheKey] { get }
 
-  /// What happens from now on, after an event with the present state.
+  /// An event with the present state, followed by later events.
   var events: AsyncStream<StoreEvent<CheckedItem>> { get }
 
-  /// Waits until the items have been loaded, or tries again if that has failed before.
+  /// Waits until the items have been loaded. Retries if loading has failed before.
   func itemsHaveLoaded() async throws
 
   /// Makes one call.
   func perform(_ change: CheckedChange) async throws
 
-  /// Adds to the version of the item that is stored, as one step. Throws what `refusal` returns, if it returns anything, after the item has
-  /// been changed.
+  /// Adds to the version of the stored item, as one atomic step. Throws the error that `refusal` returns, if any, after
+  /// changing the item.
   func update(_ item: CheckedItem, adding amount: Double, refusal: (any Error)?) async throws
 
-  /// A chain of changes, of which nothing happens before what is returned is called: `run()`.
+  /// A chain of changes. It only runs when the returned closure is called, which calls `run()`.
   func chain(_ changes: [CheckedChange]) async throws -> @MainActor @Sendable () async throws -> Void
 }
 
@@ -38,7 +37,7 @@ package enum CheckedChange: Sendable {
 }
 
 extension CheckedChange: CustomStringConvertible {
-  /// The call, as in a sentence.
+  /// The call, for sentences.
   package var description: String {
     switch self {
     case .insert(let items): items.count == 1 ? "insert of \(items[0])" : "insert of \(items.count) items"
@@ -48,16 +47,16 @@ extension CheckedChange: CustomStringConvertible {
   }
 }
 
-/// What the checks store. Two are equal if their identifiers are, byte for byte, and their versions.
+/// The items that the checks store. Two items are equal if their versions and the bytes of their identifiers are.
 package struct CheckedItem: Codable, Sendable, Hashable {
-  /// What identifies an item.
+  /// The identifier of the item.
   package let id: String
-  /// What changes when an item is replaced. JSON has no number that is not finite.
+  /// The part that changes when an item is replaced. JSON cannot represent values that are not finite.
   package let version: Double
 
   package init(_ id: String, version: Double = 1) { (self.id, self.version) = (id, version) }
 
-  /// One of 100,003 items whose identifiers are in no order.
+  /// One of 100,003 items whose identifiers are not in numeric order.
   package init(_ number: Int, version: Double = 1) {
     self.init("item \(number * 61_681 % 100_003)", version: version)
   }
@@ -74,7 +73,7 @@ package struct CheckedItem: Codable, Sendable, Hashable {
     hasher.combine(version)
   }
 
-  /// Whether the other is to be replaced by this one.
+  /// Whether both items have the same identifier, so that one replaces the other.
   package func hasIdentifier(of other: CheckedItem) -> Bool { id.utf8.elementsEqual(other.id.utf8) }
 }
 
@@ -88,7 +87,7 @@ extension CheckedItem: CustomStringConvertible {
 }
 
 extension [CheckedItem] {
-  /// Changes the array as a store changes its items (rule S4).
+  /// Changes the array in the same way as a store changes its items (rule S4).
   package mutating func apply(_ change: CheckedChange) {
     switch change {
     case .insert(let items):

@@ -13,8 +13,8 @@ struct ClockReading: Sendable {
     (self.date, self.moment) = (date, moment)
   }
 
-  /// Whether the clock shows another time later than has gone by: more than a clock is slowed down or sped up to be set right, and
-  /// more than it takes to read it.
+  /// Whether the later reading differs from the elapsed time by more than slewing of the clock and the duration of a
+  /// reading explain.
   func isOff(from later: ClockReading) -> Bool {
     let elapsed = moment.duration(to: later.moment).inSeconds
     return abs(later.date.timeIntervalSince(date) - elapsed) > 0.001_5 + elapsed / 1_000

@@ -4,17 +4,17 @@
   import Foundation
 #endif
 
-/// How much a timestamp may differ from what it was before the engine was closed, in seconds: an engine may store it as a
-/// number with as many digits, and answer with what it remembers while it is open.
+/// How much a timestamp may change when the engine is closed and reopened, in seconds. An engine may store it as a
+/// number with limited precision, and return a cached time while it is open.
 let precisionOfTime = 0.000_001
 
 extension Date {
-  /// Whether it may be the same time, read again from what is stored.
+  /// Whether both may be the same time, one of them after storing.
   func isAbout(_ other: Date) -> Bool { abs(timeIntervalSince(other)) <= 2 * precisionOfTime }
 }
 
-/// How much a timestamp may differ from the clock: the 2 ms of rule W2, plus the suite's tolerance for the
-/// clock of another machine.
+/// How much a timestamp may differ from the clock: the 2 ms of rule W2, plus the suite's tolerance for the clock of
+/// another machine.
 enum ClockTolerance {
   @TaskLocal static var seconds = 0.002
 }
@@ -29,7 +29,7 @@ func window<Result>(_ call: () async throws -> Result) async throws -> ClosedRan
   return min(before, after).addingTimeInterval(-tolerance)...max(before, after).addingTimeInterval(tolerance)
 }
 
-/// Waits until the clock shows a time that differs from now by more than the tolerance of rule W2.
+/// Waits until the clock differs from its present time by more than the tolerance of rule W2.
 func letClockAdvance() async throws {
   let start = ContinuousClock.now
   while ContinuousClock.now - start < .milliseconds(6) { try await Task.sleep(for: .milliseconds(1)) }

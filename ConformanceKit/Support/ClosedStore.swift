@@ -5,21 +5,22 @@
 #endif
 import StockroomCore
 
-/// A store that was filled and closed, of which copies can be corrupted.
+/// A store that was filled and closed. Checks corrupt copies of it.
 struct ClosedStore {
   let context: CheckContext
   let directory: URL
   let entries: [(key: CacheKey, data: Data)]
   /// The engine's files, relative to the directory.
   let files: [String]
-  /// The files as they were some sessions earlier; empty for a store with a single session.
+  /// The files after an earlier session; empty for a store with a single session.
   let olderFiles: [String: Data]
-  /// How long each file was after one step or another of the last session.
+  /// The sizes that each file had after the steps of the last session.
   let sizesOfFiles: [String: Set<Int>]
 
-  /// Fills an engine with small and large values, one by one and in a batch, and closes it. Skips the check if it leaves no file.
+  /// Fills an engine with small and large values, one by one and in a batch, and closes it. Skips the check if the
+  /// engine leaves no file.
   ///
-  /// - Parameter history: Which sessions the store goes through. It is closed after each.
+  /// - Parameter history: The sessions of the store. It is closed after each.
   init(in context: CheckContext, at directory: URL? = nil, history: StoreHistory = .short) async throws {
     self.context = context
     self.directory = directory ?? context.place
@@ -41,7 +42,7 @@ struct ClosedStore {
     }
     entries = history.contents().sorted { $0.key < $1.key }.map { (key: $0.key, data: $0.value) }
     (self.olderFiles, self.sizesOfFiles) = (olderFiles, sizesOfFiles)
-    // An engine that keeps its entries elsewhere may not even make the directory.
+    // An engine that keeps its entries elsewhere may not even create the directory.
     guard FileManager.default.fileExists(atPath: self.directory.systemPath) else { throw Skip.noFiles }
     files = try DirectoryContents(of: self.directory).files.keys.filter { [directory = self.directory] in
       System.leadsToFile(directory.appending(path: $0))
@@ -49,7 +50,7 @@ struct ClosedStore {
     if files.isEmpty { throw Skip.noFiles }
   }
 
-  /// A directory that does not exist, beside the store.
+  /// A new path next to the store.
   func newDirectory() -> URL {
     context.root.appending(path: "store-\(UUID().uuidString)", directoryHint: .isDirectory)
   }
@@ -62,7 +63,7 @@ struct ClosedStore {
     return copy
   }
 
-  /// The files without which entries are missing.
+  /// The files that are necessary to read all entries.
   func filesThatMatter() async throws -> [String] {
     var files: [String] = []
     for file in self.files {
@@ -91,9 +92,9 @@ enum StoreHistory: String, Codable, Sendable {
   case short
   /// Three sessions, with overwrites, removals and values of many pages.
   case long
-  /// A session of thousands of writes and removals of few keys, and one of some more.
+  /// A session with thousands of writes and removals of a few keys, and a short one.
   case lived
-  /// A session of one batch of a thousand entries, more than one page of what lists them.
+  /// A session with one batch of a thousand entries, so that an index needs more than one page.
   case many
 
   enum Step: Sendable {
@@ -111,7 +112,7 @@ enum StoreHistory: String, Codable, Sendable {
       }
     }
 
-    /// The same, with a step for each key.
+    /// The same steps, split into one for each key.
     var parts: [Step] {
       switch self {
       case .write, .remove: [self]
@@ -149,9 +150,9 @@ enum StoreHistory: String, Codable, Sendable {
     return contents
   }
 
-  /// Whether the store held this, of some keys, after one of its steps.
+  /// Whether the store had these entries, of some keys, after one of its steps.
   ///
-  /// - Parameter inBatches: Whether a batch is one step, not one for each of its keys.
+  /// - Parameter inBatches: Whether a batch is one step, instead of one for each of its keys.
   func hasHeld(_ found: [CacheKey: Data], in keys: some Collection<CacheKey>, inBatches: Bool) -> Bool {
     var contents: [CacheKey: Data] = [:]
     for step in sessions.joined().flatMap({ inBatches ? [$0] : $0.parts }) {
@@ -161,7 +162,7 @@ enum StoreHistory: String, Codable, Sendable {
     return false
   }
 
-  /// In batches, since thousands of single writes may each be synced.
+  /// In batches, since each of thousands of single writes may be synced.
   private static let life: [[Step]] = {
     let rounds = (0..<300).map { round -> Step in
       let keys = keys(40, prefix: "life-")

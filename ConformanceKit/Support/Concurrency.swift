@@ -3,7 +3,7 @@ import StockroomCore
 
 /// Runs the writer, and a few readers repeatedly until the writer is done.
 ///
-/// A reader lets other tasks run after each look, since neither it nor the engine may ever suspend otherwise.
+/// A reader yields after each read, since otherwise neither it nor the engine may ever suspend.
 func whileRunning(
   _ writer: @escaping @Sendable () async throws -> Void, readerCount: Int = 4,
   readers look: @escaping @Sendable (_ reader: Int) async throws -> Void
@@ -26,15 +26,15 @@ func whileRunning(
   }
 }
 
-/// Runs the rounds of a writer one after the other, and a few readers again and again meanwhile. Adds rounds, up to ten times
-/// as many, until the readers have looked 200 times: a writer may be through before they have looked at all. Ends once a reader
-/// throws.
+/// Runs the rounds of a writer one after the other, and a few readers repeatedly meanwhile. Adds rounds, up to ten
+/// times as many, until the readers have read 200 times: otherwise the writer may be done before all of them have read.
+/// Ends when a reader throws.
 func whileRunning(
   rounds: Int, of writer: @escaping @Sendable (_ round: Int) async throws -> Void,
   readers look: @escaping @Sendable () async throws -> Void
 ) async throws {
   let (looks, hasFailed) = (AtomicCounter(), Flag())
-  // Readers of an engine whose calls take long have looked long before they have done so as often.
+  // If the engine's calls are slow, the readers read for long enough within fewer reads.
   let end = ContinuousClock.now + .seconds(5)
   try await whileRunning {
     var round = 0
@@ -56,7 +56,7 @@ func whileRunning(
   }
 }
 
-/// Something that has happened, or not yet.
+/// A flag that can be set once.
 final class Flag: Sendable {
   private let state = Atomic(false)
 
@@ -65,7 +65,7 @@ final class Flag: Sendable {
   func set() { state.store(true, ordering: .releasing) }
 }
 
-/// Counts what several tasks do.
+/// Counts events in several tasks.
 final class AtomicCounter: Sendable {
   private let state = Atomic(0)
 
@@ -91,8 +91,8 @@ func gather<Value: Sendable>(
   }
 }
 
-/// How often this task can let others run until a call in another one has returned: some fraction of it is in the middle of
-/// such a call.
+/// How often this task can yield until a call in another task has returned. After a fraction of that number of turns,
+/// the call is in progress.
 func turns(of call: @escaping @Sendable () async throws -> Void) async throws -> Int {
   let isDone = Flag()
   let task = Task { @concurrent in
@@ -108,20 +108,20 @@ func turns(of call: @escaping @Sendable () async throws -> Void) async throws ->
   return turns
 }
 
-/// Gives other tasks, those on the main actor above all, the chance to do what they can do now.
+/// Gives other tasks, in particular those on the main actor, a chance to run.
 func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
 
-/// Waits for a moment, or not at all in a task that is cancelled: between two looks at what takes its time. Whoever looks all the
-/// time takes a processor from those that are waited for.
+/// Waits for a moment between two checks of a condition, so that polling does not use up a processor. Does not wait in
+/// a cancelled task.
 func letTimePass() async {
-  // It throws nothing but the cancellation, which is the caller's to see.
+  // Only throws because of cancellation, which the caller checks.
   do { try await Task.sleep(for: .milliseconds(1)) } catch {}
 }
 
-/// Waits for a moment, in which everybody's tasks have gone on: those on the threads of the check, on the main actor if
-/// the caller is there, and on the cooperative pool, where others may hold them up for as long as they like.
+/// Waits for a moment in which all kinds of tasks have run: those on the threads of the check, on the main actor if the
+/// caller is there, and on the cooperative pool, where other tasks may delay them indefinitely.
 ///
-/// Timeouts are counted in such turns where a busy machine must not look like a hang.
+/// Timeouts are counted in such turns, so that a busy machine does not look like a hang.
 func yieldToAllThreads() async throws {
   await Task.detached(priority: Task.currentPriority) {}.value
   try await Task.sleep(for: .milliseconds(1))

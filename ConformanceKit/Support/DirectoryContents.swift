@@ -4,13 +4,13 @@
   import Foundation
 #endif
 
-/// Every file below a directory with its bytes, to detect changes. For links it has their destination, and
-/// for pipes, sockets and devices, which a read might wait for, only their existence.
+/// Every file below a directory with its bytes, to detect changes. Of links it records the destination. Of pipes,
+/// sockets and devices, which could block a read, it only records the existence.
 struct DirectoryContents: Equatable {
-  /// By path, relative to the directory. Nil stands for a directory.
+  /// The contents by path, relative to the directory. Nil stands for a directory.
   var files: [String: Data?]
 
-  /// - Parameter without: A directory that is left out, with all that is in it.
+  /// - Parameter without: A directory to exclude, with all its contents.
   init(of directory: URL, without: URL? = nil) throws {
     files = [:]
     // Paths are compared as the file manager returns them, so both begin with the same spelling of the directory.
@@ -33,7 +33,7 @@ struct DirectoryContents: Equatable {
     }
   }
 
-  /// The paths that are new, gone or different in the other contents.
+  /// The paths that are new, missing or different in the other contents.
   func differences(from other: DirectoryContents) -> [String] {
     let all = Set(files.keys).union(other.files.keys)
     return all.filter { files[$0] != other.files[$0] }.sorted()

@@ -13,16 +13,15 @@ struct CallFailure: Error, CustomStringConvertible {
   var description: String { "\(call) threw \(shortened(String(describing: error)))" }
 }
 
-/// Marks an error that a check has the body of a transaction throw: it is no reason to retry, whatever its
-/// code.
+/// Marks an error that the body of a transaction throws in a check. It is no reason to retry, whatever its code.
 struct ErrorOfBody: Error {}
 
-/// The error that a check has the body of a transaction throw, to roll it back.
+/// The error that the body of a transaction throws in a check to roll back.
 struct ThrownByBody: Error {}
 
 /// The engine that is being checked. Forwards every call, and records which call threw.
 ///
-/// Copies share the one reference to the engine, so that a check can release it.
+/// Copies share one reference to the engine, so that a check can release it.
 struct EngineUnderTest: StorageEngine {
   private final class Reference: Sendable {
     let engine: MutexProtected<(any StorageEngine)?>
@@ -42,7 +41,7 @@ struct EngineUnderTest: StorageEngine {
 
   /// Releases the reference to the engine. It is the last one unless a call is in progress.
   func release() {
-    // The engine may do much in its deinitializer, which should not happen inside the lock.
+    // The engine's deinitializer may do much work, which should not run while the lock is held.
     _ = reference.engine.withLock { $0.take() }
   }
 
@@ -65,7 +64,8 @@ struct EngineUnderTest: StorageEngine {
 
   var capabilities: EngineCapabilities { reference.engine.withLock { $0?.capabilities } ?? [] }
 
-  /// Whether a change that threw this may have happened, as the rules of networks allow: code `outcomeUnknown`.
+  /// Whether a change that threw this error may have happened, as the rules about networks allow with code
+  /// `outcomeUnknown`.
   func leavesOutcomeUnknown(_ error: any Error) -> Bool {
     let cause = (error as? CallFailure)?.error ?? error
     return capabilities.contains(.networked) && (cause as? StorageError)?.code == .outcomeUnknown
@@ -157,11 +157,11 @@ struct EngineUnderTest: StorageEngine {
     try await call("scan(_:limit:)") { try await engine.scan(range, limit: limit) }
   }
 
-  /// For how long a transaction that the engine gives up is begun again, beside no other one whose body runs.
+  /// For how long to retry a transaction that the engine aborts, while no other transaction's body runs.
   @TaskLocal static var patienceWithConflicts = Duration.seconds(10)
 
-  /// Retries if the engine throws `conflict`, as rule T4 allows: nothing has been done then. It retries often
-  /// enough, at the end with pauses, to succeed even when many tasks change one entry.
+  /// Retries if the engine throws `conflict`, as rule T4 allows: then nothing has been done. It retries often enough,
+  /// at the end with pauses, to succeed even if many tasks change one entry.
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -177,8 +177,8 @@ struct EngineUnderTest: StorageEngine {
         return try await call("withTransaction(_:)") { try await engine.withTransaction(counted) }
       } catch let failure as CallFailure where Self.hasGivenUp(failure.error) {
         conflicts += 1
-        // An engine that has one transaction at a time may give up all others as long as a body takes: seconds in some checks, and
-        // longer where the machine does not let its thread run.
+        // An engine that runs one transaction at a time may abort all others during a body. That may take seconds in
+        // some checks, and longer if the machine does not run its thread.
         if !(progress?.hasBodyUnderWay ?? false), limit.isOver(), conflicts > 400 { throw failure }
         try Task.checkCancellation()
         if conflicts < 20 {
@@ -190,7 +190,7 @@ struct EngineUnderTest: StorageEngine {
     }
   }
 
-  /// Whether an error means that the engine has given up the transaction.
+  /// Whether the error means that the engine has aborted the transaction.
   private static func hasGivenUp(_ error: any Error) -> Bool {
     guard let error = error as? StorageError, error.code == .conflict else { return false }
     return !(error.underlying is ErrorOfBody)
@@ -220,10 +220,10 @@ struct EngineUnderTest: StorageEngine {
       hasReturned = true
       return result
     } catch let failure as CallFailure {
-      // A check that could be made in a worker passes calls on through two of these if there is none.
+      // If a check that can run in a worker runs in this process, each call passes through two instances of this type.
       throw failure
     } catch let violation as Violation {
-      // Of the body of a transaction.
+      // Thrown by the body of a transaction.
       throw violation
     } catch {
       throw CallFailure(call: name(), error: error)
@@ -232,7 +232,7 @@ struct EngineUnderTest: StorageEngine {
 }
 
 extension EngineUnderTest {
-  /// Does the operations by the method, or by the one that fits them best.
+  /// Performs the operations by this method, or by the most specific one.
   func perform(_ operations: [StorageOperation], by method: ChangeMethod? = nil) async throws {
     if let method { return try await method.perform(operations, in: self) }
     let (writes, removals) = (operations.compactMap(\.written), operations.compactMap(\.removed))

@@ -13,7 +13,7 @@ struct Violation: Error, Codable, CustomStringConvertible {
   /// Lines that show the failure, such as a sequence of calls in Swift or a timeline. Reports keep its line
   /// breaks.
   let evidence: String?
-  /// The seed with which the check finds this again, if it is not the seed of the budget.
+  /// The seed with which the check reproduces this violation, if it is not the seed of the budget.
   let seed: UInt64?
 
   init(_ description: String, rule: ContractRule? = nil, evidence: String? = nil, seed: UInt64? = nil) {
@@ -49,7 +49,7 @@ func expect<Element: Equatable>(
   _ values: [Element], is expected: [Element], _ what: @autoclosure () -> String
 ) throws {
   guard values != expected else { return }
-  // Of long lists, only the beginning is shown.
+  // Only the beginning of long lists is shown.
   let place = zip(values, expected).enumerated().first { $1.0 != $1.1 }?.offset ?? 0
   let detail =
     place < 6
@@ -61,7 +61,7 @@ func expect<Element: Equatable>(
 
 /// Fails unless the keys equal the expected ones, each once, in any order.
 func expect(_ keys: [CacheKey], areInAnyOrder expected: [CacheKey], _ what: String) throws {
-  // There may be millions, which would take long to sort.
+  // Sorting millions of keys would take long.
   try expect(keys.count, is: expected.count, "the number of keys that \(what) lists")
   try expect(keys.inByteOrder(), is: expected.inByteOrder(), "\(what), sorted,")
 }
@@ -104,7 +104,7 @@ func expectError<Result>(
   }
 }
 
-/// A value as it is shown in a sentence: short, and with the bytes of data in hexadecimal.
+/// A short description of a value for sentences. The bytes of data are shown in hexadecimal.
 func describe(_ value: Any) -> String {
   switch value {
   case let data as Data: describe(data)
@@ -130,14 +130,15 @@ private protocol ListValue {
 }
 
 extension Array: ListValue {
-  /// The first few elements: an engine may give millions.
+  /// The first few elements, because an engine may return millions.
   fileprivate var shown: String {
     let shown = prefix(6).map { describe($0) }.joined(separator: ", ")
     return count > 6 ? "[\(shown), … \(count) in all]" : "[\(shown)]"
   }
 }
 
-/// A text cut in its middle to what fits into a paragraph, so that the path and the cause in an error are left whole.
+/// The text, shortened in the middle to fit into a paragraph, so that the path and the cause in an error remain
+/// complete.
 func shortened(_ text: String) -> String {
   text.count > 1_800 ? "\(text.prefix(1_300))…\(text.suffix(300))" : text
 }
@@ -152,8 +153,8 @@ extension Optional: OptionalValue {
 
 /// Fails unless the engine returns these values, and nil for the keys that are absent.
 ///
-/// Uses read(key:) alone, so that a fault of another method counts against the rule of that method. For a
-/// slow engine, it reads a sample of many keys, as many as ``patience`` allows.
+/// Uses only read(key:), so that a fault of another method counts against the rule of that method. For a slow engine,
+/// it reads a sample of many keys, as many as ``patience`` allows.
 func expectStored(
   _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in engine: EngineUnderTest
 ) async throws {
@@ -166,10 +167,10 @@ func expectStored(
   }
 }
 
-/// How long a slow engine is asked about one key after the other.
+/// The time limit for reading one key after the other from a slow engine.
 private let patience = Duration.seconds(3)
 
-/// Does it for all elements, or for as many from all over them as there is time for, and for 500 in any case.
+/// Calls the body for all elements, or for as many as the time limit allows, at least 500, spread evenly.
 private func forEach<Element>(_ elements: [Element], _ body: (Element) async throws -> Void) async throws {
   let start = ContinuousClock.now
   var done = 0
@@ -182,7 +183,8 @@ private func forEach<Element>(_ elements: [Element], _ body: (Element) async thr
   }
 }
 
-/// Fails unless the entries are as they were, with the times that are stored, and in that order, but for those of equal times.
+/// Fails unless the entries are unchanged, with their stored times, and in the same order. Entries with equal times may
+/// be swapped.
 func expectUntouched(_ entries: [StorageEntry], since before: [StorageEntry], _ when: String) throws {
   var places: [CacheKey: Int] = [:]
   for (place, entry) in before.enumerated() { places[entry.key] = place }

@@ -5,40 +5,40 @@
 #endif
 import StockroomCore
 
-/// An engine whose number of entries grows with each rung of a ladder of sizes.
+/// An engine whose number of entries grows with each size of a ladder.
 struct GrowingPlace: Sendable {
   let engine: EngineUnderTest
-  /// The keys that are there, in the order in which they were first written, which is no order of bytes.
+  /// The existing keys in the order in which they were first written, which differs from the order of bytes.
   private(set) var keys: [CacheKey] = []
   private var version = 1
-  /// How many batches have made it grow.
+  /// The number of batches that have added entries.
   private var batches = 0
 
-  /// - Parameter place: A place whose next rung is taken in the way in which the first one of this place is to be.
+  /// - Parameter place: A place whose next entries are written by the method with which the new place is to start.
   init(_ engine: EngineUnderTest, like place: GrowingPlace? = nil) {
     self.engine = engine
     batches = place?.batches ?? 0
   }
 
   var count: Int { keys.count }
-  /// What is there, in the order in which it was first written.
+  /// The entries in the order in which they were first written.
   var entries: [(key: CacheKey, data: Data)] { ConformanceKit.entries(keys, version: version) }
-  /// What is there, in the order of the bytes of the keys.
+  /// The entries in the order of the bytes of their keys.
   var sortedEntries: [(key: CacheKey, data: Data)] {
     ConformanceKit.entries(keys.inByteOrder(), version: version)
   }
 
-  /// One of 999,983 keys whose order in bytes is none of their numbers.
+  /// One of 999,983 keys whose order of bytes differs from that of their numbers.
   static func key(_ number: Int) -> CacheKey {
     let digits = String(number * 77_773 % 999_983)
     return ConformanceKit.key("key-" + String(repeating: "0", count: 6 - digits.count) + digits)
   }
 
-  /// A key that no place holds, for each number.
+  /// A key that is always absent, for each number.
   static func absentKey(_ number: Int) -> CacheKey { ConformanceKit.key("key-\(number) absent") }
 
-  /// Writes new entries until there are so many: one or two with single writes, more with `write(_:)`, `apply(_:)` and
-  /// `writeEntries(_:)` in turn.
+  /// Writes new entries until there are this many: one or two with single writes, more with `write(_:)`, `apply(_:)`
+  /// and `writeEntries(_:)` in turn.
   mutating func grow(to count: Int) async throws {
     let new = (keys.count..<max(count, keys.count)).map(Self.key)
     let entries = ConformanceKit.entries(new, version: version)
@@ -47,13 +47,13 @@ struct GrowingPlace: Sendable {
     } else {
       let ways = [wayOfBatches, wayOfApplying, wayOfImporting]
       try await ways[batches % ways.count].write(engine, entries)
-      // Only these are counted: single writes come twice after each batch.
+      // Only batches are counted, so that each method follows the previous one.
       batches += 1
     }
     keys += new
   }
 
-  /// Gives every entry a new value, in one batch, together with as many new ones as are missing.
+  /// Gives every entry a new value and adds the missing entries, in one batch.
   mutating func overwrite(
     to count: Int, by write: (EngineUnderTest, [(key: CacheKey, data: Data)]) async throws -> Void
   ) async throws {
@@ -63,7 +63,8 @@ struct GrowingPlace: Sendable {
     keys = all
   }
 
-  /// Fails, by rule W1, unless `read(key:)` returns what was written: no other method is to be blamed for what is not there.
+  /// Fails, by rule W1, unless `read(key:)` returns what was written: other methods are not at fault for entries that
+  /// are missing.
   fileprivate func expectWritten() async throws {
     do {
       try await expectStored(entries, in: engine)
@@ -75,25 +76,25 @@ struct GrowingPlace: Sendable {
 
 /// What a check of one size does with the place.
 enum SizeQuestionKind {
-  /// Looks at a place that has as many entries. What is missing there was never written.
+  /// Reads a place with this many entries. If an entry is missing there, the write is at fault.
   case reads
-  /// Changes a place that has as many entries.
+  /// Changes a place with this many entries.
   case changes
-  /// Sees itself to it that there are as many entries.
+  /// Writes this many entries itself.
   case fills
 }
 
 extension CheckContext {
-  /// A question about a place, and the size in question, which fails if the answer is wrong.
+  /// A check of a place at one size. It throws if a result is wrong.
   typealias SizeQuestion = @Sendable (inout GrowingPlace, Int) async throws -> Void
 
-  /// Grows one place from rung to rung and asks at each. After a failure, looks in fresh places for the smallest size that
-  /// shows it. Notes if the engine does not climb the whole ladder within seconds.
+  /// Grows one place from size to size and runs the check at each. After a failure, searches for the smallest failing
+  /// size in new places. Notes if the engine cannot reach all sizes of the ladder within seconds.
   ///
   /// - Parameters:
-  ///   - rungs: The sizes to ask about. Nil stands for all counts of the ladder.
-  ///   - kind: What the question does.
-  ///   - way: In which way the question writes.
+  ///   - rungs: The sizes to check. Nil stands for all counts of the ladder.
+  ///   - kind: What the check does.
+  ///   - way: The way in which the check writes.
   func climb(
     _ rungs: (@Sendable (SizeLadder) -> [Int])? = nil, _ kind: SizeQuestionKind = .reads,
     by way: WayOfWriting = wayOfBatches, asking ask: SizeQuestion
@@ -117,7 +118,7 @@ extension CheckContext {
     }
   }
 
-  /// What is wrong at this size; nil if nothing is.
+  /// The violation at this size; nil if there is none.
   private func answer(
     _ place: inout GrowingPlace, at size: Int, _ kind: SizeQuestionKind, _ ask: SizeQuestion
   ) async throws -> Violation? {
@@ -144,7 +145,7 @@ extension CheckContext {
     return violation
   }
 
-  /// The violation at the smallest size that shows it, of those between the two and the second.
+  /// The violation at the smallest failing size, which is greater than the first size and at most the second.
   private func smallest(
     _ violation: Violation, between reached: Int, and size: Int, like place: GrowingPlace,
     _ kind: SizeQuestionKind, _ ask: SizeQuestion

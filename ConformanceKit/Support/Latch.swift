@@ -2,11 +2,11 @@ import Foundation
 
 /// A latch that threads can wait for.
 final class Latch: @unchecked Sendable {
-  // Safe to share: the state is touched only between lock() and unlock().
+  // Safe to share: the state is only accessed between lock() and unlock().
   private let condition = NSCondition()
   private var isSignaled = false
 
-  /// How long a thread that waits pauses between two looks.
+  /// The interval at which a waiting thread checks the latch.
   static let look = Duration.milliseconds(100)
 
   func signal() {
@@ -16,12 +16,12 @@ final class Latch: @unchecked Sendable {
     condition.unlock()
   }
 
-  /// Holds the thread until the latch has been signaled, or for so long. Returns whether it has been.
+  /// Blocks the thread until the latch has been signaled, or for this long. Returns whether it has been signaled.
   ///
-  /// It looks now and then, as the wall clock by which a condition waits may be set, and as the process may be stopped: whoever is to
-  /// signal does not run then either.
+  /// It checks the latch at intervals, because a condition waits by the wall clock, which may be set, and because time
+  /// in which the process is stopped must not count.
   func wait(for duration: Duration) -> Bool {
-    var limit = RunningTimeLimit(duration, longestLook: Self.look * 2)
+    var limit = RunningTimeLimit(duration, longestInterval: Self.look * 2)
     condition.lock()
     defer { condition.unlock() }
     while !isSignaled, !limit.isOver() {
@@ -32,9 +32,9 @@ final class Latch: @unchecked Sendable {
 }
 
 extension Latch {
-  /// Suspends the task until the latch has been signaled, or for so long. Returns whether it has been.
+  /// Suspends the task until the latch has been signaled, or for this long. Returns whether it has been signaled.
   ///
-  /// A thread of its own waits, so that neither the caller's thread nor one of the cooperative pool is held.
+  /// A new thread waits, so that neither the caller's thread nor one of the cooperative pool is blocked.
   func waitElsewhere(for duration: Duration) async -> Bool {
     await withCheckedContinuation { continuation in
       Thread.detachNewThread { [self] in continuation.resume(returning: wait(for: duration)) }
@@ -42,10 +42,9 @@ extension Latch {
   }
 }
 
-/// A meeting point at which bodies of transactions wait for each other, so that they overlap if the engine
-/// allows it.
+/// A barrier for bodies of transactions, so that they overlap if the engine allows it.
 ///
-/// Without it, chance decides whether two short transactions meet, and on a busy machine they hardly ever do.
+/// Without it, two short transactions only overlap by chance, and hardly ever on a busy machine.
 final class Meeting: Sendable {
   private let expected: Int
   private let arrived = AtomicCounter()
@@ -53,8 +52,8 @@ final class Meeting: Sendable {
 
   init(of expected: Int = 2) { self.expected = expected }
 
-  /// Holds the thread until as many have arrived as are expected, for a moment at most: an engine that runs one body after
-  /// the other lets them come one by one. Nobody who comes later is held.
+  /// Blocks the thread until the expected number has arrived, but only for a moment, because an engine may run one body
+  /// after the other. Later arrivals are not blocked.
   func arrive() {
     if arrived.increment() >= expected || !isComplete.wait(for: .milliseconds(50)) { isComplete.signal() }
   }

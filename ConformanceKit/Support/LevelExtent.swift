@@ -1,4 +1,4 @@
-// The extent of a check: limited by its level, and by the time that it may take.
+// The extent of a check, limited by its level and by a maximum duration.
 
 extension CheckContext {
   /// The value for the level of the budget.
@@ -10,8 +10,7 @@ extension CheckContext {
     }
   }
 
-  /// The rounds that a check makes. Those of an engine whose calls take long end earlier, as the report says, except in an
-  /// exhaustive run.
+  /// The rounds of a check. For a slow engine they end earlier, which the report notes, except in an exhaustive run.
   func rounds(quick: Int, standard: Int, exhaustive: Int, of what: String) -> RoundLimit {
     RoundLimit(
       context: self, what: what, wanted: byLevel(quick: quick, standard: standard, exhaustive: exhaustive),
@@ -19,7 +18,7 @@ extension CheckContext {
   }
 }
 
-/// How many rounds a check makes, and for how long: the numbers of the rounds, from 0.
+/// The number of rounds of a check, and their maximum duration. A sequence of the numbers of the rounds, from 0.
 struct RoundLimit: Sequence, Sendable {
   private let context: CheckContext
   private let what: String
@@ -31,14 +30,14 @@ struct RoundLimit: Sequence, Sendable {
     end = share.map { ContinuousClock.now + $0 }
   }
 
-  /// The numbers that one of so many tasks has when they share the rounds.
+  /// The numbers of one task's rounds when this many tasks share the rounds.
   func share(of task: Int, among taskCount: Int) -> some Sequence<Int> {
     sequence(first: task) { $0 + taskCount }.lazy.prefix { goesOn(after: $0) }
   }
 
   func makeIterator() -> some IteratorProtocol<Int> { share(of: 0, among: 1).makeIterator() }
 
-  /// Whether another round is to be made after so many. Notes in the report if there is no time for it.
+  /// Whether there is another round after this many. Notes in the report if the time limit has expired.
   private func goesOn(after done: Int) -> Bool {
     if done >= wanted { return false }
     context.noteProgress()

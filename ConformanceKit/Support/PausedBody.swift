@@ -6,7 +6,7 @@ struct PausedBody: Sendable {
   private let task: Task<Void, any Error>
   private let ended: Flag
 
-  /// - Parameter body: Calls what it is given once, and takes so many milliseconds longer then.
+  /// - Parameter body: Calls its argument once, which pauses for this many milliseconds.
   init(
     in engine: EngineUnderTest, milliseconds: Int,
     body: @escaping @Sendable (any StorageTransaction, _ pause: () -> Void) throws -> Void
@@ -24,7 +24,7 @@ struct PausedBody: Sendable {
     }
   }
 
-  /// Waits until the body has begun to take its time.
+  /// Waits until the pause in the body has begun.
   func begin() async throws {
     while !hasBegun.isSet, !ended.isSet { try await yieldToAllThreads() }
     if !hasBegun.isSet { try await task.value }

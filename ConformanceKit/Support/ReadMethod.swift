@@ -12,7 +12,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
   case readAllData, readAllDataAndKeys, readAllEntries, scan
   case keyExists, keysExist, keyCount, allKeys, createdAt, updatedAt
 
-  /// The method, as it is written in sentences.
+  /// The name of the method in sentences.
   var call: String {
     switch self {
     case .read: "read(key:)"
@@ -28,7 +28,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
-  /// The rule that the method breaks if its answer is wrong although `read(key:)` returns the right values.
+  /// The rule that the method breaks if its result is wrong although `read(key:)` returns the right values.
   var rule: ContractRule {
     switch self {
     case .read: .w1
@@ -43,7 +43,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Whether one call is about one key.
+  /// Whether one call reads one key.
   var isOfOneKey: Bool {
     switch self {
     case .read, .keyExists, .createdAt, .updatedAt: true
@@ -51,7 +51,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Whether one call is about as many keys as it is given.
+  /// Whether one call reads the given keys, however many.
   var isOfManyKeys: Bool {
     switch self {
     case .readMany, .readDataAndKeys, .readEntries, .keysExist: true
@@ -59,7 +59,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Whether the answer has values in it.
+  /// Whether the result contains values.
   var givesValues: Bool {
     switch self {
     case .keyExists, .keysExist, .keyCount, .allKeys, .createdAt, .updatedAt: false
@@ -67,18 +67,17 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Those of which one call returns the values of any number of entries.
+  /// The methods that return values of any number of entries in one call.
   static let ofManyValues = allCases.filter { $0.givesValues && !$0.isOfOneKey }
 
-  /// What an engine claims of which one call returns one snapshot. The default of `readEntries(keys:)`
-  /// cannot, however well the others are made: an engine that keeps the times of entries has something
-  /// better.
+  /// The capabilities with which one call returns one snapshot. The default `readEntries(keys:)` cannot, whatever the
+  /// other methods do, but an engine that keeps the times of entries overrides it.
   var needsForOneMoment: EngineCapabilities {
     self == .readEntries ? [.snapshotReads, .preservesTimestamps] : .snapshotReads
   }
 
-  /// What the method finds of the keys, which are all that there are: their values, in the order that the method has, and nil for each
-  /// key if it gives none. One of a single key is called for each.
+  /// The values that the method finds for these keys, which must be all existing ones, in the order of the method. If
+  /// the method returns no values, there is a nil for each key. A method for a single key is called for each.
   func found(of keys: [CacheKey], in engine: EngineUnderTest) async throws -> [Data?] {
     func each(_ find: (CacheKey) async throws -> Data??) async throws -> [Data?] {
       var found: [Data?] = []
@@ -104,7 +103,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
     }
   }
 
-  /// Whether the method finds the one entry that there is.
+  /// Whether the method finds the only entry.
   func finds(_ data: Data, under key: CacheKey, in engine: EngineUnderTest) async throws -> Bool {
     try await found(of: [key], in: engine) == [givesValues ? data : nil]
   }

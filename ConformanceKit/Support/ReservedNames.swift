@@ -44,8 +44,8 @@ enum ReservedNames {
       "tombstone:",
     ]
     let separators = ["", ".", "/", ":", "|", "-", "_", "\0", "\u{1F}", "#", "@", ","]
-    // What is stored beside an entry named like its key; and keys that are prefixes of each other, or would be if a separator
-    // stood for itself.
+    // Data stored next to an entry under a similar name; and keys that are prefixes of each other, or would be if a
+    // separator were not escaped.
     var names = stems + ["p", "q", "r", "p_q", "pXq"]
     for stem in ["entry", "a", "ENTRY", "Entry"] { names += [stem] + endings.map { stem + $0 } }
     names += beginnings.map { $0 + "entry" }
@@ -56,7 +56,7 @@ enum ReservedNames {
     return names.map(CacheKey.init(verbatim:)).filter { seen.insert($0).inserted }
   }()
 
-  /// Keys named like the files in a directory, like parts of their names, and like what is made of these.
+  /// Keys named like the files in a directory, like parts of their names, and like combinations of these.
   static func keys(like directory: URL) throws -> [CacheKey] {
     var names: Set<String> = []
     let paths = try DirectoryContents(of: directory).files.keys.sorted()
@@ -75,7 +75,7 @@ enum ReservedNames {
       .inByteOrder()
   }
 
-  /// Bytes that stand for something in a format: removed, absent, compressed, a header, a reference.
+  /// Bytes with a meaning in some format: removed, absent, compressed, a header, a reference.
   static let values: [Data] = {
     let texts = [
       "", "\0", "null", "undefined", "nil", "NULL", "{}", "[]", "\"\"", "{\"deleted\":true}",
@@ -92,11 +92,11 @@ enum ReservedNames {
       "00000000",
     ]
     let bytes: [[UInt8]] = [
-      // Nothing, compressed by gzip, LZ4 and zstd, each as a whole file.
+      // Empty data, compressed by gzip, LZ4 and zstd, each as a complete file.
       [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0],
       [0x04, 0x22, 0x4D, 0x18, 0x64, 0x40, 0xA7, 0, 0, 0, 0, 0x05, 0x5D, 0xCC, 0x02],
       [0x28, 0xB5, 0x2F, 0xFD, 0x24, 0, 1, 0, 0, 0x99, 0xE9, 0xD8, 0x51],
-      // Deflate, gzip, zstd, LZ4, snappy, bzip2, xz and LZFSE, and what begins like them.
+      // Headers of deflate, gzip, zstd, LZ4, snappy, bzip2, xz and LZFSE, and data that begins like these.
       [0x1F, 0x8B], [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3], [0x78, 0x01], [0x78, 0x9C, 3, 0, 0, 0, 0, 1],
       [0x78, 0xDA],
       [0x28, 0xB5, 0x2F, 0xFD], [0x04, 0x22, 0x4D, 0x18],

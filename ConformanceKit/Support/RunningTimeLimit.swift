@@ -1,23 +1,24 @@
 /// A limit on the running time of this process, for a loop that polls.
 ///
-/// A process may be stopped, or get no processor, for seconds between two looks, and what it waits for with it. Of that time no more
-/// counts than a look takes at most.
+/// A process, and the work that it waits for, may be stopped or get no processor for seconds between two iterations.
+/// Only ``longestInterval`` of that time counts.
 struct RunningTimeLimit: Sendable {
-  private let longestLook: Duration
-  /// The time that is left, as of the last look.
+  private let longestInterval: Duration
+  /// The remaining time, as of the last iteration.
   private(set) var left: Duration
   private var last: ContinuousClock.Instant
 
-  /// - Parameter longestLook: How much time between two looks counts at most: more than the loop pauses in each iteration.
+  /// - Parameter longestInterval: The maximum time that counts for each iteration: more than the loop pauses in it.
   init(
-    _ limit: Duration, from start: ContinuousClock.Instant = .now, longestLook: Duration = .milliseconds(20)
+    _ limit: Duration, from start: ContinuousClock.Instant = .now,
+    longestInterval: Duration = .milliseconds(20)
   ) {
-    (self.longestLook, left, last) = (longestLook, limit, start)
+    (self.longestInterval, left, last) = (longestInterval, limit, start)
   }
 
-  /// Whether the time is over. Must be read once in each iteration of the loop.
+  /// Whether the limit is reached. Must be called once in each iteration of the loop.
   mutating func isOver(at now: ContinuousClock.Instant = .now) -> Bool {
-    left -= min(last.duration(to: now), longestLook)
+    left -= min(last.duration(to: now), longestInterval)
     last = now
     return left <= .zero
   }

@@ -9,13 +9,13 @@ import StockroomKitSupport
 /// The key with exactly this text.
 func key(_ text: String) -> CacheKey { CacheKey(verbatim: text) }
 
-/// A key of 300 bytes that begins with the text. No file has so long a name, so that engines which make files of keys store it in
-/// a way of their own.
+/// A key of 300 bytes that begins with the text. File names cannot be that long, so engines that store entries in files
+/// named like keys need another way to store it.
 func longKey(_ text: String) -> CacheKey {
   key(text + String(repeating: "k", count: max(0, 300 - text.utf8.count)))
 }
 
-/// Keys `prefix00000`, `prefix00001`, … whose order in bytes is that of the numbers.
+/// Keys `prefix00000`, `prefix00001`, … whose order of bytes is that of the numbers.
 func keys(_ count: Int, prefix: String = "key-") -> [CacheKey] {
   (0..<count).map { key(SampleText.numbered(prefix, $0)) }
 }
@@ -23,8 +23,8 @@ func keys(_ count: Int, prefix: String = "key-") -> [CacheKey] {
 /// The text as a value.
 func data(_ text: String) -> Data { SampleText.data(text) }
 
-/// A value that says for which key, and in which version, it was written: a plain text, so that an engine which spoils
-/// other values does not seem to confuse keys.
+/// A value that contains its key and version as plain text, so that an engine that corrupts other values does not
+/// appear to confuse keys.
 func value(for key: CacheKey, version: Int = 1) -> Data {
   SampleText.value(of: key.value, version: version)
 }
@@ -39,7 +39,7 @@ func incompressible(_ count: Int, seed: UInt64) -> Data {
   return random.bytes(count)
 }
 
-/// Bytes that repeat nowhere: a block of noise, again and again, each time with its number.
+/// Bytes without repetitions: a block of noise, repeated, each time with its number.
 func noise(_ count: Int, seed: UInt64 = 1) -> Data {
   let blockSize = min(count, 16_384)
   var random = SeededRandom(seed: seed)

@@ -5,12 +5,13 @@
 #endif
 import StockroomCore
 
-/// Two or more that share a place. The last of several engines stands for the second where something is changed.
+/// Two or more engines or processes that share a place. With more than two engines, the last one makes the changes of
+/// the second.
 enum Sharers {
   case engines([EngineUnderTest])
   case processes(EngineUnderTest, WorkerProcess, URL)
 
-  /// One that reads what the second changes.
+  /// The engine that reads the changes of the second.
   var first: EngineUnderTest {
     switch self {
     case .engines(let engines): engines[0]
@@ -18,7 +19,7 @@ enum Sharers {
     }
   }
 
-  /// - Parameter method: The method that does the operations, or nil for the one that fits them best.
+  /// - Parameter method: The method that performs the operations, or nil for the most specific one.
   func perform(_ operations: [StorageOperation], bySecond: Bool, by method: ChangeMethod?) async throws {
     switch self {
     case .processes(_, let worker, let place) where bySecond:
@@ -30,16 +31,16 @@ enum Sharers {
     }
   }
 
-  /// Has the second engine import the entries. Processes have times of their own.
+  /// Has the second engine import the entries. Processes do not support this.
   ///
-  /// - Returns: Whether it has.
+  /// - Returns: Whether it has imported them.
   func importBySecond(_ entries: [StorageEntry]) async throws -> Bool {
     guard case .engines(let engines) = self else { return false }
     try await engines[engines.count - 1].writeEntries(entries)
     return true
   }
 
-  /// Has the second process, or one more engine, open the place and close it.
+  /// Has the second process reopen the place, or has another engine open and close it.
   func reopenSecond(_ context: CheckContext) async throws {
     switch self {
     case .engines:
@@ -50,7 +51,7 @@ enum Sharers {
     }
   }
 
-  /// Fails unless all give the same entries, with the same times.
+  /// Fails unless all return the same entries, with the same times.
   func expectAgreement() async throws {
     switch self {
     case .engines(let engines):
@@ -73,7 +74,7 @@ enum Sharers {
   }
 
   func verify(
-    _ answers: AnswersOfAllKinds, first: Int, inSecond: Bool, noting progress: CheckProgress
+    _ answers: ExpectedAnswers, first: Int, inSecond: Bool, noting progress: CheckProgress
   ) async throws {
     progress.note()
     switch self {

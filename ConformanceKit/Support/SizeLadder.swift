@@ -4,16 +4,16 @@
   import Foundation
 #endif
 
-/// The sizes at which limits of interfaces are known, up to those of the level: pages of lists, parameters of
-/// a statement, keys of a request, entries of a batch, bytes of a value, of a column, of a message.
+/// Sizes next to known limits of interfaces, up to the maximum of the level: pages of lists, parameters of a statement,
+/// keys of a request, entries of a batch, bytes of a value, of a column, of a message.
 ///
-/// Around each of them come the size before and the size after, where what is off by one shows.
+/// It includes the size before and the size after each limit, to detect off-by-one errors.
 struct SizeLadder: Sendable {
-  /// How many entries are in a place, or in a request, or in a batch; ascending.
+  /// The number of entries in a place, a request or a batch, in ascending order.
   let counts: [Int]
-  /// How many keys are in a request for keys that repeat themselves; ascending, and beyond the counts.
+  /// The number of keys in a request with repeated keys, in ascending order, beyond the counts.
   let requests: [Int]
-  /// How many bytes a value has, or a batch as a whole; ascending.
+  /// The number of bytes of a value, or of a batch as a whole, in ascending order.
   let bytes: [Int]
 
   init(_ level: ConformanceBudget.Level) {
@@ -40,14 +40,14 @@ struct SizeLadder: Sendable {
     (self.counts, self.requests, self.bytes) = (counts, requests, bytes)
   }
 
-  /// Those of the counts that are just beyond the others: where a limit shows that is not off by one.
+  /// The counts just beyond each limit, which detect a limit that is not off by one.
   var ends: [Int] { counts.filter { !counts.contains($0 + 1) } }
 
-  /// The counts of batches of different entries: what each of them writes is read one by one.
+  /// The counts for batches of different entries, each of which is read one by one.
   var batches: [Int] { counts.filter { $0 < 1_100 } + ends.filter { $0 >= 1_100 } }
 
-  /// The ladder up to where the counts add up to so many entries, and no higher than the most; with fewer rungs if it reaches
-  /// higher so.
+  /// The ladder up to the count at which the sum of all counts exceeds this number of entries, and no higher than the
+  /// maximum. It has fewer sizes if it then reaches a higher count.
   func affordable(_ entries: Int, atMost most: Int = .max) -> SizeLadder {
     func affordable(_ counts: [Int]) -> [Int] {
       var sum = 0
@@ -66,32 +66,32 @@ struct SizeLadder: Sendable {
   }
 }
 
-/// How many entries an engine reads, and how many it writes, within seconds. To one that makes a call to a remote place of each
-/// key, or a file of each entry, fewer questions are put.
+/// How many entries an engine reads, and how many it writes, within seconds. Checks make fewer calls on an engine that
+/// makes a remote call for each key, or has a file for each entry.
 struct AffordableEntries: Sendable {
   var reads = Int.max
   var writes = Int.max
 }
 
 extension CheckContext {
-  /// What the engine can be asked for, as a look at another one of the kind shows.
+  /// The number of entries that the engine can handle in time, measured with another engine of the same kind.
   ///
   /// - Parameters:
-  ///   - seconds: How long the engine may take to read, or to write, what it is asked for. Nil stands for as long as the level has it.
-  ///   - way: In which way it writes.
+  ///   - seconds: The time limit for reading, and for writing, that many entries. Nil for the time limit of the level.
+  ///   - way: The way in which entries are written.
   func affordableEntries(
     within seconds: Double? = nil, by way: WayOfWriting = wayOfBatches
   ) async throws -> AffordableEntries {
     if budget.level == .exhaustive { return AffordableEntries() }
     let directory = root.appending(path: "costs-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
-    // That an engine makes what is missing is for checks of opening to see.
+    // Opening checks cover that an engine creates missing directories.
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     let engine = try await open(directory)
     let keys = keys(50)
     let seconds = seconds ?? (budget.level == .quick ? 0.25 : 4)
     func affordable(_ call: () async throws -> Void) async throws -> Int {
       var best = Duration.seconds(1_000)
-      // Of calls that take long, what else the machine does is a small part.
+      // If calls are slow, the load of the machine hardly affects the measurement.
       for round in 0..<4 where round < 2 || best < .milliseconds(100) {
         best = min(best, try await ContinuousClock().measure { try await call() })
       }
@@ -99,25 +99,26 @@ extension CheckContext {
       return Int(seconds / max(best.inSeconds / Double(keys.count), 1e-6))
     }
     let writes = try await affordable { try await way.write(engine, entries(keys)) }
-    // Of keys that are there: that others are absent an engine may know without a look.
+    // Uses existing keys, because an engine may know without a lookup that others are absent.
     let reads = try await affordable { _ = try await engine.readDataAndKeys(keys: keys) }
-    // Checks of closing look at what close() throws.
+    // Checks of closing cover the errors of close().
     try? await close(engine)
     return AffordableEntries(reads: reads, writes: writes)
   }
 
-  /// So many entries, or as many as the engine reads and writes within seconds if these are fewer, which is noted.
+  /// This many entries, or as many as the engine reads and writes within seconds if these are fewer. Notes in the
+  /// report if they are.
   ///
   /// - Parameters:
-  ///   - onlyReads: Whether the entries are only asked for.
-  ///   - least: How many there are however slow the engine is.
-  ///   - way: In which way they are written.
+  ///   - onlyReads: Whether the entries are only read.
+  ///   - least: The minimum for any engine.
+  ///   - way: The way in which entries are written.
   func affordableCount(
     _ wanted: Int, of what: String, onlyReads: Bool = false, atLeast least: Int = 200,
     by way: WayOfWriting = wayOfBatches
   ) async throws -> Int {
-    // Longer than what a ladder may take for all of its rungs: to sync a batch takes an engine as long for 50 entries as for
-    // thousands.
+    // A longer time limit than that of a ladder for all of its sizes: syncing a batch takes an engine as long for 50
+    // entries as for thousands.
     let affordable = try await affordableEntries(within: 5, by: way)
     let most = onlyReads ? affordable.reads : min(affordable.reads, affordable.writes)
     let count = min(wanted, max(least, most))
@@ -125,11 +126,11 @@ extension CheckContext {
     return count
   }
 
-  /// The ladder of the level, as far as the engine climbs it within seconds.
+  /// The ladder of the level, up to the size that the engine reaches within seconds.
   ///
   /// - Parameters:
-  ///   - filling: Whether the place is filled for each rung, and not once for all.
-  ///   - way: In which way it is filled.
+  ///   - filling: Whether the place is filled again for each size, instead of once for all.
+  ///   - way: The way in which it is filled.
   func ladder(filling: Bool, by way: WayOfWriting = wayOfBatches) async throws -> SizeLadder {
     let (ladder, affordable) = (SizeLadder(budget.level), try await affordableEntries(by: way))
     return filling

@@ -11,14 +11,14 @@ import StockroomCore
 
 /// A small file system for one check, which can be filled or made read-only.
 struct SmallFileSystem: Sendable {
-  /// The size in MiB of one that is filled up again and again.
+  /// The size in MiB of a file system that is filled repeatedly.
   static let usualSize = 8
 
   let directory: URL
 
-  /// Mounts one on the directory, which exists.
+  /// Mounts a file system on an existing directory.
   ///
-  /// - Throws: ``Skip`` where that is not possible.
+  /// - Throws: ``Skip`` if that is not possible.
   init(on directory: URL, mebibytes: Int) throws {
     self.directory = directory
     #if !canImport(Darwin)
@@ -52,7 +52,7 @@ struct SmallFileSystem: Sendable {
 }
 
 extension CheckContext {
-  /// A file system of its own for the check, which is taken away when the check is over.
+  /// A separate file system for the check, which is removed at the end of the check.
   func smallDisk(mebibytes: Int = SmallFileSystem.usualSize) throws -> SmallFileSystem {
     let directory = root.appending(path: "disk", directoryHint: .isDirectory)
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

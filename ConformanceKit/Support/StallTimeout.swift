@@ -3,7 +3,8 @@ import StockroomCore
 
 /// The check made no progress within its stall timeout.
 struct StallTimeoutExceeded: Error {
-  /// What happened, as a clause. It is said before the work is cancelled, which ends the calls that it names.
+  /// What happened, as a clause. It is computed before the work is cancelled, because cancellation ends the calls that
+  /// it names.
   let standstill: String
 }
 
@@ -12,7 +13,7 @@ final class CheckProgress: Sendable {
   private struct State: Sendable {
     var last: ContinuousClock.Instant
     var count = 0
-    /// When a call that was alone returned, an opening ended, or there was progress.
+    /// When a call without concurrent calls returned, an opening ended, or the check made progress.
     var lastReturn: ContinuousClock.Instant
 
     init() {
@@ -22,16 +23,17 @@ final class CheckProgress: Sendable {
   }
 
   private let state = MutexProtected(State())
-  /// How many calls of each kind have begun and not come to their end.
+  /// The number of calls of each kind in progress.
   private let underWay = MutexProtected<[String: Int]>([:])
 
-  /// How many bodies of transactions run.
+  /// The number of transaction bodies in progress.
   private let bodies = MutexProtected(0)
 
   var last: ContinuousClock.Instant { state.withLock { $0.last } }
 
-  /// When the check last made progress, a call returned that was alone, or an opening ended: an engine that is slow has many of them in
-  /// one step. They prolong a step to no more than five times the limit, as a check may ask again and again for what never comes.
+  /// When the check last made progress, a call without concurrent calls returned, or an opening ended. A slow engine
+  /// may need many of these for one step. They extend a step to at most five times the limit, because a check may
+  /// repeat a call forever.
   func last(within limit: Duration) -> ContinuousClock.Instant {
     state.withLock { max($0.last, min($0.lastReturn, $0.last + limit * 4)) }
   }
@@ -44,7 +46,7 @@ final class CheckProgress: Sendable {
     }
   }
 
-  /// Notes that a part of the step has ended, which prolongs the step: see ``last(within:)``.
+  /// Notes that a part of the step has ended, which extends the step: see ``last(within:)``.
   func noteReturn() {
     let now = ContinuousClock.now
     state.withLock { $0.lastReturn = now }
@@ -52,8 +54,8 @@ final class CheckProgress: Sendable {
 
   func begin(_ call: String) { underWay.withLock { $0[call, default: 0] += 1 } }
 
-  /// - Parameter hasReturned: Whether the call has not thrown. Beside others that are in progress, of which one may hang, it does not
-  ///   matter.
+  /// - Parameter hasReturned: Whether the call returned without an error. It has no effect while other calls are in
+  ///   progress, because one of them may hang.
   func end(_ call: String, hasReturned: Bool = false) {
     let isAlone = underWay.withLock { underWay in
       let left = (underWay[call] ?? 0) - 1
@@ -63,17 +65,17 @@ final class CheckProgress: Sendable {
     if hasReturned, isAlone { noteReturn() }
   }
 
-  /// Whether a call of an engine has begun and not come to its end.
+  /// Whether a call of an engine is in progress.
   var hasCallUnderWay: Bool { underWay.withLock { !$0.isEmpty } }
 
   func beginBody() { bodies.withLock { $0 += 1 } }
 
   func endBody() { bodies.withLock { $0 -= 1 } }
 
-  /// Whether the body of a transaction runs.
+  /// Whether the body of a transaction is running.
   var hasBodyUnderWay: Bool { bodies.withLock { $0 > 0 } }
 
-  /// The calls under way, as a clause.
+  /// The calls in progress, as a clause.
   private var calls: String {
     let calls = underWay.withLock { $0 }.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
     if calls.isEmpty { return "" }
@@ -94,16 +96,16 @@ final class CheckProgress: Sendable {
   }
 }
 
-/// Does the work in a task of its own and waits for it, as long as it makes progress at least once within the limit.
+/// Runs the work in a separate task and waits for it as long as it makes progress at least once within the limit.
 ///
-/// Work without progress is cancelled and abandoned, since a task cannot be stopped by force. A thread
-/// watches the time, so that work that blocks every thread of the cooperative pool does not stop the clock.
-/// Time in which the process does not run, because it is stopped or the machine sleeps, does not count.
+/// Work without progress is cancelled and abandoned, since a task cannot be stopped by force. A thread watches the
+/// time, so that work that blocks every thread of the cooperative pool does not disable the timeout. Time in which the
+/// process does not run, because it is stopped or the machine sleeps, does not count.
 ///
 /// - Parameters:
-///   - threads: What the work runs on in place of the cooperative pool. They are stopped when it has ended.
-///   - onUndelivered: Called on that thread if nobody takes the result for a while after the limit: the caller, too, waits for
-///     a thread of the pool.
+///   - threads: The executor of the work instead of the cooperative pool. It is stopped when the work has ended.
+///   - onUndelivered: Called on the watching thread if nobody receives the result for a while after the limit, because
+///     the caller waits for a thread of the pool as well.
 func withStallTimeout<Result: Sendable>(
   _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckExecutor? = nil,
   onUndelivered: @escaping @Sendable (StallTimeoutExceeded) -> Void = { _ in },
@@ -117,13 +119,13 @@ func withStallTimeout<Result: Sendable>(
   let isDelivered = Latch()
   Thread.detachNewThread {
     var last = progress.last(within: limit)
-    var running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
+    var running = RunningTimeLimit(limit, from: last, longestInterval: Latch.look * 2)
     while !running.isOver() {
       if isDelivered.wait(for: min(running.left, Latch.look)) { return }
       let latest = progress.last(within: limit)
       if latest == last { continue }
       last = latest
-      running = RunningTimeLimit(limit, from: last, longestLook: Latch.look * 2)
+      running = RunningTimeLimit(limit, from: last, longestInterval: Latch.look * 2)
     }
     let exceeded = StallTimeoutExceeded(standstill: progress.standstill(of: limit))
     race.finish(with: .failure(exceeded))
@@ -139,7 +141,7 @@ func withStallTimeout<Result: Sendable>(
   }
 }
 
-/// Hands the first of several results to the one who waits.
+/// Delivers the first of several results to the waiting task.
 private final class FirstResult<Value: Sendable>: Sendable {
   private enum State {
     case running

@@ -2,7 +2,7 @@ import StockroomCore
 import StockroomTestSupport
 import StockroomStore
 
-/// A store, its engine, and between them an engine that counts calls and fails on command.
+/// A store, its engine, and an engine in between that counts calls and fails on command.
 @MainActor
 struct StoreFixture {
   let context: CheckContext
@@ -10,7 +10,7 @@ struct StoreFixture {
   let engine: FailingStorageEngine
   let store: any CheckedStore
 
-  /// Puts a store in front of an engine. Its items need not have been loaded yet.
+  /// Puts a store in front of an engine. Its items may not have been loaded yet.
   init(
     _ context: CheckContext, _ engineUnderTest: EngineUnderTest,
     prepare: (FailingStorageEngine) -> Void = { _ in }
@@ -22,7 +22,7 @@ struct StoreFixture {
     store = context.makeStore(engine)
   }
 
-  /// A fresh store on the same place: on an engine that has been reopened, if it is a persistent one.
+  /// A new store on the same place. If the engine is persistent, it is reopened.
   func restarted() async throws -> StoreFixture {
     let isPersistent = context.capabilities.contains(.persistent)
     let fixture = StoreFixture(
@@ -33,7 +33,7 @@ struct StoreFixture {
 }
 
 extension CheckContext {
-  /// A store with nothing in it, in front of an engine.
+  /// An empty store in front of an engine.
   @MainActor func openStore() async throws -> StoreFixture {
     let fixture = StoreFixture(self, try await open())
     try await fixture.load()
@@ -62,12 +62,12 @@ extension StoreFixture {
 
   private func call(_ name: String, _ body: () async throws -> Void) async throws {
     do { try await body() } catch { throw CallFailure(call: name, error: error) }
-    // An engine whose calls take long has many of them in a check.
+    // With a slow engine, a check with many calls takes long.
     context.noteProgress()
   }
 
-  /// Makes all calls before the engine has answered any of them: neither calls of the kind that is held, nor others
-  /// that come after those.
+  /// Makes all calls before the engine performs any of those for which the closure returns true, or any call after
+  /// these.
   func performAtOnce(
     _ changes: [CheckedChange],
     holding isHeld: @escaping @Sendable (FailingStorageEngine.Call) -> Bool = \.isWrite
@@ -88,7 +88,8 @@ extension StoreFixture {
     return results
   }
 
-  /// Makes a call, and looks when it has reached the engine, before the engine has done anything. Returns what was seen.
+  /// Makes a call, and calls `look` after the call has reached the engine and before the engine performs it. Returns
+  /// the result of `look`.
   func whileUnderWay<Seen>(
     _ call: @escaping @MainActor @Sendable () async throws -> Void, look: () -> Seen
   ) async throws -> Seen {
@@ -117,23 +118,23 @@ extension StoreFixture {
   }
 }
 
-// MARK: - Looking at store and engine
+// MARK: - Checking the store and the engine
 
 extension StoreFixture {
-  /// Fails unless its items are these, and the engine holds them in this order.
+  /// Fails unless the store has exactly these items, and the engine holds them in this order.
   func expectItems(_ expected: [CheckedItem], _ when: String) async throws {
     try await expectShown(expected, "the items \(when)")
     try expectSame(try await storedItems(likely: expected), expected, "the entries in the engine \(when)")
   }
 
-  /// Fails unless its items are these: see ``shows(_:)``.
+  /// Fails unless the store has exactly these items: see ``shows(_:)``.
   func expectShown(_ expected: [CheckedItem], _ what: @autoclosure () -> String) async throws {
     if try await shows(expected) { return }
     try expectSame(store.items, expected, what())
   }
 
-  /// Whether its items are these, in this order. Those that it has loaded it may have in another one, as far as the engine cannot
-  /// distinguish that from the right one: see ``storedItems(likely:)``.
+  /// Whether the store has exactly these items, in this order. The order of loaded items may differ as far as the
+  /// engine cannot distinguish it from the right one: see ``storedItems(likely:)``.
   func shows(_ expected: [CheckedItem]) async throws -> Bool {
     let items = store.items
     if items == expected { return true }
@@ -143,7 +144,7 @@ extension StoreFixture {
     return try await storedItems(likely: expected) == expected
   }
 
-  /// Fails unless its items are what the engine holds, and those of a new store. Returns that store.
+  /// Fails unless the store, the engine and a new store have the same items. Returns the new store.
   @discardableResult
   func expectAgreement(_ when: String) async throws -> StoreFixture {
     try await expectItems(store.items, when)
@@ -157,12 +158,12 @@ extension StoreFixture {
 
   /// The items that the engine holds, in the order of its entries.
   ///
-  /// An engine that makes a batch of single writes cannot distinguish two of them if they happened between two ticks
-  /// of the clock; these are in the order that is likely.
+  /// An engine that implements a batch as single writes cannot distinguish two of them within one tick of the clock.
+  /// Such items are in the order of `likely`.
   func storedItems(likely: [CheckedItem]) async throws -> [CheckedItem] {
     let codec = JSONCodec()
     let stored = try await engineUnderTest.readAllEntries().compactMap { entry in
-      // Entries that cannot be decoded are no items.
+      // Entries that cannot be decoded are not items.
       (try? codec.decode(CheckedItem.self, from: entry.data)).map { (item: $0, time: entry.createdAt) }
     }
     context.noteProgress()

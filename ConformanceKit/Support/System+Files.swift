@@ -22,7 +22,7 @@ extension System {
     #if canImport(Darwin)
       try FileManager.default.copyItem(at: directory, to: copy)
     #else
-      // FileManager copies attributes on Apple's systems only.
+      // FileManager copies extended attributes only on Apple's systems.
       let copying = try ProgramOutput(waitingFor: ["/bin/cp", "-a", directory.systemPath, copy.systemPath])
       guard copying.isSuccess else {
         throw StorageError(.io, "Copying \(directory.path) failed: cp \(copying.explanation).")
@@ -32,7 +32,7 @@ extension System {
 
   /// The files inside a directory that this process has open.
   static func openFiles(in directory: URL) -> [String] {
-    // The system names files by their true path, which `resolvingSymlinksInPath` does not give everywhere.
+    // The system reports real paths, which `resolvingSymlinksInPath` does not return everywhere.
     guard let resolved = realpath(directory.systemPath, nil) else { return [] }
     defer { free(resolved) }
     let path = String(cString: resolved)
@@ -44,7 +44,7 @@ extension System {
       }
     #else
       let list = "/proc/self/fd"
-      // A descriptor may be closed between the list and the look at it, which is not an error.
+      // A descriptor may be closed after it was listed, which is not an error.
       let descriptors = (try? FileManager.default.contentsOfDirectory(atPath: list)) ?? []
       let paths = descriptors.compactMap {
         try? FileManager.default.destinationOfSymbolicLink(atPath: "\(list)/\($0)")
@@ -60,21 +60,21 @@ extension System {
     }
   }
 
-  /// A directory and all that are below it.
+  /// A directory and all directories below it.
   static func directories(in directory: URL) throws -> [URL] {
     try [directory] + contents(of: directory).filter { mode(of: $0)?.isDirectory == true }
   }
 
-  /// What is at the path itself, not where a link leads; nil if nothing is, or nobody may look.
+  /// The type of the file at the path itself, without following links; nil if there is none, or access is denied.
   static func fileType(of url: URL) -> FileAttributeType? {
     // A missing file is a valid result.
     (try? FileManager.default.attributesOfItem(atPath: url.systemPath))?[.type] as? FileAttributeType
   }
 
-  /// Whether there is a file with bytes at the path, or where its link leads.
+  /// Whether the path, or the target of its link, is a regular file.
   static func leadsToFile(_ url: URL) -> Bool { fileType(of: url.resolvingSymlinksInPath()) == .typeRegular }
 
-  /// How long the files below a directory are, by path: those that are there, while others may make and remove them.
+  /// The sizes of the files below a directory, by path. Other processes may create and remove files meanwhile.
   static func sizesOfFiles(in directory: URL) -> [String: Int] {
     let paths = (try? FileManager.default.subpathsOfDirectory(atPath: directory.systemPath)) ?? []
     return paths.reduce(into: [:]) { sizes, path in
@@ -91,7 +91,7 @@ extension System {
     }
   }
 
-  /// Makes a directory. Returns whether the file system takes the name, and has it not yet.
+  /// Creates a directory. Returns whether the file system allows the name and it did not exist.
   static func makeDirectory(_ path: String) -> Bool { mkdir(path, 0o700) == 0 }
 
   static func makeFIFO(_ url: URL) throws {
@@ -100,13 +100,13 @@ extension System {
     }
   }
 
-  /// Lets those go on who wait for somebody else to open a FIFO.
+  /// Unblocks those that wait for the other end of a FIFO to be opened.
   static func release(_ url: URL) {
     let file = open(url.systemPath, O_RDWR | O_NONBLOCK | O_CLOEXEC)
     if file >= 0 { close(file) }
   }
 
-  /// Whether this process writes to the file through memory.
+  /// Whether this process has mapped the file for writing.
   static func isMappedForWriting(_ url: URL) -> Bool {
     guard let resolved = realpath(url.systemPath, nil) else { return false }
     defer { free(resolved) }
@@ -115,8 +115,8 @@ extension System {
     return maps.split(whereSeparator: \.isNewline).contains { $0.hasSuffix(path) && $0.contains(" rw-s ") }
   }
 
-  /// Takes every lock that can be taken through a descriptor for reading, if nobody else has it. Gives the descriptor,
-  /// which holds the locks; nil for what is no file.
+  /// Takes every lock that a descriptor for reading allows, unless another process has it. Returns the descriptor,
+  /// which holds the locks; nil if this is not a file.
   static func lockForReading(_ url: URL) -> Int32? {
     guard mode(of: url)?.isDirectory == false else { return nil }
     let file = open(url.systemPath, O_RDONLY | O_CLOEXEC)

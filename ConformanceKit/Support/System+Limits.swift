@@ -10,28 +10,28 @@ import StockroomKitSupport
   import Musl
 #endif
 
-// Limits of a process that a single check uses.
+// Limits of a process that only single checks use.
 
 extension System {
   /// How many file descriptors the process has open.
   static var descriptorCount: Int {
-    // Where they cannot be listed, each number is looked at, which takes milliseconds.
+    // If they cannot be listed, each number is tested, which takes milliseconds.
     SystemProcess.openDescriptors?.count ?? (0..<descriptorLimit).count { fcntl($0, F_GETFD) >= 0 }
   }
 
-  /// No descriptor is as large as this.
+  /// An upper bound of all descriptors.
   private static var descriptorLimit: Int32 { Int32(clamping: min(sysconf(Int32(_SC_OPEN_MAX)), 1 << 16)) }
 
-  /// Makes every write that would make a file longer than this fail, with EFBIG.
+  /// Makes every write that would extend a file beyond this size fail with EFBIG.
   static func limitFileSize(to bytes: Int) throws {
-    // Else the system would end the process.
+    // Otherwise the signal would end the process.
     signal(SIGXFSZ, SIG_IGN)
     guard setFileSizeLimit(rlim_t(bytes)) else {
       throw Skip(reason: "The size of files could not be limited: \(SystemError(errno)).")
     }
   }
 
-  /// Takes the limit away again.
+  /// Removes the limit.
   static func unlimitFileSize() { _ = setFileSizeLimit(nil) }
 
   private static func setFileSizeLimit(_ bytes: rlim_t?) -> Bool {
@@ -42,7 +42,7 @@ extension System {
     #endif
   }
 
-  /// Sets how many descriptors the process can have, or as many as it may.
+  /// Sets the maximum number of descriptors of the process. Nil for as many as are allowed.
   @discardableResult static func limitDescriptors(to count: rlim_t?) -> Bool {
     #if canImport(Darwin) || canImport(Musl)
       setLimit(RLIMIT_NOFILE, to: count)
@@ -65,12 +65,12 @@ extension System {
   }
 }
 
-/// Takes all file descriptors that a process can have but for some, until they are released.
+/// Uses up all file descriptors of the process except some, until they are released.
 final class DescriptorHold: Sendable {
   private let held: MutexProtected<[Int32]>
 
   init(leaving count: Int) throws {
-    // More than a process has that does nothing else, and few enough to be taken quickly.
+    // More than an idle process has open, and few enough to be used up quickly.
     guard System.limitDescriptors(to: 512) else {
       throw Skip(reason: "The number of file descriptors could not be limited: \(SystemError(errno)).")
     }

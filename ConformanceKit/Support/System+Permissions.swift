@@ -26,20 +26,20 @@ extension System {
   /// Clears the umask, so that files keep the permissions with which this process creates them.
   static func clearUmask() { umask(0) }
 
-  /// Whether the directory may be looked at.
+  /// Whether the directory can be read.
   static func canRead(_ directory: URL) -> Bool { access(directory.systemPath, R_OK | X_OK) == 0 }
 
-  /// Sets the permissions of everything below a directory, and of itself.
+  /// Sets the permissions of a directory and of everything below it.
   static func setPermissions(of directory: URL, directories: mode_t, files: mode_t) throws {
     let contents = try DirectoryContents(of: directory).files
-    // The deepest first, as one cannot get below what may not be entered.
+    // The deepest first, because a directory without permissions cannot be entered.
     for (path, bytes) in contents.sorted(by: { $0.key.count > $1.key.count }) {
       chmod(directory.appending(path: path).systemPath, bytes == nil ? directories : files)
     }
     chmod(directory.systemPath, directories)
   }
 
-  /// The permissions of a file or directory. Nil for what is neither, or not there any more.
+  /// The permissions of a file or directory. Nil for anything else, and if it does not exist.
   static func mode(of url: URL) -> (mode: mode_t, isDirectory: Bool)? {
     var status = stat()
     guard lstat(url.systemPath, &status) == 0 else { return nil }
@@ -48,9 +48,9 @@ extension System {
     return (status.st_mode & 0o7777, kind == mode_t(S_IFDIR))
   }
 
-  /// Makes a file immutable, so that not even the superuser can change, rename or remove it, or undoes that.
+  /// Makes a file immutable, or mutable again. Not even the superuser can change, rename or remove an immutable file.
   ///
-  /// - Throws: ``Skip`` where that is not possible.
+  /// - Throws: ``Skip`` if that is not possible.
   static func setImmutable(_ isImmutable: Bool, _ url: URL) throws {
     #if canImport(Darwin)
       let result = chflags(url.systemPath, isImmutable ? UInt32(UF_IMMUTABLE) : 0)
@@ -71,9 +71,10 @@ extension System {
     }
   }
 
-  /// Whether who has opened a file before it was made immutable can still write to it, as in a file system in memory.
+  /// Whether a process that has opened a file before it was made immutable can still write to it, as in a file system
+  /// in memory.
   ///
-  /// - Throws: ``Skip`` where files cannot be made immutable.
+  /// - Throws: ``Skip`` if files cannot be made immutable.
   static func canWriteImmutableFiles(in directory: URL) throws -> Bool {
     let url = directory.appending(path: "immutable-\(UUID().uuidString)")
     let file = open(url.systemPath, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -88,7 +89,7 @@ extension System {
     return written == 1
   }
 
-  /// Gives everything below a directory, and itself, to the user that ``becomeNobody()`` makes of this process.
+  /// Makes the user that ``becomeNobody()`` switches to the owner of a directory and of everything below it.
   static func giveToNobody(_ directory: URL) throws {
     for url in try contents(of: directory) + [directory] {
       guard lchown(url.systemPath, nobody, nobody) == 0 else {

@@ -21,11 +21,11 @@ extension WorkerProcess {
   private static func signal(_ process: pid_t, _ signal: Int32) -> Int32 { systemKill(process, signal) }
 }
 
-/// A process that does nothing, with every descriptor that this process does not keep to itself.
+/// An idle process that inherits every descriptor of this process without close-on-exec.
 final class IdleProcess: Sendable {
   private let identifier: pid_t
 
-  /// - Throws: ``Skip`` where none can be started.
+  /// - Throws: ``Skip`` if it cannot be started.
   init() throws {
     #if os(Linux) || os(macOS)
       let arguments: [UnsafeMutablePointer<CChar>?] = [strdup("/bin/sleep"), strdup("600"), nil]
@@ -47,7 +47,7 @@ final class IdleProcess: Sendable {
     while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
   }
 
-  /// The files below a directory that it has inherited. Nothing where the system does not tell.
+  /// The inherited files below a directory. Empty if the system does not report them.
   func openFiles(in directory: URL) -> [String] {
     guard let resolved = realpath(directory.systemPath, nil) else { return [] }
     defer { free(resolved) }

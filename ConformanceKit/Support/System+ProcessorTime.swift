@@ -9,47 +9,47 @@ import StockroomCore
   import Musl
 #endif
 
-// The resources that the process and its threads have used.
+// Resource usage of the process and its threads.
 
 extension System {
-  /// How long the processors have worked for this process.
+  /// The processor time of this process.
   static var processorTime: Duration {
     var time = timespec()
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
     return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
   }
 
-  /// How long a processor has worked for the calling thread.
+  /// The processor time of the calling thread.
   static var threadProcessorTime: Duration {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
   }
 
-  /// What ``timeOnRunQueue(_:)`` needs. Nil where the system does not tell.
+  /// Opens the file that ``timeOnRunQueue(_:)`` needs. Nil if the system does not have it.
   static func openThreadStatistics() -> Int32? {
     let file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
     return file < 0 ? nil : file
   }
 
-  /// How long the thread that has opened the statistics was ready to compute while others did.
+  /// How long the thread that opened the statistics was runnable while other threads ran.
   static func timeOnRunQueue(_ statistics: Int32?) -> Duration {
     guard let statistics else { return .zero }
     var bytes = [UInt8](repeating: 0, count: 96)
     let count = pread(statistics, &bytes, bytes.count, 0)
-    // The time that it computed, the time that it was ready to, and how often, in nanoseconds.
+    // The time on a processor, the time on the run queue in nanoseconds, and the number of time slices.
     let numbers = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: " ")
     return .nanoseconds(numbers.count > 1 ? Int64(numbers[1]) ?? 0 : 0)
   }
 
-  /// Whether another thread of the process computes, or would if others left it a processor. False where the system does not tell.
+  /// Whether another thread of the process is running or runnable. False if the system does not report it.
   static var hasAnotherReadyThread: Bool {
     let list = "/proc/self/task"
     let threads = (try? FileManager.default.contentsOfDirectory(atPath: list)) ?? []
     let own = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/thread-self")
     return threads.contains { thread in
       if own?.hasSuffix("/\(thread)") ?? true { return false }
-      // A thread may have ended meanwhile. What is in parentheses is its name.
+      // A thread may have ended meanwhile. The part in parentheses is its name.
       guard let status = FileManager.default.contents(atPath: "\(list)/\(thread)/stat"),
         let end = status.lastIndex(of: UInt8(ascii: ")"))
       else { return false }

@@ -14,11 +14,11 @@ enum System {
   /// Prints to standard error, for runs without a report.
   static func note(_ text: String) {
     let line = Array("ConformanceKit: \(text)\n".utf8)
-    // There is no place left to report that this failed.
+    // A failure to write here cannot be reported anywhere.
     _ = write(STDERR_FILENO, line, line.count)
   }
 
-  /// Holds the calling thread, which must be none of the cooperative pool's.
+  /// Blocks the calling thread, which must not belong to the cooperative pool.
   static func pauseThread(milliseconds: Int) {
     usleep(UInt32(milliseconds * 1000))
   }

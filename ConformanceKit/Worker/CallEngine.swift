@@ -12,15 +12,15 @@ struct CallEngine: WorkerTask {
     /// Closes the engine and releases it.
     case close
     case write([SharedWork.Entry])
-    /// Does the operations by the method, or by the one that fits them best.
+    /// Performs the operations by this method, or by the most specific one.
     case perform([SentOperation], by: ChangeMethod?)
-    /// Sends all entries, after a look whether the engine's other answers agree with them.
+    /// Sends all entries, after checking that the engine's other methods agree with them.
     case read
-    /// Compares what every method answers.
-    case compare(AnswersOfAllKinds, first: Int)
-    /// Does a share of work that other processes have a share in, and sends a message when it begins.
+    /// Compares the results of all methods with the expected ones.
+    case compare(ExpectedAnswers, first: Int)
+    /// Performs one process's share of the work, and sends a message when it begins.
     case work(SharedWork, share: String)
-    /// Moves amounts between accounts that other processes use too, and sends a message now and then.
+    /// Transfers amounts between accounts that other processes use too, and sends a message now and then.
     case transfer(TransferWork, share: Int)
   }
 
@@ -34,13 +34,13 @@ struct CallEngine: WorkerTask {
     send: @Sendable ([SentEntry]) throws -> Void
   ) async throws {
     if case .open = call {
-      return KeptEngines.keep(try await open(place, makeEngine), at: place)
+      return OpenEngines.keep(try await open(place, makeEngine), at: place)
     }
-    let engine = try KeptEngines.engine(at: place)
+    let engine = try OpenEngines.engine(at: place)
     switch call {
     case .open: break
     case .close:
-      KeptEngines.forget(place)
+      OpenEngines.forget(place)
       defer { engine.release() }
       try await engine.close()
     case .write(let entries): try await engine.write(entries.map { (CacheKey(verbatim: $0.key), $0.data) })
@@ -60,7 +60,7 @@ struct CallEngine: WorkerTask {
   }
 }
 
-/// An operation as it is sent.
+/// An operation in a form that can be sent.
 enum SentOperation: Codable, Sendable {
   case write(SharedWork.Entry)
   case remove(String)
@@ -84,14 +84,14 @@ enum SentOperation: Codable, Sendable {
 }
 
 /// The engines that are open in this worker.
-enum KeptEngines {
+enum OpenEngines {
   private static let engines = MutexProtected<[URL: EngineUnderTest]>([:])
 
   static func keep(_ engine: EngineUnderTest, at place: URL) { engines.withLock { $0[place] = engine } }
 
   static func forget(_ place: URL) { engines.withLock { $0[place] = nil } }
 
-  /// - Throws: `StorageError` with code `closed` if none has been opened at the place.
+  /// - Throws: `StorageError` with code `closed` if no engine is open at the place.
   static func engine(at place: URL) throws -> EngineUnderTest {
     guard let engine = engines.withLock({ $0[place] }) else {
       throw StorageError(.closed, "The engine has not been opened in the worker.")
@@ -100,7 +100,7 @@ enum KeptEngines {
   }
 }
 
-/// Work that several processes do at the same time.
+/// Work that several processes perform concurrently.
 struct SharedWork: Codable, Sendable {
   struct Entry: Codable, Sendable {
     let key: String
@@ -110,13 +110,13 @@ struct SharedWork: Codable, Sendable {
   /// How many batches each share has.
   let batchCount: Int
 
-  /// The keys that every batch of every share writes, all with one value.
+  /// The keys that every batch of every share writes, all with the same value.
   static let common = keys(6, prefix: "common-")
 
-  /// A key that belongs to one share alone. Each batch writes two of these.
+  /// A key that only one share uses. Each batch writes two of these.
   static func key(_ number: Int, of share: String) -> CacheKey { CacheKey(verbatim: "\(share)-\(number)") }
 
-  /// Writes batches, reads its own back, and in between writes and removes single entries.
+  /// Writes batches and reads them back. In between it writes and removes single entries.
   func perform(_ share: String, on engine: EngineUnderTest) async throws {
     for number in 0..<batchCount {
       let value = data("batch \(number) of \(share)")
@@ -130,7 +130,7 @@ struct SharedWork: Codable, Sendable {
     }
   }
 
-  /// Fails unless every batch of all shares has been done.
+  /// Fails unless every batch of all shares has been written.
   func verify(_ entries: [StorageEntry], by shares: [String], isAtomic: Bool) throws {
     let values = Dictionary(entries.map { ($0.key, $0.data) }) { first, _ in first }
     for share in shares {
@@ -140,7 +140,7 @@ struct SharedWork: Codable, Sendable {
           values[key], is: data("batch \(index / 2) of \(share)"), "\(key) after two processes had written")
       }
       let order = entries.filter { $0.key.value.hasPrefix("\(share)-") }.map(\.key)
-      // Who makes a batch of single writes may not be able to distinguish two of them.
+      // An engine that implements a batch as single writes may not be able to order two of them.
       if isAtomic, order != own {
         throw Violation("the entries of \(share) were in the order \(describe(order))", rule: .r6)
       }

@@ -5,11 +5,11 @@
 #endif
 import StockroomCore
 
-/// Opens the engine, changes something again and again, and closes it. Sends the number of each change that was acknowledged.
+/// Opens the engine, makes changes one after the other, and closes it. Sends the number of each acknowledged change.
 struct MakeChanges: WorkerTask {
   enum Change: Codable, Sendable {
     case call(ChangeCall)
-    /// Writes the keys, several as a batch.
+    /// Writes the keys, several of them as a batch.
     case write([String])
     /// Removes the keys as a batch.
     case remove([String])
@@ -39,11 +39,11 @@ struct MakeChanges: WorkerTask {
   }
 }
 
-/// Opens the engine, subscribes, says so by sending 0, and writes while another process does the same. Returns when its feed has
-/// covered what both have written.
+/// Opens the engine, subscribes, reports that by sending 0, and writes while another process does the same. Returns
+/// when the feed has covered the writes of both.
 struct ExchangeChanges: WorkerTask {
   let place: URL
-  /// Which keys are its own, and which are those of the other.
+  /// The prefix that distinguishes its keys from those of the other process.
   let share: String
   let other: String
   let count: Int
@@ -51,7 +51,7 @@ struct ExchangeChanges: WorkerTask {
 
   static func key(_ number: Int, of share: String) -> CacheKey { CacheKey(verbatim: "\(share)/\(number)") }
 
-  /// Writes an entry of its own, and now and then over a large one, so that logs grow until they are begun again.
+  /// Writes an entry, and now and then overwrites a large one, so that logs grow until they are restarted.
   static func write(_ number: Int, of share: String, to engine: EngineUnderTest) async throws {
     try await engine.write(data("v"), key: key(number, of: share))
     if number.isMultiple(of: 4) {

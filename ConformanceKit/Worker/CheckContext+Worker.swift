@@ -1,7 +1,8 @@
 import StockroomCore
 
 extension CheckContext {
-  /// The process, or a new one if there is none, once it takes requests: how long that takes is not up to the engine.
+  /// The given process, or a new one if it is nil, once it accepts requests. The engine is not responsible for the time
+  /// that this takes.
   func readyWorker(_ worker: WorkerProcess? = nil) async throws -> WorkerProcess {
     let worker = try worker ?? startWorker()
     try await worker.waitUntilReady()
@@ -9,9 +10,9 @@ extension CheckContext {
     return worker
   }
 
-  /// Does something with a worker process, which has ended when this returns.
+  /// Calls the body with a worker process, which has ended when this returns.
   ///
-  /// What becomes of a process that was not meant to die, and what a task throws there, fails.
+  /// Fails if the process dies unexpectedly, or if a task in it throws.
   func withWorker<Result>(_ body: (WorkerProcess) async throws -> Result) async throws -> Result {
     let worker = try startWorker()
     do {
@@ -27,7 +28,7 @@ extension CheckContext {
   }
 }
 
-/// Turns what a worker process reports into a violation.
+/// Turns an error of a worker process into a violation.
 @discardableResult
 func translatingWorkerErrors<Result>(_ body: () async throws -> Result) async throws -> Result {
   do {

@@ -4,9 +4,9 @@ import StockroomKitSupport
 
 /// A message of a ``CheckTask``.
 enum CheckMessage: Codable, Sendable {
-  /// What it does next, in case that is the last it does.
+  /// The next step, in case it is the last one.
   case step(String)
-  /// The engine breaks a rule: the check's own if none is named.
+  /// The engine breaks a rule: that of the check if none is named.
   case broken(Violation)
   /// The check itself failed.
   case checkFailed(String)
@@ -14,9 +14,9 @@ enum CheckMessage: Codable, Sendable {
 
 /// A check, or a part of one, that may crash its process.
 protocol CheckTask: WorkerTask where Message == CheckMessage {
-  /// Runs the check; throws ``Violation``, ``CallFailure`` or ``Skip`` as the body of a check does.
+  /// Runs the check. Throws ``Violation``, ``CallFailure`` or ``Skip`` like the body of a check.
   ///
-  /// - Parameter note: Tells what comes next, as a clause after "during".
+  /// - Parameter note: Reports the next step, as a clause after "during".
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
@@ -49,7 +49,7 @@ extension CheckTask {
   }
 }
 
-/// A check that failed itself, in a worker process.
+/// A failure of the check itself, in a worker process.
 struct CheckFailure: Error, CustomStringConvertible {
   let description: String
 }
@@ -59,12 +59,12 @@ struct WorkerStalled: Error {
   let step: String
 }
 
-/// How far a process had come, as a clause after "during".
+/// The latest step of a process, as a clause after "during".
 private final class LatestStep: Sendable {
   private let text = MutexProtected("the beginning")
   private let progress: [CheckProgress]
 
-  /// - Parameter progress: What notes every step.
+  /// - Parameter progress: Each of these records every step.
   init(_ progress: CheckProgress...) { self.progress = progress }
 
   var clause: String { text.withLock { $0 } }
@@ -83,7 +83,7 @@ extension CheckContext {
       worker = try startWorker()
     } catch is Skip {
       return try await task.check(
-        makeEngine: { try await self.openUnkept($0) }, note: { _ in self.noteProgress() })
+        makeEngine: { try await self.openUnregistered($0) }, note: { _ in self.noteProgress() })
     }
     try await check(task, in: worker)
     worker.kill()
@@ -94,7 +94,7 @@ extension CheckContext {
     try await worker.result(of: task, step: LatestStep(progress))
   }
 
-  /// Runs the check in a worker process, which is killed if it begins no new step within the limit.
+  /// Runs the check in a worker process, which is killed if it starts no new step within the limit.
   ///
   /// - Throws: Also ``WorkerStalled``.
   func check(_ task: some CheckTask, in worker: WorkerProcess, limit: Duration) async throws {

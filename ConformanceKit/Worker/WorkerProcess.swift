@@ -7,7 +7,7 @@ final class WorkerProcess: Sendable {
   /// A process that ended in the middle of a task.
   struct Died: Error, CustomStringConvertible {
     let ending: SystemProcess.Ending
-    /// The end of what it wrote to standard error.
+    /// The end of its output to standard error.
     let stderrTail: String
 
     var description: String {
@@ -31,7 +31,7 @@ final class WorkerProcess: Sendable {
 
   /// Starts a process.
   ///
-  /// - Parameter tool: A program, with its arguments, that runs the worker instead of the system itself.
+  /// - Parameter tool: A program, with its arguments, that runs the worker.
   /// - Throws: `StorageError` with code `io` if there is no such program.
   init(_ worker: ConformanceWorker, under tool: [String] = []) throws {
     process = try LineProcess(tool + [worker.executable.systemPath] + worker.arguments)
@@ -40,9 +40,9 @@ final class WorkerProcess: Sendable {
   /// The identifier of the process.
   var identifier: Int32 { process.identifier }
 
-  /// Waits until the process takes requests.
+  /// Waits until the process accepts requests.
   ///
-  /// - Throws: ``ProtocolError`` if it does something else.
+  /// - Throws: ``ProtocolError`` if it writes something else.
   func waitUntilReady() async throws {
     if isGreeted.withLock({ $0 }) { return }
     guard let line = await process.nextLine() else {
@@ -55,14 +55,15 @@ final class WorkerProcess: Sendable {
     isGreeted.withLock { $0 = true }
   }
 
-  /// Has the process do something. The messages end when it has been done; they throw ``WorkerError`` if the task threw,
-  /// ``Died`` if the process ended first, and ``ProtocolError`` if it is no ``ConformanceWorker``. One task at a time.
+  /// Starts a task in the process. The messages end when the task has ended. They throw ``WorkerError`` if the task
+  /// threw, ``Died`` if the process ended first, and ``ProtocolError`` if it is not a ``ConformanceWorker``. One task
+  /// at a time.
   func start<Work: WorkerTask>(_ task: Work) throws -> Messages<Work.Message> {
     process.send(try WorkerRequest(task: task).line)
     return Messages(process: self)
   }
 
-  /// What comes from a process while it does something.
+  /// The messages of a process during a task.
   struct Messages<Message: Codable & Sendable>: AsyncSequence, AsyncIteratorProtocol, Sendable {
     fileprivate let process: WorkerProcess
 
@@ -71,7 +72,7 @@ final class WorkerProcess: Sendable {
     func next() async throws -> Message? {
       try await process.waitUntilReady()
       guard let line = await process.process.nextLine() else {
-        // For a task that is cancelled the lines end.
+        // In a cancelled task, the lines end.
         try Task.checkCancellation()
         throw await process.death()
       }
@@ -87,7 +88,7 @@ final class WorkerProcess: Sendable {
     }
   }
 
-  /// Has the process do something and waits until it has been done. Returns the messages.
+  /// Runs a task in the process and waits for its end. Returns the messages.
   @discardableResult
   func perform<Work: WorkerTask>(_ task: Work) async throws -> [Work.Message] {
     var messages: [Work.Message] = []
@@ -95,7 +96,7 @@ final class WorkerProcess: Sendable {
     return messages
   }
 
-  /// Kills the process at once, as nothing inside it can prevent. Does nothing if it has ended.
+  /// Kills the process at once; it cannot prevent that. Does nothing if it has ended.
   func kill() { process.kill() }
 
   /// Asks the process to end by closing its standard input.

@@ -8,14 +8,14 @@ import StockroomKitSupport
 
 /// A task that a worker process performs with the engine for a check.
 ///
-/// A task is sent as JSON, and so are its messages. Each kind has a line in ``WorkerRequest/kinds``.
+/// A task is sent as JSON, and so are its messages. Each kind is listed in ``WorkerRequest/kinds``.
 protocol WorkerTask: Codable, Sendable {
   associatedtype Message: Codable & Sendable
 
   /// Performs the task, in the worker. Its errors reach the parent as ``WorkerError``, except ``Skip``.
   ///
-  /// - Parameter send: Sends a message to the parent at once, whatever becomes of this process afterwards. Any number of
-  ///   tasks may call it at the same time.
+  /// - Parameter send: Sends a message to the parent at once, so that it arrives even if this process then crashes. Any
+  ///   number of tasks may call it concurrently.
   func run(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     send: @escaping @Sendable (Message) throws -> Void
@@ -39,7 +39,7 @@ extension WorkerTask {
   }
 }
 
-/// A task as it is sent: one line, with how much timestamps may differ from the clock.
+/// A task in the form in which it is sent: one line, with the clock tolerance.
 struct WorkerRequest {
   /// Every kind of task.
   static let kinds: [any WorkerTask.Type] = [
@@ -82,7 +82,7 @@ struct WorkerRequest {
     }
   }
 
-  /// Performs the task with the clock tolerance of the check that has sent it.
+  /// Performs the task with the clock tolerance of the check that sent it.
   func perform(_ body: (any WorkerTask) async throws -> Void) async throws {
     try await ClockTolerance.$seconds.withValue(clockTolerance) { try await body(task) }
   }
@@ -101,7 +101,7 @@ enum WorkerReply<Message: Codable & Sendable>: Codable {
   }
 }
 
-/// What a task threw in a worker.
+/// An error that a task threw in a worker.
 struct WorkerError: Error, Codable, Hashable, CustomStringConvertible {
   /// The code, if it was a `StorageError`.
   let code: String?

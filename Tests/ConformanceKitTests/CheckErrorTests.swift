@@ -31,7 +31,7 @@ struct CheckErrorTests {
     let suite = ConformanceSuite("Alone", capabilities: ReferenceEngine.promises) {
       try ReferenceEngine(directory: $0)
     }
-    // Those of a higher level are left out with a worker, too.
+    // Checks of a higher level are left out even with a worker.
     let later: Set = ["clock.waiting"]
     let leftOut = Set(suite.checksLeftOut.map(\.id)).subtracting(later)
     #expect(
@@ -65,12 +65,12 @@ struct CheckErrorTests {
 
   @Test("An engine that holds every thread of the cooperative pool does not stop the clock")
   func heldPool() async {
-    // In a process of its own, where threads that nobody can stop do no harm.
+    // In a separate process, where threads that are blocked forever do no harm.
     await #expect(processExitsWith: .exitCode(9)) {
       let suite = ConformanceSuite("Held", capabilities: [], stallTimeout: .seconds(1)) { _ in
         HoldsThePool(base: try ReferenceEngine(claiming: []))
       }
-      // A task that waits for a thread of the pool waits for ever; the main actor does not.
+      // A task that waits for a thread of the pool waits forever; the main actor does not.
       Task { @MainActor in
         let report = await suite.run(only: ["write.is-read-back"])
         let isReported = report.failures.map(\.rule) == [.w1]
@@ -81,7 +81,7 @@ struct CheckErrorTests {
   }
 }
 
-/// Waits for ever on all threads that Swift has.
+/// Blocks all threads of the cooperative pool forever.
 private final class HoldsThePool: FaultyEngine {
   let base: ReferenceEngine
   private let heldCount = MutexProtected(0)

@@ -5,10 +5,10 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("Transactions that are given up with conflict")
+@Suite("Transactions that are aborted with conflict")
 struct ConflictTests {
-  /// It was begun again for ten seconds, however long the other one took.
-  @Test("A transaction that is given up during another one's body is retried until that has ended")
+  /// It was retried for only ten seconds, even if the other transaction took longer.
+  @Test("A transaction that is aborted during another one's body is retried until that body has ended")
   func besideLongBody() async throws {
     let claims = FaultyEngineCase.claimsOfTransactions
     let (hasBegun, mayEnd) = (Latch(), Latch())
@@ -31,7 +31,7 @@ struct ConflictTests {
     #expect(written == data("v"))
   }
 
-  @Test("A transaction that is given up without any other one is not retried forever")
+  @Test("A transaction that is aborted without a concurrent one is not retried forever")
   func besideNone() async throws {
     let claims = FaultyEngineCase.claimsOfTransactions
     let engine = EngineUnderTest(
@@ -42,7 +42,7 @@ struct ConflictTests {
   }
 }
 
-/// Gives up every transaction.
+/// Aborts every transaction.
 private struct AlwaysGivesUp: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -52,13 +52,13 @@ private struct AlwaysGivesUp: FaultyEngine {
   }
 }
 
-/// Has one transaction at a time, and gives up those that come meanwhile, as rule T4 allows.
+/// Runs one transaction at a time, and aborts others meanwhile, as rule T4 allows.
 private final class OneTransactionAtATime: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((isBusy: false, conflictCount: 0))
   private let note: @Sendable (_ conflictCount: Int) -> Void
 
-  /// - Parameter note: Is called with the number of each transaction that is given up.
+  /// - Parameter note: Called with the number of conflicts at each aborted transaction.
   init(base: ReferenceEngine, note: @escaping @Sendable (_ conflictCount: Int) -> Void) {
     (self.base, self.note) = (base, note)
   }

@@ -35,7 +35,7 @@ struct SuiteTests {
   @Test("Every rule has a check")
   func everyRule() {
     let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
-    // No engine that reaches a server has files.
+    // No engine with a server has files.
     let suites = [memory(all), memory(all.subtracting(.networked))]
     let checks = suites.flatMap { $0.checks + $0.checksLeftOut }
     #expect(Set(checks.map(\.rule)) == Set(ContractRule.allCases))
@@ -59,7 +59,7 @@ struct SuiteTests {
       ) {
         try ReferenceEngine(directory: $0, fault: fault)
       }
-      // They are removed in one place, whatever a check has made: one engine is enough for those that take long.
+      // Directories are removed in one place, whatever a check has created, so one engine is enough for long checks.
       let checks = suite.checks.filter { check in
         let isLong = FaultyEngineCase.longChecks.contains(check.id) || FaultyEngineCase.isSearch(check.id)
         return ["C2", "O4", "F1", "F2", "W6"].contains(check.rule.rawValue)
@@ -120,7 +120,7 @@ struct SuiteTests {
   func runs() async throws {
     let suite = memory { CountsOverwrites(base: $0) }
     let names = MutexProtected<[String]>([])
-    // Without those that take long, of which it is made in the same way.
+    // Without long checks, whose reports are made in the same way.
     let ofLongChecks = ["life.", "crowd.", "late.", "fairness.", "linearizability.", "store."]
     let chosen = suite.checks.map(\.id).filter { id in !ofLongChecks.contains { id.hasPrefix($0) } }
     let report = await suite.run(only: TestRun.isExhaustive ? nil : Set(chosen)) { progress in

@@ -5,7 +5,7 @@ import StockroomCore
 import TestFixtures
 import Testing
 
-/// A correct engine that is like no other.
+/// A correct engine that is unusual.
 struct UnusualEngine: Sendable, CustomTestStringConvertible {
   let name: String
   let capabilities: EngineCapabilities
@@ -47,8 +47,8 @@ struct UnusualEngineTests {
     let suite = ConformanceSuite(unusual.name, capabilities: unusual.capabilities, budget: .quick) { _ in
       try unusual.makeEngine()
     }
-    // To each call of a slow engine the long checks add up to minutes; those of sizes have unusual engines of their own, and those of
-    // the Store are about the Store.
+    // For a slow engine the long checks add up to minutes. Checks of sizes have separate unusual engines, and checks of
+    // stores test the store.
     let checks = suite.checks.half(of: number).filter {
       TestRun.isExhaustive
         || !SizeFault.isOwn($0.id) && !$0.id.hasPrefix("store.")
@@ -87,15 +87,14 @@ struct SlowEngineTests {
       ("concurrency.of-hundreds-of-tasks", 700),
     ])
   func oneCallAtATime(_ id: String, _ microseconds: Int) async throws {
-    // A read of everything comes to its end after those of all tasks have had their turns: after seconds on a machine with nothing
-    // else to do.
+    // A read of everything ends after those of all tasks have had their turns: after seconds even on an idle machine.
     let suite = ConformanceSuite(
       "Serial", capabilities: [], stallTimeout: .seconds(120), budget: .quick
     ) { _ in SerialEngine(each: .microseconds(microseconds)) }
     try await #require(suite.checks.first { $0.id == id }).run()
   }
 
-  /// It took longer than a check had waited for any engine, or for one that is closed at once.
+  /// It took longer than the check's limit for any engine, or for one that is closed at once.
   @Test(
     "An engine that closes its files slowly after its release does not fail the check of open files",
     arguments: [400, 0])
@@ -108,7 +107,7 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "dropping.releases-files" }).run()
   }
 
-  /// By default a call was given 20 seconds.
+  /// By default a call had a limit of 20 seconds.
   @Test("An engine that waits for its lock, and throws locked, does not count as hanging")
   func waitsForItsLock() async throws {
     let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
@@ -121,7 +120,7 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "planted.directory" }).run()
   }
 
-  /// To read all entries took it longer than any call was waited for.
+  /// Reading all entries took longer than the limit of any call.
   @Test("An engine that is slow for each entry skips the check of 1,100 entries in corrupted files")
   func slowEntries() async throws {
     let suite = ConformanceSuite("Slow entries", capabilities: ReferenceEngine.promises, budget: .quick) {
@@ -148,7 +147,7 @@ struct SlowEngineTests {
 
 @Suite("Unusual feeds")
 struct UnusualFeedTests {
-  /// What came before was taken for an element of the calls that must yield none.
+  /// An element for an earlier change was taken for one of the calls that must not yield any.
   @Test(
     "An engine whose feed also covers writes right before the subscription passes the check of reads")
   func tellsOfWhatCameBefore() async throws {
@@ -161,9 +160,9 @@ struct UnusualFeedTests {
     for check in checks { try await check.run() }
   }
 
-  /// A batch of tens of thousands of entries was one step, for which a slow engine takes minutes.
+  /// A batch of tens of thousands of entries was one step, which takes a slow engine minutes.
   @Test(
-    "An engine that is slow for each entry is asked for fewer in the check of the changes of large batches")
+    "For an engine that is slow for each entry, the check of changes of large batches uses fewer entries")
   func slowBatches() async throws {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
     let suite = ConformanceSuite("Slow batches", capabilities: claims, budget: .quick) { _ in
@@ -175,7 +174,7 @@ struct UnusualFeedTests {
     #expect(result.shortfall?.hasSuffix(" of 5000 entries of a batch") == true)
   }
 
-  /// All of the writes together were waited for as long as for one element.
+  /// All writes together had the time limit of one element.
   @Test("A feed of slow writes passes the check of the last write")
   func tellsOfSlowWrites() async throws {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
@@ -190,7 +189,7 @@ struct UnusualFeedTests {
 struct BusyProcessTests {
   @Test("Events that wait for a thread of the cooperative pool do not count as lost")
   func busyPool() async {
-    // In a process of its own, since it holds up everything else in the process.
+    // In a separate process, since it delays everything else in the process.
     await #expect(processExitsWith: .success) {
       let suite = ConformanceSuite("Busy", capabilities: []) { _ in
         EngineBesideBusyTasks(base: try ReferenceEngine())

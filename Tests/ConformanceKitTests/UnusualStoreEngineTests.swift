@@ -19,7 +19,7 @@ struct UnusualStoreEngineTests {
     return try await #require(suite.checks.first { $0.id == id }).outcome().failure
   }
 
-  /// What it cannot distinguish was expected in the order of insertion.
+  /// Items that the engine cannot distinguish were expected in the order of insertion.
   @Test(
     "An engine that orders a batch by times alone does not fail the checks of the order of a store's items",
     arguments: [
@@ -34,9 +34,9 @@ struct UnusualStoreEngineTests {
     #expect(failure == nil, "\(failure?.actual ?? "")")
   }
 
-  /// A second event of the same load was one too many.
+  /// The check did not expect a second event of the same load.
   @Test(
-    "An engine whose feed says everything in each element passes the checks of a store's events",
+    "An engine whose feed elements all cover everything passes the checks of a store's events",
     arguments: ["store.events-before-loading", "store.events-tell-all", "store.follows-another"])
   func tellsOfEverything(_ id: String) async throws {
     let failure = try await failure(of: id, Self.claimsOfFeeds) {
@@ -45,7 +45,7 @@ struct UnusualStoreEngineTests {
     #expect(failure == nil, "\(failure?.actual ?? "")")
   }
 
-  /// The time of a write was measured by that of questions.
+  /// The time limit of a write was derived from that of reads.
   @Test("A write whose sync takes as long as thousands of reads does not count as waiting for a subscriber")
   func syncsForLong() async throws {
     let failure = try await failure(of: "store.slow-subscriber", []) {

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// An engine whose every change is an `apply(_:)`.
+/// An engine that performs every change with `apply(_:)`.
 package protocol ApplyingEngine: StorageEngine {}
 
 extension ApplyingEngine {

@@ -1,10 +1,10 @@
 import StockroomCore
 
-/// How much a subscriber has been sent and has not read, for an engine with a fault that sends it nothing more once that was too much.
+/// Counts the elements that a subscriber has not read. With a fault, too many of them end the delivery.
 final class ChangeFaultBacklog: Sendable {
   private let state = MutexProtected((count: 0, isOver: false))
 
-  /// Whether something else is sent.
+  /// Whether another element is sent.
   func admitsMore() -> Bool {
     state.withLock { state in
       state.count += 1
@@ -12,7 +12,7 @@ final class ChangeFaultBacklog: Sendable {
     }
   }
 
-  /// The subscriber has read what there was.
+  /// Records that the subscriber has read all elements.
   func isRead() {
     state.withLock { state in
       if state.count > 300 { state.isOver = true }

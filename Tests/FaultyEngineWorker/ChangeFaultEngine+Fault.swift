@@ -1,30 +1,30 @@
 extension ChangeFaultEngine {
-  /// How the engine is broken on purpose.
+  /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
     // Misses one kind of call
     case missesWrites, missesOverwrites, missesBatches, missesRemovals, missesBatchesOfRemovals
     case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
     case missesRemoveAllInTransactions, missesImports, missesRewrittenBatches, missesChangesOfOrigins
     case cancelsOutReplacements, cancelsOutRemovals
-    // Misses some
+    // Misses some changes
     case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
     case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
     case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
     case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest
-    // Misses others
+    // Misses changes by others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
     case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
-    // Tells too early
+    // Reports changes too early
     case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
       tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate
-    // Tells too much
+    // Reports too much
     case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
     case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
     case tellsOfOtherPlaces
-    // Holds too much
+    // Uses too many resources
     case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
     // Ends wrongly
     case goesOnWhenClosed, subscribesWhenClosed, endsAllWithOneEngine, endsAllWithOneSubscriber
@@ -34,7 +34,7 @@ extension ChangeFaultEngine {
 }
 
 extension ChangeFaultEngine.Fault {
-  /// The kind of call that is not told of.
+  /// The kind of call that is not reported.
   var missedCall: ChangeFaultFeed.Call? {
     switch self {
     case .missesWrites: .write

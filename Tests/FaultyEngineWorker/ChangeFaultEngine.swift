@@ -1,8 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine with a change feed, on a log that several processes share, from which those are made that tell of changes
-/// wrongly.
+/// A correct engine with a change feed, on a log that several processes share. Its faults affect the reported changes.
 package final class ChangeFaultEngine: ApplyingEngine {
   package static let promises: EngineCapabilities = [
     .persistent, .atomicBatches, .snapshotReads, .multiProcess, .transactions, .changeFeed,
@@ -16,11 +15,11 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var sequence = 0
     /// How many changes this engine has made.
     var changes = 0
-    /// What others have written and cannot be read here yet, with the number of calls since.
+    /// The changes by others that cannot be read here yet, with the number of calls since then.
     var late: [(record: CrashFaultLog.Record, age: Int)] = []
-    /// The keys that it lists while its list is not up to date.
+    /// The keys that it lists while its list is outdated.
     var listed: [CacheKey]?
-    /// The newest time that it has told of.
+    /// The latest time that it has reported.
     var newest = Date.distantPast
   }
 
@@ -36,7 +35,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var state = State()
     state.log = try ChangeFaultLog(in: directory)
     self.state = MutexProtected(state)
-    if fault == .tellsOfOpenings { feed.tellAllEngines(.everything) }
+    if fault == .tellsOfOpenings { feed.reportToAllEngines(.everything) }
   }
 
   deinit {
@@ -44,7 +43,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     feed.close()
   }
 
-  /// Does something while no other engine does.
+  /// Runs the body while it holds the lock of the place.
   private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
     try state.withLock { state in
       guard state.log != nil else { throw StorageError(.closed, "The engine has been closed.") }
@@ -61,7 +60,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       } else {
         for record in records { state.apply(record.operations, at: record.date) }
       }
-      feed.tell(ofOthers: records.flatMap(\.operations))
+      feed.report(ofOthers: records.flatMap(\.operations))
       return try body(&state)
     }
   }
@@ -84,8 +83,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     try state.log?.append(record)
     state.apply(operations, at: record.date)
     state.changes += 1
-    let told = isMissed ? .none : isNew || call != .write ? call : .overwrite
-    feed.tell(of: operations, by: told, to: subscribers)
+    let reported = isMissed ? .none : isNew || call != .write ? call : .overwrite
+    feed.report(of: operations, by: reported, to: subscribers)
   }
 
   // MARK: - Changes
@@ -100,8 +99,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
     if operations.isEmpty {
       try perform { _ in }
-      if fault == .tellsOfEmptyBatches && call != .writeEntries { feed.tell(.everything) }
-      if fault == .tellsOfEmptyImports && call == .writeEntries { feed.tell(.everything) }
+      if fault == .tellsOfEmptyBatches && call != .writeEntries { feed.report(.everything) }
+      if fault == .tellsOfEmptyImports && call == .writeEntries { feed.report(.everything) }
       return
     }
     let isEarly =
@@ -109,7 +108,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       || fault == .tellsOfRemovalsEarly && call == .remove
       || fault == .tellsOfLargeBatchesEarly && operations.count > StorageChanges.defaultKeyLimit
     if isEarly {
-      feed.tell(of: operations, by: call)
+      feed.report(of: operations, by: call)
       try? await Task.sleep(for: .milliseconds(2))
     }
     let subscribers = fault == .knowsSubscribersEarly ? feed.subscribers : nil
@@ -122,13 +121,13 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
     let isLeft = fault == .leavesItToOthers && underWay.withLock { $0 > 1 }
     let isCancelled = fault == .missesCancelledCalls && Task.isCancelled
-    let told = isEarly || isLeft || isCancelled ? .none : call
+    let reported = isEarly || isLeft || isCancelled ? .none : call
     if fault == .listsKeysLate {
       try perform { state in
         if state.listed == nil { state.listed = Array(state.entries.keys) }
       }
     }
-    try perform { try commit(operations, by: told, to: subscribers, &$0) }
+    try perform { try commit(operations, by: reported, to: subscribers, &$0) }
     guard fault == .listsKeysLate else { return }
     try? await Task.sleep(for: .milliseconds(2))
     try perform { $0.listed = nil }
@@ -147,7 +146,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
   }
 
   package func writeEntries(_ entries: [StorageEntry]) async throws {
-    // It asks for what has been updated lately.
+    // It queries recently updated entries.
     let isOld = entries.allSatisfy { $0.updatedAt.timeIntervalSinceNow < -60 }
     let call: ChangeFaultFeed.Call =
       fault == .missesOldEntries && isOld && !entries.isEmpty ? .none : .writeEntries
@@ -175,7 +174,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
         _ = try? body(transaction)
         return transaction.end()
       }
-      feed.tell(of: operations, by: .transaction)
+      feed.report(of: operations, by: .transaction)
       try? await Task.sleep(for: .milliseconds(2))
     }
     return try await transactions.run { [self] in
@@ -188,7 +187,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           let result = try body(transaction)
           let operations = transaction.end()
           if operations.isEmpty {
-            if fault == .tellsOfTransactionsThatRead { feed.tell(.everything) }
+            if fault == .tellsOfTransactionsThatRead { feed.report(.everything) }
           } else {
             let removesAll = operations.contains { $0.isRemoveAll }
             let isMissed = fault == .missesImportsOfTransactions && transaction.hasWrittenEntries
@@ -197,7 +196,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           }
           return result
         } catch {
-          if fault == .tellsOfTransactionsThatThrow { feed.tell(of: transaction.end(), by: .transaction) }
+          if fault == .tellsOfTransactionsThatThrow { feed.report(of: transaction.end(), by: .transaction) }
           feed.noteError([])
           transaction.end()
           throw error
@@ -206,10 +205,11 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
   }
 
-  /// Runs a body beside others.
+  /// Runs a body concurrently with others.
   ///
-  /// One fault numbers what it has changed by its beginning: a feed that asks for what is behind the last number that it has
-  /// seen misses it if others have changed something since. The other runs it again then, and tells of what the first run did.
+  /// One fault numbers changes by the beginning of their body. A feed that queries changes after the last number that
+  /// it has seen misses them if others have changed something since. The other fault runs the body again then, and
+  /// reports the changes of the first run.
   private func transactBesideOthers<Result>(_ body: (any StorageTransaction) throws -> Result) throws
     -> Result
   {
@@ -226,7 +226,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           first = first ?? operations
           guard state.changes == changes else { return false }
           try commit(operations, by: .none, &state)
-          feed.tell(of: first ?? [], by: .transaction)
+          feed.report(of: first ?? [], by: .transaction)
         } else {
           try commit(operations, by: state.changes == changes ? .transaction : .none, &state)
         }
@@ -242,13 +242,13 @@ package final class ChangeFaultEngine: ApplyingEngine {
     return try perform { _ in
       let hasFailed = MutexProtected(false)
       return feed.subscribe { [weak self] in
-        // What others have written is noticed by looking.
+        // Changes by others are detected by polling.
         guard let self, !hasFailed.withLock({ $0 }) else { return }
         do {
           try self.perform { _ in }
         } catch {
           if fault == .stopsLookingAfterErrors { return hasFailed.withLock { $0 = true } }
-          self.feed.tell(.everything)
+          self.feed.report(.everything)
         }
       }
     }
@@ -264,13 +264,13 @@ package final class ChangeFaultEngine: ApplyingEngine {
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()
-    if fault == .tellsOfReads { feed.tell(.keys([key])) }
+    if fault == .tellsOfReads { feed.report(.keys([key])) }
     return try perform { $0.entries[key] }
   }
 
   package func verify() async throws {
     try perform { _ in }
-    if fault == .tellsOfVerification { feed.tell(.everything) }
+    if fault == .tellsOfVerification { feed.report(.everything) }
   }
 
   package func allKeys() async throws -> [CacheKey] {
@@ -319,7 +319,7 @@ extension ChangeFaultEngine.State {
 }
 
 extension CrashFaultLog.Record {
-  /// What it was made from.
+  /// The operations of the record.
   var operations: [StorageOperation] {
     changes.map { change in
       guard let key = change.key.map(CacheKey.init(verbatim:)) else { return .removeAll }

@@ -1,16 +1,16 @@
 import Foundation
 import StockroomCore
 
-/// The subscribers of an engine, and what a fault has them miss.
+/// The subscribers of an engine, and the changes that they miss because of a fault.
 final class ChangeFaultFeed: Sendable {
   typealias Fault = ChangeFaultEngine.Fault
   typealias Subscribers = [Int: StorageChanges.Continuation]
 
-  /// What has changed something.
+  /// The kind of call that has changed something.
   enum Call: Sendable {
     case write, overwrite, writeMany, remove, removeMany, removeAll, apply, transaction
     case applyRemoveAll, transactionRemoveAll, writeEntries
-    /// Something that has been told of already.
+    /// A change that has already been reported.
     case none
   }
 
@@ -19,15 +19,15 @@ final class ChangeFaultFeed: Sendable {
     var nextID = 0
     var isPolled = false
     var isStopped = false
-    /// What is sent at the next look.
+    /// The elements that are sent at the next poll.
     var delayed: [(change: StorageChange, subscribers: Subscribers)] = []
-    // What faults remember
-    var toldKeys = 0
+    // State of faults
+    var reportedKeyCount = 0
     var isMute = false
     var hasWritten = false
     var hasThrown = false
-    var (lastLook, lastTold) = (ContinuousClock.now, ContinuousClock.now)
-    var looksToSkip = 0
+    var (lastPoll, lastReport) = (ContinuousClock.now, ContinuousClock.now)
+    var pollsToSkip = 0
     var lastOfOthers: [StorageOperation] = []
     var bytesOfOthers = 0
     var backlogs: [Int: ChangeFaultBacklog] = [:]
@@ -36,10 +36,10 @@ final class ChangeFaultFeed: Sendable {
   private let state = MutexProtected(State())
   private let fault: Fault?
   private let place: String
-  /// How many engines were open at the place before this one.
+  /// How many engines were already open at the place.
   private let number: Int
 
-  /// The feeds of this process by place, for the faults that mix them up.
+  /// The feeds of this process by place, for faults that mix them up.
   private struct Weak: Sendable { weak var feed: ChangeFaultFeed? }
   private static let feeds = MutexProtected<[String: [Weak]]>([:])
 
@@ -56,7 +56,7 @@ final class ChangeFaultFeed: Sendable {
     Self.feeds.withLock { [place] in ($0[place] ?? []).compactMap(\.feed) }
   }
 
-  /// Those of all places that do not know places from each other.
+  /// The feeds of all places, for faults that confuse places.
   private static var feedsWithoutPlaces: [ChangeFaultFeed] {
     let all = feeds.withLock { feeds in feeds.values.flatMap { $0.compactMap(\.feed) } }
     return all.filter { $0.fault == .tellsOfOtherPlaces }
@@ -64,7 +64,7 @@ final class ChangeFaultFeed: Sendable {
 
   // MARK: - Subscribing
 
-  /// - Parameter look: Looks for what others have written. Called again and again.
+  /// - Parameter look: Looks for changes by others. Called repeatedly.
   func subscribe(looking look: (@Sendable () -> Void)? = nil) -> StorageChanges {
     let (changes, continuation) = StorageChanges.makeStream(
       keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)
@@ -75,12 +75,12 @@ final class ChangeFaultFeed: Sendable {
     let (id, isFirst) = state.withLock { state in
       state.nextID += 1
       state.subscribers[state.nextID] = continuation
-      state.looksToSkip = fault == .noticesSubscriptionsLate ? 2 : 0
+      state.pollsToSkip = fault == .noticesSubscriptionsLate ? 2 : 0
       defer { if look != nil { state.isPolled = true } }
       return (state.nextID, !state.isPolled)
     }
     continuation.onTermination { [weak self] in self?.leave(id) }
-    // The system tells the second subscriber that there was more than it could tell of.
+    // The system informs the second subscriber that events were dropped.
     if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
     if isFirst, let look, !isDeaf { poll(look) }
     guard fault == .stopsAfterOverflows else { return changes }
@@ -101,26 +101,26 @@ final class ChangeFaultFeed: Sendable {
     if fault == .endsAllWithOneSubscriber { for continuation in remaining.values { continuation.finish() } }
   }
 
-  /// Looks every few milliseconds, as long as the engine is there and open.
+  /// Polls every few milliseconds, as long as the engine exists and is open.
   private func poll(_ look: @escaping @Sendable () -> Void) {
     Thread.detachNewThread { [weak self] in
       while let self, !self.state.withLock({ $0.isStopped }) {
         if !self.subscribers.isEmpty { look() }
-        if self.fault == .tellsNowAndThen { self.tellNowAndThen() }
+        if self.fault == .tellsNowAndThen { self.reportPeriodically() }
         self.sendDelayed()
         usleep(1_000)
       }
     }
   }
 
-  /// Tells its subscribers to read everything again, every eight seconds.
-  private func tellNowAndThen() {
+  /// Sends an element for everything to its subscribers every eight seconds.
+  private func reportPeriodically() {
     let isDue = state.withLock { state in
-      guard ContinuousClock.now - state.lastLook > .seconds(8) else { return false }
-      state.lastLook = .now
+      guard ContinuousClock.now - state.lastPoll > .seconds(8) else { return false }
+      state.lastPoll = .now
       return true
     }
-    if isDue { tell(.everything) }
+    if isDue { report(.everything) }
   }
 
   func close() {
@@ -136,26 +136,30 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Waits until all subscribers have gone, once they have been told of much.
+  /// Waits until all subscribers have ended, once they have been sent much.
   func waitUntilUnused() async {
-    while state.withLock({ $0.toldKeys > 2_000 && !$0.subscribers.isEmpty }) {
-      // A task that is cancelled waits as well.
+    while state.withLock({ $0.reportedKeyCount > 2_000 && !$0.subscribers.isEmpty }) {
+      // A cancelled task waits as well.
       try? await Task.sleep(for: .milliseconds(5))
     }
   }
 
-  // MARK: - Telling
+  // MARK: - Sending
 
-  /// Sends a change as it is.
-  func tell(_ change: StorageChange, to chosen: Subscribers? = nil) {
+  /// Sends a change unaltered.
+  func report(_ change: StorageChange, to chosen: Subscribers? = nil) {
     let change = fault == .saysEverything ? .everything : change
     let receivers = state.withLock { state -> Subscribers in
-      if case .keys(let keys) = change { state.toldKeys += keys.count } else { state.toldKeys += 1_000 }
-      if state.isMute || fault == .givesUpOnSlowSubscribers && state.toldKeys > 500 { return [:] }
+      if case .keys(let keys) = change {
+        state.reportedKeyCount += keys.count
+      } else {
+        state.reportedKeyCount += 1_000
+      }
+      if state.isMute || fault == .givesUpOnSlowSubscribers && state.reportedKeyCount > 500 { return [:] }
       var receivers = chosen ?? state.subscribers
       if fault == .tellsTheFirst64 {
-        let told = Set(receivers.keys.sorted().prefix(64))
-        receivers = receivers.filter { told.contains($0.key) }
+        let reported = Set(receivers.keys.sorted().prefix(64))
+        receivers = receivers.filter { reported.contains($0.key) }
       }
       if fault == .tellsOnlyTheFirst, let first = receivers.keys.min() {
         receivers = receivers.filter { $0.key == first }
@@ -166,14 +170,14 @@ final class ChangeFaultFeed: Sendable {
       case .mergesForAWhile: state.delayed.append((change, receivers))
       case .forgetsWhatIsOld:
         state.delayed.append((change, receivers))
-        // The oldest have to go.
+        // Drops the oldest.
         if state.delayed.count > 100 { state.delayed.removeFirst() }
-        state.lastTold = .now
+        state.lastReport = .now
       case .dropsWhatIsUnreadWhenClosed:
-        // The first of several does not read.
+        // The first of several subscribers does not read.
         guard receivers.count > 1, let first = receivers.keys.min() else { return receivers }
         state.delayed.append((change, receivers.filter { $0.key == first }))
-        state.lastTold = .now
+        state.lastReport = .now
         return receivers.filter { $0.key != first }
       default: return receivers
       }
@@ -182,15 +186,15 @@ final class ChangeFaultFeed: Sendable {
     for continuation in receivers.values { continuation.send(change) }
   }
 
-  func tellAllEngines(_ change: StorageChange) { for feed in siblings { feed.tell(change) } }
+  func reportToAllEngines(_ change: StorageChange) { for feed in siblings { feed.report(change) } }
 
   private func sendDelayed() {
     let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
-      // As long as it is busy, nobody reads.
+      // While the engine is busy, nothing is read.
       let quiet: [Fault: Duration] = [
         .forgetsWhatIsOld: .milliseconds(100), .dropsWhatIsUnreadWhenClosed: .seconds(20),
       ]
-      if let fault, let quiet = quiet[fault], .now - state.lastTold < quiet { return [] }
+      if let fault, let quiet = quiet[fault], .now - state.lastReport < quiet { return [] }
       defer { state.delayed = [] }
       return state.delayed
     }
@@ -199,8 +203,8 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Tells of what a call of this engine has changed.
-  func tell(of operations: [StorageOperation], by call: Call, to chosen: Subscribers? = nil) {
+  /// Sends the changes of a call of this engine.
+  func report(of operations: [StorageOperation], by call: Call, to chosen: Subscribers? = nil) {
     if call == .none || call == fault?.missedCall { return }
     state.withLock { $0.hasWritten = true }
     if fault == .missesLargeTransactions, call == .transaction, operations.count > 1_000 { return }
@@ -216,14 +220,15 @@ final class ChangeFaultFeed: Sendable {
     guard let change = StorageChange(of: withoutCancelledOut(operations)) else {
       return
     }
-    tell(limited(change), to: chosen)
+    report(limited(change), to: chosen)
     if fault == .tellsOfOtherPlaces {
-      for feed in Self.feedsWithoutPlaces where feed !== self { feed.tell(change) }
+      for feed in Self.feedsWithoutPlaces where feed !== self { feed.report(change) }
     }
-    if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.tell(change) } }
+    if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.report(change) } }
   }
 
-  /// What is left of a batch if a removal and a write of one key, in that order or in the other, are taken for nothing.
+  /// The operations of a batch without removals and writes of the same key, in either order, which cancel each other
+  /// out.
   private func withoutCancelledOut(_ operations: [StorageOperation]) -> [StorageOperation] {
     guard fault == .cancelsOutReplacements || fault == .cancelsOutRemovals else { return operations }
     let isWrite = { (operation: StorageOperation) in if case .write = operation { true } else { false } }
@@ -234,7 +239,7 @@ final class ChangeFaultFeed: Sendable {
     return operations.filter { !keys.contains($0.key) }
   }
 
-  /// What is left of a change.
+  /// The change after the fault's limits.
   private func limited(_ change: StorageChange) -> StorageChange {
     guard case .keys(let keys) = change else { return change }
     switch fault {
@@ -245,21 +250,21 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Tells of what other engines have written.
-  func tell(ofOthers operations: [StorageOperation]) {
+  /// Sends the changes by other engines.
+  func report(ofOthers operations: [StorageOperation]) {
     if operations.isEmpty { return }
-    let told = state.withLock { state -> [StorageOperation] in
+    let reported = state.withLock { state -> [StorageOperation] in
       switch fault {
       case .hearsOnlyItself, .hearsOnlyItsProcess: return []
       case .hearsFewEngines where number >= 8: return []
       case .hearsNoOtherAfterOwnWrites where state.hasWritten: return []
       case .losesItsPlaceInNewLogs:
-        // A log of half a mebibyte is begun again.
+        // A log of half a mebibyte is restarted.
         for case .write(let data, _) in operations { state.bytesOfOthers += data.count }
         return state.bytesOfOthers > 1 << 19 ? [] : operations
       case .hearsOfAHundredKeys: return Array(operations.prefix(100))
-      case .noticesSubscriptionsLate where state.looksToSkip > 0:
-        state.looksToSkip -= 1
+      case .noticesSubscriptionsLate where state.pollsToSkip > 0:
+        state.pollsToSkip -= 1
         return []
       case .missesUnusualKeysOfOthers:
         return operations.filter { operation in
@@ -272,15 +277,15 @@ final class ChangeFaultFeed: Sendable {
       default: return operations
       }
     }
-    if let change = StorageChange(of: told) { tell(change) }
+    if let change = StorageChange(of: reported) { report(change) }
   }
 
-  /// Takes note of a call that threw.
+  /// Records a call that threw.
   func noteError(_ operations: [StorageOperation]) {
     state.withLock { state in
       state.hasThrown = true
       if fault == .stopsAfterErrors { state.isMute = true }
     }
-    if fault == .tellsOfRefusedWrites, !operations.isEmpty { tell(.everything) }
+    if fault == .tellsOfRefusedWrites, !operations.isEmpty { report(.everything) }
   }
 }

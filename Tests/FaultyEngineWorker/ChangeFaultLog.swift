@@ -9,12 +9,12 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file with a line for each batch, which several processes add to.
+/// A file with a line for each batch, to which several processes append.
 final class ChangeFaultLog {
   private let path: String
   private let file: Int32
   private let lockFile: Int32
-  /// How much of the file has been read here.
+  /// How much of the file this engine has read.
   private var length: off_t = 0
 
   init(in directory: URL) throws {
@@ -30,12 +30,12 @@ final class ChangeFaultLog {
     systemClose(lockFile)
   }
 
-  /// Waits until no other engine does anything.
+  /// Waits for the exclusive lock.
   func lock() { while flock(lockFile, LOCK_EX) != 0, errno == EINTR {} }
 
   func unlock() { flock(lockFile, LOCK_UN) }
 
-  /// The records that were added since the last time. Cuts off a line that has no end.
+  /// The records that were added since the last call. Truncates an incomplete line.
   func newRecords() throws -> [CrashFaultLog.Record] {
     let end = lseek(file, 0, SEEK_END)
     if end <= length { return [] }

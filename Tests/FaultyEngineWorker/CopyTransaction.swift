@@ -13,7 +13,7 @@ package final class CopyTransaction: StorageTransaction {
   private let state: MutexProtected<State>
   private let reading: @Sendable (CacheKey, Data?) throws -> Data?
 
-  /// - Parameter reading: What becomes of the value of a key when it is read by itself.
+  /// - Parameter reading: Returns the result of a read of a single key for its value.
   package init(
     _ entries: [CacheKey: Data],
     reading: @escaping @Sendable (CacheKey, Data?) throws -> Data? = { _, value in value }
@@ -22,13 +22,13 @@ package final class CopyTransaction: StorageTransaction {
     self.reading = reading
   }
 
-  /// What it has done.
+  /// The operations so far.
   package var operations: [StorageOperation] { state.withLock { $0.operations } }
 
-  /// Whether it has written entries of another engine.
+  /// Whether it has imported entries.
   package var hasWrittenEntries: Bool { state.withLock { $0.hasWrittenEntries } }
 
-  /// Ends the transaction. Returns what it has done.
+  /// Ends the transaction. Returns its operations.
   @discardableResult
   package func end() -> [StorageOperation] {
     state.withLock { state in

@@ -1,11 +1,11 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine with a log, for one process or for several, from which those are made that break when a process dies.
+/// A correct engine with a log, for one process or for several. Its faults appear when a process dies.
 package final class CrashFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose.
+  /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
-    // When the process dies
+    // If the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
     case logsLargeBatchesInParts, logsLargeRemovalsInParts, acknowledgesImportsEarly,
       acknowledgesImportsOfBodiesEarly
@@ -14,12 +14,12 @@ package final class CrashFaultEngine: ApplyingEngine {
     // Beside another process
     case hasNoLock, leavesItsLock, locksWithoutName, keepsItsLock, leavesLocksOfCalls, overwritesOthers
     case looksOnlyWhenOpening, runsBodiesUnlocked, unlocksWhenVerifying, unlocksWhenEmptied
-    // No fault, and one that has nothing to do with storage
+    // No fault, and one that does not concern storage
     case prints, trapsWhenOpened
   }
 
   package let capabilities: EngineCapabilities
-  /// Has the time of the last closing or recovery, if it is its fault to know it.
+  /// The time of the last close or recovery, for faults that need it.
   private let mark: URL
   private let state: MutexProtected<State>
   private let isShared: Bool
@@ -30,7 +30,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     var log: CrashFaultLog?
     var entries: [CacheKey: Entry] = [:]
     var sequence = 0
-    /// What has been acknowledged and is not in the file yet.
+    /// The acknowledged records that are not in the file yet.
     var unwritten: [CrashFaultLog.Record] = []
     var isWriting = false
   }
@@ -76,7 +76,7 @@ package final class CrashFaultEngine: ApplyingEngine {
 
   deinit { transactions.stop() }
 
-  /// Does something while no other process does.
+  /// Runs the body while it holds the lock of the place.
   private func perform<Result: Sendable>(_ body: (inout State) throws -> Result) throws -> Result {
     try state.withLock { state in
       guard state.log != nil else { throw StorageError(.closed, "The engine has been closed.") }
@@ -146,7 +146,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     if fault == .overwritesOthers { state.apply(CrashFaultLog.Record(operations), at: Date()) }
   }
 
-  /// What is to be written now.
+  /// The records to write now.
   private func records(of operations: [StorageOperation], _ state: inout State) -> [CrashFaultLog.Record] {
     let record = CrashFaultLog.Record(operations)
     switch fault {
@@ -177,7 +177,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     }
   }
 
-  /// The first of several tasks writes for all, which do not wait for it.
+  /// The first of several tasks writes for all of them; the others do not wait for it.
   private func applyInGroups(_ operations: [StorageOperation]) async throws {
     let mustWrite = try perform { state in
       state.unwritten.append(CrashFaultLog.Record(operations))
@@ -205,7 +205,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     try Data("\(Date().timeIntervalSinceReferenceDate)".utf8).write(to: mark)
   }
 
-  /// Replays what was written since the last closing as if it were written now, for good.
+  /// Replays the writes since the last close as if they were made now, and persists that.
   private func recover(_ state: inout State) throws {
     let text = try? String(contentsOf: mark, encoding: .utf8)
     let closed = Date(timeIntervalSinceReferenceDate: text.flatMap(Double.init) ?? 0)
@@ -262,7 +262,7 @@ package final class CrashFaultEngine: ApplyingEngine {
 }
 
 extension CrashFaultEngine.State {
-  /// The entries, with those that were acknowledged and are not in the file yet.
+  /// The entries, including acknowledged ones that are not in the file yet.
   var visible: [CacheKey: CrashFaultEngine.Entry] {
     if unwritten.isEmpty { return entries }
     var copy = CrashFaultEngine.State()
@@ -271,7 +271,7 @@ extension CrashFaultEngine.State {
     return copy.entries
   }
 
-  /// Takes note of what has been added to the file since the last time.
+  /// Reads the records that were added to the file since the last call.
   mutating func catchUp(_ fault: CrashFaultEngine.Fault?) throws {
     for record in try log?.newRecords() ?? [] {
       apply(record, at: fault == .makesUpTimes ? Date() : record.date)
@@ -302,7 +302,7 @@ extension CrashFaultEngine.State {
     sequence += entries.count
   }
 
-  /// Makes the file as short as it can be.
+  /// Compacts the file.
   mutating func rewrite() throws {
     let inOrder = entries.sorted { $0.value.sequence < $1.value.sequence }
     let records = inOrder.map { key, entry in

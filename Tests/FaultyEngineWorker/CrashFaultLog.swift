@@ -9,20 +9,20 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file with a line for each batch. A line that is cut short at the end is none.
+/// A file with a line for each batch. An incomplete line at the end is ignored.
 final class CrashFaultLog {
   struct Record: Sendable {
     struct Change: Sendable {
-      /// Without a key, everything is removed.
+      /// Nil if everything is removed.
       var key: String?
-      /// Without data, the key is removed.
+      /// Nil if the key is removed.
       var data: Data?
     }
 
     var date = Date()
     var changes: [Change]
 
-    /// Whether it is about a key that is longer than the name of a file may be.
+    /// Whether it contains a key that is longer than the maximum length of a file name.
     var hasLongKey: Bool { changes.contains { ($0.key?.utf8.count ?? 0) > 255 } }
 
     init(date: Date, changes: [Change]) { (self.date, self.changes) = (date, changes) }
@@ -44,7 +44,7 @@ final class CrashFaultLog {
   private let lockFile: Int32
   private let isShared: Bool
   private let fault: CrashFaultEngine.Fault?
-  /// How much of the file has been read or written here.
+  /// How much of the file this engine has read or written.
   private var length: off_t = 0
 
   init(in directory: URL, isShared: Bool, fault: CrashFaultEngine.Fault?) throws {
@@ -76,10 +76,10 @@ final class CrashFaultLog {
     systemClose(lockFile)
   }
 
-  /// As if it were a lock that goes with the first descriptor that is closed, or with a file that another one replaces.
+  /// Simulates a lock that is lost with the first closed descriptor, or when the file is replaced.
   func loseTheLock() { flock(lockFile, LOCK_UN) }
 
-  /// Waits until no other process does anything.
+  /// Waits for the exclusive lock.
   func lock() throws {
     guard isShared, fault != .overwritesOthers else { return }
     guard fault == .leavesLocksOfCalls else {
@@ -102,7 +102,7 @@ final class CrashFaultLog {
     if fault == .leavesLocksOfCalls { unlink(lockPath + ".call") } else { flock(lockFile, LOCK_UN) }
   }
 
-  /// The records that were added since the last time. Cuts off what comes after the last whole one.
+  /// The records that were added since the last call. Truncates the file after the last complete one.
   func newRecords() throws -> [Record] {
     let end = lseek(file, 0, SEEK_END)
     if end <= length { return [] }
@@ -145,7 +145,8 @@ final class CrashFaultLog {
     length = 0
   }
 
-  /// Adds a record, in many small engines, so that it can be cut short. It is found by the next look.
+  /// Appends a record, with some faults in several parts, so that it can be torn. The next call of `newRecords()`
+  /// returns it.
   func append(_ record: Record) throws {
     let line = record.line + [UInt8(ascii: "\n")]
     let start = fault == .overwritesOthers ? length : lseek(file, 0, SEEK_END)
@@ -160,8 +161,8 @@ final class CrashFaultLog {
 }
 
 extension CrashFaultLog.Record {
-  /// The date and the changes, with spaces between them: `+` and a key, `:` and its value; `-` and a key that is removed; `*` where
-  /// everything is. Keys and values are in base64.
+  /// The date and the changes, separated by spaces: `+` and a key, `:` and its value; `-` and a removed key; `*` if
+  /// everything is removed. Keys and values are in base64.
   var line: Data {
     var line = String(date.timeIntervalSinceReferenceDate.bitPattern)
     for change in changes {
@@ -202,7 +203,7 @@ extension CrashFaultLog.Record {
     throw StorageError(.corrupted, "A line has something that is no change.")
   }
 
-  /// Takes what comes before the next separator, or all that there is, and the separator.
+  /// Consumes the text up to the next separator, or to the end, and the separator.
   private static func next(
     before separator: Unicode.Scalar, of bytes: inout UnsafeRawBufferPointer
   ) -> UnsafeRawBufferPointer {

@@ -9,10 +9,10 @@ import StockroomCore
   import Musl
 #endif
 
-/// A correct engine that keeps everything in one file, with a sum, and puts a new one in its place with every write;
-/// from which those are made that break when a file is corrupted, something runs out, or the clock goes back.
+/// A correct engine that keeps everything in one file with a checksum, and replaces the file with every write. Its
+/// faults appear when a file is corrupted, a resource is exhausted, or the clock is set back.
 package final class EnvironmentFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose.
+  /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
     // Corruption
     case trapsOnCorruption, hangsOnCorruption, emptiesOnCorruption, ignoresSums, callsCorruptionIO,
@@ -41,7 +41,7 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     .persistent, .atomicBatches, .detectsCorruption, .transactions,
   ]
 
-  /// It cannot tell that the file of the entries is missing if there is another one.
+  /// If there is another file, it cannot detect that the file of the entries is missing.
   package static func promises(with fault: Fault?) -> EngineCapabilities {
     fault == .hasPreallocatedLog ? promises.subtracting(.detectsCorruption) : promises
   }

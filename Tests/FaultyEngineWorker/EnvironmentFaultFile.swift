@@ -9,7 +9,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file with all entries: eight bytes that say what it is, a sum, and the entries as a property list.
+/// A file with all entries: an eight-byte magic number, a checksum, and the entries as a property list.
 struct EnvironmentFaultFile: Sendable {
   let directory: URL
   let path: String
@@ -28,7 +28,7 @@ struct EnvironmentFaultFile: Sendable {
     (directory, path, fault) = (file.directory, file.path + ".long", nil)
   }
 
-  /// What was saved last; nothing if there is no file.
+  /// The entries that were saved last; empty if there is no file.
   func load() throws -> [EnvironmentFaultEntry] {
     let mode: mode_t = fault == .makesDirectoriesForAll ? 0o755 : 0o700
     if mkdir(directory.path(percentEncoded: false), mode) != 0 {
@@ -90,7 +90,7 @@ struct EnvironmentFaultFile: Sendable {
     return try PropertyListDecoder().decode([EnvironmentFaultEntry].self, from: Data(payload))
   }
 
-  /// Puts a new file in the place of the old one, or leaves that as it is.
+  /// Replaces the file with a new one, or leaves it unchanged.
   func save(_ entries: [EnvironmentFaultEntry]) throws {
     guard fault == .dropsLongKeysOnCorruption else { return try replace(with: entries) }
     try EnvironmentFaultFile(besides: self).save(entries.filter { $0.key.utf8.count > 255 })
@@ -128,7 +128,7 @@ struct EnvironmentFaultFile: Sendable {
     }
   }
 
-  /// Makes the file that is there beside that of the entries, and says nothing about them.
+  /// Creates the file beside that of the entries, which contains no entries.
   private func makeOtherFile() throws {
     let size: off_t
     switch fault {
@@ -143,10 +143,10 @@ struct EnvironmentFaultFile: Sendable {
     if ftruncate(descriptor, size) != 0 { throw StorageError.posix(errno, "Sizing \(other) failed") }
   }
 
-  /// The path of a file without which a fault takes the place for a new one.
+  /// The path of a marker file. Without it, a fault takes the place for a new one.
   private var marker: String { path + ".marker" }
 
-  /// Needs room where none is needed.
+  /// Uses disk space when none should be needed.
   private func takeRoom() throws {
     let other = path + ".room"
     do {

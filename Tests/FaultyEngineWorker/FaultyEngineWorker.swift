@@ -2,7 +2,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-/// The worker of the engines among the tests that break when their process dies, or beside another process.
+/// The worker for the tests' engines with faults that need a separate process.
 @main enum FaultyEngineWorker {
   static func main() async throws {
     let arguments = CommandLine.arguments.dropFirst()

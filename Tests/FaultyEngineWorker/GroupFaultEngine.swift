@@ -2,10 +2,10 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-/// A correct engine for one process that puts the changes of tasks that come together into one record of its log, from which those
-/// are made that let one of them pay for the other when a call of the system fails.
+/// A correct engine for one process that commits the changes of concurrent tasks as one record of its log. Its faults
+/// let a failed system call affect other tasks.
 package final class GroupFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose.
+  /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
     case repeatsGroups, keepsChangesOfFailedBodies, undoesNeighbors, tellsOnlyTheFirst, blamesNeighbors
     case keepsHalfOfFailedGroups, findsNothingWhereReadsFail
@@ -17,7 +17,7 @@ package final class GroupFaultEngine: ApplyingEngine {
   private let state: MutexProtected<State>
 
   private struct State {
-    /// What the log holds, so that only what a body reads is read from it.
+    /// The contents of the log, so that only the reads of bodies read it.
     var values: [CacheKey: Data]
     var requests: [Request] = []
     var isCommitting = false
@@ -79,7 +79,7 @@ package final class GroupFaultEngine: ApplyingEngine {
     }
   }
 
-  /// Runs all bodies, one behind the other, and writes what they did in one record. What became of each.
+  /// Runs all bodies one after the other, and writes their changes in one record. Returns the outcome of each.
   private func commit(_ group: [Request], isRepetition: Bool = false) -> [Result<Void, any Error>] {
     var values = state.withLock { $0.values }
     var operations: [StorageOperation] = []
@@ -100,7 +100,7 @@ package final class GroupFaultEngine: ApplyingEngine {
         let undone = transaction.end()
         switch fault {
         case .repeatsGroups where !isRepetition:
-          // What the others have done is written, and then all of them are asked once more.
+          // Writes the changes of the others, and then runs all bodies again.
           if write(operations) != nil { break }
           return commit(group, isRepetition: true)
         case .keepsChangesOfFailedBodies: done = undone
@@ -127,7 +127,7 @@ package final class GroupFaultEngine: ApplyingEngine {
       }
       return nil
     } catch {
-      // One change of a batch is written, as if the other had not come so far.
+      // Writes one change of a batch, as if the write had been interrupted.
       if fault == .keepsHalfOfFailedGroups, operations.count > 1 { _ = write([operations[0]]) }
       return error
     }

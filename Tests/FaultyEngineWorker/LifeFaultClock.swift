@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// How an engine takes the time, and how it stores it.
+/// How an engine reads the clock and stores times.
 struct LifeFaultClock: Sendable {
   let fault: LifeFaultEngine.Fault?
   private let opened = Date()
@@ -9,7 +9,7 @@ struct LifeFaultClock: Sendable {
 
   init(fault: LifeFaultEngine.Fault?) { self.fault = fault }
 
-  /// The time of a change, if the latest before was of that time.
+  /// The time of a change after a change with the latest time.
   func now(after latest: inout Date) -> Date {
     switch fault {
     case .clockOfTheOpening:
@@ -19,13 +19,13 @@ struct LifeFaultClock: Sendable {
       latest = max(latest, Date())
       return latest
     case .countsTicks:
-      // As exact as rule W2 needs it.
+      // With the precision that rule W2 requires.
       return Date(timeIntervalSince1970: (Date().timeIntervalSince1970 * 1_024).rounded(.down) / 1_024)
     default: return Date()
     }
   }
 
-  /// A stored time as it is returned.
+  /// A stored time as reads return it.
   func shown(_ date: Date) -> Date {
     let seconds = date.timeIntervalSince1970
     switch fault {
@@ -40,7 +40,7 @@ struct LifeFaultClock: Sendable {
     case .weekYears:
       var (time, parts) = (time_t(seconds.rounded(.down)), tm())
       gmtime_r(&time, &parts)
-      // To which year a week belongs is said by its Thursday.
+      // The year of a week is that of its Thursday.
       let thursday = parts.tm_yday - (parts.tm_wday + 6) % 7 + 3
       return thursday < 366 ? date : date + 365 * 86_400
     default: return date
@@ -58,7 +58,7 @@ struct LifeFaultClock: Sendable {
     }
   }
 
-  /// A time from what was stored.
+  /// The time for a stored text.
   func date(_ text: Substring) -> Date {
     let seconds = Double(text) ?? 0
     switch fault {
@@ -69,13 +69,13 @@ struct LifeFaultClock: Sendable {
     }
   }
 
-  /// Seconds since 1970 by way of an unsigned number since 2001, which traps for what was before.
+  /// Seconds since 1970, converted through an unsigned number since 2001, which traps for earlier times.
   private static func secondsByUnsigned(_ date: Date) -> Double {
     let microseconds = UInt64(date.timeIntervalSinceReferenceDate * 1e6)
     return Double(microseconds) / 1e6 + Date.timeIntervalBetween1970AndReferenceDate
   }
 
-  /// How far the local time is from UTC at a moment, in seconds.
+  /// The offset of the local time from UTC at a moment, in seconds.
   private static func offset(at seconds: Int) -> Double {
     var (time, parts) = (time_t(seconds), tm())
     localtime_r(&time, &parts)
@@ -86,7 +86,7 @@ struct LifeFaultClock: Sendable {
     date.timeIntervalSince1970 + offset(at: Int(date.timeIntervalSince1970))
   }
 
-  /// The moment at which the clocks showed a local time: in an hour that comes twice, one of two.
+  /// The moment of a local time. If the hour occurs twice, one of the two.
   private static func date(local seconds: Double) -> Date {
     var (time, parts) = (time_t(seconds.rounded(.down)), tm())
     gmtime_r(&time, &parts)

@@ -1,10 +1,9 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine with a log that it compacts, from which those are made that break after many calls, or when the clock
-/// jumps.
+/// A correct engine with a log that it compacts. Its faults appear after many calls, or when the clock jumps.
 package final class LifeFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose.
+  /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
     // Compaction
     case compactionDropsTheNewest, compactionRevives, compactionRedates, compactionReorders, compactsInPlace
@@ -13,7 +12,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case neverCompactsAfterErrors
     // Counters and structures that grow
     case wrapsSequences, wrapsVersions, losesAtSplits, countsRemovalsTwice, forgetsTheTail, mergesRevive
-    // What is left behind
+    // Leaked resources
     case leaksFilesPerError, leaksFilesPerValue, leaksDescriptorsPerCancellation, leaksDescriptorsPerScan
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
     case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
@@ -37,7 +36,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     var createdAt: Date
     var updatedAt: Date
     var sequence: Int
-    /// The value before, and the numbers of both versions.
+    /// The previous value, and the numbers of both versions.
     var older: Data?
     var olderVersion = 0
     var version = 0
@@ -50,15 +49,15 @@ package final class LifeFaultEngine: ApplyingEngine {
     var changes = 0
     var newest: CacheKey?
     var removed: (key: CacheKey, entry: Entry)?
-    /// What was removed first, and how many bytes were written since tables were merged.
+    /// The first removed entry, and the number of bytes written since tables were merged.
     var removedFirst: (key: CacheKey, entry: Entry)?
     var written = 0
     var countError = 0
-    /// Whether something that has thrown still has what was there then.
+    /// Whether a call that threw still keeps the entries of that time in use.
     var isPinned = false
     var kept: [Data] = []
     var latest = Date.distantPast
-    /// When everything was removed last.
+    /// When everything was last removed.
     var emptiedAt = Date.distantPast
   }
 
@@ -224,7 +223,7 @@ package final class LifeFaultEngine: ApplyingEngine {
 }
 
 extension LifeFaultEngine.State {
-  /// What an operation changes; nil if nothing.
+  /// The change of an operation; nil if it changes nothing.
   mutating func change(
     _ operation: StorageOperation, at now: Date, _ fault: LifeFaultEngine.Fault?
   ) -> LifeFaultLog.Change? {
@@ -251,7 +250,7 @@ extension LifeFaultEngine.State {
     }
   }
 
-  /// Takes note of a change that was made.
+  /// Applies a change that was made.
   mutating func note(_ change: LifeFaultLog.Change, _ fault: LifeFaultEngine.Fault?) {
     guard let key = change.key else { return entries = [:] }
     if change.entry == nil, let entry = entries[key] {
@@ -263,20 +262,20 @@ extension LifeFaultEngine.State {
     entries[key] = change.entry
     written += change.entry?.data.count ?? 0
     if fault == .mergesRevive, written > 4 << 20 {
-      // What says that an entry was removed is dropped with the table that it is in, before the entry itself.
+      // The removal marker is dropped with its table before the entry itself.
       if let removedFirst { entries[removedFirst.key] = removedFirst.entry }
       written = 0
     }
     if fault != .wrapsSequences { sequence = max(sequence, change.entry?.sequence ?? 0) }
   }
 
-  /// Takes note of a change that was found in the log.
+  /// Applies a change that was found in the log.
   mutating func take(_ change: LifeFaultLog.Change) {
     note(change, nil)
     changes += 1
   }
 
-  /// Writes what is there into a log of its own.
+  /// Writes the entries to a new log.
   mutating func compact(_ fault: LifeFaultEngine.Fault?, _ clock: LifeFaultClock) throws {
     switch fault {
     case .compactionDropsTheNewest: if let newest { entries[newest] = nil }

@@ -9,10 +9,10 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file with a line for each batch, which another one replaces once it has grown. What follows the last whole line is cut
-/// off.
+/// A file with a line for each batch, which is replaced once it has grown. The file is truncated after the last
+/// complete line.
 final class LifeFaultLog {
-  /// A write, or a removal if there is no entry; of everything if there is no key.
+  /// A write, or a removal if there is no entry; the removal of everything if there is no key.
   struct Change {
     let key: CacheKey?
     let entry: LifeFaultEngine.Entry?
@@ -20,7 +20,7 @@ final class LifeFaultLog {
 
   private let directory: URL
   private let fault: LifeFaultEngine.Fault?
-  /// The directory, whose lock keeps others out.
+  /// The directory, whose lock excludes others.
   private let place: Int32
   private var file: Int32
   private var recordCount = 0
@@ -37,7 +37,7 @@ final class LifeFaultLog {
     }
     file = try Self.opened(directory.appending(path: "log"))
     if fault == .hidesItsPlace {
-      // A link that leads to itself can be neither listed nor followed.
+      // A link to itself can be neither listed nor followed.
       let place = directory.deletingLastPathComponent().appending(path: directory.lastPathComponent).path
       guard rename(place, place + "-hidden") == 0, symlink(place, place) == 0 else {
         throw StorageError.posix(errno, "Moving \(place) failed")
@@ -47,7 +47,7 @@ final class LifeFaultLog {
 
   deinit {
     close(file)
-    // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
+    // A child of this process has a copy of the descriptor until it executes a program, and keeps the lock until then.
     _ = flock(place, LOCK_UN)
     close(place)
   }
@@ -63,7 +63,7 @@ final class LifeFaultLog {
   // MARK: - Reading
 
   func records() throws -> [[Change]] {
-    // There is nothing yet.
+    // The place is still empty.
     if fault == .hidesItsPlace { return [] }
     let text = try Data(contentsOf: URL(filePath: path))
     let whole = text.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
@@ -72,7 +72,7 @@ final class LifeFaultLog {
     recordCount = records.count
     let old = directory.appending(path: "log.old")
     if fault == .readsOldLogs, let text = try? Data(contentsOf: old) {
-      // What was removed is not there any more, and neither is what says so.
+      // Removed entries are not stored, and neither are their removals.
       records = try lines(text).map { $0.filter { $0.entry != nil } } + records
     }
     return records
@@ -87,7 +87,7 @@ final class LifeFaultLog {
   private func change(_ text: Substring) throws -> Change {
     let parts = text.split(separator: ",", omittingEmptySubsequences: false)
     let clock = LifeFaultClock(fault: fault)
-    // The part that was compacted is taken to be what was written.
+    // Takes the compacted part for written entries.
     if fault == .compactionIsUnchecked, parts.count == 6, Int(parts[5]) == nil {
       fatalError("A sequence is a number.")
     }
@@ -147,7 +147,7 @@ final class LifeFaultLog {
     }
   }
 
-  /// Makes the changes, each as a record of its own, all there is.
+  /// Replaces the contents with these changes, each as a separate record.
   func replace(with changes: [Change], _ clock: LifeFaultClock) throws {
     recordCount = 0
     replacements += 1
@@ -155,7 +155,7 @@ final class LifeFaultLog {
       ftruncate(file, 0)
       for change in changes {
         try write(text(change, clock) + "\n", to: file)
-        // As long as a disk takes, for a process to be killed meanwhile.
+        // About the time of a disk, so that the process may be killed meanwhile.
         usleep(300)
       }
       return
@@ -168,7 +168,7 @@ final class LifeFaultLog {
     do {
       try write(changes.map { text($0, clock) + "\n" }.joined(), to: replacement)
     } catch  where fault != .compactionIgnoresAFullDisk {
-      // The log goes on as it is until there is room.
+      // Keeps the old log until there is space.
       close(replacement)
       unlink(new)
       return

@@ -1,19 +1,19 @@
 import Foundation
 import StockroomCore
 
-// What an engine leaves behind on purpose.
+// Resources that an engine leaks on purpose.
 
 extension LifeFaultEngine {
   private static let caches = MutexProtected<[[UInt8]]>([])
 
-  /// Keeps a mebibyte for an opening, for good.
+  /// Allocates a mebibyte for an opening, and never frees it.
   static func keepCache() { caches.withLock { $0.append([UInt8](repeating: 1, count: 1 << 20)) } }
 
   static func leaveFile(in directory: URL) throws {
     try Data(count: 100).write(to: directory.appending(path: "tmp-\(UUID().uuidString)"))
   }
 
-  /// How often the place has been opened, this time included.
+  /// How often the place has been opened, including this time.
   static func countOpening(of directory: URL) throws -> Int {
     let file = directory.appending(path: "openings")
     let earlier = try FileManager.default.fileExists(atPath: file.path) ? Data(contentsOf: file).count : 0
@@ -23,7 +23,7 @@ extension LifeFaultEngine {
 }
 
 extension LifeFaultEngine.State {
-  /// Gives all entries but the first ones the time of now.
+  /// Sets the times of all entries except the first ones to the present.
   mutating func redate(beyond count: Int) {
     let now = Date()
     for (key, _) in entries.sorted(by: { $0.value.sequence < $1.value.sequence }).dropFirst(count) {

@@ -9,11 +9,11 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file to which every batch is appended: length, sum, time and operations.
+/// A file to which every batch is appended: length, checksum, time and operations.
 struct LogFile: ~Copyable {
   private let descriptor: Int32
   private let path: String
-  /// The directory, and what it was at opening.
+  /// The directory, and its identity when it was opened.
   private let place: (path: String, identity: FileIdentity?)
   private var length: Int64
   private let fault: ReferenceEngine.Fault?
@@ -62,7 +62,7 @@ struct LogFile: ~Copyable {
       throw StorageError.posix(error, "Opening \(path) failed")
     }
     var status = stat()
-    // Who throws from here on closes the file in `deinit`.
+    // If an error is thrown from here on, `deinit` closes the file.
     guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
       throw StorageError(.io, "\(path) is no file.")
     }
@@ -80,10 +80,10 @@ struct LogFile: ~Copyable {
     }
   }
 
-  /// A correct engine neither follows a link nor waits for somebody at the other end of a FIFO.
+  /// A correct engine neither follows a link nor waits for the other end of a FIFO.
   private static func flags(_ path: String, isNew: Bool, _ fault: ReferenceEngine.Fault?) -> Int32 {
     if fault == .waitsForFIFOs {
-      // To see whether it can be read, for instance.
+      // For example to check that it can be read.
       let file = open(path, O_RDONLY | O_CLOEXEC)
       if file >= 0 { close(file) }
     }
@@ -100,7 +100,7 @@ struct LogFile: ~Copyable {
     return O_NONBLOCK | (follows ? 0 : O_NOFOLLOW)
   }
 
-  /// - Throws: `StorageError` with code `io` if the file is no longer what its path leads to.
+  /// - Throws: `StorageError` with code `io` if the path no longer leads to the file.
   func expectInPlace() throws {
     var status = stat()
     let moved = StorageError(.io, "\(path) has been deleted, moved or replaced.")
@@ -120,7 +120,7 @@ struct LogFile: ~Copyable {
   /// - Throws: `StorageError` if the system would refuse to write.
   func expectWritable() throws {
     guard [.remembersRefusedWrites, .repeatsRefusedWrites].contains(fault) else { return }
-    // To write nothing is refused as well.
+    // An empty write is refused as well.
     var byte: UInt8 = 0
     guard pwrite(descriptor, &byte, 1, off_t(length)) == 1 else {
       if errno == ENOSPC { return }
@@ -148,7 +148,7 @@ struct LogFile: ~Copyable {
     try append(record)
   }
 
-  /// What a fault leaves of the operations.
+  /// The operations that remain with a fault.
   private func saved(_ operations: [StorageOperation]) -> [StorageOperation] {
     operations.compactMap { operation in
       switch (fault, operation) {
@@ -204,7 +204,7 @@ struct LogFile: ~Copyable {
         }
       }
       let count = try reader.number()
-      // The length of a record that was torn may be any number.
+      // The length of a torn record may be any number.
       if fault == .takesLongRecordsForTorn, count > 4 << 20 { break }
       let sum = try reader.number()
       let payload = try reader.data(count)
@@ -243,7 +243,7 @@ struct LogFile: ~Copyable {
 }
 
 extension Data {
-  /// Tells a torn or corrupted write from a whole one.
+  /// Distinguishes a torn or corrupted record from a complete one.
   var checksum: UInt64 { withUnsafeBytes { UInt64(CRC32C.checksum($0)) } }
 }
 

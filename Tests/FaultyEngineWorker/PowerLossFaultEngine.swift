@@ -1,10 +1,10 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine for one process, from which those are made that break when the machine dies: it keeps a log, or
-/// rewrites everything with each batch.
+/// A correct engine for one process that keeps a log, or rewrites everything with each batch. Its faults appear when
+/// the machine loses power.
 package final class PowerLossFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose.
+  /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
     // With a log
     case neverSyncs, takesTornTailsUnsynced, refusesHoles, skipsHoles, forgetsTheDirectory, forgetsItsParents,
@@ -120,13 +120,13 @@ package final class PowerLossFaultEngine: ApplyingEngine {
   }
 }
 
-/// A batch, or everything there is.
+/// A batch, or all entries.
 struct PowerLossFaultChange: Codable, Sendable {
-  /// Without a key, everything is removed; without a value, the key is.
+  /// Nil key: everything is removed. Nil value: the key is removed.
   struct Operation: Codable, Sendable {
     var key: String?
     var data: Data?
-    /// Where all entries are written again, when this one was created.
+    /// The time at which the entry was created, if all entries are rewritten.
     var createdAt: Date?
     var updatedAt: Date
   }

@@ -9,8 +9,8 @@ import StockroomCore
   import Musl
 #endif
 
-/// Batches in a file: one after the other, or all of them put together in a new one each time. A batch is a line with its
-/// length and its checksum, and a line for each operation.
+/// A file of batches that are appended, or a new file with all entries each time. A batch is a line with its length and
+/// checksum, followed by a line for each operation.
 struct PowerLossFaultFiles: Sendable {
   private let directory: String
   private let keepsLog: Bool
@@ -33,7 +33,7 @@ struct PowerLossFaultFiles: Sendable {
     directory = FileManager.Directory(url: url).path
   }
 
-  /// The batches that are there. Whatever follows the last whole one is cut off.
+  /// The stored batches. Truncates the file after the last complete one.
   mutating func read() throws -> [PowerLossFaultChange] {
     let bytes = FileManager.default.contents(atPath: path) ?? Data()
     var changes: [PowerLossFaultChange] = []
@@ -59,7 +59,7 @@ struct PowerLossFaultFiles: Sendable {
     return changes
   }
 
-  /// Keeps a batch that has led to these entries.
+  /// Saves a batch that resulted in these entries.
   mutating func save(
     _ change: PowerLossFaultChange, _ entries: [PowerLossFaultEngine.Entry], isSynced: Bool
   ) throws {
@@ -78,7 +78,7 @@ struct PowerLossFaultFiles: Sendable {
     let isNew = access(path, F_OK) != 0
     let bytes = try encode(change)
     try withFile(path, O_WRONLY | O_CREAT) { file in
-      // What the batch before has written is on the disk only now.
+      // The writes of the previous batch are only synced now.
       if fault == .acknowledgesBeforeTheSync { fsync(file) }
       try write(bytes, at: length, to: file)
       if fault != .acknowledgesBeforeTheSync, isSynced { fsync(file) }
@@ -89,7 +89,7 @@ struct PowerLossFaultFiles: Sendable {
     }
   }
 
-  /// Puts a log of one record in the place of the log, even if it could not be written.
+  /// Replaces the log with one that has a single record, even if writing it failed.
   private mutating func compact(_ change: PowerLossFaultChange) throws {
     let bytes = try encode(change)
     try withFile(path + ".new", O_WRONLY | O_CREAT | O_TRUNC) { file in

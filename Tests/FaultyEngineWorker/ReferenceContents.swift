@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// What is stored, in memory.
+/// The stored entries, in memory.
 struct Contents {
   struct Entry {
     var data: Data
@@ -11,11 +11,11 @@ struct Contents {
   }
 
   private(set) var entries: [CacheKey: Entry] = [:]
-  /// As of the last `sortKeys()`.
+  /// As of the last call of `sortKeys()`.
   private(set) var sortedKeys: [CacheKey] = []
-  /// Which keys have come or gone since, maybe more than once.
+  /// The keys that were added or removed since, possibly more than once.
   private var unsortedKeys: [CacheKey] = []
-  /// What a fault adds to the count of keys.
+  /// The amount that a fault adds to the number of keys.
   var surplus = 0
   private var sequence = 0
 
@@ -24,18 +24,18 @@ struct Contents {
     for (index, key) in sortedKeys.enumerated() { entries[key]?.sequence = index - sortedKeys.count }
   }
 
-  /// The first of so many places at the end of the order, which are nobody else's from now on.
+  /// Reserves this many positions at the end of the order. Returns the first.
   mutating func reserve(_ count: Int) -> Int {
     defer { sequence += count }
     return sequence + 1
   }
 
-  /// - Parameter stamp: What a fault has taken before its turn.
+  /// - Parameter stamp: The values that a fault has determined too early.
   mutating func apply(_ operations: [StorageOperation], at now: Date, stamped stamp: EarlyStamp? = nil) {
     for (offset, operation) in operations.enumerated() {
       switch operation {
       case .write(let data, let key):
-        // A fresh copy with indices from 0, whatever the caller handed in.
+        // A new copy with indices from 0, even if the caller passed a slice.
         if let old = entries[key] {
           entries[key]?.data = Data(data)
           entries[key]?.updatedAt = stamp?.time ?? max(old.updatedAt, now)
@@ -54,7 +54,7 @@ struct Contents {
     }
   }
 
-  /// Before anybody looks at the keys in their order: to do it at each change would move half of all keys each time.
+  /// Must be called before the keys are read in order. Sorting at each change would move half of all keys each time.
   mutating func sortKeys() {
     defer { unsortedKeys = [] }
     if unsortedKeys.count > sortedKeys.count / 64 {
@@ -72,14 +72,14 @@ struct Contents {
   }
 }
 
-/// What a fault takes for operations in a turn of its own engine, before it waits for that of the place.
+/// The values that a fault determines in a turn of its own engine, before it waits for that of the place.
 struct EarlyStamp {
   var time: Date?
   var place: Int?
 }
 
 extension Array {
-  /// By bisection, the first index whose element and all after it satisfy the condition; the end if none does.
+  /// The first index from which on all elements satisfy the condition, by binary search; the end if there is none.
   func bisect(_ condition: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {
@@ -90,15 +90,15 @@ extension Array {
   }
 }
 
-/// What all engines that are open on one place share.
+/// The state that all engines on one place share.
 final class SharedContents: Sendable {
   private struct State: ~Copyable {
     var contents = Contents()
     var log: LogFile?
-    /// Whether the contents are what the log says: it is read when something is first looked for.
+    /// Whether the log has been loaded: that happens at the first read.
     var isLoaded = false
     var pending: [(Date, [StorageOperation])] = []
-    /// Counts the commits.
+    /// The number of commits.
     var version = 0
   }
 
@@ -141,7 +141,7 @@ final class SharedContents: Sendable {
   /// Whether the log is still where it was opened.
   var isInPlace: Bool { state.withLock { (try? $0.log?.expectInPlace()) != nil || $0.log == nil } }
 
-  /// - Parameter inOrder: Whether the body reads the keys in their order.
+  /// - Parameter inOrder: Whether the body reads the keys in order.
   func look<Value>(inOrder: Bool = false, _ body: (borrowing Contents) throws -> Value) throws -> Value {
     try state.withLock { state in
       try load(&state)
@@ -151,7 +151,7 @@ final class SharedContents: Sendable {
     }
   }
 
-  /// Runs the body on a copy, again and again until nobody has changed anything meanwhile.
+  /// Runs the body on a copy, and again until no other change has been made meanwhile.
   func transact<Value>(
     _ body: (any StorageTransaction) throws -> Value, from origin: ChangeOrigin?
   ) throws -> Value {
@@ -168,7 +168,7 @@ final class SharedContents: Sendable {
     }
   }
 
-  /// Commits, unless others have since the version. Returns whether it has.
+  /// Commits, unless there has been another commit since the version. Returns whether it has.
   @discardableResult
   func commit(
     _ operations: [StorageOperation], at version: Int? = nil,
@@ -202,7 +202,7 @@ final class SharedContents: Sendable {
     }
   }
 
-  /// What a fault takes before its turn.
+  /// The values that a fault determines too early.
   func stamp(_ operations: [StorageOperation], withTime isTime: Bool) throws -> EarlyStamp {
     try state.withLock { state in
       try load(&state)
@@ -211,7 +211,7 @@ final class SharedContents: Sendable {
     }
   }
 
-  /// A stream of what is committed from now on.
+  /// A stream of later commits.
   func subscribe(_ owner: ObjectIdentifier) throws -> StorageChanges {
     try state.withLock { state in
       try state.log?.expectInPlace()
@@ -229,7 +229,7 @@ final class SharedContents: Sendable {
     state.pending = []
   }
 
-  /// Lets others open the place, which only an engine with a fault forbids.
+  /// Allows others to open the place, which only a faulty engine prevents.
   func unlock() { Self.locked.withLock { $0 = $0.filter { $0.value != ObjectIdentifier(self) } } }
 
   private static let locked = MutexProtected<[String: ObjectIdentifier]>([:])
@@ -239,7 +239,7 @@ final class SharedContents: Sendable {
 
   private static let open = MutexProtected<[String: Weak]>([:])
 
-  /// The one spelling of the path of something that exists.
+  /// The canonical path of an existing file.
   private static func resolved(_ path: String) -> String {
     guard let resolved = realpath(path, nil) else { return path }
     defer { free(resolved) }

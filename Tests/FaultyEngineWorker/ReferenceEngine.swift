@@ -1,12 +1,11 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine that keeps every promise a single process can check: the stock from which the broken ones
-/// among the tests are made.
+/// A correct engine that keeps every promise that a single process can check. The tests derive faulty engines from it.
 ///
-/// Without a directory it keeps its entries in memory; with one also in a log, of which see ``LogFile``.
+/// Without a directory it keeps its entries in memory, with one also in a log: see ``LogFile``.
 package final class ReferenceEngine: ApplyingEngine {
-  /// How the engine is broken on purpose.
+  /// A deliberate fault.
   package enum Fault: Sendable {
     case forgetsUntilClosed, needsDirectory, clearsTheWay, sharesNothing, keepsFileOpen, reportsFullDiskAsIO
     case remembersFailedWrites, startsAnewWhenCorrupted, startsAnewOnceItHasThrown, ignoresChecksums,
@@ -29,13 +28,13 @@ package final class ReferenceEngine: ApplyingEngine {
   ]
 
   private let shared: MutexProtected<SharedContents?>
-  /// What a fault keeps of an engine that has been closed.
+  /// The contents that a fault keeps after close().
   private let remains = MutexProtected<SharedContents?>(nil)
   private let refusesWrites = MutexProtected(false)
   /// Whether a call has the turn of this engine, which a fault takes for that of the place.
   private let isTaken = MutexProtected(false)
   private let fault: Fault?
-  /// A file that is there while an engine with a fault is open.
+  /// A file that exists while an engine with a fault is open.
   private let mark: String?
   private let transactions = DedicatedThread()
   private let hasTransactions = MutexProtected(false)
@@ -71,7 +70,7 @@ package final class ReferenceEngine: ApplyingEngine {
     return shared
   }
 
-  /// All entries, on the thread of the caller.
+  /// All entries, on the caller's thread.
   package func everything() throws -> [(key: CacheKey, data: Data)] {
     try look { $0.entries.map { ($0.key, $0.value.data) } }
   }
@@ -130,7 +129,7 @@ package final class ReferenceEngine: ApplyingEngine {
     return try entries()
   }
 
-  /// All entries in order, on the thread of the caller.
+  /// All entries in order, on the caller's thread.
   package func entries() throws -> [StorageEntry] {
     try look { contents in
       contents.entries.sorted { $0.value.sequence < $1.value.sequence }.map { key, entry in
@@ -190,17 +189,18 @@ package final class ReferenceEngine: ApplyingEngine {
     return try await transactions.run { try shared.transact(body, from: origin) }
   }
 
-  /// Does what ``withTransaction(_:)`` does, on the thread of the caller.
+  /// The same as ``withTransaction(_:)``, on the caller's thread.
   package func transact<Result>(_ body: (any StorageTransaction) throws -> Result) throws -> Result {
     try open().transact(body, from: ChangeOrigin.current)
   }
 
-  /// Does what ``apply(_:)`` does, on the thread of the caller.
+  /// The same as ``apply(_:)``, on the caller's thread.
   package func commit(_ operations: [StorageOperation]) throws { try open().commit(operations) }
 
   package func changes() async throws -> StorageChanges {
     try Task.checkCancellation()
-    // In one step: a `close()` between finding what is shared and subscribing would leave a stream without an end.
+    // In one step: a `close()` between reading the shared contents and subscribing would leave a stream that never
+    // ends.
     return try shared.withLock { shared in
       guard let shared else { throw StorageError(.closed, "The engine has been closed.") }
       return try shared.subscribe(ObjectIdentifier(self))
@@ -209,7 +209,7 @@ package final class ReferenceEngine: ApplyingEngine {
 
   package func close() async throws {
     if fault == .closesNothing { return }
-    // Transactions that are under way are completed.
+    // Transactions in progress are completed.
     if hasTransactions.withLock({ $0 }) { try await transactions.run {} }
     guard let shared = shared.withLock({ fault == .refusesOnlyWrites ? $0 : $0.take() }) else {
       if fault == .closesOnce { throw StorageError(.io, "The engine cannot be closed again.") }

@@ -4,7 +4,7 @@ import StockroomCore
 package final class ReferenceFeed: Sendable {
   private struct Subscriber {
     let owner: ObjectIdentifier
-    /// Whose changes it is not told of, as a store wants it.
+    /// The origin whose changes it does not receive, for stores.
     let origin: ChangeOrigin?
     let continuation: StorageChanges.Continuation
   }
@@ -14,7 +14,7 @@ package final class ReferenceFeed: Sendable {
 
   package init() {}
 
-  /// A stream of what is sent from now on.
+  /// A stream of later changes.
   package func subscribe(_ owner: ObjectIdentifier) -> StorageChanges {
     let (changes, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
     let id = nextID.withLock { id in
@@ -28,7 +28,7 @@ package final class ReferenceFeed: Sendable {
     return changes
   }
 
-  /// Tells all subscribers of a batch that can be read.
+  /// Sends a batch that can be read to all subscribers.
   package func send(_ operations: [StorageOperation], from origin: ChangeOrigin?) {
     guard let change = StorageChange(of: operations) else { return }
     for subscriber in subscribers.withLock({ Array($0.values) })
@@ -58,7 +58,7 @@ extension StorageOperation {
 }
 
 extension StorageChange {
-  /// What operations change; nil if that is nothing.
+  /// The change by these operations; nil if there is none.
   init?(of operations: [StorageOperation]) {
     if operations.contains(where: \.isRemoveAll) {
       self = .everything

@@ -1,18 +1,18 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine that keeps everything in one file, which it reads for every call and replaces with every write, for one
-/// process or for several; from which those are made that break when they are not alone.
+/// A correct engine that keeps everything in one file, for one process or for several. It reads the file in every call
+/// and replaces it with every write. Its faults appear if it is not alone.
 package final class SharedPlaceFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose, or unusual.
+  /// A deliberate fault, or an unusual behavior.
   package enum Fault: String, CaseIterable, Sendable {
-    // Memory of what others change
+    // Caches of entries that others change
     case remembersAbsence, remembersAbsenceForAMoment, remembersValues, remembersCount, remembersKeys,
       remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
     case comparesNewestTimes
-    // What becomes of others when one is closed
+    // Effects on others when one is closed
     case abortsCallsOfOthers
     // Openings
     case initializesTwice, refusesNewDirectories
@@ -28,7 +28,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   }
 
   package let capabilities: EngineCapabilities
-  /// How often an engine was closed, by place, for a fault that closes with it what all have in common.
+  /// How often an engine was closed, by place, for a fault that then closes a shared resource.
   private static let closings = MutexProtected<[String: Int]>([:])
   private let path: String
   private let state: MutexProtected<State>
@@ -36,7 +36,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
 
   struct State: ~Copyable {
     var place: SharedPlaceFile?
-    /// What was read last, and how the file looked then.
+    /// The entries that were read last, and the state of the file at that time.
     var cached: (mark: SharedPlaceFile.Mark, entries: [String: SharedPlaceEntry])?
     /// The directory that it was opened on.
     var directory: UInt64 = 0
@@ -46,9 +46,9 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     var times: [String: SharedPlaceEntry] = [:]
     var count: Int?
     var keys: [String]?
-    /// What scans have found that had a limit or a prefix.
+    /// The results of scans with a limit or a prefix.
     var pages: [String: [(key: CacheKey, data: Data)]] = [:]
-    /// How large a file can be of which everything is seen.
+    /// The maximum size of a file that is read completely.
     var mapSize = 256 << 10
 
     mutating func forget() {
@@ -253,7 +253,7 @@ extension StorageOperation {
 
 struct SharedPlaceEntry: Codable, Sendable {
   var data: Data
-  /// Microseconds, which have as many digits for centuries.
+  /// Microseconds. Their number of digits does not change for centuries.
   var created: Int
   var updated: Int
   var sequence: Int
@@ -261,7 +261,7 @@ struct SharedPlaceEntry: Codable, Sendable {
   var createdAt: Date { Date(timeIntervalSince1970: Double(created) / 1e6) }
   var updatedAt: Date { Date(timeIntervalSince1970: Double(updated) / 1e6) }
 
-  /// Takes the times of an imported entry.
+  /// Sets the times to those of an imported entry.
   mutating func date(like entry: StorageEntry) {
     created = Int(entry.createdAt.timeIntervalSince1970 * 1e6)
     updated = Int(entry.updatedAt.timeIntervalSince1970 * 1e6)

@@ -13,18 +13,18 @@ import StockroomCore
 final class SharedPlaceFile {
   typealias Fault = SharedPlaceFaultEngine.Fault
 
-  /// How a file looks from the outside.
+  /// The observable state of a file.
   struct Mark {
     var directory: UInt64 = 0
     var seconds = 0
     var size = 0
-    /// How often it was changed, or how many KiB were written to it, for engines with a fault that count.
+    /// The number of changes, or of KiB written, for faulty engines that count them.
     var changes = 0
   }
 
   private let directory: String
   private let path: String
-  /// What was read last: decoding takes far longer than comparing.
+  /// The entries that were read last: decoding takes far longer than comparing.
   private var decoded: (bytes: Data, entries: [String: SharedPlaceEntry])?
   private let lockPath: String
   private var lockFile: Int32 = -1
@@ -34,9 +34,9 @@ final class SharedPlaceFile {
   private let isShared: Bool
   private let fault: Fault?
 
-  /// What engines with a fault remember for a whole process, by the path that they were opened on.
+  /// The caches that faulty engines keep for a whole process, by the path on which they were opened.
   private static let remembered = MutexProtected<[String: [String: SharedPlaceEntry]]>([:])
-  /// Who has the right to wait, for engines with a fault.
+  /// Serializes waiting, for faulty engines.
   private static let turn = NSLock()
 
   init(in directory: URL, isShared: Bool, fault: Fault?) throws {
@@ -49,9 +49,9 @@ final class SharedPlaceFile {
     let inherits = fault == .letsLocksBeInherited ? 0 : O_CLOEXEC
     lockFile = systemOpen(lockPath, O_RDWR | O_CREAT | inherits)
     guard lockFile >= 0 else { throw StorageError.posix(errno, "Opening \(lockPath) failed") }
-    // Here others may remove the file that will be locked.
+    // At this point others may remove the file that will be locked.
     if fault == .unlinksItsLock { usleep(UInt32.random(in: 500...3_000)) }
-    // What is open is closed by the deinitializer.
+    // The deinitializer closes open files.
     if !isShared, !takePlace() { throw StorageError(.locked, "Another engine has \(path).") }
     holdsPlace = true
     if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }
@@ -65,7 +65,7 @@ final class SharedPlaceFile {
     if keptOpen >= 0 { systemClose(keptOpen) }
     if lockFile < 0 { return }
     if fault == .unlinksItsLock, holdsPlace { unlink(lockPath) }
-    // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
+    // A child of this process has a copy of the descriptor until it executes a program, and keeps the lock until then.
     if fault != .letsLocksBeInherited { _ = flock(lockFile, LOCK_UN) }
     systemClose(lockFile)
   }
@@ -112,7 +112,7 @@ final class SharedPlaceFile {
     return isBroken
   }
 
-  /// Whether the file of the lock was written more than an hour ago, as the clock has it.
+  /// Whether the lock file was written more than an hour ago, by the clock.
   private var isLockOld: Bool {
     let attributes = try? FileManager.default.attributesOfItem(atPath: lockPath)
     guard let date = attributes?[.modificationDate] as? Date else { return false }
@@ -128,14 +128,14 @@ final class SharedPlaceFile {
 
   private func tryLock() -> Bool {
     guard fault == .locksForTheProcess else { return flock(lockFile, LOCK_EX | LOCK_NB) == 0 }
-    // Of the process, and gone as soon as any descriptor of the file is closed in it.
+    // A lock of the process, which is released as soon as any descriptor of the file is closed in it.
     var region = flock()
     region.l_type = Int16(F_WRLCK)
     region.l_whence = Int16(SEEK_SET)
     return fcntl(lockFile, F_SETLK, &region) == 0
   }
 
-  /// Waits until no other process does anything.
+  /// Waits for the exclusive lock.
   func lock() throws {
     guard isShared else { return }
     switch fault {
@@ -160,7 +160,7 @@ final class SharedPlaceFile {
       systemClose(callLock)
       throw StorageError(.locked, "Another call has \(path).")
     case .callsLocksIO, .callsLongLocksIO, .givesUpWaiting:
-      // Somebody who is busy is not stopped yet.
+      // A holder that is only busy releases the lock within this time.
       let time = fault == .callsLocksIO ? 100 : fault == .callsLongLocksIO ? 1_500 : 5_000
       if wait(milliseconds: time) { return }
       throw StorageError(fault == .givesUpWaiting ? .locked : .io, "Another process has \(path).")
@@ -184,7 +184,7 @@ final class SharedPlaceFile {
     guard isShared else { return }
     switch fault {
     case .leavesLockFiles: unlink(lockPath + ".call")
-    // The lock goes with the last descriptor.
+    // The lock is released with the last descriptor.
     case .letsCallLocksBeInherited: systemClose(callLock)
     default: _ = flock(lockFile, LOCK_UN)
     }
@@ -212,7 +212,7 @@ final class SharedPlaceFile {
   }
   private var countPath: String { path + ".count" }
 
-  /// Counts a change for all who have the place open, with a byte for each change, or for each KiB.
+  /// Counts a change for all engines on the place, by appending a byte for each change, or for each KiB.
   func countChange(of size: Int) {
     guard isCounting else { return }
     let file = systemOpen(countPath, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC)
@@ -233,10 +233,10 @@ final class SharedPlaceFile {
     return entries
   }
 
-  /// Puts a new file in the place of the old one.
+  /// Replaces the file with a new one.
   func save(_ entries: [String: SharedPlaceEntry]) throws {
     if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
-    // As long as a disk takes, for another that has the place too to write meanwhile.
+    // About the time of a disk, so that another engine that has the place too may write meanwhile.
     if fault == .unlinksItsLock { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"
     try JSONEncoder().encode(entries).write(to: URL(filePath: new))

@@ -1,10 +1,10 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine for one process with a log, or with a file that it replaces with every write, from which those are made
-/// that break when a call of the system fails.
+/// A correct engine for one process with a log, or with a file that it replaces with every write. Its faults appear
+/// when a system call fails.
 package final class SystemFaultEngine: ApplyingEngine {
-  /// How the engine is broken on purpose, or unusual.
+  /// A deliberate fault, or an unusual behavior.
   package enum Fault: String, CaseIterable, Sendable {
     // Writes
     case ignoresWriteErrors, acknowledgesInterruptedWrites, acknowledgesShortWrites, repeatsShortWritesWhole
@@ -39,7 +39,7 @@ package final class SystemFaultEngine: ApplyingEngine {
   private let keepsLog: Bool
   private let fault: Fault?
 
-  /// Where the value of a key is: in which record, as which of its changes.
+  /// The location of a key's value: the record, and the index of the change in it.
   struct Entry: Sendable {
     var offset: Int
     var count: Int
@@ -215,7 +215,7 @@ package final class SystemFaultEngine: ApplyingEngine {
 extension SystemFaultEngine.State {
   private static let headSize = 12
 
-  /// Reads all records. What is cut short at the end is none.
+  /// Reads all records. Ignores an incomplete one at the end.
   mutating func load(mayBeEmpty: Bool) throws {
     let bytes = try file?.contents() ?? []
     var position = 0
@@ -300,7 +300,7 @@ extension SystemFaultEngine.State {
     }
   }
 
-  /// - Parameter skipping: Whether what cannot be read in some attempts is left out.
+  /// - Parameter skipping: Whether values that cannot be read after these attempts are left out.
   func values(skipping: Bool = false, attempts: Int = 1) throws -> [CacheKey: Data] {
     var values: [CacheKey: Data] = [:]
     for key in entries.keys {
@@ -311,7 +311,7 @@ extension SystemFaultEngine.State {
     return values
   }
 
-  /// The value as it is in the file.
+  /// The value in the file.
   func value(of key: String) throws -> Data? {
     guard let entry = entries[key] else { return nil }
     let bytes = try file?.bytes(at: entry.offset, count: entry.count) ?? []

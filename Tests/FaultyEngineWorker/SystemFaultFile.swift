@@ -9,8 +9,8 @@ import StockroomCore
   import Musl
 #endif
 
-/// The file of a ``SystemFaultEngine``: records one behind the other, each with its length and a sum, and every call of the
-/// system that may fail.
+/// The file of a ``SystemFaultEngine``: consecutive records, each with its length and a checksum. It makes all system
+/// calls that may fail.
 final class SystemFaultFile {
   typealias Fault = SystemFaultEngine.Fault
 
@@ -19,15 +19,15 @@ final class SystemFaultFile {
   private let lockFile: Int32
   private var file: Int32
   private let fault: Fault?
-  /// Where the next record goes.
+  /// The offset of the next record.
   private(set) var length = 0
   private var isBroken = false
-  /// Whether the file is another one than those who read know.
+  /// Whether the file differs from the one that readers know.
   private var isReplaced = false
 
-  /// Opens or makes the file, and locks its directory.
+  /// Opens or creates the file, and locks its directory.
   ///
-  /// - Parameter beginning: What a file begins with that has its name only when it is on the disk.
+  /// - Parameter beginning: The header of a file that only gets its name when it is on the disk.
   init(in directory: URL, beginning: [UInt8], fault: Fault?) throws {
     self.fault = fault
     self.directory = directory.path(percentEncoded: false)
@@ -54,7 +54,7 @@ final class SystemFaultFile {
 
   deinit {
     if file >= 0 { systemClose(file) }
-    // A child of this process has a copy of the descriptor until it runs a program of its own, and keeps the lock with it.
+    // A child of this process has a copy of the descriptor until it executes a program, and keeps the lock until then.
     _ = flock(lockFile, LOCK_UN)
     systemClose(lockFile)
   }
@@ -73,11 +73,11 @@ final class SystemFaultFile {
   }
 
   private static func open(_ path: String, _ fault: Fault?) throws -> Int32 {
-    // "It is not there, so it is a new one."
+    // A fault: any error counts as a missing file.
     let isNew = fault == .emptyAfterAccessErrors && access(path, F_OK) != 0
     var file = retrying { systemOpen(path, O_RDWR | O_CREAT | O_CLOEXEC | (isNew ? O_TRUNC : 0)) }
     if file < 0, fault == .emptyAfterOpenErrors {
-      // "It cannot be opened, so there is none."
+      // A fault: a file that cannot be opened counts as missing.
       unlink(path)
       file = systemOpen(path, O_RDWR | O_CREAT | O_CLOEXEC)
     }
@@ -86,7 +86,7 @@ final class SystemFaultFile {
     return file
   }
 
-  /// Makes the file under another name, and gives it its own once it is on the disk.
+  /// Creates the file under another name, and renames it once it is on the disk.
   private static func make(_ path: String, _ bytes: [UInt8], in directory: String) throws {
     let unfinished = path + ".unfinished"
     unlink(unfinished)
@@ -111,10 +111,10 @@ final class SystemFaultFile {
 
   // MARK: Reading
 
-  /// Whether its name leads to a file, as far as the system says.
+  /// Whether its path leads to a file, as far as the system reports.
   var canBeFound: Bool { access(path, F_OK) == 0 }
 
-  /// All that is in the file.
+  /// The contents of the file.
   func contents() throws -> [UInt8] {
     let count = Int(lseek(file, 0, SEEK_END))
     if count <= 0 { return [] }
@@ -153,13 +153,13 @@ final class SystemFaultFile {
 
   // MARK: Writing
 
-  /// Everything behind this is no record.
+  /// Truncates the file, because there are no records after this offset.
   func cut(at end: Int) throws {
     if lseek(file, 0, SEEK_END) > end { try truncate(to: end) }
     length = end
   }
 
-  /// Adds a record, and waits until it is on the disk. If that fails, it is not there.
+  /// Appends a record, and waits until it is on the disk. If that fails, the record is removed.
   func append(_ record: [UInt8]) throws {
     if isBroken { throw StorageError(.io, "\(path) has failed before, and must be opened again.") }
     if fault == .staysReadOnly, access(path + ".failed", F_OK) == 0 {
@@ -174,7 +174,7 @@ final class SystemFaultFile {
     }
   }
 
-  /// Takes back what was written, and throws what kept it from being done.
+  /// Reverts the write, and throws the error that made it fail.
   private func undo(_ error: any Error) throws -> Never {
     let code = (error as? StorageError)?.code
     switch fault {
@@ -227,13 +227,13 @@ final class SystemFaultFile {
 
   private func sync() throws {
     if fdatasync(file) == 0 || fault == .ignoresSyncErrors { return }
-    // Unlike that of a write, the failure of a sync cannot be put right by doing it again.
+    // Unlike a failed write, a failed sync cannot be corrected by repeating it.
     if errno == EINTR, fault == .repeatsInterruptedSyncs, fdatasync(file) == 0 { return }
     if fault == .repeatsSyncs, fdatasync(file) == 0 { return }
     throw StorageError.posix(errno, "Syncing \(path) failed")
   }
 
-  /// Makes the file as short as that, so that nothing is left of what comes behind.
+  /// Truncates the file to this length.
   func truncate(to end: Int) throws {
     while ftruncate(file, off_t(end)) != 0 {
       if errno == EINTR { continue }
@@ -243,7 +243,7 @@ final class SystemFaultFile {
     length = end
   }
 
-  /// Begins another file.
+  /// Starts another file.
   func startAgain() throws {
     if unlink(path) != 0, fault != .ignoresUnlinkErrors {
       throw StorageError.posix(errno, "Removing \(path) failed")
@@ -254,7 +254,7 @@ final class SystemFaultFile {
     length = Int(lseek(file, 0, SEEK_END))
   }
 
-  /// Puts another file in the place of this one, with these bytes.
+  /// Replaces this file with another one that has these bytes.
   func replace(with bytes: [UInt8]) throws {
     if isBroken { throw StorageError(.io, "\(path) has failed before, and must be opened again.") }
     let new = fault == .truncatesBeforeWriting ? path : path + ".new"
@@ -277,7 +277,7 @@ final class SystemFaultFile {
     }
     systemClose(old)
     length = bytes.count
-    // The new name has been seen by others, so there is no way back.
+    // Others may have seen the new name, so the rename cannot be undone.
     do { try Self.syncDirectory(directory) } catch {
       (isBroken, isReplaced) = (true, true)
       throw error

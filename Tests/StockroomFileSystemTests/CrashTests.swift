@@ -251,7 +251,7 @@ struct CrashTests {
   #endif
 
   @Test("Subscribers receive it once another engine has completed it", .timeLimit(.minutes(5)))
-  func toldOf() async throws {
+  func subscribersReceiveCompletion() async throws {
     let engine = try place.open()
     // The watched directory of entries does not change with a file in another directory.
     try await engine.write(data("old"), key: Self.long)

@@ -59,7 +59,7 @@
     }
 
     @Test("Closing, releasing and opening engines does not wait for a writer in another process")
-    func nobodyWaits() async throws {
+    func writerInOtherProcess() async throws {
       let (one, two, three) = (try TemporaryDirectory(), try TemporaryDirectory(), try TemporaryDirectory())
       let closed = try one.engine()
       try await closed.write(value(1), key: key(1))

@@ -38,7 +38,7 @@
     }
 
     @Test("A stored value reveals neither its contents nor equality with another, and has a nonce of its own")
-    func unlike() async throws {
+    func revealsNothing() async throws {
       for number in 0..<10_000 {
         try await engine.write(value, key: .init(verbatim: "\(number)"))
       }

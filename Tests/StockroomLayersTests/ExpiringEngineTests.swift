@@ -185,7 +185,7 @@ struct ExpiringEngineTests {
   @Test(
     "A write over an expired entry creates a new entry",
     arguments: ["write", "write many", "apply", "transaction"])
-  func rebirth(_ call: String) async throws {
+  func writeOverExpired(_ call: String) async throws {
     let (engine, other) = (engine(), CacheKey(verbatim: "other"))
     try await engine.write(value, key: key)
     try await engine.write(value, key: other, expiresAfter: nil)
@@ -224,7 +224,7 @@ struct ExpiringEngineTests {
 
   @Test("Without transactions a live entry is overwritten, and only an expired one is replaced by a new one")
   func withoutTransactions() async throws {
-    let engine = Lacking(base: base, capabilities: .transactions)
+    let engine = WithoutCapabilities(base: base, capabilities: .transactions)
       .expiring(after: .seconds(60), clock: clock.clock)
     let other = CacheKey(verbatim: "other")
     try await engine.write(value, key: key)

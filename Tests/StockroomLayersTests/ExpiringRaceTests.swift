@@ -55,7 +55,8 @@ struct ExpiringRaceTests {
       failing.failEveryCall(with: StorageError(.diskFull, "Full")) { $0.method == method }
     }
     let late = AnswersLate(base: failing) { try await others.write(value, key: key) }
-    let engine = Lacking(base: late, capabilities: missing).expiring(after: .seconds(60), clock: clock.clock)
+    let engine = WithoutCapabilities(base: late, capabilities: missing).expiring(
+      after: .seconds(60), clock: clock.clock)
     let entry = StorageEntry(key: key, data: Data("ours".utf8), createdAt: clock.now, updatedAt: clock.now)
     await #expect(throws: StorageError.self) { try await engine.writeEntries([entry]) }
     #expect(try await others.read(key: key) == value)

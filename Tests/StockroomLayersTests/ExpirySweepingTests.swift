@@ -67,7 +67,7 @@ struct ExpirySweepingTests {
       let directory = try TemporaryDirectory()
       try await sweep(SQLiteStorageEngine(directory: directory.directory))
     case "memory": try await sweep(base)
-    default: try await sweep(Lacking(base: base, capabilities: .orderedScans))
+    default: try await sweep(WithoutCapabilities(base: base, capabilities: .orderedScans))
     }
   }
 

@@ -241,7 +241,7 @@ struct NamespacedEngineTests {
 
   @Test("A corrupted value makes only its own namespace unreadable", arguments: [true, false])
   func corruptionOfNeighbors(ordersKeys: Bool) async throws {
-    let below = Lacking(base: place.checksummed(), capabilities: ordersKeys ? [] : .orderedScans)
+    let below = WithoutCapabilities(base: place.checksummed(), capabilities: ordersKeys ? [] : .orderedScans)
     let (engine, neighbor) = (try below.namespaced("a"), try below.namespaced("b"))
     let keys = ["z", "y", "x"].map { CacheKey(verbatim: $0) }
     for key in keys { try await engine.write(Data(key.value.utf8), key: key) }

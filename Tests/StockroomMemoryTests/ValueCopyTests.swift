@@ -6,7 +6,7 @@ import Testing
 @Suite("Values are copied on their way in")
 struct ValueCopyTests {
   /// The ways of writing one value.
-  enum Way: CaseIterable {
+  enum WriteMethod: CaseIterable {
     case single, batch, operations, transaction
 
     func write(_ data: Data, key: CacheKey, to engine: MemoryStorageEngine) async throws {
@@ -24,8 +24,8 @@ struct ValueCopyTests {
   let engine = MemoryStorageEngine()
   let key = CacheKey(verbatim: "key")
 
-  @Test("A slice is stored without what it is a slice of", arguments: Way.allCases)
-  func slices(_ way: Way) async throws {
+  @Test("A slice is stored without the rest of its buffer", arguments: WriteMethod.allCases)
+  func slices(_ way: WriteMethod) async throws {
     func writeSlice(_ range: Range<Int>, _ isFreed: Flag) async throws {
       let bytes = UnsafeMutableRawPointer.allocate(byteCount: 1000, alignment: 1)
       bytes.initializeMemory(as: UInt8.self, repeating: 7, count: 1000)
@@ -47,8 +47,8 @@ struct ValueCopyTests {
     }
   }
 
-  @Test("A buffer that is changed after it was written changes no value", arguments: Way.allCases)
-  func foreignBuffers(_ way: Way) async throws {
+  @Test("A buffer that is changed after it was written changes no value", arguments: WriteMethod.allCases)
+  func foreignBuffers(_ way: WriteMethod) async throws {
     let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 1)
     defer { bytes.deallocate() }
     bytes.initializeMemory(as: UInt8.self, repeating: 1)

@@ -7,7 +7,7 @@ import TestFixtures
 import Testing
 
 /// A path to the shared test server that can be closed for one engine.
-private struct Way: ~Copyable {
+private struct ClosablePath: ~Copyable {
   private let place: TemporaryDirectory
   private let link: URL
   private let name = newNamespace()
@@ -47,7 +47,7 @@ private struct Way: ~Copyable {
 struct PostgreSQLAwayTests {
   @Test("A write on an idle connection to a server that has gone away has no effect (rule N1)")
   func idleConnection() async throws {
-    let way = try Way()
+    let way = try ClosablePath()
     let engine = try await way.engine(timeLimit: .seconds(12))
     try await engine.write(value(0), key: key(0))
     try await way.close()
@@ -70,7 +70,7 @@ struct PostgreSQLAwayTests {
 
   /// The error code of a write that waits to be committed with a transaction whose outcome is unknown.
   private func codeBehindAnUnknownOutcome() async throws -> StorageError.Code? {
-    let way = try Way()
+    let way = try ClosablePath()
     let engine = try await way.engine(timeLimit: .seconds(20))
     try await engine.write(value(0), key: key(0))
     let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
@@ -119,7 +119,7 @@ struct PostgreSQLAwayTests {
 
   @Test("A write that is cancelled before it is sent ends at once, and is not performed later (rule N1)")
   func cancelledBeforehand() async throws {
-    let way = try Way()
+    let way = try ClosablePath()
     let engine = try await way.engine(timeLimit: .seconds(300))
     try await engine.write(value(0), key: key(0))
     try await way.close()

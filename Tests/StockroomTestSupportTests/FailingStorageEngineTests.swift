@@ -98,10 +98,10 @@ struct FailingStorageEngineTests {
 
   @Test("Calls fail with the given error until the faults are cleared")
   func failsUntilCleared() async throws {
-    struct Whim: Error {}
-    engine.failEveryCall(with: Whim())
+    struct ForeignError: Error {}
+    engine.failEveryCall(with: ForeignError())
     engine.failCall(100)
-    for _ in 0..<3 { await #expect(throws: Whim.self) { try await engine.write(a, key: k1) } }
+    for _ in 0..<3 { await #expect(throws: ForeignError.self) { try await engine.write(a, key: k1) } }
     engine.clearFaults()
     for _ in 0..<200 { try await engine.write(a, key: k1) }
   }

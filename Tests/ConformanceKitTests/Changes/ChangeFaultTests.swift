@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that tells of changes wrongly, and the checks that find it.
+/// An engine with a faulty change feed, and the checks that detect it.
 struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let name: String
@@ -22,7 +22,7 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     stallTimeout: Duration? = nil
   ) {
     (self.rule, self.name, self.fault, self.checks) = (rule, name, fault, Set(checks))
-    // Where an element is waited for in vain, as on a busy machine, that is rule X1.
+    // If an expected element does not arrive, which also happens on a busy machine, rule X1 is broken.
     self.stallTimeout = stallTimeout ?? (rule == .x1 ? .seconds(10) : .seconds(30))
   }
 
@@ -180,7 +180,7 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
 }
 
 extension ChangeFaultCase {
-  /// The checks of change feeds, for an engine that may have a fault: as short as they are made.
+  /// The checks of change feeds for an engine that may have a fault, with a minimal budget.
   static func checks(
     _ name: String = "", _ fault: ChangeFaultEngine.Fault? = nil, stallTimeout: Duration = .seconds(240)
   ) -> [ConformanceCheck] {
@@ -213,7 +213,7 @@ struct ChangeFaultTests {
     let checks = ChangeFaultCase.checks(
       engineCase.name, engineCase.fault, stallTimeout: engineCase.stallTimeout)
     var missed = engineCase.checks
-    // Where tasks or processes have to meet, it takes another look now and then.
+    // If tasks or processes have to meet at the right moment, several attempts may be necessary.
     for _ in 0..<5 where !missed.isEmpty {
       for check in checks where missed.contains(check.id) {
         guard let failure = await check.outcome().failure else { continue }
@@ -243,8 +243,8 @@ struct ChangeFaultTests {
   }
 
   @Test(
-    "A correct engine passes that could not watch its place once and says so though nothing changed")
-  func passesOnceBlind() async throws {
+    "A correct engine passes if it once could not watch its place and reports that although nothing changed")
+  func passesAfterMissedWatch() async throws {
     let checks = ChangeFaultCase.checks("Blind for a moment", .losesSightOnce)
     for check in checks where check.id.hasPrefix("changes.silence-") { try await check.run() }
   }

@@ -5,8 +5,8 @@ import Testing
 @Suite("Callers' threads that are blocked")
 struct CallerWaitTests {
   /// - Parameters:
-  ///   - waits: The milliseconds that calls have waited, in turn.
-  ///   - withoutEngine: Those that the thread has waited beside each, in turn.
+  ///   - waits: The milliseconds that calls have waited, in order.
+  ///   - withoutEngine: The milliseconds that the thread has waited outside each call, in order.
   private func cause(of waits: [Double], withoutEngine: [Double]) -> CallerWaits.Cause? {
     var counted = CallerWaits()
     for number in 0..<20 {
@@ -23,7 +23,8 @@ struct CallerWaitTests {
     #expect(cause(of: [1.9, 30, 2.5], withoutEngine: [0.2]) == .engine)
   }
 
-  /// As with the thread sanitizer while others hold both processors, where an engine in memory alone was said to wait.
+  /// As with the thread sanitizer while other work uses both processors. There, the check failed for an engine in
+  /// memory.
   @Test("Waits for locks of threads that the machine does not run are not attributed to the engine")
   func busyMachine() {
     #expect(cause(of: [3, 7, 12, 4], withoutEngine: [2, 6, 4]) == .machine)
@@ -36,7 +37,7 @@ struct CallerWaitTests {
   }
 
   @Test("An engine that waits in only a few calls passes the check of blocked threads")
-  func someWaits() {
+  func fewWaits() {
     #expect(cause(of: [0.01, 0.02, 9, 0, 9], withoutEngine: [0.1]) == nil)
     #expect(cause(of: [0.9], withoutEngine: [0]) == nil)
   }

@@ -3,14 +3,14 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines whose batches are none, or in another order.
+// Engines with batches that are not atomic, or are applied in the wrong order.
 
 extension FaultyEngineCase {
   static let ofBatches: [FaultyEngineCase] = [
     .init(.w4, "writes large batches in portions") { WritesInPortions(base: $0) },
     .init(.w3, "keeps the first of two entries in a batch") { FirstEntryWins(base: $0) },
     .init(.w3, "refuses empty batches") { RefusesEmptyBatches(base: $0) },
-    // Parts of a large batch are done in any order.
+    // The parts of a large batch are processed in any order.
     .init(.w3, "does the last part of a batch first") { DoesTheLastPartFirst(base: $0) },
 
     .init(.w4, "validates keys on the way") { ValidatesOnTheWay(base: $0) },
@@ -54,7 +54,7 @@ struct DoesTheLastPartFirst: FaultyEngine {
   }
 }
 
-/// Finds out that a key is invalid when it comes to it.
+/// Validates each key only when it processes it.
 struct ValidatesOnTheWay: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -87,7 +87,7 @@ struct AppliesUpToAnInvalidKey: FaultyEngine {
   }
 }
 
-/// Claims atomic batches and writes them entry by entry.
+/// Claims atomic batches but writes them entry by entry.
 struct WritesBatchesInParts: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -128,7 +128,7 @@ struct AppliesBatchesInParts: FaultyEngine {
   }
 }
 
-/// Does the removals of a batch before its writes.
+/// Performs the removals of a batch before its writes.
 struct RemovesFirst: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
@@ -148,7 +148,7 @@ struct RemovesEverythingFirst: FaultyEngine {
   }
 }
 
-/// Goes through a batch as a dictionary that has one operation for each key.
+/// Processes a batch as a dictionary with one operation for each key.
 struct DoesTheLastForEachKey: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
@@ -174,7 +174,7 @@ struct StopsAtRemoveAll: FaultyEngine {
   }
 }
 
-/// Memory for a transaction is limited.
+/// The memory of a transaction is limited.
 struct WritesInPortions: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {

@@ -5,7 +5,7 @@ import StockroomCore
 import StockroomMemory
 import TestFixtures
 
-// Engines whose bodies are right about few short keys and small values, and alone.
+// Engines with transactions that only work for a few short keys and small values, and without concurrency.
 
 extension FaultyEngineCase {
   static let ofBodies: [FaultyEngineCase] = [
@@ -45,7 +45,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// As a service that answers with so many bytes.
+/// Simulates a service that limits the bytes of an answer.
 final class ReadsOneMebibyte: ForwardingTransaction {
   enum Call { case readMany, scan }
   private let call: Call
@@ -69,7 +69,7 @@ final class ReadsOneMebibyte: ForwardingTransaction {
   }
 }
 
-/// Keeps what a body does by strings, which compare characters.
+/// Stores the changes of a body by strings, which compare characters.
 final class ComparesCharacters: ForwardingTransaction {
   private var names: [String: CacheKey] = [:]
   private func name(_ key: CacheKey) -> CacheKey { names[key.value] ?? key }
@@ -83,7 +83,7 @@ final class ComparesCharacters: ForwardingTransaction {
   override func remove(key: CacheKey) throws { try base.remove(key: name(key)) }
 }
 
-/// Looks for as many stored entries as a scan may have and some more, for those that the body has removed.
+/// Scans a few more stored entries than the limit, to make up for those that the body has removed.
 final class LooksAtSomeMore: ForwardingTransaction {
   private let stored: [CacheKey]
   private let more: Int
@@ -101,7 +101,7 @@ final class LooksAtSomeMore: ForwardingTransaction {
   }
 }
 
-/// Keeps when entries were created, whatever a body removes, and dates what it has written.
+/// Keeps the creation times of entries even if a body removes them, and dates what it has written.
 final class KeepsDatesBeyondRemovals: FaultyEngine {
   let base: ReferenceEngine
   private let created = MutexProtected<[CacheKey: Date]>([:])
@@ -140,7 +140,7 @@ private final class NotesRemovals: ForwardingTransaction {
   }
 }
 
-/// Validates where a scan begins, and not where it ends.
+/// Validates the beginning of a scan, but not its end.
 final class ScansUpToAnything: ForwardingTransaction {
   override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
     if let end = range.upTo, !(1...511).contains(end.value.utf8.count) { return [] }
@@ -148,14 +148,14 @@ final class ScansUpToAnything: ForwardingTransaction {
   }
 }
 
-/// Stores no value of no bytes.
+/// Does not store empty values.
 final class TakesEmptyForRemoved: ForwardingTransaction {
   override func writeEntry(_ entry: StorageEntry) throws {
     if entry.data.isEmpty { try base.remove(key: entry.key) } else { try base.writeEntry(entry) }
   }
 }
 
-/// Reads what a body has written as the very data that it gave.
+/// Reads of the body's own writes return the very data that was passed in.
 final class ReadsWhatItGave: ForwardingTransaction {
   private var given: [CacheKey: Data] = [:]
   override func write(_ data: Data, key: CacheKey) throws {
@@ -168,12 +168,12 @@ final class ReadsWhatItGave: ForwardingTransaction {
   }
 }
 
-/// Writes new entries of another engine at the end of a body, by the times of their creation.
+/// Imports new entries at the end of a body, sorted by their creation times.
 struct SortsWrittenEntries: FaultyEngine {
   let base: MemoryStorageEngine
-  /// Whether the order of those that were written before a read is kept.
+  /// Whether the order of entries that were written before a read is kept.
   var untilRead = false
-  private final class Collecting: ForwardingTransaction {
+  private final class CollectingTransaction: ForwardingTransaction {
     private var new: [StorageEntry] = []
     private let untilRead: Bool
     init(_ base: any StorageTransaction, untilRead: Bool) {
@@ -198,7 +198,7 @@ struct SortsWrittenEntries: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try await base.withTransaction { transaction in
-      let collecting = Collecting(transaction, untilRead: untilRead)
+      let collecting = CollectingTransaction(transaction, untilRead: untilRead)
       let result = try body(collecting)
       try collecting.sort()
       return result
@@ -206,7 +206,7 @@ struct SortsWrittenEntries: FaultyEngine {
   }
 }
 
-/// Dates what transactions write by a clock that is an hour slow.
+/// Dates the writes of transactions by a clock that is an hour slow.
 final class DatesByAnotherClock: FaultyEngine {
   let base: ReferenceEngine
   private let dates = MutexProtected<[CacheKey: Date]>([:])

@@ -4,10 +4,10 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose bodies are right when nobody is beside them, and for a short time.
+// Engines with transactions that only work without concurrent calls, and for a short time.
 
 extension FaultyEngineCase {
-  /// Breaks beside another engine on its place.
+  /// Fails beside another engine on its place.
   static let cachesByGeneration = FaultyEngineCase(
     persistent: .c2, "caches what it has read under the generation of later", also: [.c1, .w1, .r2, .t1]
   ) { base, place in CachesByGeneration(base: base, place: place) }
@@ -46,7 +46,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Has a cache that is out of date when any engine on the place has written since, which it looks at when it has read.
+/// Has a cache that is invalid once any engine on the place has written. It only checks that after reading.
 final class CachesByGeneration: FaultyBatchEngine {
   private static let generations = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
@@ -73,7 +73,7 @@ final class CachesByGeneration: FaultyBatchEngine {
   func removeAllData() async throws { try await apply([.removeAll]) }
 }
 
-/// Lets its own calls in one by one, and reads the clock when they are, though another engine may have the place then.
+/// Serializes its own calls, and reads the clock at the start of each, although another engine may be using the place.
 final class ReadsTheClockEarly: FaultyEngine {
   private final class Place: Sendable {
     let turns = AsyncSemaphore(width: 1)
@@ -117,12 +117,12 @@ final class ReadsTheClockEarly: FaultyEngine {
   func updatedAt(key: CacheKey) async throws -> Date? {
     guard let date = try await base.updatedAt(key: key) else { return nil }
     let early = place.times.withLock { $0[key] }
-    // It was written again since.
+    // It has been written again since.
     return early.map { date.timeIntervalSince($0) < 1 ? $0 : date } ?? date
   }
 }
 
-/// Has a lock for half a second; what a body has read by then counts, whatever becomes of it.
+/// Holds a lock for half a second. Afterwards, the reads of a body still count although they may be stale.
 final class LeasesItsLock: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine) { self.base = base }
@@ -131,7 +131,7 @@ final class LeasesItsLock: FaultyEngine {
   ) async throws -> Result {
     let start = ContinuousClock.now
     let (result, operations) = try await runOnCopy(body)
-    // As long as the lock is held nobody else has come in: the body can run again.
+    // While the lock is held, no other engine writes: the body can run again.
     if ContinuousClock.now - start < .milliseconds(500) { return try await base.withTransaction(body) }
     try await base.apply(operations)
     return result
@@ -168,7 +168,8 @@ final class ShowsKeysEarly: FaultyEngine {
   }
 }
 
-/// Runs bodies on a copy, beside which others write, and again if they have, and gives what they wrote the time at which they began.
+/// Runs bodies on a copy while others write, and again if they have written. Dates the writes of a body by its
+/// beginning.
 final class DatesByTheBeginning: FaultyEngine {
   let base: ReferenceEngine
   private let dates = MutexProtected<[CacheKey: Date]>([:])
@@ -193,8 +194,8 @@ final class DatesByTheBeginning: FaultyEngine {
   }
 }
 
-/// Rolls back the journal that an opening finds, also that of a body that is running, or lets go of its lock when another
-/// engine is closed.
+/// Rolls back the journal that it finds when it is opened, even that of a running body, or releases its lock when
+/// another engine is closed.
 struct RollsBack: FaultyEngine {
   enum Moment: String { case opened, closed }
   private static let events = MutexProtected<[String: Int]>([:])
@@ -220,12 +221,12 @@ struct RollsBack: FaultyEngine {
   }
 }
 
-/// Runs bodies on a copy, and again if one of the last so many keys that they have read is another by then.
+/// Runs bodies on a copy, and again if one of the last keys that they have read has changed.
 final class LooksAgainAtTheLast: FaultyEngine {
   let base: ReferenceEngine
   private let count: Int
   init(base: ReferenceEngine, count: Int) { (self.base, self.count) = (base, count) }
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private(set) var keys: [CacheKey] = []
     private(set) var hasReadOtherwise = false
     override func read(key: CacheKey) throws -> Data? {
@@ -260,12 +261,12 @@ final class LooksAgainAtTheLast: FaultyEngine {
       let before = Dictionary(
         uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
       let (outcome, operations) = try await runOnCopy { [count] transaction in
-        let noting = Noting(transaction)
+        let noting = RecordingTransaction(transaction)
         let result = try body(noting)
         return (result, Array(noting.keys.suffix(count)), noting.hasReadOtherwise)
       }
       let (result, keys, looksAtAll) = outcome
-      // Nobody comes between the look and the commit.
+      // The check and the commit are one step.
       let isDone = try await base.withTransaction { transaction in
         if looksAtAll {
           let now = try transaction.scan(.all, limit: nil)
@@ -280,7 +281,8 @@ final class LooksAgainAtTheLast: FaultyEngine {
   }
 }
 
-/// Runs bodies on a copy, and again if others have written, and gives new keys the place that was next when it began.
+/// Runs bodies on a copy, and again if others have written. Gives new keys the position that was next when the body
+/// began.
 final class OrdersByTheBeginning: FaultyEngine {
   let base: ReferenceEngine
   private let order = MutexProtected<[CacheKey]>([])
@@ -303,7 +305,7 @@ final class OrdersByTheBeginning: FaultyEngine {
   }
 }
 
-/// Gives a body some time when it is closed, and loses what it does after that.
+/// Waits for a body for some time when it is closed, and loses its later changes.
 final class ClosesInTheEnd: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((bodies: 0, isClosed: false))

@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that are wrong about calls that are cancelled.
+// Engines that handle cancelled calls wrongly.
 
 extension FaultyEngineCase {
   static let ofCancellation: [FaultyEngineCase] = [
@@ -15,7 +15,7 @@ extension FaultyEngineCase {
     .init(.c4, "stops half way") { StopsHalfWay(base: $0) },
     .init(.c4, "gives up reading") { GivesUpReading(base: $0) },
     .init(.c4, "returns the pages that it had read") { ReturnsFirstPages(base: $0) },
-    // The library underneath calls it an interruption.
+    // The underlying library reports an interruption.
     .init(.c4, "calls a cancellation an input/output error") { CallsCancellationIO(base: $0) },
     .init(.c4, "does not recover from a cancellation") { DoesNotRecover(base: $0) },
     .init(.c4, "closes half when it is cancelled") { ClosesHalf(base: $0) },
@@ -49,7 +49,7 @@ final class CallsCancellationCorruption: FaultyEngine {
 private enum PlaceRegister {
   private static let places = MutexProtected<Set<String>>([])
 
-  /// Takes note of a place before it is opened, and forgets it when the engine is closed.
+  /// Registers a place before it is opened, and removes it when the engine is closed.
   static func opening(_ place: URL, _ open: () throws -> RegistersItsPlace) async throws -> RegistersItsPlace
   {
     guard places.withLock({ $0.insert(place.path).inserted }) else {
@@ -65,7 +65,7 @@ private enum PlaceRegister {
 
 private final class RegistersItsPlace: FaultyEngine, @unchecked Sendable {
   let base: ReferenceEngine
-  // Safe to share: set once, before anybody else has the engine.
+  // Safe to share: set once, before the engine is shared.
   var forget: () -> Void = {}
   init(base: ReferenceEngine) { self.base = base }
   deinit { forget() }
@@ -75,7 +75,7 @@ private final class RegistersItsPlace: FaultyEngine, @unchecked Sendable {
   }
 }
 
-/// Notices that it was cancelled when the work is done.
+/// Checks for cancellation after the work is done.
 struct ThrowsAfterTheWork: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -84,7 +84,7 @@ struct ThrowsAfterTheWork: FaultyEngine {
   }
 }
 
-/// Asks whether it was cancelled when it has done the work, whatever that was.
+/// Checks for cancellation after any kind of work.
 struct ThrowsAfterAnyWork: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
@@ -108,7 +108,7 @@ struct StopsHalfWay: FaultyEngine {
   }
 }
 
-/// Gives nothing to a reader that was cancelled.
+/// Returns nothing to a cancelled reader.
 struct GivesUpReading: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
@@ -177,18 +177,18 @@ final class ClosesHalf: FaultyEngine {
   }
 }
 
-/// Notices that it was cancelled when entries of others have been written.
+/// Checks for cancellation after importing entries.
 struct ThrowsAfterEntries: FaultyEngine {
   let base: ReferenceEngine
   func writeEntries(_ entries: [StorageEntry]) async throws {
     try await base.writeEntries(entries)
-    // Time for a cancellation that comes while the call is under way, however quick the engine is.
+    // Gives time for a cancellation during the call, however fast the engine is.
     for _ in 0..<20 where !Task.isCancelled { await Task.yield() }
     try Task.checkCancellation()
   }
 }
 
-/// Returns what it had read when it notices that it was cancelled.
+/// When it is cancelled, it returns the entries that it has read so far.
 struct ReturnsFirstEntries: FaultyEngine {
   let base: ReferenceEngine
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
@@ -202,7 +202,7 @@ struct ReturnsFirstEntries: FaultyEngine {
   }
 }
 
-/// Gives a task that was cancelled a stream that nothing is sent to.
+/// Returns a stream that never yields to a cancelled task.
 final class SubscribesNowhere: FaultyEngine {
   let base: ReferenceEngine
   private let kept = MutexProtected<[StorageChanges.Continuation]>([])
@@ -215,7 +215,7 @@ final class SubscribesNowhere: FaultyEngine {
   }
 }
 
-/// Counts a write before it notices that it was cancelled.
+/// Counts a write before it checks for cancellation.
 final class CountsCancelledWrites: FaultyEngine {
   let base: ReferenceEngine
   private let surplus = MutexProtected(0)

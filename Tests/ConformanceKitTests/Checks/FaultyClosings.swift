@@ -3,7 +3,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that break when they are closed in the middle of something, or not at all.
+// Engines that fail when they are closed during other calls, or that are never closed.
 
 extension FaultyEngineCase {
   static let ofClosings: [FaultyEngineCase] = [
@@ -31,7 +31,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Writes, and throws if it has been closed in the meantime.
+/// Writes, and then throws if it has been closed in the meantime.
 final class DoesWhatItRefuses: FaultyEngine {
   let base: ReferenceEngine
   private let isClosing = MutexProtected(false)
@@ -51,7 +51,7 @@ final class DoesWhatItRefuses: FaultyEngine {
   }
 }
 
-/// Does batches in pieces, and throws between two of them if it is closed.
+/// Performs batches in pieces, and throws between two of them if it is closed.
 final class CutsBatchesWhenClosed: FaultyBatchEngine {
   let base: ReferenceEngine
   private let isClosing = MutexProtected(false)
@@ -62,7 +62,7 @@ final class CutsBatchesWhenClosed: FaultyBatchEngine {
     defer { underWay.withLock { $0 -= 1 } }
     try operations.validate()
     guard operations.count > 100 else { return try await base.apply(operations) }
-    // For a while nobody else sees anything of it.
+    // For a while the changes are not visible.
     for _ in 0..<operations.count {
       await Task.yield()
       guard isClosing.withLock({ $0 }) else { continue }
@@ -78,7 +78,7 @@ final class CutsBatchesWhenClosed: FaultyBatchEngine {
   }
 }
 
-/// Looks after its file for each subscriber.
+/// Opens its file for each subscriber.
 struct OpensItsFileForSubscribers: FaultyEngine {
   let base: ReferenceEngine
   let place: URL
@@ -88,7 +88,7 @@ struct OpensItsFileForSubscribers: FaultyEngine {
   }
 }
 
-/// Is needed for what each stream does at its end.
+/// Is retained by the end handler of each stream.
 struct HeldBySubscribers: FaultyEngine {
   let base: ReferenceEngine
   func changes() async throws -> StorageChanges {
@@ -96,13 +96,13 @@ struct HeldBySubscribers: FaultyEngine {
   }
 }
 
-/// Tidies up after a subscriber that has left when something has changed.
+/// Cleans up after a cancelled subscriber only when something changes.
 struct HeldAfterSubscribers: FaultyEngine {
   let base: ReferenceEngine
   func changes() async throws -> StorageChanges {
     try await base.changes().passedOn { [base] in
       Task {
-        // An engine that is closed has nothing to tidy up.
+        // A closed engine has nothing to clean up.
         guard let changes = try? await base.changes() else { return }
         for await _ in changes { break }
         withExtendedLifetime(base) {}
@@ -111,7 +111,7 @@ struct HeldAfterSubscribers: FaultyEngine {
   }
 }
 
-/// Has a file in its place until it is closed, and verifies nothing if there was one.
+/// Has a file in its place until it is closed. If the file existed when it was opened, verify() reports corruption.
 final class CallsCorruptedWhatWasNotClosed: FaultyEngine {
   let base: ReferenceEngine
   private let mark: URL

@@ -4,18 +4,18 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines that are right about their own calls, and wrong about those of another engine on their place.
+// Engines that handle their own calls correctly, but not those of another engine on their place.
 
-/// Gives each engine a number.
+/// Assigns each engine a number.
 enum EngineNumbers {
   private static let last = AtomicCounter()
 
   static func next() -> Int { last.increment() }
 }
 
-/// Removes what other engines have written since a body began that throws.
+/// When a body throws, it also reverts what other engines have written since the body began.
 final class TakesBackOthers: FaultyEngine {
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private(set) var keys: [CacheKey] = []
     override func write(_ data: Data, key: CacheKey) throws {
       try base.write(data, key: key)
@@ -36,14 +36,14 @@ final class TakesBackOthers: FaultyEngine {
     let result: Result
     do {
       result = try await base.withTransaction { transaction in
-        let noting = Noting(transaction)
+        let noting = RecordingTransaction(transaction)
         let value = try body(noting)
         let noted = noting.keys
         keys.withLock { $0 = noted }
         return value
       }
     } catch {
-      // As long as it takes to read a journal.
+      // About the time of reading a journal.
       for _ in 0..<20 { await Task.yield() }
       let others = Self.written.withLock { [place, number] written in
         (written[place] ?? []).dropFirst(start).filter { $0.engine != number }.map(\.key)
@@ -57,12 +57,12 @@ final class TakesBackOthers: FaultyEngine {
   }
 }
 
-/// Lets the changes of all engines on a place in one by one, and never lets go of the turn of one that was cancelled while another
-/// engine had it.
+/// Serializes the changes of all engines on a place, and never releases the turn of a call that was cancelled while
+/// another engine had it.
 final class KeepsTurnsOfPlaces: InterceptingEngine {
   private final class Place: Sendable {
     let turns = AsyncSemaphore(width: 1)
-    /// The engine whose turn it is; 0 if it is nobody's.
+    /// The engine that has the turn; 0 if none has it.
     let owner = MutexProtected(0)
   }
   private static let places = MutexProtected<[String: Place]>([:])

@@ -3,7 +3,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that are right for one task and wrong for many.
+// Engines that work for one task, but not for many.
 
 extension FaultyEngineCase {
   static let ofConcurrency: [FaultyEngineCase] = [
@@ -28,7 +28,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Reads everything, changes it, and writes everything, with time in between for others to do the same.
+/// Reads everything, changes it, and writes everything, so that concurrent changes are lost.
 final class LosesConcurrentWrites: StorageEngine {
   private let entries = MutexProtected<[CacheKey: MinimalEntry]>([:])
 
@@ -59,14 +59,14 @@ final class LosesConcurrentWrites: StorageEngine {
   }
 }
 
-/// Puts what it has read into its cache, whatever has been written meanwhile.
+/// Caches the result of a read even if the entry has been written meanwhile.
 final class ReadsItsCache: FaultyEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func read(key: CacheKey) async throws -> Data? {
     if let value = cache.withLock({ $0[key] }) {
-      // Else who closes it would not notice.
+      // Otherwise a cached read would succeed after close().
       _ = try await base.keyExists(key)
       return value
     }
@@ -124,7 +124,7 @@ final class LosesCounts: InterceptingEngine {
   }
 }
 
-/// Writes a value in two parts, the second behind whatever is there.
+/// Writes a value in two parts. It appends the second one to the stored value, whatever that is.
 struct MixesTwoWrites: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -138,7 +138,7 @@ struct MixesTwoWrites: FaultyEngine {
   }
 }
 
-/// Does what it cannot do at once some time later.
+/// Acknowledges changes that it cannot perform at once, and performs them later.
 final class AcknowledgesEarly: FaultyEngine {
   let base: ReferenceEngine
   private let underWay = MutexProtected(0)
@@ -162,7 +162,7 @@ final class AcknowledgesEarly: FaultyEngine {
   }
 }
 
-/// Has 60 connections, and waits for ever for one more.
+/// Has 60 connections, and waits forever for one more.
 final class ComesToAStandstill: InterceptingEngine {
   let base: ReferenceEngine
   private let underWay = MutexProtected(0)
@@ -181,7 +181,7 @@ final class ComesToAStandstill: InterceptingEngine {
   }
 }
 
-/// Takes its list of keys out, adds to it and puts it back.
+/// Takes its list of keys, adds to it and puts it back.
 final class LosesTrackOfKeys: FaultyEngine {
   let base: ReferenceEngine
   private let lost = MutexProtected<Set<CacheKey>>([])
@@ -203,21 +203,22 @@ final class LosesTrackOfKeys: FaultyEngine {
   }
 }
 
-/// Reports less than the suite claims.
+/// Reports fewer capabilities than the suite claims.
 struct KeepsQuiet: FaultyEngine {
   let base: ReferenceEngine
   var silence: EngineCapabilities
   var capabilities: EngineCapabilities { base.capabilities.subtracting(silence) }
 }
 
-/// Reports more than the suite claims.
+/// Reports more capabilities than the suite claims.
 struct ReportsMore: FaultyEngine {
   let base: ReferenceEngine
   var surplus: EngineCapabilities
   var capabilities: EngineCapabilities { base.capabilities.union(surplus) }
 }
 
-/// Writes each large value back once it has been verified, for instance with a new checksum. Some methods may have to wait for that.
+/// Rewrites each large value after verifying it, for instance with a new checksum. Some methods may have to wait for
+/// that.
 final class WritesWhatItVerifies: FaultyEngine {
   let base: ReferenceEngine
   private let turns: AsyncSemaphore?

@@ -4,10 +4,10 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-// Engines that wait where nobody may, or do not give way.
+// Engines that block their callers' threads or do not yield.
 
 extension FaultyEngineCase {
-  /// One for each check of rule C5. They hold up everything else in their process.
+  /// One for each check of rule C5. They delay everything else in their process.
   static let ofCooperation: [String: @Sendable (ReferenceEngine) -> any StorageEngine] = [
     "cooperation.waits-elsewhere": { SleepsInAnActor(base: $0) },
     "cooperation.readAllData-gives-way": { KeepsItsThread(base: $0, method: .readAllData) },
@@ -21,7 +21,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Waits on one thread at a time.
+/// Blocks one thread at a time.
 actor SleepsInAnActor: StorageEngine {
   private let base: ReferenceEngine
   nonisolated let capabilities: EngineCapabilities = []
@@ -44,7 +44,7 @@ actor SleepsInAnActor: StorageEngine {
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
 }
 
-/// Reads everything in one go, however much it is.
+/// Reads everything without suspending, however much it is.
 struct KeepsItsThread: FaultyEngine {
   let base: ReferenceEngine
   let method: ReadMethod
@@ -66,10 +66,11 @@ struct KeepsItsThread: FaultyEngine {
   }
 }
 
-/// Longer than a disk would: most of what waits on a busy machine waits for a processor, which is no engine's fault.
+/// Longer than a disk needs: short waits on a busy machine are usually waits for a processor, which is not the engine's
+/// fault.
 private func waitOnThisThread() { usleep(30_000) }
 
-/// Waits on the thread of the caller.
+/// Blocks the caller's thread.
 struct BlocksTheCaller: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -102,7 +103,7 @@ struct BlocksReaders: FaultyEngine {
   }
 }
 
-/// Waits on the thread of the caller in one of its calls.
+/// Blocks the caller's thread in one kind of call.
 final class BlocksOneCall: FaultyEngine {
   enum Call: String, CaseIterable, Sendable {
     case verify = "verify()"
@@ -118,7 +119,7 @@ final class BlocksOneCall: FaultyEngine {
   }
   let base: ReferenceEngine
   private let call: Call
-  /// What `close()` waits for.
+  /// The calls that `close()` waits for.
   private let underWay = MutexProtected((count: 0, isClosing: false))
   init(base: ReferenceEngine, call: Call) { (self.base, self.call) = (base, call) }
   private func wait(_ call: Call) { if call == self.call { waitOnThisThread() } }
@@ -175,7 +176,7 @@ final class BlocksOneCall: FaultyEngine {
   }
 }
 
-/// Never answers one question.
+/// One of its calls never returns.
 struct Hangs: FaultyEngine {
   let base: ReferenceEngine
   func keyCount() async throws -> Int {

@@ -4,20 +4,20 @@ import Foundation
 import StockroomCore
 import Testing
 
-/// A faulty engine, and which rules it breaks.
+/// A faulty engine, and the rules that it breaks.
 struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
   let name: String
   let rule: ContractRule
-  /// Rules that cannot be kept by an engine that breaks the first.
+  /// Rules that an engine cannot follow if it breaks the first one.
   let also: Set<ContractRule>
   let capabilities: EngineCapabilities
-  /// How long it is waited for in each check.
+  /// The stall timeout of each check.
   let stallTimeout: Duration
   let makeEngine: @Sendable (URL) async throws -> any StorageEngine
 
   var testDescription: String { "\(rule): \(name)" }
 
-  /// An engine that keeps its entries in memory.
+  /// Describes an engine that keeps its entries in memory.
   init(
     _ rule: ContractRule, _ name: String, also: Set<ContractRule> = [],
     claiming capabilities: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans],
@@ -29,7 +29,7 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     self.makeEngine = { _ in makeEngine(try ReferenceEngine(claiming: capabilities)) }
   }
 
-  /// An engine that keeps its entries in a file.
+  /// Describes an engine that keeps its entries in a file.
   init(
     persistent rule: ContractRule, _ name: String, fault: ReferenceEngine.Fault? = nil,
     also: Set<ContractRule> = [],
@@ -44,7 +44,7 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     }
   }
 
-  /// An engine that keeps its entries in a file, and is opened in a way of its own.
+  /// Describes an engine that keeps its entries in a file, with a custom way to open it.
   init(
     _ rule: ContractRule, _ name: String, opening: @escaping @Sendable (URL) async throws -> any StorageEngine
   ) {
@@ -53,7 +53,7 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     makeEngine = opening
   }
 
-  /// Every engine there is.
+  /// All faulty engines.
   static let all: [FaultyEngineCase] = [
     ofKeys, ofValues, ofWrites, ofTimes, ofBatches, ofEntries, ofReads, ofSnapshots, ofScans, ofRemovals,
     ofConcurrency, ofCancellation, ofFiles, ofClaims, ofTransactions, ofBodies, ofBodiesBesideOthers,

@@ -5,24 +5,24 @@ import StockroomCore
 import TestFixtures
 import Testing
 
-/// An engine or a store that breaks a rule on purpose.
+/// An engine or a store with a deliberate fault.
 protocol FaultyCase: Sendable, CustomTestStringConvertible {
   var rule: ContractRule { get }
-  /// The checks that are made of it.
+  /// The checks to run on it.
   var checks: [ConformanceCheck] { get }
 }
 
 extension FaultyEngineCase: FaultyCase {}
 extension FaultyStoreCase: FaultyCase {}
 
-/// How the checks of the faulty engines and stores ended, each of which is made once, however many tests ask.
+/// The outcomes of the checks of faulty engines and stores. Each check runs once, however many tests need it.
 actor CheckOutcomes {
   static let shared = CheckOutcomes()
 
   private var tasks: [String: Task<ConformanceOutcome, Never>] = [:]
   private var pickedChecks: [String: [ConformanceCheck]] = [:]
 
-  /// The checks of one of them. They are picked from all that there are, which takes a while, once.
+  /// The checks of a case. Selecting them takes a while, so it is done once.
   func checks(of faultyCase: any FaultyCase) -> [ConformanceCheck] {
     if let known = pickedChecks[faultyCase.testDescription] { return known }
     let checks = faultyCase.checks
@@ -37,7 +37,8 @@ actor CheckOutcomes {
     return await task.value
   }
 
-  /// How each check ended, by the check's identifier: up to the first that fails for the rule or, in an exhaustive run, all.
+  /// The outcome of each check by its identifier: up to the first that fails with the expected rule or, in an
+  /// exhaustive run, all.
   func outcomes(of faultyCase: any FaultyCase) async -> [String: ConformanceOutcome] {
     var outcomes: [String: ConformanceOutcome] = [:]
     for check in checks(of: faultyCase) {
@@ -50,12 +51,12 @@ actor CheckOutcomes {
 }
 
 extension FaultyEngineCase {
-  /// The checks that are made of the engine: those of the rules that it breaks and, in an exhaustive run, of all others,
+  /// The checks to run on the engine: those of the rules that it breaks and, in an exhaustive run, those of all others,
   /// which it must pass.
   ///
-  /// Left out are those of stores, none of which can be better than its engine; those of rule C5, which hold up everything
-  /// else in the process; those that search, which have engines of their own; and those that take long and are about
-  /// other rules. Each is as short as it is made, unless the run is exhaustive.
+  /// Not included are checks of stores, because no store can be better than its engine; checks of rule C5, which delay
+  /// everything else in the process; searches, which have separate engines; and long checks of other rules. The budget
+  /// is minimal, unless the run is exhaustive.
   var checks: [ConformanceCheck] {
     let standard = checks(.standard)
     if TestRun.isExhaustive { return standard }
@@ -76,7 +77,8 @@ extension FaultyEngineCase {
     }
   }
 
-  /// Whether a check looks for faults of any kind. Its tests are in folders of their own, with their faulty engines.
+  /// Whether a check searches for faults of any kind. The tests of such checks are in separate folders, with their
+  /// faulty engines.
   static func isSearch(_ id: String) -> Bool {
     [
       "model.", "linearizability.", "killed.", "processes.", "power.", "clock.", "life.", "crowd.", "late.",
@@ -109,13 +111,13 @@ extension FaultyEngineCase {
 }
 
 extension FaultyEngineCase {
-  /// What the kit says about the engine that is made for a check of rule C5.
+  /// The failure of the engine that is made for a check of rule C5.
   static func failureOfCooperation(_ id: String) async -> ConformanceFailure? {
     guard let makeEngine = ofCooperation[id] else { return nil }
     var suite = ConformanceSuite("Blocking", capabilities: []) { _ in
       makeEngine(try ReferenceEngine(claiming: []))
     }
-    // These engines never let a write in between, however short the time.
+    // These engines never let a write run in between, however short the limit is.
     suite.longestTurn = .milliseconds(250)
     return await suite.checks.first { $0.id == id }?.outcome().failure
   }
@@ -134,7 +136,7 @@ struct FaultyEngineTests {
       return [.f1, .f3, .f4].contains(check.rule)
     }
     var failsForItsRule = failures.contains { $0.rule == engineCase.rule } || isUndecided
-    // Where tasks have to meet, it takes another look now and then on a busy machine.
+    // If tasks have to meet at the right moment, several attempts may be necessary on a busy machine.
     for _ in 0..<10 where !failsForItsRule {
       for check in engineCase.checks(.standard)
       where (check.rule == engineCase.rule || engineCase.also.contains(check.rule)) && !failsForItsRule {
@@ -150,7 +152,7 @@ struct FaultyEngineTests {
 
   @Test("Every check has an engine or a store that fails it")
   func everyCheckFails() async {
-    // Those that have failed, and those that cannot be made here, which fail no engine here.
+    // The checks that have failed, and those that cannot run here and therefore fail no engine.
     var done: Set<String> = []
     let faultyCases: [any FaultyCase] = FaultyEngineCase.all + FaultyStoreCase.all
     for faultyCase in faultyCases {
@@ -158,24 +160,24 @@ struct FaultyEngineTests {
       done.formUnion(outcomes.filter { $0.value != .passed }.keys)
     }
     let all: EngineCapabilities = EngineCapabilities.named.reduce(into: []) { $0.formUnion($1.capability) }
-    // Engines with a server are not held to what is about files.
+    // Checks of files do not apply to engines with a server.
     let checks = Set(
       [all, all.subtracting(.networked)].flatMap { capabilities in
         ConformanceSuite("", capabilities: capabilities, makeEngine: { _ in try ReferenceEngine() }).checks
           .map(\.id)
       })
-    // What waits has a test of its own.
+    // Checks of blocked threads have a separate test.
     var idle = checks.sorted().filter {
       !done.contains($0) && FaultyEngineCase.ofCooperation[$0] == nil && !FaultyEngineCase.isSearch($0)
     }
-    // Those that were not reached, since a check before them has failed.
+    // Checks that did not run because an earlier check failed.
     for faultyCase in faultyCases where !idle.isEmpty {
       for check in await CheckOutcomes.shared.checks(of: faultyCase) where idle.contains(check.id) {
         if await CheckOutcomes.shared.outcome(of: check, for: faultyCase) == .passed { continue }
         idle.removeAll { $0 == check.id }
       }
     }
-    // Where readers have to come at the right moment, it takes another look now and then on a busy machine.
+    // If readers have to run at the right moment, several attempts may be necessary on a busy machine.
     for _ in 0..<10 where !idle.isEmpty {
       for engineCase in FaultyEngineCase.all {
         for check in engineCase.checks(.standard)
@@ -193,9 +195,9 @@ struct FaultyEngineTests {
     "An engine that blocks threads of the cooperative pool breaks rule C5",
     arguments: FaultyEngineCase.ofCooperation.keys.sorted())
   func blocking(_ id: String) async {
-    // In a process of its own, since it holds up everything else in the process.
+    // In a separate process, since it delays everything else in the process.
     await #expect(processExitsWith: .success) { [id = id as String] in
-      // On a machine that is busy with all the other tests, it takes another look now and then.
+      // On a machine that is busy with all the other tests, several attempts may be necessary.
       var rule: ContractRule?
       for _ in 0..<20 where rule == nil { rule = await FaultyEngineCase.failureOfCooperation(id)?.rule }
       #expect(rule == .c5)
@@ -204,7 +206,7 @@ struct FaultyEngineTests {
 
   @Test("A call that blocks its caller's thread is named", arguments: BlocksOneCall.Call.allCases)
   func blockingCall(_ call: BlocksOneCall.Call) async {
-    // In a process of its own, as above.
+    // In a separate process, see above.
     await #expect(processExitsWith: .success) { [name = call.rawValue as String] in
       let call = try #require(BlocksOneCall.Call(rawValue: name))
       var named: [String] = []

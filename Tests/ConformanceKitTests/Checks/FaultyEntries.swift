@@ -5,7 +5,7 @@ import StockroomCore
 import StockroomMemory
 import TestFixtures
 
-// Engines that write the entries of others wrongly.
+// Engines that import entries wrongly.
 
 extension FaultyEngineCase {
   static let ofEntries: [FaultyEngineCase] = [
@@ -36,7 +36,7 @@ struct LosesTimesOfEntries: FaultyEngine {
   let base: ReferenceEngine
 }
 
-/// Has whole seconds and a fraction, of which it knows no negative one.
+/// Stores whole seconds and a fraction that is never negative.
 struct CutsTimesTowardsZero: FaultyEngine {
   let base: MemoryStorageEngine
   private func stored(_ date: Date) -> Date {
@@ -54,7 +54,7 @@ struct CutsTimesTowardsZero: FaultyEngine {
   }
 }
 
-/// Forgets in transactions that the time of the last write may be ahead of the clock.
+/// In transactions, ignores that the time of the last write may be ahead of the clock.
 struct GoesBackInTransactions: FaultyEngine {
   let base: MemoryStorageEngine
   func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
@@ -80,14 +80,14 @@ private final class DatesAnew: ForwardingTransaction {
   }
 }
 
-/// Remembers the times as they are.
+/// Stores imported times without changing them.
 final class BelievesTimesOfEntries: FaultyEngine {
   let base: ReferenceEngine
   private let times = MutexProtected<[CacheKey: (createdAt: Date, updatedAt: Date)]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func writeEntries(_ entries: [StorageEntry]) async throws {
     try await base.writeEntries(entries)
-    // Only such as no entry has that is written in another way.
+    // Only the times of imported entries.
     times.withLock { times in
       for entry in entries where entry.createdAt > entry.updatedAt {
         times[entry.key] = (entry.createdAt, entry.updatedAt)
@@ -125,7 +125,7 @@ struct ValidatesEntriesOnTheWay: FaultyEngine {
 struct WritesEntriesInParts: FaultyEngine {
   let base: ReferenceEngine
   var size = 1
-  /// Whether keys are validated when their part is due.
+  /// Whether the keys of each part are only validated when the part is written.
   var validatesParts = false
   func writeEntries(_ entries: [StorageEntry]) async throws {
     if !validatesParts { for entry in entries { try entry.key.validate() } }
@@ -136,7 +136,7 @@ struct WritesEntriesInParts: FaultyEngine {
   }
 }
 
-/// Has a way of its own to write the entries of others, which nobody asks whether it is closed.
+/// Imports entries without checking whether it is closed.
 struct AcknowledgesEntriesWhenClosed: FaultyEngine {
   let base: ReferenceEngine
   func writeEntries(_ entries: [StorageEntry]) async throws {

@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that do not open, close or fail as they should, and those that say less than they can.
+// Engines that do not open, close or fail as they should, or whose errors are too vague.
 
 extension FaultyEngineCase {
   static let ofFiles: [FaultyEngineCase] = [
@@ -85,7 +85,7 @@ struct VerifiesNothing: FaultyEngine {
   func verify() async throws {}
 }
 
-/// Has a file for each 500 entries of a batch, and looks at all of them when it reads.
+/// Has a file for each 500 entries of a batch, and scans all of them when it reads.
 struct VerifiesTheFirstPage: FaultyEngine {
   let base: ReferenceEngine
   let directory: URL
@@ -106,7 +106,7 @@ struct VerifiesTheFirstPage: FaultyEngine {
 
   func verify() async throws { _ = try look(at: 0) }
 
-  /// - Returns: Whether there is such a page.
+  /// - Returns: Whether the page exists.
   private func look(at page: Int) throws -> Bool {
     let file = directory.appending(path: "page-\(page)")
     guard FileManager.default.fileExists(atPath: file.path) else { return false }
@@ -117,7 +117,7 @@ struct VerifiesTheFirstPage: FaultyEngine {
   }
 }
 
-/// Takes an error for an entry.
+/// Treats an error as if the entry existed.
 struct SupposesWhatItCannotSee: FaultyEngine {
   let base: ReferenceEngine
   func keyExists(_ key: CacheKey) async throws -> Bool {
@@ -129,7 +129,7 @@ struct SupposesWhatItCannotSee: FaultyEngine {
   }
 }
 
-/// Empties the file that its path leads to, whosever that is.
+/// Empties the file at its path, even if it belongs to others.
 struct EmptiesByPath: FaultyEngine {
   let base: ReferenceEngine
   let path: String
@@ -143,14 +143,14 @@ struct EmptiesByPath: FaultyEngine {
   }
 }
 
-/// Takes a place without its marker for a new one, and removes what is there.
+/// Takes a place without its marker file for a new one, and removes the contents.
 struct StartsEmptyWithoutItsMarker: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine, directory: URL) {
     self.base = base
     let marker = directory.appending(path: "marker").path(percentEncoded: false)
     if FileManager.default.fileExists(atPath: marker) { return }
-    // A log that is corrupted is left to the first call.
+    // A corrupted log is reported by the first call.
     try? base.commit([.removeAll])
     _ = FileManager.default.createFile(
       atPath: marker, contents: nil, attributes: [.posixPermissions: 0o600])
@@ -174,7 +174,7 @@ final class OpensItsFileForEachRead: FaultyEngine {
     }
   }
   func read(key: CacheKey) async throws -> Data? {
-    // Enough to be seen, and not so many that the other tests of the process run out of them.
+    // Enough to be detected, and few enough that the other tests of the process do not run out of descriptors.
     files.withLock { files in
       guard files.count < 300 else { return }
       let file = open(path, O_RDONLY | O_CLOEXEC)

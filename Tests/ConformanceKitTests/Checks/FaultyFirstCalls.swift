@@ -4,7 +4,7 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines that load what is stored when it is first needed, and forget to do so in one method.
+// Engines that load their entries lazily, and forget to do so in one method.
 
 extension FaultyEngineCase {
   static let ofFirstCalls: [FaultyEngineCase] = [
@@ -33,20 +33,20 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Knows what is stored from its first call on, unless this is of one kind.
+/// Loads its entries in its first call, unless that is of one kind.
 final class LoadsLate: InterceptingEngine {
   enum Call: Sendable { case existence, scan, removal, overwrite, place, count, body }
 
   let base: ReferenceEngine
   private let unaware: Call
   private let isLoaded = MutexProtected(false)
-  /// What it has put at the beginning, and how many it has counted that were there.
+  /// The entries that it has put at the beginning, and the number of existing entries that it has counted.
   private let first = MutexProtected<[CacheKey]>([])
   private let surplus = MutexProtected(0)
 
   init(base: ReferenceEngine, except call: Call) { (self.base, unaware) = (base, call) }
 
-  /// Whether it does not know, in a call of the kind, what is stored.
+  /// Whether it has not loaded its entries in a call of this kind.
   private func isUnaware(in call: Call) -> Bool {
     isLoaded.withLock { isLoaded in
       defer { isLoaded = true }
@@ -112,7 +112,7 @@ final class LoadsLate: InterceptingEngine {
     guard isUnaware(in: .body) else { return try await base.withTransaction(body) }
     return try await base.withTransaction { transaction in
       let copy = CopyTransaction([:])
-      // Also if the body throws.
+      // Even if the body throws.
       defer { copy.end() }
       let result = try body(copy)
       try transaction.apply(copy.end())

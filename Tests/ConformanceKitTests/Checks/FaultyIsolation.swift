@@ -3,7 +3,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines whose transactions get into each other's way, each as far as its level of isolation lets them.
+// Engines whose transactions interfere with each other, as weak isolation levels allow.
 
 extension FaultyEngineCase {
   static let ofIsolation: [FaultyEngineCase] = [
@@ -40,8 +40,8 @@ extension FaultyEngineCase {
   }
 }
 
-/// Runs bodies on a copy, and again if an entry that there was has another version by then. A key that comes back begins at version 1,
-/// or one kind of change makes no new version.
+/// Runs bodies on a copy, and again if an existing entry has a new version. The version of a recreated key starts again
+/// at 1, or one kind of change does not increment it.
 final class RestartsVersions: FaultyBatchEngine {
   let base: ReferenceEngine
   private let versions = MutexProtected<[CacheKey: Int]>([:])
@@ -103,7 +103,7 @@ final class RestartsVersions: FaultyBatchEngine {
   }
 }
 
-/// Runs bodies on threads of their own, on what the engine holds at the moment.
+/// Runs each body on a separate thread, on the engine's present entries.
 final class LooseTransactions: FaultyEngine {
   let base: ReferenceEngine
   private let level: LooseTransaction.Level
@@ -125,7 +125,7 @@ final class LooseTransactions: FaultyEngine {
           try transaction.takeBack()
           throw error
         }
-        // As long as it takes to commit.
+        // About the time of a commit.
         usleep(200)
         if try transaction.commit(turn) { return result }
       }
@@ -133,9 +133,9 @@ final class LooseTransactions: FaultyEngine {
   }
 }
 
-/// Reads what the engine holds at the moment, and writes when it is committed.
+/// Reads the engine's present entries, and writes at the commit.
 final class LooseTransaction: StorageTransaction, @unchecked Sendable {
-  // Safe to share: one body uses it, on one thread.
+  // Safe to share: only one body uses it, on one thread.
   enum Level: Sendable {
     case none, otherTransactions, keysWritten, keysRead, allButExistence
     case upToTheLastFound
@@ -150,10 +150,10 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
   private var operations: [StorageOperation] = []
   private var reads: [CacheKey: Data?] = [:]
   private var undo: [StorageOperation] = []
-  /// Whether everything has been looked at.
+  /// Whether all entries have been read.
   private var looksAtAll = false
   private var before: [CacheKey: Data] = [:]
-  /// What scans have found.
+  /// The results of scans.
   private var scans: [(range: KeyRange, found: [CacheKey: Data])] = []
 
   init(_ engine: ReferenceEngine, _ level: Level) { (self.engine, self.level) = (engine, level) }
@@ -162,7 +162,7 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     Dictionary(uniqueKeysWithValues: try engine.everything().map { ($0.key, $0.data) })
   }
 
-  /// What there is now, with what has been changed here.
+  /// The present entries, with the changes of this transaction.
   private func visible() throws -> [CacheKey: Data] {
     if isOver { throw StorageError(.closed, "The transaction is over.") }
     var entries = try removesAll ? [:] : stored()
@@ -174,7 +174,7 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     try key.validate()
     let data = try visible()[key]
     if changes[key] == nil, !removesAll, reads[key] == nil { reads[key] = .some(data) }
-    // As long as it takes to read from a disk.
+    // About the time of a read from a disk.
     sched_yield()
     return data
   }
@@ -230,13 +230,13 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     try engine.commit([operation])
   }
 
-  /// Ends the transaction. Whatever it has written already is taken back.
+  /// Ends the transaction, and reverts its writes.
   func takeBack() throws {
     isOver = true
     if !undo.isEmpty { try engine.commit(undo) }
   }
 
-  /// Ends the transaction. Commits it, unless others have done what is noticed, and returns whether it has.
+  /// Ends the transaction. Commits it, unless it detects changes by others. Returns whether it has committed.
   func commit(_ turn: NSLock) throws -> Bool {
     isOver = true
     if operations.isEmpty { return true }

@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that take one key for another, or refuse what they should accept.
+// Engines that confuse keys, or refuse valid ones.
 
 extension FaultyEngineCase {
   static let ofKeys: [FaultyEngineCase] = [
@@ -49,17 +49,17 @@ extension FaultyEngineCase {
     .init(.k2, "normalizes paths", also: [.k3, .r5]) {
       RenamingEngine(base: $0) { $0.contains("/") ? URL(filePath: $0).standardizedFileURL.path() : $0 }
     },
-    // A column of type integer or real keeps what looks like a number as one.
+    // A column of type integer or real stores a text that looks like a number as one.
     .init(.k2, "takes keys for numbers", also: [.k3]) {
       RenamingEngine(base: $0) { Double($0).map { "\($0)" } ?? $0 }
     },
     .init(.k2, "keeps the length of a key in a byte", also: [.k3]) {
       RenamingEngine(base: $0) { String(decoding: $0.utf8.prefix($0.utf8.count % 256), as: UTF8.self) }
     },
-    // The hash is taken for the key, and is too short.
+    // The hash replaces the key, and is too short.
     .init(.k2, "finds keys by their FNV-1a hash alone", also: [.k3]) {
       RenamingEngine(base: $0) { key in
-        // Shorter keys are kept as they are.
+        // Shorter keys are stored unchanged.
         key.utf8.count < 4
           ? key
           : "hash \(key.utf8.reduce(UInt32(0x811C_9DC5)) { ($0 ^ UInt32($1)) &* 0x0100_0193 })"
@@ -87,7 +87,7 @@ extension FaultyEngineCase {
     // An index with another collation than the table's.
     .init(.k2, "looks up times without blanks") { LooksUpTimesWithoutBlanks(base: $0) },
     .init(.k2, "looks up times without case") { LooksUpTimesWithoutCase(base: $0) },
-    // Entries in folders, and folders removed with all that is in them.
+    // Entries in folders, and folders are removed with all their contents.
     .init(.k2, "removes what is below a key") { RemovesWhatIsBelow(base: $0) },
 
     .init(.k3, "lists keys in lower case") { ListsLowercaseKeys(base: $0) },
@@ -117,7 +117,7 @@ struct AnswersForLongKeys: FaultyEngine {
   }
 }
 
-/// Finds out about the others when it comes to them, and takes them for absent.
+/// Validates the other keys only when it reads them, and treats invalid ones as absent.
 struct LooksAtTheFirstKey: FaultyEngine {
   let base: ReferenceEngine
   func read(keys: [CacheKey]) async throws -> [Data] {
@@ -134,7 +134,7 @@ struct ScansWithAnyBound: FaultyEngine {
   }
 }
 
-/// Has padded columns, which are compared without blanks at their end.
+/// Has padded columns, which are compared without trailing blanks.
 struct LooksUpTimesWithoutBlanks: FaultyEngine {
   let base: ReferenceEngine
   func createdAt(key: CacheKey) async throws -> Date? {
@@ -185,7 +185,7 @@ struct ComposesKeysInLists: FaultyEngine {
   }
 }
 
-/// Lists what its log says, which names a key once for each write.
+/// Lists the keys in its log, which contains a key once for each write.
 final class ListsEachWrite: FaultyEngine {
   let base: ReferenceEngine
   private let again = MutexProtected<[CacheKey]>([])
@@ -223,7 +223,7 @@ final class ListsRemovedKeys: FaultyEngine {
   }
 }
 
-/// Writes a copy of each value to a file that is named like the key.
+/// Writes a copy of each value to a file with the key as its path.
 struct FollowsPaths: FaultyEngine {
   let base: ReferenceEngine
   let directory: URL
@@ -233,7 +233,7 @@ struct FollowsPaths: FaultyEngine {
   }
 }
 
-/// Looks for the value in a file that is named like the key.
+/// Looks for the value in a file with the key as its path.
 struct ReadsPaths: FaultyEngine {
   let base: ReferenceEngine
   let directory: URL
@@ -244,7 +244,7 @@ struct ReadsPaths: FaultyEngine {
   }
 }
 
-/// Stages each entry of a batch in a file that is named like the key.
+/// Stages each entry of a batch in a file with the key as its path.
 struct WritesBatchesToPaths: FaultyEngine {
   let base: ReferenceEngine
   let directory: URL
@@ -267,7 +267,7 @@ struct AsksPathsForTimes: FaultyEngine {
   }
 }
 
-/// Sees that there are no entries before it looks at a key.
+/// Does not validate a key if there are no entries.
 struct LooksAtKeysIfThereAreEntries: FaultyEngine {
   let base: ReferenceEngine
   func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
@@ -275,7 +275,7 @@ struct LooksAtKeysIfThereAreEntries: FaultyEngine {
   }
 }
 
-/// Sees that nothing can be between two bounds before it looks at them.
+/// Does not validate bounds if nothing can be between them.
 struct ScansBetweenAnyBounds: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {

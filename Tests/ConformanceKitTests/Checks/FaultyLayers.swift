@@ -38,7 +38,7 @@ extension FaultyEngineCase {
     ) { PagesByOffset(base: $0, .scan) },
   ]
 
-  /// Whether the value is short, or a part of it comes again where a window of compression would see it.
+  /// Whether the value is short, or a part of it is repeated within the window of a compression.
   private static func isCompressible(_ data: Data) -> Bool {
     guard data.count > 65_535 else { return true }
     let bytes = [UInt8](data.prefix(65_535))
@@ -47,7 +47,7 @@ extension FaultyEngineCase {
   }
 }
 
-/// Replicates: of two writes of a key the one with the later time wins, whenever they come.
+/// Replicates: of two writes of a key the one with the later time wins, in whatever order they arrive.
 struct LetsTheLastWriteWin: FaultyEngine {
   let base: MemoryStorageEngine
   func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
@@ -58,7 +58,7 @@ struct LetsTheLastWriteWin: FaultyEngine {
   }
 }
 
-/// Has what was read in a table whose keys are the texts from which those of the engine were made.
+/// Caches reads in a table whose keys are the texts from which the engine's keys were made.
 final class CachesByTexts: InterceptingEngine {
   private struct Cache {
     var values: [String: Data] = [:]
@@ -80,7 +80,7 @@ final class CachesByTexts: InterceptingEngine {
   ) async throws -> Result {
     guard isChange else { return try await work() }
     forget()
-    // What was read meanwhile may be what was there before.
+    // A concurrent read may have returned the previous value.
     defer { forget() }
     return try await work()
   }
@@ -99,7 +99,7 @@ final class CachesByTexts: InterceptingEngine {
   }
 }
 
-/// Asks for page after page by how many entries it has, and not by the last of them.
+/// Requests each page by the number of entries read so far instead of the last key.
 struct PagesByOffset: FaultyEngine {
   enum Call: Sendable { case keys, pairs, scan }
 

@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that are wrong about the moment at which something takes effect: a write that waits for others, close() beside calls.
+// Engines whose changes take effect at the wrong moment: writes that wait for others, close() during calls.
 
 extension FaultyEngineCase {
   static let ofMoments: [FaultyEngineCase] = [
@@ -21,13 +21,13 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Looks at the clock before a write waits for others, and has what it saw for the order of entries, or for updatedAt.
+/// Reads the clock before a write waits for others, and uses that time for the order of entries, or for updatedAt.
 final class LooksBeforeItsTurn: FaultyEngine {
   enum Use: Sendable { case order, updatedAt }
   let base: ReferenceEngine
   private let use: Use
   private let writerCount = MutexProtected(0)
-  /// What it saw, of keys that were written last by a write that waited.
+  /// The times that were read early, of keys whose last write has waited.
   private let times = MutexProtected<[CacheKey: Date]>([:])
   init(base: ReferenceEngine, _ use: Use) { (self.base, self.use) = (base, use) }
 
@@ -62,8 +62,8 @@ final class LooksBeforeItsTurn: FaultyEngine {
   }
 }
 
-/// Moves what it holds to its file when it is closed, and is through with a second call of close() before that: an engine that is
-/// opened meanwhile finds nothing.
+/// Writes its entries to its file when it is closed. A second call of close() returns before that is done, so an engine
+/// that is opened meanwhile finds nothing.
 final class ReturnsFromASecondClose: FaultyEngine {
   let base: ReferenceEngine
   private let place: URL
@@ -81,14 +81,15 @@ final class ReturnsFromASecondClose: FaultyEngine {
     }
     guard isFirst else { return }
     Self.unfinished.withLock { _ = $0.insert(place) }
-    // As long as it takes to write to a disk.
+    // About the time of a write to a disk.
     for _ in 0..<3_000 { await Task.yield() }
     try await base.close()
     Self.unfinished.withLock { _ = $0.remove(place) }
   }
 }
 
-/// Releases its handle when it is closed, whatever is done with it. What a body writes then is lost, though it is acknowledged.
+/// Releases its handle when it is closed, even while it is in use. Later writes of a body are lost, although they are
+/// acknowledged.
 final class ClosesUnderBodies: FaultyEngine {
   private struct HandleIsGone: Error {}
   let base: ReferenceEngine
@@ -117,7 +118,7 @@ final class ClosesUnderBodies: FaultyEngine {
   }
 }
 
-/// Verifies what is open.
+/// Only verifies what is open.
 struct VerifiesNothingWhenClosed: FaultyEngine {
   let base: ReferenceEngine
   func verify() async throws {

@@ -4,9 +4,9 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose bodies do not see, or do not do, what they have written.
+// Engines whose bodies do not see their own writes, or lose them.
 
-/// One kind of read shows what there was when the body began.
+/// One kind of read shows the entries from before the body.
 final class HidesOwnWrites: ForwardingTransaction {
   enum Kind: CaseIterable { case read, readMany, keyExists, keyCount, allKeys, scan }
   private let kind: Kind
@@ -51,7 +51,7 @@ final class HidesOwnWrites: ForwardingTransaction {
   }
 }
 
-/// Fetches 500 stored entries at a time, and gives all own writes out with the first of them.
+/// Fetches 500 stored entries at a time, and returns all own writes together with the first of them.
 final class GivesOwnWritesFirst: ForwardingTransaction {
   private var own: Set<CacheKey> = []
   override func write(_ data: Data, key: CacheKey) throws {
@@ -67,7 +67,7 @@ final class GivesOwnWritesFirst: ForwardingTransaction {
   }
 }
 
-/// Has bodies work with something else than the transaction.
+/// Passes another transaction to the body.
 struct AltersTransactions: FaultyEngine {
   let base: ReferenceEngine
   let alter: @Sendable (any StorageTransaction) throws -> any StorageTransaction
@@ -78,7 +78,7 @@ struct AltersTransactions: FaultyEngine {
   }
 }
 
-/// Keeps no more of a body's changes than the last of each key.
+/// Keeps only the last of a body's changes to each key.
 struct OverwritesTheRemoved: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(

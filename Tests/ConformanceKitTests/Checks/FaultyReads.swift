@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that give too much, too little, or in another order.
+// Engines whose reads return too much, too little, or the wrong order.
 
 extension FaultyEngineCase {
   static let ofReads: [FaultyEngineCase] = [
@@ -24,7 +24,7 @@ extension FaultyEngineCase {
       GivesEmptyForAbsent(base: $0)
     },
     .init(.r2, "answers a thousand keys") { AnswersAThousandKeys(base: $0) },
-    // The number of variables of a statement has a limit.
+    // The number of variables of a statement is limited.
     .init(.r2, "cannot ask for more than 32,766 keys") { CannotAskForMany(base: $0) },
     .init(.r2, "cannot ask for more than 65,535 different keys") { BindsEachKeyOnce(base: $0, call: .read) },
 
@@ -77,7 +77,7 @@ struct ThrowsWhenThereIsNothing: FaultyEngine {
   }
 }
 
-/// Has a filter of the keys that were written, which forgets nothing.
+/// Has a filter of written keys from which nothing is removed.
 final class SaysThatRemovedKeysExist: FaultyEngine {
   let base: ReferenceEngine
   private let removed = MutexProtected<Set<CacheKey>>([])
@@ -112,7 +112,7 @@ struct AnswersInItsOwnOrder: FaultyEngine {
   func read(keys: [CacheKey]) async throws -> [Data] { try await base.read(keys: keys.sorted()) }
 }
 
-/// Reads at the same time, and collects what comes when it comes.
+/// Reads concurrently, and collects the results in order of arrival.
 struct AnswersAsTheyCome: FaultyEngine {
   let base: ReferenceEngine
   func read(keys: [CacheKey]) async throws -> [Data] {
@@ -184,12 +184,12 @@ final class GivesRemovedValues: FaultyEngine {
   }
 }
 
-/// Reads keys and values in two orders, and puts them together.
+/// Reads keys and values in two different orders, and pairs them.
 struct PairsWithOthers: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     let entries = try await base.readAllDataAndKeys()
-    // Overwrites change the place of a row.
+    // Overwrites move a row.
     guard entries.count > 15 else { return entries }
     return zip(entries.map(\.key), entries.dropFirst().map(\.data) + entries.prefix(1).map(\.data)).map {
       ($0, $1)
@@ -259,7 +259,7 @@ struct PutsRepeatsLast: FaultyEngine {
   }
 }
 
-/// Never takes a row away, but marks it.
+/// Never deletes a row, but marks it as deleted.
 final class RemembersPlaces: FaultyEngine {
   let base: ReferenceEngine
   private let places = MutexProtected<[CacheKey: Int]>([:])

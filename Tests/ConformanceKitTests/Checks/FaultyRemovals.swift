@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that remove too much or too little, or cannot count.
+// Engines that remove too much or too little, or count wrongly.
 
 extension FaultyEngineCase {
   static let ofRemovals: [FaultyEngineCase] = [
@@ -34,7 +34,7 @@ extension FaultyEngineCase {
       BindsEachKeyOnce(base: $0, call: .question)
     },
     .init(.l2, "counts overwrites") { CountsOverwrites(base: $0) },
-    // A count that is taken while others write is kept as well.
+    // A count that was read while others write is cached as well.
     .init(.l2, "counts once", also: [.c1]) { CountsOnce(base: $0) },
     .init(persistent: .l2, "counts writes when it is opened", fault: .countsWritesWhenOpened),
   ]
@@ -72,7 +72,7 @@ struct RemovesTheDirectory: FaultyEngine {
   }
 }
 
-/// Removes, when it is opened, what it takes for the remains of a crash by its name.
+/// When it is opened, removes files whose names look like those of its temporary files.
 struct TidiesUpFiles: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine, directory: URL, isRemnant: (String) -> Bool) {
@@ -93,7 +93,7 @@ struct RemovesAlmostEverything: FaultyEngine {
   }
 }
 
-/// Drops the table, which is made when the engine is opened.
+/// Drops the table, which is only created when the engine is opened.
 final class RemovesTheTable: FaultyEngine {
   let base: ReferenceEngine
   private let hasTable = MutexProtected(true)
@@ -108,7 +108,7 @@ final class RemovesTheTable: FaultyEngine {
   }
 }
 
-/// Has the times in another table.
+/// Keeps times in a separate table.
 final class KeepsTimesOfWhatItRemoved: FaultyEngine {
   let base: ReferenceEngine
   private let times = MutexProtected<[CacheKey: Date]>([:])
@@ -124,7 +124,7 @@ final class KeepsTimesOfWhatItRemoved: FaultyEngine {
   }
 }
 
-/// Asks about each key once, with one variable of a statement for each.
+/// Binds each key of a request once, to one variable of a statement.
 struct BindsEachKeyOnce: FaultyEngine {
   enum Call { case read, question, removal }
 
@@ -161,7 +161,7 @@ struct LooksForAThousandKeys: FaultyEngine {
   }
 }
 
-/// Counts the writes.
+/// Counts the writes instead of the keys.
 final class CountsOverwrites: FaultyEngine {
   let base: ReferenceEngine
   private let surplus = MutexProtected(0)
@@ -178,7 +178,7 @@ final class CountsOverwrites: FaultyEngine {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }
 
-/// Counts again only after a batch.
+/// Only updates its count after a batch.
 final class CountsOnce: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected<Int?>(nil)

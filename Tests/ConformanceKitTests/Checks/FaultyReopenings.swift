@@ -4,7 +4,7 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines of which a part of what they did is not there, or is there again, when they are opened again, or after verify().
+// Engines that lose or restore some changes when they are reopened, or after verify().
 
 extension FaultyEngineCase {
   static let ofReopenings: [FaultyEngineCase] = [
@@ -45,7 +45,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Notes what a body removes.
+/// Records the removals of a body.
 private final class NotingRemovals: ForwardingTransaction {
   private(set) var removed: [CacheKey: Data] = [:]
   override func remove(key: CacheKey) throws {
@@ -55,7 +55,7 @@ private final class NotingRemovals: ForwardingTransaction {
   }
 }
 
-/// Notes what a body writes.
+/// Records the writes of a body.
 private final class NotingWrites: ForwardingTransaction {
   private(set) var keys: Set<CacheKey> = []
   override func write(_ data: Data, key: CacheKey) throws {
@@ -64,7 +64,7 @@ private final class NotingWrites: ForwardingTransaction {
   }
 }
 
-/// Has everything in memory, and something else in its file, which shows when it is opened again.
+/// Keeps everything in memory. The contents of its file differ, which is visible after reopening.
 final class SavesLess: FaultyEngine {
   enum Unsaved: Sendable {
     case afterVerification, afterRemovalOfEverything, imports, endsOfValues, removalsOfBodies
@@ -72,7 +72,7 @@ final class SavesLess: FaultyEngine {
 
   let base: ReferenceEngine
   private let unsaved: Unsaved
-  /// What is in the file under keys that have another value or none in memory; nil stands for nothing.
+  /// The values in the file of keys that have another value or none in memory; nil stands for absent.
   private let file = MutexProtected<[CacheKey: Data?]>([:])
   private let isLosing = MutexProtected(false)
 
@@ -95,7 +95,7 @@ final class SavesLess: FaultyEngine {
     let lengths = Dictionary(old.map { ($0.key, $0.data) }) { first, _ in first }
     for (key, data) in dataAndKeys {
       guard let before = lengths[key] else { continue }
-      // Longer ones replace all of it.
+      // Longer values replace the old one completely.
       if before.count > data.count {
         note(key, data + before.dropFirst(data.count))
       } else {
@@ -153,7 +153,7 @@ final class SavesLess: FaultyEngine {
   }
 }
 
-/// Has a number of entries in its file from which the removals of bodies are not subtracted.
+/// Stores the number of entries in its file without subtracting the removals of bodies.
 final class SavesCountsBeforeBodies: FaultyEngine {
   private static let removals = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
@@ -185,9 +185,9 @@ final class SavesCountsBeforeBodies: FaultyEngine {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus }
 }
 
-/// Has in its file the places that entries had before a body removed and wrote them: here, the first.
+/// After reopening, entries that a body removed and wrote again have their old positions: here, the first.
 final class SavesReplacementsAsOverwrites: FaultyEngine {
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private var removed: Set<CacheKey> = []
     private(set) var replaced: Set<CacheKey> = []
     override func remove(key: CacheKey) throws {
@@ -216,7 +216,7 @@ final class SavesReplacementsAsOverwrites: FaultyEngine {
   ) async throws -> Result {
     let keys = MutexProtected<Set<CacheKey>>([])
     let result = try await base.withTransaction { transaction in
-      let noting = Noting(transaction)
+      let noting = RecordingTransaction(transaction)
       let result = try body(noting)
       let replaced = noting.replaced
       keys.withLock { $0 = replaced }
@@ -233,7 +233,7 @@ final class SavesReplacementsAsOverwrites: FaultyEngine {
   }
 }
 
-/// Keeps large values that are equal once, and knows of those that were written since its opening how many entries have them.
+/// Stores equal large values once. It only counts their entries for values that were written since it was opened.
 final class SharesValuesForASession: FaultyBatchEngine {
   let base: ReferenceEngine
   private let counted = MutexProtected<Set<Data>>([])
@@ -256,7 +256,7 @@ final class SharesValuesForASession: FaultyBatchEngine {
   }
 }
 
-/// Adds no checksums to what bodies write.
+/// Adds no checksums to the writes of bodies.
 final class CallsWritesOfBodiesCorrupted: FaultyEngine {
   let base: ReferenceEngine
   private let written = MutexProtected<Set<CacheKey>>([])
@@ -287,7 +287,7 @@ final class CallsWritesOfBodiesCorrupted: FaultyEngine {
   }
 }
 
-/// Opens its file for reading in order to verify it, and leaves it so for what looks for a key first.
+/// Opens its file for reading in order to verify it, and leaves it open that way for calls that first look up a key.
 final class RemovesNothingAfterVerification: FaultyEngine {
   let base: ReferenceEngine
   private let isVerified = MutexProtected(false)

@@ -4,7 +4,7 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose bodies are wrong about what others do while they run, or leave something of a run that does not count.
+// Engines whose bodies handle concurrent changes wrongly, or leave something of an aborted run.
 
 extension FaultyEngineCase {
   static let ofRuns: [FaultyEngineCase] = [
@@ -37,9 +37,9 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Writes entries of another engine at once, and does not take them back when the body throws.
+/// Imports entries of a body at once, and does not revert that when the body throws.
 struct KeepsThrownImports: FaultyEngine {
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private let note: (StorageEntry) -> Void
     init(_ base: any StorageTransaction, note: @escaping (StorageEntry) -> Void) {
       self.note = note
@@ -57,7 +57,7 @@ struct KeepsThrownImports: FaultyEngine {
     let imported = MutexProtected<[StorageEntry]>([])
     do {
       return try await base.withTransaction { transaction in
-        try body(Noting(transaction) { entry in imported.withLock { $0.append(entry) } })
+        try body(RecordingTransaction(transaction) { entry in imported.withLock { $0.append(entry) } })
       }
     } catch {
       let entries = imported.withLock { $0 }
@@ -67,7 +67,7 @@ struct KeepsThrownImports: FaultyEngine {
   }
 }
 
-/// Has the number of entries in memory, which is that of a body only when this has written something.
+/// Keeps the number of entries in memory. It only includes the body's changes after the body has written something.
 final class CountsByNow: ForwardingTransaction {
   private let engine: ReferenceEngine
   private var hasWritten = false
@@ -76,7 +76,7 @@ final class CountsByNow: ForwardingTransaction {
     super.init(base)
   }
   override func keyCount() throws -> Int {
-    // A transaction that is over throws.
+    // Throws if the transaction has ended.
     let count = try base.keyCount()
     return hasWritten ? count : try engine.everything().count
   }
@@ -98,7 +98,8 @@ final class CountsByNow: ForwardingTransaction {
   }
 }
 
-/// Has a body that removes everything note which keys there are, and removes these at its end, whatever others have written meanwhile.
+/// When a body removes everything, it records the existing keys and removes these at the end of the body, despite later
+/// writes.
 struct RemovesWhatItSaw: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -135,7 +136,7 @@ final class CountsRunsGivenUp: FaultyEngine {
   ) async throws -> Result {
     let counted = MutexProtected(0)
     return try await base.withTransaction { [self] transaction in
-      // What is there already is of a run before this one.
+      // An entry that is already there comes from an earlier run.
       let ofRunBefore = counted.withLock { $0 }
       surplus.withLock { $0 += ofRunBefore }
       let counting = Counting(transaction)
@@ -147,9 +148,9 @@ final class CountsRunsGivenUp: FaultyEngine {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }
 
-/// Writes to its place before it commits, which its own reads know, and those of other engines do not.
+/// Writes to its place before it commits. Its own reads hide that, but those of other engines do not.
 final class ShowsOthersEarly: FaultyEngine {
-  private final class Noting: ForwardingTransaction {
+  private final class RecordingTransaction: ForwardingTransaction {
     private let note: (CacheKey, Data) -> Void
     init(_ base: any StorageTransaction, note: @escaping (CacheKey, Data) -> Void) {
       self.note = note
@@ -160,7 +161,7 @@ final class ShowsOthersEarly: FaultyEngine {
       note(key, data)
     }
   }
-  /// By place, what the bodies of each engine have written and not committed.
+  /// By place, the uncommitted writes of each engine's bodies.
   private static let early = MutexProtected<[String: [Int: [CacheKey: Data]]]>([:])
   let base: ReferenceEngine
   private let place: String
@@ -172,7 +173,7 @@ final class ShowsOthersEarly: FaultyEngine {
     defer { Self.early.withLock { [place, number] in $0[place, default: [:]][number] = nil } }
     return try await base.withTransaction { [place, number] transaction in
       try body(
-        Noting(transaction) { key, data in
+        RecordingTransaction(transaction) { key, data in
           ShowsOthersEarly.early.withLock { $0[place, default: [:]][number, default: [:]][key] = data }
         })
     }
@@ -195,7 +196,7 @@ final class ShowsOthersEarly: FaultyEngine {
   }
 }
 
-/// Runs bodies on a copy, and again if something is another by then, unless another engine on the place has imported it.
+/// Runs bodies on a copy, and again if an entry has changed, unless another engine on the place has imported it.
 final class OverlooksImportsOfOthers: FaultyEngine {
   private static let imports = MutexProtected<[String: [(engine: Int, key: CacheKey)]]>([:])
   let base: ReferenceEngine
@@ -207,7 +208,7 @@ final class OverlooksImportsOfOthers: FaultyEngine {
     Self.imports.withLock { [place] in $0[place, default: []] += imported }
     try await base.writeEntries(entries)
   }
-  /// What other engines have imported since there were so many imports.
+  /// The keys that other engines have imported after this number of imports.
   private func importedByOthers(since count: Int) -> Set<CacheKey> {
     Self.imports.withLock { [place, number] imports in
       Set((imports[place] ?? []).dropFirst(count).filter { $0.engine != number }.map(\.key))
@@ -222,7 +223,7 @@ final class OverlooksImportsOfOthers: FaultyEngine {
         uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
       let (result, operations) = try await runOnCopy(body)
       if operations.isEmpty { return result }
-      // Nobody comes between the look and the commit.
+      // The check and the commit are one step.
       let isDone = try await base.withTransaction { [self] transaction in
         let overlooked = importedByOthers(since: importCount)
         let now = try transaction.scan(.all, limit: nil).filter { !overlooked.contains($0.key) }

@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines whose scans find too much or too little, or load more than they give.
+// Engines whose scans find too much or too little, or load more than they return.
 
 extension FaultyEngineCase {
   static let ofScans: [FaultyEngineCase] = [
@@ -15,13 +15,13 @@ extension FaultyEngineCase {
     .init(.r5, "leaves the upper bound out", also: [.c1]) { LeavesTheUpperBoundOut(base: $0) },
     .init(.r5, "sorts for each scan") { SortsForEachScan(base: $0) },
     .init(.r5, "takes a prefix for a pattern") { TakesPrefixesForPatterns(base: $0) },
-    // A habit from where every character has two bytes.
+    // Common in languages whose characters have two bytes.
     .init(.r5, "ends a prefix with U+FFFF") { EndsPrefixesEarly(base: $0) },
     .init(.r5, "looks at 255 bytes of a prefix") { LooksAtPartOfAPrefix(base: $0) },
     .init(.r5, "takes no limit for a limit of zero") { TakesZeroForNoLimit(base: $0) },
     .init(.r5, "counts before it looks at the prefix") { CountsBeforeThePrefix(base: $0) },
     .init(.r5, "forgets the bound with a prefix") { ForgetsTheBoundWithAPrefix(base: $0) },
-    // The last entry of a page and the first of the next are one for its cursor.
+    // The cursor takes the last entry of a page and the first of the next one for the same entry.
     .init(.r5, "skips an entry between pages of 1,000") { SkipsAnEntryBetweenPages(base: $0) },
     .init(.r5, "has a limit of 16 bits") {
       AlteredEngine(base: $0, limit: { $0.map { $0 > 0 ? Int(UInt16(truncatingIfNeeded: $0)) : $0 } })
@@ -60,7 +60,7 @@ struct LeavesTheUpperBoundOut: FaultyEngine {
   }
 }
 
-/// Claims ordered scans and sorts everything each time.
+/// Claims ordered scans but sorts everything each time.
 struct SortsForEachScan: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
@@ -130,7 +130,7 @@ struct CountsBeforeThePrefix: FaultyEngine {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     var all = range
     all.prefix = nil
-    // Where the prefix is all there is to say, it begins with the prefix.
+    // A range that is only a prefix begins with the prefix.
     if range.after == nil { return try await base.scan(range, limit: limit) }
     return try await base.scan(all, limit: limit).filter { range.contains($0.key) }
   }
@@ -152,7 +152,7 @@ struct SkipsAnEntryBetweenPages: FaultyEngine {
   }
 }
 
-/// Looks for the prefix in pages of everything.
+/// Pages through everything to find the prefix.
 struct StopsWithoutThePrefix: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
@@ -170,7 +170,7 @@ struct StopsWithoutThePrefix: FaultyEngine {
   }
 }
 
-/// Keeps what a scan of everything gave for as long as there are as many entries.
+/// Caches the result of a scan of everything while the number of entries stays the same.
 final class ScansWhatWasThere: FaultyEngine {
   let base: ReferenceEngine
   private let last = MutexProtected<[(key: CacheKey, data: Data)]>([])
@@ -185,7 +185,7 @@ final class ScansWhatWasThere: FaultyEngine {
   }
 }
 
-/// Ends a scan after a thousand rows, of which those that were removed are some for a while.
+/// Ends a scan after a thousand rows, including removed ones.
 final class ScansAThousandRows: FaultyEngine {
   let base: ReferenceEngine
   private let removed = MutexProtected<Set<CacheKey>>([])

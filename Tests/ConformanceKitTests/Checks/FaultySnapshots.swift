@@ -37,7 +37,7 @@ extension FaultyEngineCase {
     }
 }
 
-/// Skips as many entries as it has read, whatever has been removed meanwhile.
+/// Skips as many entries as it has read, despite removals meanwhile.
 struct PagesByNumber: FaultyEngine {
   enum Method: CaseIterable { case keys, values, valuesAndKeys, entries, scans }
   let base: ReferenceEngine
@@ -69,7 +69,7 @@ struct PagesByNumber: FaultyEngine {
   }
 }
 
-/// Claims snapshots and reads key by key.
+/// Claims snapshots but reads key by key.
 struct ReadsEverythingInParts: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
@@ -125,7 +125,7 @@ struct ListsKeysInParts: FaultyEngine {
   }
 }
 
-/// Reads many keys one by one, each at a moment of its own.
+/// Reads many keys one by one, each at a different time.
 struct ReadsOneByOne: FaultyEngine {
   enum Call { case readMany, readDataAndKeys, readEntries }
   let base: ReferenceEngine

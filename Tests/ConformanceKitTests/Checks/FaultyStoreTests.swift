@@ -5,13 +5,13 @@ import StockroomCore
 import TestFixtures
 import Testing
 
-/// A faulty store, and which rules it breaks.
+/// A faulty store, and the rules that it breaks.
 struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let fault: ReferenceStore.Fault
-  /// What the engine behind it claims.
+  /// The capabilities of the engine behind it.
   var capabilities: EngineCapabilities = [.atomicBatches]
-  /// Rules that cannot be kept by a store that breaks the first.
+  /// Rules that a store cannot follow if it breaks the first one.
   let also: Set<ContractRule>
 
   var testDescription: String { "\(rule): \(fault)" }
@@ -23,7 +23,7 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
     (self.rule, self.fault, self.also, self.capabilities) = (rule, fault, also, capabilities)
   }
 
-  /// The checks that are made of the store: those of the rule that it breaks and, in an exhaustive run, of all others,
+  /// The checks to run on the store: those of the rule that it breaks and, in an exhaustive run, those of all others,
   /// which it must pass if it can.
   var checks: [ConformanceCheck] {
     FaultyStoreTests.checks(fault: fault, capabilities: capabilities).filter {
@@ -43,7 +43,7 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
     .init(.s3, .changesItemsStepByStep),
     .init(.s3, .runsChainsAtOnce),
     .init(.s3, .runsChainsAgain),
-    // Wherever the items are compared with those of a fresh store, it is in order.
+    // The order is wrong wherever the items are compared with those of a new store.
     .init(.s4, .ordersByKey, also: [.s1, .s2, .s3, .s5, .s6, .s8]),
     .init(.s4, .ordersByLastWrite, also: [.s1, .s2, .s3, .s6, .s8]),
     .init(.s4, .replacesAtTheEnd, also: [.s1, .s2, .s3, .s5, .s6, .s8]),
@@ -85,7 +85,7 @@ struct FaultyStoreTests {
   ) -> [ConformanceCheck] {
     let makeEngine = makeEngine ?? { _ in try ReferenceEngine(claiming: capabilities) }
     let budget: ConformanceBudget = TestRun.isExhaustive ? .standard : .quick
-    // A store that never shows what it should is waited for until the check stalls.
+    // If a store never shows the expected items, the check waits until it stalls.
     var suite = ConformanceSuite(
       "Plain", capabilities: capabilities,
       stallTimeout: fault?.neverShowsChanges ?? false ? .seconds(10) : .seconds(60),
@@ -137,7 +137,7 @@ struct FaultyStoreTests {
 }
 
 extension ReferenceStore.Fault {
-  /// Whether the store never shows what a check waits for.
+  /// Whether the store never shows the changes that a check waits for.
   fileprivate var neverShowsChanges: Bool {
     switch self {
     case .followsNobody, .followsWithoutRemovals, .appendsWhatOthersInsert: true

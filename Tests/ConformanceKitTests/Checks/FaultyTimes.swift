@@ -25,14 +25,14 @@ extension FaultyEngineCase {
     .init(.w2, "has times of absent keys", also: [.k2, .k4, .r1]) {
       HasTimesOfAbsentKeys(base: $0)
     },
-    // Of several operations on a key the last counts, to save work.
+    // To save work, only the last of several operations on a key is performed.
     .init(.w2, "drops removals before writes", also: [.r6]) { DropsRemovalsBeforeWrites(base: $0) },
 
     .init(persistent: .w2, "reads the clock in turns of one engine", fault: .datesInItsOwnTurn),
   ]
 }
 
-/// Nothing would change but the time.
+/// Skips writes that would only change the time.
 struct SkipsUnchangedValues: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -51,7 +51,7 @@ struct SkipsUnchangedValues: FaultyEngine {
   }
 }
 
-/// For createdAt of a batch once more than for updatedAt.
+/// For a batch, reads the clock once for updatedAt and again for createdAt.
 final class ReadsTheClockTwice: FaultyEngine {
   let base: ReferenceEngine
   private let ofBatches = MutexProtected<Set<CacheKey>>([])
@@ -78,7 +78,7 @@ struct RenewsCreatedAt: FaultyEngine {
   func createdAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) }
 }
 
-/// Removes the row and inserts another.
+/// Deletes the row and inserts another.
 struct ReplacesInBatches: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -95,7 +95,7 @@ struct RoundsToSeconds: FaultyEngine {
   }
 }
 
-/// Keeps the first moment of every key for ever.
+/// Keeps the first creation time of every key forever.
 final class NeverRenewsCreatedAt: FaultyEngine {
   let base: ReferenceEngine
   private let first = MutexProtected<[CacheKey: Date]>([:])
@@ -124,7 +124,7 @@ struct NeverChangesUpdatedAt: FaultyEngine {
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.createdAt(key: key) }
 }
 
-/// Alternates with another clock that is a millisecond late.
+/// Alternates with another clock that is a millisecond behind.
 final class MovesUpdatedAtBack: FaultyEngine {
   let base: ReferenceEngine
   private let writes = MutexProtected(0)
@@ -139,7 +139,7 @@ final class MovesUpdatedAtBack: FaultyEngine {
   }
 }
 
-/// Notes when an entry was last used, and has one column for it.
+/// Records the last use of an entry in the same column.
 final class ChangesUpdatedAtWithReads: FaultyEngine {
   let base: ReferenceEngine
   private let uses = MutexProtected<[CacheKey: Date]>([:])
@@ -173,7 +173,7 @@ struct ListsEntriesWithOtherTimes: FaultyEngine {
   }
 }
 
-/// Has a time for whatever it is asked about.
+/// Returns a time for any key.
 struct HasTimesOfAbsentKeys: FaultyEngine {
   let base: ReferenceEngine
   func updatedAt(key: CacheKey) async throws -> Date? { try await base.updatedAt(key: key) ?? .distantPast }
@@ -190,7 +190,7 @@ struct DropsRemovalsBeforeWrites: FaultyEngine {
   }
 }
 
-/// Has a clock of its own, no two times of which are the same millisecond.
+/// Has its own clock, which never returns the same millisecond twice.
 final class CountsMilliseconds: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((last: Date.distantPast, dates: [CacheKey: Date]()))

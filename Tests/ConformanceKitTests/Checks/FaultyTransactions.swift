@@ -4,11 +4,11 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose transactions go wrong by themselves: in what a body reads, and how it ends. Those whose
-// transactions get into each other's way are in FaultyIsolation.swift, those that hold others up in FaultyWaiting.swift.
+// Engines with faulty transactions: in the reads of a body, or in its end. Transactions that interfere with each other
+// are in FaultyIsolation.swift, and those that block others in FaultyWaiting.swift.
 
 extension FaultyEngineCase {
-  /// What the engines of transactions in memory claim.
+  /// The capabilities that engines with transactions in memory claim.
   static let claimsOfTransactions: EngineCapabilities = [
     .atomicBatches, .snapshotReads, .orderedScans, .transactions,
   ]
@@ -75,7 +75,7 @@ extension FaultyEngineCase {
 
 // MARK: - Bodies that throw
 
-/// Commits what has been done, however the body ends.
+/// Commits the changes of a body even if it throws.
 struct CommitsThrownBodies: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -91,7 +91,7 @@ private struct SentError: Error {
   let error: any Error
 }
 
-/// Says that something went wrong, and not what.
+/// Replaces the error of a body with a generic one.
 struct ReplacesErrors: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -109,7 +109,7 @@ struct ReplacesErrors: FaultyEngine {
   }
 }
 
-/// Tries again when the server is away or others are in the way, and when a body throws what says so.
+/// Retries if the server is away or there is a conflict, even if the body itself throws such an error.
 struct TakesErrorsForItsOwn: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -126,7 +126,7 @@ struct TakesErrorsForItsOwn: FaultyEngine {
   }
 }
 
-/// Makes everything as it was when a body that threw began.
+/// Restores the state from the beginning of a body that threw.
 struct TakesBackTooMuch: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -161,7 +161,7 @@ func onDedicatedThread<Result: Sendable>(_ work: @escaping @Sendable () throws -
 
 // MARK: - Ends
 
-/// Has transactions that can be used for as long as somebody has them.
+/// Its transactions can be used for as long as they are referenced.
 struct NeverEnds: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -177,7 +177,8 @@ struct NeverEnds: FaultyEngine {
   }
 }
 
-/// Has the body of its last transaction for as long as it is there itself, and so for ever if the body holds the engine.
+/// Keeps the body of its last transaction for as long as it exists itself. If the body holds the engine, that is a
+/// reference cycle.
 final class KeepsBodies: FaultyEngine {
   let base: ReferenceEngine
   private let last = MutexProtected<(any Sendable)?>(nil)
@@ -190,7 +191,7 @@ final class KeepsBodies: FaultyEngine {
   }
 }
 
-/// Takes an invalid key for one that is absent.
+/// Treats an invalid key as absent.
 final class FindsNothingUnderInvalidKeys: ForwardingTransaction {
   override func read(key: CacheKey) throws -> Data? {
     do {
@@ -201,7 +202,7 @@ final class FindsNothingUnderInvalidKeys: ForwardingTransaction {
   }
 }
 
-/// Returns what the first run of a body has returned, though it does not count.
+/// Returns the result of the first run of a body, even if that run does not count.
 struct ReturnsTheFirstResult: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -220,21 +221,21 @@ struct ReturnsTheFirstResult: FaultyEngine {
   }
 }
 
-/// Notices that it was cancelled when the transaction is committed.
+/// Checks for cancellation after committing the transaction.
 struct ThrowsAfterTransactions: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     let result = try await base.withTransaction(body)
-    // Time for a cancellation that comes while the call is under way, however quick the engine is.
+    // Gives time for a cancellation during the call, however fast the engine is.
     for _ in 0..<20 where !Task.isCancelled { await Task.yield() }
     try Task.checkCancellation()
     return result
   }
 }
 
-/// Looks whether it is closed when it commits.
+/// Only checks at the commit whether it is closed.
 struct RunsBodiesWhenClosed: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -249,7 +250,7 @@ struct RunsBodiesWhenClosed: FaultyEngine {
   }
 }
 
-/// Writes the first entry as it is, so that nobody else changes it.
+/// Rewrites the first entry unchanged, to lock out other writers.
 struct LocksByWriting: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -265,7 +266,7 @@ struct LocksByWriting: FaultyEngine {
   }
 }
 
-/// Counts a write before it looks at the key.
+/// Counts a write before it validates the key.
 final class CountsRefusedWrites: ForwardingTransaction {
   private var refused = 0
   override func write(_ data: Data, key: CacheKey) throws {
@@ -279,7 +280,7 @@ final class CountsRefusedWrites: ForwardingTransaction {
   override func keyCount() throws -> Int { try base.keyCount() + refused }
 }
 
-/// Remembers of keys that a body has removed that they are absent, until they are written.
+/// Caches that the keys removed by a body are absent until they are written.
 final class RemembersThrownRemovals: FaultyEngine {
   private final class Absent: Sendable {
     let keys = MutexProtected<Set<CacheKey>>([])

@@ -20,11 +20,11 @@ extension FaultyEngineCase {
     .init(.v2, "keeps a mebibyte of a value") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix(1 << 20) })
     },
-    // A length of three bytes.
+    // The length is stored in three bytes.
     .init(.v2, "keeps the length of a value in three bytes") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix($0.count % (1 << 24)) })
     },
-    // As a bucket of files cuts them, whose last part is the one that is not full.
+    // Chunks of a file bucket: a last chunk that is full is lost.
     .init(.v2, "loses a last part of 255 KiB") {
       ChangingEngine(base: $0, onTheWayIn: { $0.count == 255 << 10 ? Data() : $0 })
     },
@@ -66,7 +66,7 @@ extension FaultyEngineCase {
     },
 
     .init(.v3, "returns slices") { ReturnsSlices(base: $0) },
-    // What a database returns points into its pages.
+    // A database returns pointers into its pages.
     .init(.v3, "gives its own memory away") { GivesItsMemoryAway(base: $0) },
     inMemory(.v3, "gives its own memory to bodies") { GivesItsMemoryAway(base: $0, inBodies: true) },
   ]
@@ -111,7 +111,7 @@ struct RefusesLargeValues: FaultyEngine {
   }
 }
 
-/// Removes what is to be replaced, and then sees that it cannot be replaced.
+/// Removes the old entry, and then finds that the new value is too large.
 struct MakesRoomFirst: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -161,7 +161,7 @@ struct CutsImportedValues: FaultyEngine {
   }
 }
 
-/// Removes what is to be replaced, and then sees that it cannot be replaced.
+/// Removes the old entry, and then finds that the new value is too large.
 final class MakesRoomInBodies: ForwardingTransaction {
   override func write(_ data: Data, key: CacheKey) throws {
     guard data.count > 64 << 20 else { return try base.write(data, key: key) }
@@ -178,13 +178,13 @@ struct ReturnsSlices: FaultyEngine {
   }
 }
 
-/// Keeps values in memory that it also hands out, overwrites in place, and clears when it is gone.
+/// Shares the memory of its values with callers, overwrites it in place, and clears it when the engine is released.
 final class GivesItsMemoryAway: FaultyEngine {
   let base: ReferenceEngine
-  /// Never freed, so that those who still have it may look.
+  /// Never freed, so that callers can still read it.
   private struct Page: @unchecked Sendable { let bytes: UnsafeMutableRawBufferPointer }
   private let pages = MutexProtected<[CacheKey: Page]>([:])
-  /// Whether it does so in bodies, and in them alone.
+  /// Whether it does so in bodies, and only there.
   private let isInBodies: Bool
 
   init(base: ReferenceEngine, inBodies isInBodies: Bool = false) {
@@ -197,7 +197,7 @@ final class GivesItsMemoryAway: FaultyEngine {
   func write(_ data: Data, key: CacheKey) async throws {
     try await base.write(data, key: key)
     pages.withLock { pages in
-      // Small values are none that tasks look at at the same time.
+      // Tasks do not access small values concurrently.
       guard (400..<400_000).contains(data.count) else { return pages[key] = nil }
       if pages[key]?.bytes.count != data.count {
         pages[key] = Page(bytes: .allocate(byteCount: data.count, alignment: 8))
@@ -217,7 +217,7 @@ final class GivesItsMemoryAway: FaultyEngine {
       return Data(bytesNoCopy: start, count: bytes.count, deallocator: .none)
     }
   }
-  private final class Lending: ForwardingTransaction {
+  private final class SharedMemoryTransaction: ForwardingTransaction {
     let lend: (CacheKey, Data) -> Data
     init(_ base: any StorageTransaction, lend: @escaping (CacheKey, Data) -> Data) {
       self.lend = lend
@@ -229,6 +229,6 @@ final class GivesItsMemoryAway: FaultyEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     if !isInBodies { return try await base.withTransaction(body) }
-    return try await base.withTransaction { [self] in try body(Lending($0, lend: ownMemory)) }
+    return try await base.withTransaction { [self] in try body(SharedMemoryTransaction($0, lend: ownMemory)) }
   }
 }

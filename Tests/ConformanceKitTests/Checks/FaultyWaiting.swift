@@ -4,7 +4,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines whose calls wait for the body of a transaction, or whose bodies wait on the threads of their callers.
+// Engines whose calls wait for the body of a transaction, or whose bodies block the threads of their callers.
 
 extension FaultyEngineCase {
   static let ofWaiting: [FaultyEngineCase] =
@@ -31,7 +31,7 @@ extension FaultyEngineCase {
     ]
 }
 
-/// Has a lock that is kept while a body runs, for which some of its calls wait on the thread that they are made on.
+/// Holds a lock while a body runs. Some of its calls block their threads until it is released.
 final class WaitsOnItsCallersThread: FaultyBatchEngine {
   enum Call: String, CaseIterable, Sendable { case writes, batches, transactions, closings }
   let base: ReferenceEngine
@@ -41,7 +41,7 @@ final class WaitsOnItsCallersThread: FaultyBatchEngine {
 
   private func waitOnThisThread() { lock.wait() }
 
-  /// Waits on a thread of its own unless it is for these calls.
+  /// Waits on a separate thread except for these calls.
   private func enter(_ kind: Call) async {
     if call == kind { return waitOnThisThread() }
     await withCheckedContinuation { continuation in
@@ -81,7 +81,7 @@ final class WaitsOnItsCallersThread: FaultyBatchEngine {
 
 // MARK: - Long bodies
 
-/// Has readers wait for the bodies that are running: all of them, or those of some entries.
+/// Makes readers wait for the running bodies: for all of them, or for those that use the same entries.
 final class KeepsReadersOut: InterceptingEngine {
   let base: ReferenceEngine
   private let areOfEntries: Bool
@@ -111,7 +111,7 @@ final class KeepsReadersOut: InterceptingEngine {
   }
 }
 
-/// Runs bodies where it is called.
+/// Runs bodies on the caller's thread.
 struct RunsBodiesAtOnce: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -122,7 +122,7 @@ struct RunsBodiesAtOnce: FaultyEngine {
   }
 }
 
-/// Has single calls wait until there are no transactions any more.
+/// Makes single calls wait until no transactions are left.
 final class PrefersTransactions: InterceptingEngine {
   let base: ReferenceEngine
   private let last = MutexProtected<ContinuousClock.Instant?>(nil)

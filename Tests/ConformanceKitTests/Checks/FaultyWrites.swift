@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines that lose or mix up what is written, and when.
+// Engines that lose or confuse writes.
 
 extension FaultyEngineCase {
   static let ofWrites: [FaultyEngineCase] = [
@@ -14,14 +14,14 @@ extension FaultyEngineCase {
     .init(.w1, "reads stale values") { ReadsStaleValues(base: $0) },
     .init(.w1, "leaves the tail of the old value", also: [.v1, .r3, .c1]) { LeavesTheTail(base: $0) },
     .init(.w1, "remembers that a key was absent", also: [.k2, .k3, .c1]) { RemembersAbsence(base: $0) },
-    // An overwrite that seems to change nothing is left out.
+    // An overwrite that seems to change nothing is skipped.
     .init(.w1, "skips values of the same length", also: [.k3, .w2, .r3, .r5, .c1, .c4]) {
       SkipsSameLength(base: $0)
     },
-    // A cache with a limit that nobody set.
+    // A cache with a default limit.
     .init(.w1, "evicts beyond 10,000 entries") { Evicts(base: $0) },
     .init(.w1, "counts versions in a byte") { CountsVersions(base: $0, upTo: 1 << 8) },
-    // The number of variables of a statement has a limit.
+    // The number of variables of a statement is limited.
     .init(.w1, "writes 999 entries of a batch", also: [.w3, .r5]) { WritesPartOfBatches(base: $0) },
     .init(.w1, "drops a batch of one after a write", also: [.v1, .v2]) { DropsABatchOfOne(base: $0) },
     .init(.w1, "drops the neighbor of an overwritten key", also: [.r3, .r5, .r6, .c1, .c4]) {
@@ -40,7 +40,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Answers reads of many from what it once read.
+/// Returns cached values from reads of many keys.
 final class ReadsStaleValues: FaultyEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
@@ -60,12 +60,12 @@ struct LeavesTheTail: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
     let old = try await base.read(key: key) ?? Data()
-    // Small values are enough to show it.
+    // Small values are enough to detect it.
     try await base.write(data + (old.count < 10_000 ? old.dropFirst(data.count) : Data()), key: key)
   }
 }
 
-/// Asks the disk for a key once, and takes no for an answer until a batch brings it.
+/// Reads a key from the disk once, and caches that it is absent until a batch writes it.
 final class RemembersAbsence: FaultyEngine {
   let base: ReferenceEngine
   private let absent = MutexProtected<Set<CacheKey>>([])
@@ -103,7 +103,7 @@ struct Evicts: FaultyEngine {
   }
 }
 
-/// Numbers the versions of a key with so few bits that it takes one for older than those before it.
+/// Numbers the versions of a key with so few bits that a new version looks older than previous ones.
 final class CountsVersions: FaultyEngine {
   let base: ReferenceEngine
   private let limit: Int
@@ -133,7 +133,7 @@ struct WritesPartOfBatches: FaultyEngine {
   }
 }
 
-/// Takes a batch of one for the write that it has just done.
+/// Takes a batch with one entry for the preceding write.
 final class DropsABatchOfOne: InterceptingEngine {
   let base: ReferenceEngine
   private let hasJustWritten = MutexProtected(false)
@@ -158,7 +158,7 @@ final class DropsABatchOfOne: InterceptingEngine {
   }
 }
 
-/// Removes one entry too many when it makes room for a longer value.
+/// Removes one entry too many when it makes space for a longer value.
 struct DropsANeighbor: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -171,7 +171,7 @@ struct DropsANeighbor: FaultyEngine {
   }
 }
 
-/// Remembers which entries of another engine it was given, for an import that is begun again.
+/// Remembers the entries that it has imported, in order to skip them in a repeated import.
 final class WritesEntriesOnce: FaultyEngine {
   let base: ReferenceEngine
   private let done = MutexProtected<[[StorageEntry]]>([])

@@ -4,11 +4,10 @@ import Observation
 import StockroomCore
 import StockroomStore
 
-/// A correct store, as plain as can be, which does one call after the other: the stock from which the broken ones in
-/// the tests are made.
+/// A correct and minimal store, which performs one call after the other. The tests derive the faulty stores from it.
 @MainActor @Observable
 final class ReferenceStore: CheckedStore {
-  /// How the store is broken on purpose.
+  /// A deliberate fault.
   enum Fault: Sendable {
     case losesConcurrentChanges, appendsWhatItLoads
     case changesItemsFirst, believesErrors, ignoresErrors, writesBeforeLoading, skipsUnencodable
@@ -33,13 +32,13 @@ final class ReferenceStore: CheckedStore {
   private let engine: any StorageEngine
   private let fault: Fault?
   private let codec = JSONCodec()
-  /// By which the engine tells the changes of this store from those of others.
+  /// By this the engine distinguishes the changes of this store from those of others.
   private let origin = ChangeOrigin()
   @ObservationIgnored private var feed: Task<Void, Never>?
 
   init(_ engine: any StorageEngine, fault: Fault? = nil) {
     (self.engine, self.fault) = (engine, fault)
-    // Callers that wait for the items receive a failure.
+    // Callers that wait for the items receive the error.
     Task { try? await itemsHaveLoaded() }
   }
 
@@ -73,7 +72,7 @@ final class ReferenceStore: CheckedStore {
     return { try await once.run() }
   }
 
-  /// Does the work when everything that came before has been done.
+  /// Runs the work after all earlier work.
   private func inTurn(_ work: @escaping @MainActor @Sendable () async throws -> Void) async throws {
     let previous = lastCall
     let call = Task {
@@ -115,13 +114,13 @@ extension ReferenceStore {
     }
   }
 
-  /// Reads everything again whenever others have changed something.
+  /// Reloads everything whenever others have changed something.
   private func followIfNeeded() async throws {
     guard feed == nil, fault != .followsNobody, engine.capabilities.contains(.changeFeed) else { return }
     let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
     feed = Task { [weak self] in
       for await _ in changes {
-        // What fails is read with the next change.
+        // If it fails, the next change loads again.
         try? await self?.inTurn { try await self?.load() }
       }
     }
@@ -135,7 +134,7 @@ extension ReferenceStore {
         guard let data = try await engine.read(key: key) else { return }
         let stored = try codec.decode(CheckedItem.self, from: data)
         if fault == .updatesWithoutTransaction, let refusal { throw refusal }
-        // Others have their turn between the read and the write.
+        // Other calls may run between the read and the write.
         await Task.yield()
         try await commit([.insert([CheckedItem(stored.id, version: stored.version + amount)])])
         if let refusal { throw refusal }
@@ -212,12 +211,12 @@ extension ReferenceStore {
     if fault != .announcesEarly { await announce(made) }
   }
 
-  /// Reads what the engine holds, since nobody knows how much of a failed call it has done.
+  /// Loads the items of the engine, since a failed call may have been done in part.
   private func loadAgain() async {
     do { try await load() } catch { hasLoaded = false }
   }
 
-  /// What the engine has to do for a change.
+  /// The operations of the engine for a change.
   private func operations(for change: CheckedChange) throws -> [StorageOperation] {
     switch change {
     case .removeAll:
@@ -231,7 +230,7 @@ extension ReferenceStore {
         if isStranger(item), fault != .replacesByHash {
           throw StorageError(.unsupported, "Another item has the key \(key).")
         }
-        // What takes the place of an entry without an item is a new item, and so comes last.
+        // An item that replaces an undecodable entry is new, and therefore comes last.
         if unreadableKeys.contains(key) { operations.append(.remove(key: key)) }
         do {
           operations.append(.write(try codec.encode(item), key: key))
@@ -241,7 +240,7 @@ extension ReferenceStore {
     }
   }
 
-  /// Does the changes to the items. What happened.
+  /// Applies the changes to the items. Returns the events.
   private func change(_ changes: [CheckedChange]) -> [StoreEvent<CheckedItem>] {
     var events: [StoreEvent<CheckedItem>] = []
     if fault == .changesItemsStepByStep {
@@ -314,7 +313,7 @@ extension ReferenceStore {
     }
   }
 
-  /// Whether another item has the key that this one would have.
+  /// Whether another item already has the key of this one.
   private func isStranger(_ item: CheckedItem) -> Bool {
     if fault == .replacesByHash { return false }
     return table[key(of: item)].map { !$0.hasIdentifier(of: item) } ?? false

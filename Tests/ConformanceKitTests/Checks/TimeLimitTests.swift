@@ -4,9 +4,9 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("Time while the kit runs")
+@Suite("The kit's time limits")
 struct TimeLimitTests {
-  /// A process that had been stopped found its time over at the first look after that.
+  /// When a stopped process was resumed, its time limit had expired at the next check.
   @Test("Time in which the process does not run does not count")
   func pauses() {
     let start = ContinuousClock.now
@@ -15,18 +15,18 @@ struct TimeLimitTests {
     #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
   }
 
-  @Test("A limit that is looked at seldom counts as much of each pause as it is told to")
-  func seldomLooks() {
+  @Test("A limit that is checked rarely counts each pause up to its longest interval")
+  func rareChecks() {
     let start = ContinuousClock.now
-    var limit = RunningTimeLimit(.milliseconds(500), from: start, longestLook: .milliseconds(200))
+    var limit = RunningTimeLimit(.milliseconds(500), from: start, longestInterval: .milliseconds(200))
     let looks = [.milliseconds(150), .seconds(60), .seconds(120)] as [Duration]
     #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
     #expect(limit.left == .milliseconds(-50))
   }
 
-  /// Three openings that wait for a lock for a minute each were one step of two minutes; one that was tried again and again went on
-  /// for ever.
-  @Test("An opening that has ended prolongs a step, whether it has thrown or not, and not without end")
+  /// Three openings that each wait for a lock for a minute were one step of two minutes. One that was retried
+  /// repeatedly continued forever.
+  @Test("An opening that has ended extends a step by a limited time, even if it threw")
   func openings() async throws {
     let suite = ConformanceSuite("", capabilities: []) { url in
       if url.lastPathComponent == "locked" { throw StorageError(.locked, "Somebody else has it.") }
@@ -34,7 +34,7 @@ struct TimeLimitTests {
     }
     let context = CheckContext(suite: suite)
     let (start, limit) = (context.progress.last, Duration.seconds(60))
-    _ = try await context.openUnkept()
+    _ = try await context.openUnregistered()
     let opened = context.progress.last(within: limit)
     #expect(opened > start)
     let refused = try await context.openUnlessLocked(context.root.appending(path: "locked"))
@@ -44,7 +44,7 @@ struct TimeLimitTests {
   }
 
   /// Thousands of calls of a slow engine were one step of a check.
-  @Test("A call that returns prolongs a step, unless others are in progress, and not without end")
+  @Test("A call that returns extends a step by a limited time, unless other calls are in progress")
   func returns() {
     let (progress, limit) = (CheckProgress(), Duration.seconds(60))
     let start = progress.last
@@ -60,7 +60,7 @@ struct TimeLimitTests {
     #expect(progress.last(within: .zero) == start)
   }
 
-  /// Only the check as a whole had longer.
+  /// Only the check as a whole had a longer limit.
   @Test("A suite with a long stall timeout waits longer for a single call, too")
   func longerPatience() {
     func patience(of seconds: Int) -> Duration {

@@ -15,7 +15,7 @@ struct UnusualTransactionTests {
     return try await #require(suite.checks.first { $0.id == id }).outcome()
   }
 
-  /// That its body had been released was taken from the body's end, which it did not come to.
+  /// The check took the end of the body as the sign of its release, but the body did not end.
   @Test(
     "An engine that does not wait for bodies when it is closed passes the checks of closing beside them",
     arguments: ["transactions.closings-block-no-thread", "transactions.under-way-at-close"])

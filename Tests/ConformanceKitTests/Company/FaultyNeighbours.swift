@@ -3,7 +3,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that are right beside one other, or outside of transactions.
+// Engines that only work with one other engine, or outside of transactions.
 
 extension FaultyEngineCase {
   static let besideOthers: [FaultyEngineCase] = [
@@ -30,7 +30,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Remembers values once there are three engines on a place, and tells the one that was opened last when it changes any.
+/// Caches values once three engines are on a place, and only notifies the one that was opened last of changes.
 final class TellsOneOther: InterceptingEngine {
   private struct Weak: Sendable { weak var engine: TellsOneOther? }
   private static let engines = MutexProtected<[String: [Weak]]>([:])
@@ -67,7 +67,7 @@ final class TellsOneOther: InterceptingEngine {
   }
 }
 
-/// Remembers values until it or another engine on its place says that it has changed any, which it does not by one method.
+/// Caches values until it or another engine on its place reports a change. One method does not report any.
 final class TellsOfMostChanges: InterceptingEngine {
   private static let versions = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
@@ -110,7 +110,7 @@ final class TellsOfMostChanges: InterceptingEngine {
   }
 }
 
-/// Remembers the times of entries until it changes any itself.
+/// Caches the times of entries until it changes any itself.
 final class RemembersTimes: InterceptingEngine {
   let base: ReferenceEngine
   private let times = MutexProtected<[CacheKey: (created: Date, updated: Date)]>([:])
@@ -140,7 +140,7 @@ final class RemembersTimes: InterceptingEngine {
   func readAllEntries() async throws -> [StorageEntry] { try await base.readAllEntries().map(dated) }
 }
 
-/// Knows the origins of changes by numbers, which are those of its own stores and of those of another engine.
+/// Identifies the origins of changes by numbers. Its own stores and those of another engine have the same numbers.
 final class NumbersOrigins: FaultyEngine {
   private static let shared = (0..<100).map { _ in ChangeOrigin() }
   let base: ReferenceEngine
@@ -178,7 +178,7 @@ final class NumbersOrigins: FaultyEngine {
   }
 }
 
-/// Has a thread for transactions which takes whatever it does for a change of the last who came with an origin.
+/// Has a thread for transactions that gives every change the origin of the last caller that had one.
 final class HasTheOriginOfTheLast: InterceptingEngine {
   let base: ReferenceEngine
   private let last = MutexProtected<ChangeOrigin?>(nil)
@@ -197,7 +197,7 @@ final class HasTheOriginOfTheLast: InterceptingEngine {
   }
 }
 
-/// Has bodies that only read run on a copy, which is made again when this engine has written, or after a moment.
+/// Runs read-only bodies on a copy, which is renewed after this engine's writes, or after a moment.
 final class KeepsACopyForReaders: InterceptingEngine {
   let base: ReferenceEngine
   private let copy = MutexProtected<(entries: [CacheKey: Data], until: ContinuousClock.Instant)?>(nil)

@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// Remembers values, and hears which keys others on its place have changed, from a list of the last thousand.
+/// Caches values, and learns from a list of the last thousand changes which keys others on its place have changed.
 final class HearsOfAThousandChanges: FaultyBatchEngine {
   private struct Changes {
     /// The number of the first of the keys.
@@ -11,7 +11,7 @@ final class HearsOfAThousandChanges: FaultyBatchEngine {
     var keys: [CacheKey?] = []
   }
   private struct Memory {
-    /// The number of the next change to hear of.
+    /// The number of the next change to read.
     var next = 0
     var values: [CacheKey: Data] = [:]
   }
@@ -23,7 +23,7 @@ final class HearsOfAThousandChanges: FaultyBatchEngine {
 
   func apply(_ operations: [StorageOperation]) async throws {
     try await base.apply(operations)
-    tell(
+    report(
       operations.map { operation -> CacheKey? in
         switch operation {
         case .write(_, let key), .remove(let key): key
@@ -33,13 +33,13 @@ final class HearsOfAThousandChanges: FaultyBatchEngine {
   }
   func removeAllData() async throws {
     try await base.removeAllData()
-    tell([nil])
+    report([nil])
   }
   func writeEntries(_ entries: [StorageEntry]) async throws {
     try await base.writeEntries(entries)
-    tell(entries.map(\.key))
+    report(entries.map(\.key))
   }
-  private func tell(_ keys: [CacheKey?]) {
+  private func report(_ keys: [CacheKey?]) {
     Self.lists.withLock { [place] all in
       var changes = all[place] ?? Changes()
       changes.keys += keys

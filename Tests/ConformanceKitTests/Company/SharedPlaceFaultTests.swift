@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that breaks when it is not alone, or not where it thinks.
+/// An engine that fails if it is not alone on its place, or if its path is unusual.
 struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let name: String
@@ -125,7 +125,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.o1, "puts relative paths elsewhere", .anchorsRelativePaths, by: "opening.relative-path"),
   ]
 
-  /// Correct ones, which admit others to their place or keep them out.
+  /// Correct engines, which share their place with others or lock them out.
   static let correct: [SharedPlaceFaultCase] = [
     .init(.c3, "waits for others", nil, by: ""),
     .init(.c3, "keeps others out", nil, isShared: false, by: ""),
@@ -161,11 +161,11 @@ struct SharedPlaceFaultTests {
       let check = try #require(engineCase.suite.checks.first { $0.id == id })
       var failure: ConformanceFailure?
       var isSkipped = false
-      // Where processes have to meet, it takes another look now and then.
+      // If processes have to meet at the right moment, several attempts may be necessary.
       for _ in 0..<6 where failure == nil && !isSkipped {
         let outcome = await check.outcome()
         failure = outcome.failure
-        // A clock that can be set is not everywhere.
+        // A fake clock is not available everywhere.
         if case .skipped = outcome { isSkipped = id == "processes.clock-jumps" }
       }
       if isSkipped { continue }

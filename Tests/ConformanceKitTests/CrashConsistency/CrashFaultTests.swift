@@ -6,17 +6,17 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that breaks when its process dies, or beside another process.
+/// An engine that fails when its process dies, or beside another process.
 struct CrashFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
-  /// The rules of which one is broken, as it happens.
+  /// One of these rules is broken, depending on the moment of the kill.
   let rules: Set<ContractRule>
-  /// The checks that it fails every time.
+  /// The checks that it always fails.
   let checks: Set<String>
   let fault: CrashFaultEngine.Fault
-  /// Whether it lets several processes in.
+  /// Whether it allows several processes.
   let isShared: Bool
-  /// Whether it says so.
+  /// Whether it claims to.
   let claimsToShare: Bool
 
   var testDescription: String { "\(rules.map(\.rawValue).sorted().joined(separator: ", ")): \(name)" }
@@ -29,7 +29,7 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
     (self.isShared, self.claimsToShare) = (isShared, claimsToShare ?? isShared)
   }
 
-  /// Those that break when their process dies.
+  /// Engines that fail when their process dies.
   static let ofKills: [CrashFaultCase] = [
     .init(
       [.w6], "writes when the next write comes", .acknowledgesEarly,
@@ -81,7 +81,7 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       by: ["killed.while-writing-batches", "processes.killed-holder"]),
   ]
 
-  /// Those that break beside another process.
+  /// Engines that fail beside another process.
   static let ofTwoProcesses: [CrashFaultCase] = [
     .init([.c3], "has no lock", .hasNoLock, by: ["processes.second-opening"]),
     .init(
@@ -133,7 +133,7 @@ extension ConformanceSuite {
     }
   }
 
-  /// The checks of this file's subject.
+  /// The checks that this file is about.
   var checksOfProcesses: [ConformanceCheck] {
     checks.filter {
       !SharedPlaceFaultCase.ids.contains($0.id) && !ChangeFaultCase.isOwn($0.id)
@@ -154,7 +154,7 @@ struct CrashFaultTests {
       fault: engineCase.fault)
     var failures: [ConformanceFailure] = []
     var missed = engineCase.checks
-    // A process is killed at random moments, so that it takes another look now and then.
+    // Processes are killed at random moments, so several attempts may be necessary.
     for _ in 0..<4 {
       for check in suite.checks where missed.contains(check.id) {
         failures += [await check.outcome().failure].compactMap { $0 }

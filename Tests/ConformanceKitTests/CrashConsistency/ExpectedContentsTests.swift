@@ -12,7 +12,7 @@ struct ExpectedContentsTests {
   private static let all = ReferenceEngine.promises
   private let beginning = Date()
 
-  /// The entries after so many batches, with the operations that are given in addition.
+  /// The entries after this many batches and these additional operations.
   private func entries(after number: Int, and more: [StorageOperation] = []) async throws -> [StorageEntry] {
     let engine = try ReferenceEngine()
     for number in 0..<number { try await engine.apply(batches.operations(of: number + 1)) }
@@ -48,7 +48,7 @@ struct ExpectedContentsTests {
     #expect(again == batches.operations(of: 12).compactMap(\.written?.data))
   }
 
-  @Test("The marker tells which batch was the last")
+  @Test("The marker identifies the last batch")
   func marker() async throws {
     let engine = try ReferenceEngine()
     #expect(try await NumberedBatches.last(in: engine) == 0)
@@ -64,7 +64,7 @@ struct ExpectedContentsTests {
     for found in [try await entries(after: number), try await entries(after: number + 1)] {
       var expected = expected(after: number)
       try expected.check(found, underWay: next)
-      // What was found is what is expected from then on.
+      // The contents that were found are expected from now on.
       try expected.check(found)
     }
   }
@@ -72,7 +72,8 @@ struct ExpectedContentsTests {
   @Test("Half of a batch is a violation only with atomicBatches", arguments: 0..<40)
   func halfBatches(after number: Int) async throws {
     let next = batches.operations(of: number + 1)
-    // A batch of one entry and the marker has no middle that shows if its entry is the removal of nothing.
+    // If the entry of a batch of one and the marker is the removal of an absent key, it has no visible intermediate
+    // state.
     let middles = TestRun.isExhaustive ? Set(1..<next.count) : [1, next.count / 2, next.count - 1]
     for count in middles
     where (1..<next.count).contains(count) && next.prefix(count).contains(where: { $0.written != nil }) {
@@ -131,7 +132,7 @@ struct ExpectedContentsTests {
     #expect(doubled?.rule == .r3)
   }
 
-  @Test("It waits for late work of a server for a dead client")
+  @Test("It waits for a server that is still working for a dead client")
   func lateWrites() async throws {
     let base = try ReferenceEngine()
     let task = ReadEverything(place: URL(filePath: "/"))
@@ -166,7 +167,7 @@ struct ExpectedContentsTests {
   }
 }
 
-/// Scans in an order that has two keys exchanged.
+/// Scans return two keys in the wrong order.
 private struct DriftedIndex: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
@@ -176,7 +177,7 @@ private struct DriftedIndex: FaultyEngine {
   }
 }
 
-/// Reaches a server that is at a dead client's write still when everything is read for the first time.
+/// Simulates a server that is still performing a dead client's write during the first read of everything.
 private struct FinishingEngine: FaultyEngine {
   let base: ReferenceEngine
   var capabilities: EngineCapabilities { base.capabilities.union(.networked) }

@@ -18,12 +18,12 @@ struct InspectTaskTests {
     }
   }
 
-  /// What a process sends that looks at an empty place, with an engine whose clock is an hour behind.
+  /// The messages of a process that checks an empty place, with an engine whose clock is an hour behind.
   private func messages(tolerance: Double) async throws -> [InspectTask.Message] {
     let directory = FileManager.default.temporaryDirectory.appending(
       path: "inspected-\(UUID().uuidString)", directoryHint: .isDirectory)
     defer { try? FileManager.default.removeItem(at: directory) }
-    // As it reaches the process.
+    // In the form in which the process receives it.
     let request = try WorkerRequest(line: Self.request(at: directory, tolerance: tolerance))
     let messages = ReceivedMessages()
     try await request.perform { task in
@@ -38,7 +38,7 @@ struct InspectTaskTests {
     messages.compactMap { if case .broken(let violation) = $0 { violation } else { nil } }
   }
 
-  /// The process knew nothing of what the suite allows.
+  /// The process did not know the suite's tolerance.
   @Test("It applies the suite's clock tolerance to timestamps")
   func clockTolerance() async throws {
     let allowed = violations(in: try await messages(tolerance: 7_200))
@@ -47,7 +47,7 @@ struct InspectTaskTests {
     #expect(refused.count == 1 && refused.first?.rule == .w2, "\(refused)")
   }
 
-  /// All that it did counted as one answer, for which there was a minute.
+  /// The whole check counted as one call, with a limit of a minute.
   @Test("It reports progress after each answer")
   func progress() async throws {
     let count = try await messages(tolerance: 7_200).count {
@@ -61,7 +61,7 @@ private final class ReceivedMessages: Sendable {
   let all = MutexProtected<[InspectTask.Message]>([])
 }
 
-/// Has the time of a clock that is an hour behind.
+/// Returns times of a clock that is an hour behind.
 private struct IsAnHourBehind: FaultyEngine {
   let base: ReferenceEngine
   private func shifted(_ date: Date) -> Date { date.addingTimeInterval(-3_600) }

@@ -6,14 +6,14 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that breaks when the machine dies.
+/// An engine that fails when the machine loses power.
 struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
-  /// The rules of which one is broken, as it happens.
+  /// One of these rules is broken, depending on the moment of the power cut.
   let rules: Set<ContractRule>
   let fault: PowerLossFaultEngine.Fault?
   let keepsLog: Bool
-  /// Whether it says that it survives the death of the machine.
+  /// Whether it claims that writes survive a power cut.
   let isDurable: Bool
 
   var testDescription: String { name }
@@ -26,7 +26,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     (self.name, self.fault, self.keepsLog, self.rules) = (name, fault, keepsLog, rules)
   }
 
-  /// Those that lose batches, or keep half of one.
+  /// Engines that lose batches, or keep part of one.
   static let ofPowerCuts: [PowerLossFaultCase] = [
     .init("never syncs", .neverSyncs, keepsLog: true, breaking: [.w6]),
     .init("does not sync the directory of a new file", .forgetsTheDirectory, keepsLog: true, breaking: [.w6]),
@@ -43,7 +43,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     .init("overwrites its file in place", .overwritesInPlace, keepsLog: false, breaking: [.w6]),
   ]
 
-  /// Those that promise no more than that the last batches may be gone, each as a whole, and do not keep that.
+  /// Engines that only promise that all but the last batches survive, each as a whole, and break that promise.
   static let ofProcesses: [PowerLossFaultCase] = [
     .init(
       "takes a torn batch for a whole one, and never syncs", .takesTornTailsUnsynced, keepsLog: true,
@@ -52,7 +52,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     .init("goes on behind a hole", .skipsHoles, keepsLog: true, isDurable: false, breaking: [.w6, .w4, .r6]),
   ]
 
-  /// Those that do not.
+  /// Correct engines.
   static let careful: [PowerLossFaultCase] = [
     .init("never syncs, and says so", .neverSyncs, keepsLog: true, isDurable: false, breaking: []),
     .init("keeps a log", keepsLog: true, breaking: []),
@@ -61,7 +61,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
 
   var suite: ConformanceSuite { suite { $0 } }
 
-  /// - Parameter wrap: What the tests see of the engine, where the worker sees it as it is.
+  /// - Parameter wrap: Wraps the engine in the test process. The worker uses the engine itself.
   func suite(
     wrap: @escaping @Sendable (PowerLossFaultEngine) -> any StorageEngine
   ) -> ConformanceSuite {
@@ -69,7 +69,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
       ["powerLossFault", keepsLog ? "log" : "copy", isDurable ? "durable" : "fast"]
       + [fault?.rawValue].compactMap { $0 }
     var budget = ConformanceBudget()
-    // What is found is found soon.
+    // Faults are found soon.
     if fault == nil, !TestRun.isExhaustive { budget.powerCuts = 60 }
     return ConformanceSuite(
       name, capabilities: PowerLossFaultEngine.promises(isDurable: isDurable), budget: budget,
@@ -79,7 +79,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     }
   }
 
-  /// One that passes as long as there is room.
+  /// An engine that passes as long as there is space.
   static let ofCompaction = PowerLossFaultCase(
     "compacts its log without checking that it can", .compactsWithoutChecking, keepsLog: true,
     breaking: [.f1])
@@ -148,7 +148,7 @@ struct FullDiskCompactionTests {
     case .failed(let failure):
       #expect(engineCase.rules.contains(failure.rule), "\(failure)")
       #expect(failure.actual.contains("400 overwrites"), "\(failure.actual)")
-    // There is not everywhere a file system to fill up.
+    // A small file system is not available everywhere.
     case .skipped(let reason): #expect(!reason.isEmpty)
     case .passed, .couldNotRun: Issue.record("It has not failed.")
     }

@@ -75,7 +75,7 @@ struct DiskTests {
     #expect(lost(disk) == [:])
   }
 
-  @Test("A directory is not removed before what was in it")
+  @Test("A directory is not removed before its contents")
   func removedDirectory() {
     var disk = SimulatedDisk(tree)
     disk.make(.link(name("d"), to: directory))

@@ -157,7 +157,7 @@ private func record(_ lines: String...) -> DiskRecording {
   ) { _ in nil }
 }
 
-/// The paths in a tree with what is in the files.
+/// The paths in a tree with the contents of the files.
 func contents(_ tree: DiskTree) -> [String: String?] {
   Dictionary(
     uniqueKeysWithValues: tree.paths.map { path, number in

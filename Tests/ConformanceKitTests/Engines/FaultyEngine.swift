@@ -2,8 +2,8 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// An engine that is broken by what it does differently from a correct one: everything it does not write itself
-/// is done by ``base``.
+/// An engine whose faults are its differences from a correct one: ``base`` performs everything that it does not
+/// implement itself.
 protocol FaultyEngine: StorageEngine {
   associatedtype Base: StorageEngine
   var base: Base { get }
@@ -46,7 +46,7 @@ extension FaultyEngine {
 }
 
 extension FaultyEngine {
-  /// Runs a body on a copy of all entries, beside which others write, as long as it takes. Gives what is to be done after it.
+  /// Runs a body on a copy of all entries while others write. Returns its operations and its result.
   func runOnCopy<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> (result: Result, operations: [StorageOperation]) {
@@ -55,13 +55,13 @@ extension FaultyEngine {
     defer { thread.stop() }
     return try await thread.run {
       let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before))
-      // Also if the body throws.
+      // Even if the body throws.
       defer { copy.end() }
       return (try body(copy), copy.end())
     }
   }
 
-  /// Runs a body on a copy, beside which others write, and again if they have, until it can be done.
+  /// Runs a body on a copy while others write, and again if they have written, until it can be committed.
   func runOnCopyUntilAlone<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> (result: Result, operations: [StorageOperation], before: [StorageEntry]) {
@@ -74,7 +74,7 @@ extension FaultyEngine {
     }
   }
 
-  /// Runs a body, and takes back what it has done if `isLost` says so at its end, though its result is returned.
+  /// Runs a body. If `isLost` returns true at its end, reverts its changes but returns its result.
   func withTransaction<Result: Sendable>(
     lostIf isLost: @escaping @Sendable () -> Bool,
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
@@ -97,7 +97,7 @@ extension FaultyEngine {
 private struct LostTransaction: Error {}
 
 extension StorageChanges {
-  /// A stream that has what this one has, for a subscriber of the current origin.
+  /// A stream with the same elements, for a subscriber with the current origin.
   func passedOn(onTermination end: @escaping @Sendable () -> Void = {}) -> StorageChanges {
     let (changes, continuation) = Self.makeStream(leavingOut: ChangeOrigin.current)
     let task = Task {
@@ -112,10 +112,10 @@ extension StorageChanges {
   }
 }
 
-/// An engine that takes one key for another: uses what `rename` makes of each key.
+/// An engine that confuses keys: it uses the result of `rename` instead of each key.
 struct RenamingEngine: FaultyEngine {
   let base: ReferenceEngine
-  /// What it takes for the length of a key, of which 1 to 511 are allowed.
+  /// Measures the length of a key. Lengths from 1 to 511 are accepted.
   var length: @Sendable (String) -> Int = { $0.utf8.count }
   let rename: @Sendable (String) -> String
 
@@ -158,7 +158,7 @@ struct RenamingEngine: FaultyEngine {
   }
 }
 
-/// An engine that changes values on their way in or out.
+/// An engine that changes values when they are written or read.
 struct ChangingEngine: FaultyEngine {
   let base: ReferenceEngine
   var onTheWayIn: @Sendable (Data) -> Data = { $0 }
@@ -257,7 +257,7 @@ extension InterceptingEngine {
   }
 }
 
-/// A faulty engine that makes a batch of every change but removeAllData().
+/// A faulty engine that turns every change except removeAllData() into a batch.
 protocol FaultyBatchEngine: FaultyEngine {
   func apply(_ operations: [StorageOperation]) async throws
 }

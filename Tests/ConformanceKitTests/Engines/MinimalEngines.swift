@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-// Correct engines as an outsider writes them: the six required methods, and not one more.
+// Correct engines as an outsider might write them, with only the six required methods.
 
 struct MinimalEntry: Codable, Sendable {
   var data: Data
@@ -46,7 +46,7 @@ final class LockedEngine: StorageEngine {
   }
 }
 
-/// A dictionary in an actor, none of whose reads throw for another reason than the key.
+/// A dictionary in an actor. Its reads only throw because of invalid keys.
 actor ActorEngine: StorageEngine {
   private var entries: [CacheKey: MinimalEntry] = [:]
 

@@ -4,10 +4,10 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-// Correct engines that tell their subscribers of changes in a way of their own.
+// Correct engines with unusual change feeds.
 
-/// Finds changes by looking at its place now and then, and tells all who have subscribed by then of what it has found: also of what was
-/// written right before.
+/// Finds changes by polling its place, and sends them to all present subscribers, including changes from right before
+/// their subscription.
 final class TellsOfWhatCameBefore: FaultyEngine {
   let base: ReferenceEngine
   private let latest = MutexProtected<Set<CacheKey>>([])
@@ -20,7 +20,7 @@ final class TellsOfWhatCameBefore: FaultyEngine {
 
   func changes() async throws -> StorageChanges {
     let changes = try await base.changes()
-    let (told, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
+    let (stream, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
     let found = latest.withLock { $0 }
     if !found.isEmpty { continuation.send(.keys(found)) }
     let task = Task {
@@ -28,11 +28,11 @@ final class TellsOfWhatCameBefore: FaultyEngine {
       continuation.finish()
     }
     continuation.onTermination { task.cancel() }
-    return told
+    return stream
   }
 }
 
-/// Takes its time for each entry of a batch, of as many as are written to find out how long that takes.
+/// Is slow for each entry of a batch, up to the size that the check uses to measure its speed.
 struct TakesTimeForWrites: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -41,7 +41,7 @@ struct TakesTimeForWrites: FaultyEngine {
   }
 }
 
-/// Takes its time for each of the first writes.
+/// Its first writes are slow.
 final class WritesSlowlyAtFirst: FaultyEngine {
   let base: ReferenceEngine
   private let writes = AtomicCounter()

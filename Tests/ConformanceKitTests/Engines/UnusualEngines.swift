@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Correct engines of which none is like the others.
+// Correct engines, all different.
 
 /// Waits for a moment in every call.
 struct SlowEngine: InterceptingEngine {
@@ -24,8 +24,7 @@ struct BeginsScansSlowly: FaultyEngine {
   }
 }
 
-/// Has its entries in a remote place: calls arrive there in another order than they were made in, and so do the answers
-/// here.
+/// Keeps its entries remotely: calls arrive there in another order than they were made in, and so do the results here.
 struct RemoteEngine: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
@@ -33,13 +32,13 @@ struct RemoteEngine: InterceptingEngine {
   ) async throws -> Result {
     try await Task.sleep(for: .microseconds(Int.random(in: 0...900)))
     let result = try await work()
-    // What has been done there cannot be cancelled here.
+    // A remote call cannot be cancelled.
     await Task { try? await Task.sleep(for: .microseconds(Int.random(in: 0...900))) }.value
     return result
   }
 }
 
-/// Lets others run before and after everything that it does.
+/// Yields before and after everything that it does.
 struct YieldingEngine: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
@@ -52,7 +51,7 @@ struct YieldingEngine: InterceptingEngine {
   }
 }
 
-/// Does everything in tasks of its own, which nobody can cancel.
+/// Does everything in detached tasks, which cannot be cancelled.
 struct DetachedEngine: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
@@ -62,7 +61,7 @@ struct DetachedEngine: InterceptingEngine {
   }
 }
 
-/// Does everything on one thread of its own.
+/// Does everything on one thread.
 final class ThreadEngine: InterceptingEngine {
   let base: ReferenceEngine
   private let thread = DedicatedThread()
@@ -77,11 +76,11 @@ final class ThreadEngine: InterceptingEngine {
   }
 }
 
-/// Is used beside something that holds, after the first change and for six seconds, all threads of the cooperative pool
-/// that tasks of the lowest priority run on.
+/// Runs beside other work that, for six seconds after the first change, blocks all threads of the cooperative pool for
+/// tasks of the lowest priority.
 final class EngineBesideBusyTasks: InterceptingEngine {
   let base: ReferenceEngine
-  /// How many threads are held. Nil before the first change.
+  /// The number of blocked threads. Nil before the first change.
   private let busy = MutexProtected<Int?>(nil)
   init(base: ReferenceEngine) { self.base = base }
   func call<Result: Sendable>(
@@ -107,7 +106,7 @@ final class EngineBesideBusyTasks: InterceptingEngine {
   }
 }
 
-/// Gives what is in no particular order in another order each time.
+/// Returns lists with unspecified order in a different order each time.
 struct ShufflingEngine: FaultyEngine {
   let base: ReferenceEngine
   func allKeys() async throws -> [CacheKey] { try await base.allKeys().shuffled() }
@@ -117,7 +116,7 @@ struct ShufflingEngine: FaultyEngine {
   }
 }
 
-/// Has room for values of 64 MiB and none for larger ones.
+/// Accepts values of up to 64 MiB.
 struct LimitedEngine: FaultyEngine {
   let base: ReferenceEngine
   private func validate(_ data: Data) throws {
@@ -137,7 +136,7 @@ struct LimitedEngine: FaultyEngine {
   }
 }
 
-/// Keeps times in whole milliseconds, which is as exact as they need to be.
+/// Stores times in whole milliseconds, the required precision.
 struct MillisecondEngine: FaultyEngine {
   let base: ReferenceEngine
   private func inMilliseconds(_ date: Date) -> Date {
@@ -162,7 +161,7 @@ struct MillisecondEngine: FaultyEngine {
   }
 }
 
-/// Six methods, each of which takes its time, also when it is called ten thousand times for a batch.
+/// Six slow methods, which a batch calls ten thousand times.
 final class SlowMinimalEngine: StorageEngine {
   private let base = LockedEngine()
   private func wait() async throws { try await Task.sleep(for: .microseconds(100)) }
@@ -192,7 +191,7 @@ final class SlowMinimalEngine: StorageEngine {
   }
 }
 
-/// Six methods, of which one call is made after the other, in the order in which they came, and each takes its time.
+/// Six slow methods, which perform one call after the other, in order of arrival.
 final class SerialEngine: StorageEngine {
   private let base = LockedEngine()
   private let places = Places(1)
@@ -201,7 +200,7 @@ final class SerialEngine: StorageEngine {
   private func call<Result: Sendable>(_ work: () async throws -> Result) async throws -> Result {
     await places.enter()
     defer { places.leave() }
-    // What is under way cannot be cancelled.
+    // A call in progress cannot be cancelled.
     let time = time
     await Task { try? await Task.sleep(for: time) }.value
     return try await work()
@@ -220,7 +219,7 @@ final class SerialEngine: StorageEngine {
   }
 }
 
-/// Has a file open on a disk that takes its time, which a thread of its own closes when the engine is dropped.
+/// Has a file open on a slow disk. A separate thread closes it after the engine is released.
 final class ClosesSlowly: FaultyEngine {
   let base: ReferenceEngine
   private let file: FileDescriptor?
@@ -246,16 +245,16 @@ final class ClosesSlowly: FaultyEngine {
   }
 }
 
-// Engines that are wrong in ways which must not harm the kit.
+// Engines that misbehave in ways that must not harm the kit.
 
-/// Says that there are ten million entries.
+/// Returns a count of ten million entries.
 struct GivesMillions: FaultyEngine {
   let base: ReferenceEngine
   func allKeys() async throws -> [CacheKey] { Array(repeating: CacheKey(verbatim: "k"), count: 1_000_000) }
   func readAllData() async throws -> [Data] { Array(repeating: Data(), count: 1_000_000) }
 }
 
-/// Throws what no engine should, with a description that nobody can read.
+/// Throws errors that are not StorageErrors, with unreadable descriptions.
 struct ThrowsForeignErrors: FaultyEngine {
   struct Foreign: Error, CustomStringConvertible {
     var description: String { String(repeating: "no\n", count: 1_000_000) }
@@ -266,13 +265,13 @@ struct ThrowsForeignErrors: FaultyEngine {
   func close() async throws { throw Foreign() }
 }
 
-/// Says that it was cancelled, though nobody has cancelled it.
+/// Throws CancellationError without a cancellation.
 struct ThrowsCancellation: FaultyEngine {
   let base: ReferenceEngine
   func read(key: CacheKey) async throws -> Data? { throw CancellationError() }
 }
 
-/// Gives every other transaction up, as rule T4 allows; if it does so afterwards, it has done it, which no rule allows.
+/// Aborts every other transaction, as rule T4 allows. It may also do so after the commit, which no rule allows.
 final class GivesUpTransactions: FaultyEngine {
   let base: ReferenceEngine
   private let afterwards: Bool

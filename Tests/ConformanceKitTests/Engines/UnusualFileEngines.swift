@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// Has the place while a file of its own is there, for which it waits for some time before it throws `locked`.
+/// Has the place open while its lock file exists. Other engines wait for that for some time before they throw `locked`.
 final class WaitsForItsLock: FaultyEngine {
   let base: ReferenceEngine
   private let path: String
@@ -42,7 +42,7 @@ final class WaitsForItsLock: FaultyEngine {
   }
 }
 
-/// Takes some time for each entry of a request.
+/// Needs some time for each entry of a request.
 struct TakesTimeForEachEntry: FaultyEngine {
   let base: ReferenceEngine
   func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {

@@ -2,9 +2,10 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Correct engines behind which a store has to be looked at with care.
+// Correct engines whose stores are difficult to check.
 
-/// Keeps times in steps of 4 ms, so that none is off by more than the 2 ms of rule W2, and knows no order but that of times.
+/// Stores times in steps of 4 ms, so that none is off by more than the 2 ms of rule W2, and only orders entries by
+/// times.
 struct OrdersByCoarseTimes: FaultyEngine {
   let base: ReferenceEngine
   private func coarse(_ date: Date) -> Date {
@@ -25,23 +26,24 @@ struct OrdersByCoarseTimes: FaultyEngine {
   }
 }
 
-/// Tells its subscribers of no keys, only that anything may have changed, also of what was written before they came.
+/// Its elements never name keys, but only report that anything may have changed. It also reports changes from before
+/// the subscription.
 struct TellsOfEverything: FaultyEngine {
   let base: ReferenceEngine
   func changes() async throws -> StorageChanges {
     let changes = try await base.changes()
-    let (told, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
+    let (stream, continuation) = StorageChanges.makeStream(leavingOut: ChangeOrigin.current)
     if try await base.keyCount() > 0 { continuation.send(.everything) }
     let task = Task {
       for await _ in changes { continuation.send(.everything) }
       continuation.finish()
     }
     continuation.onTermination { task.cancel() }
-    return told
+    return stream
   }
 }
 
-/// Syncs its first change to a disk that is so busy that this takes as long as 2,100 answers from memory.
+/// Syncs its first change to a slow disk, which takes as long as 2,100 reads from memory.
 final class SyncsForLongOnce: InterceptingEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((answerCount: 0, hasChanged: false))

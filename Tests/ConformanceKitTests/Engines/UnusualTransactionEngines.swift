@@ -2,9 +2,10 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Correct engines that run transactions in a way of their own.
+// Correct engines with unusual transactions.
 
-/// Waits for no body when it is closed: whatever is called in one after that throws `closed`, and nothing of it takes effect.
+/// Does not wait for bodies when it is closed. Later calls in a body throw `closed`, and none of its changes take
+/// effect.
 final class EndsBodiesWhenClosed: FaultyEngine {
   let base: ReferenceEngine
   private let isClosed = MutexProtected(false)
@@ -28,7 +29,7 @@ final class EndsBodiesWhenClosed: FaultyEngine {
   }
 }
 
-/// A transaction of which each call is refused once the engine has been closed.
+/// A transaction whose calls are refused once the engine has been closed.
 private final class TransactionOfOpenEngine: StorageTransaction {
   private let base: any StorageTransaction
   private let validate: () throws -> Void

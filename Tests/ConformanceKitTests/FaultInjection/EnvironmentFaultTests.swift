@@ -6,12 +6,12 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that breaks when a file is corrupted, something runs out, or the clock goes back.
+/// An engine that fails if a file is corrupted, a resource is exhausted, or the clock is set back.
 struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let name: String
   let fault: EnvironmentFaultEngine.Fault
-  /// The checks that it fails every time.
+  /// The checks that it always fails.
   let checks: Set<String>
 
   var testDescription: String { "\(rule): \(name)" }
@@ -124,7 +124,7 @@ extension ConformanceSuite {
     ) { try EnvironmentFaultEngine(directory: $0, fault: fault) }
   }
 
-  /// The checks that have a process of their own.
+  /// The checks that run in a separate process.
   fileprivate var environmentFaultChecks: [ConformanceCheck] {
     let others: Set = [
       "faults.full-disk-at-every-step", "faults.file-size-limit", "faults.no-descriptors-while-open",
@@ -147,7 +147,7 @@ struct EnvironmentFaultTests {
       switch await check.outcome() {
       case .passed: Issue.record("\(check.id) did not fail it")
       case .failed(let failure): #expect(failure.rule == engineCase.rule, "\(failure)")
-      // A clock that can be set, file systems to fill up, and strace are not everywhere.
+      // A fake clock, small file systems and strace are not available everywhere.
       case .skipped(let reason): #expect(!reason.isEmpty)
       case .couldNotRun(let reason): Issue.record("\(check.id) could not run: \(reason)")
       }
@@ -182,7 +182,7 @@ struct EnvironmentFaultTests {
     for id in ["clock.set-back", "clock.set-back-and-order"] {
       let check = try #require(suite.checks.first { $0.id == id })
       var outcome = ConformanceOutcome.passed
-      // With the tool for clocks a process may come to a halt on a busy machine.
+      // With the tool for clocks, a process may hang on a busy machine.
       for _ in 0..<4 {
         outcome = await check.outcome()
         guard case .skipped(let reason) = outcome, reason.contains("the fake clock") else { break }

@@ -5,14 +5,14 @@ import Testing
 
 @testable import ConformanceKit
 
-/// Engines that stand every failed call as long as one task is alone with them.
+/// Engines that handle every failed call correctly as long as only one task uses them.
 @Suite("Engines whose failed calls affect other tasks", .enabled(if: canInterceptCalls))
 struct GroupFaultTests {
   private static let rules: [GroupFaultEngine.Fault: Set<ContractRule>] = [
-    // What has thrown may be there at the second attempt, or twice.
+    // A change that threw may exist after the second attempt, or have been made twice.
     .repeatsGroups: [.t1, .f4], .keepsChangesOfFailedBodies: [.t1], .undoesNeighbors: [.w6],
     .tellsOnlyTheFirst: [.w6], .blamesNeighbors: [.f4], .findsNothingWhereReadsFail: [.r4],
-    // What was half written may belong to a batch or to a transaction.
+    // A half-written change may belong to a batch or to a transaction.
     .keepsHalfOfFailedGroups: [.w4, .t1],
   ]
 

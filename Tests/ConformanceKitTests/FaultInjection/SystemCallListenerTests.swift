@@ -5,13 +5,13 @@
 
   @testable import ConformanceKit
 
-  // In processes of their own, in which the filter stays. Where the kernel allows none, there is nothing to test.
+  // In separate processes, because the filter stays. If the kernel does not allow filters, there is nothing to test.
   @Suite("A listener for the calls of a process")
   struct SystemCallListenerTests {
     @Test("Calls of the answering thread are not intercepted")
     func ownCalls() async {
       await #expect(processExitsWith: .success) {
-        // Without an answer it would wait for ever.
+        // Without an answer it would wait forever.
         alarm(60)
         do {
           let listener = try SystemCallListener { _, _ in
@@ -66,7 +66,7 @@
         } catch is Skip {
           exit(EXIT_SUCCESS)
         }
-        // On a thread of its own, whose memory is not that of the main thread.
+        // On a new thread, which uses a separate memory arena.
         Thread.detachNewThread {
           let blocks = (0..<1_500).map { _ in malloc(100_000) }
           for block in blocks.reversed() { free(block) }
@@ -88,7 +88,7 @@
       try #require(mprotect(pages + 2 * size, size, PROT_NONE) == 0)
       func address(_ offset: Int) -> UInt64 { UInt64(UInt(bitPattern: pages + offset)) }
 
-      // A path that ends at the very end of the page, and one that goes over the end of one.
+      // A path that ends at the end of a page, and one that crosses it.
       (pages + 2 * size - 1).storeBytes(of: 0, as: UInt8.self)
       #expect(memory.path(at: address(2 * size - 4)) == Array("aaa".utf8))
       (pages + size + 2).storeBytes(of: 0, as: UInt8.self)

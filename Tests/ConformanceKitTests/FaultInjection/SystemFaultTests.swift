@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that breaks when a call of the system fails.
+/// An engine that fails if a system call fails.
 struct SystemFaultCase: Sendable, CustomTestStringConvertible {
   let rules: Set<ContractRule>
   let name: String
@@ -99,7 +99,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([.f4], "writes nothing any more after an error, though it is opened again", .staysReadOnly),
   ]
 
-  /// Those that stand it, each in its way.
+  /// Engines that handle failed calls correctly, in different ways.
   static let correct: [SystemFaultCase] = [
     .init([], "takes back what it could not write", nil),
     .init([], "syncs again after an interrupted sync", .repeatsInterruptedSyncs),
@@ -109,7 +109,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([], "syncs a new log under another name, which it removes afterwards", .namesCompleteLogs),
   ]
 
-  /// - Parameter seed: From which it follows which calls fail.
+  /// - Parameter seed: Determines which calls fail.
   func suite(of check: String, seed: UInt64 = 1) -> ConformanceSuite {
     var budget = ConformanceBudget()
     if TestRun.isExhaustive, check == "faults.failed-syncs" { budget = .exhaustive }
@@ -125,7 +125,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
   }
 }
 
-/// Whether the kit knows how to look at the calls of a process here. Whether the kernel allows it, the checks say.
+/// Whether the kit supports intercepting system calls on this system. The checks find out whether the kernel allows it.
 let canInterceptCalls: Bool = {
   #if os(Linux) && (arch(x86_64) || arch(arm64))
     true
@@ -160,7 +160,7 @@ struct SystemFaultTests {
     try await expectSuccess("faults.failed-syncs", of: engineCase)
   }
 
-  /// Its start was a part of its first step.
+  /// The start of the process counted as part of its first step.
   @Test("An engine whose worker process takes long to start does not count as hanging")
   func startsSlowly() async throws {
     let program = ConformanceWorker(product: "FaultyEngineWorker").executable.systemPath
@@ -180,13 +180,13 @@ struct SystemFaultTests {
 }
 
 extension ConformanceOutcome {
-  /// Expects one of the rules to be broken after a call of the system failed, unless the kernel lets none fail.
+  /// Expects a violation of one of the rules after a failed system call, unless the kernel does not allow interception.
   func expectFailure(of rules: Set<ContractRule>) {
     switch self {
     case .passed: Issue.record("no check failed it")
     case .failed(let failure):
       #expect(rules.contains(failure.rule), "\(failure)")
-      // Which call, and what became of it.
+      // The failed call, and how it failed.
       #expect(
         failure.actual.contains(/(after|when) the \d+(st|nd|rd|th) \w+ (failed with E|did only half)/),
         "\(failure.actual)")
@@ -195,7 +195,7 @@ extension ConformanceOutcome {
     }
   }
 
-  /// Expects the check to pass, unless the kernel lets no call fail.
+  /// Expects the check to pass, unless the kernel does not allow interception.
   func expectPass() {
     switch self {
     case .passed: break

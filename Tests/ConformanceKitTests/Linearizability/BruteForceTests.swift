@@ -3,8 +3,7 @@ import Testing
 
 @testable import ConformanceKit
 
-/// Tries every order, though not twice what comes to the same: too slow for more than a few calls, and too simple to be
-/// wrong.
+/// Tries every order, except equivalent ones: too slow for more than a few calls, and too simple to be wrong.
 private func isLegalByForce(_ effects: [Effect], _ initial: [Int]) -> Bool {
   var tried: Set<[[Int]]> = []
   func isLegal(_ rest: [Int], _ store: [Int]) -> Bool {
@@ -79,7 +78,7 @@ struct BruteForceTests {
       (count / 10...count * 9 / 10).contains(legal), "\(legal) of \(count) were legal, which says little")
   }
 
-  /// What the shrinker leaves is illegal, is a part of the history, and needs each of its reads.
+  /// The result of shrinking is illegal, is a part of the history, and needs each of its reads.
   private func expectEvidence(_ history: [HistoryCall], _ checker: LinearizabilityChecker) {
     let evidence = TimelineShrinker(checker: checker).shrunk(history)
     #expect(checker.isIllegal(evidence))
@@ -118,7 +117,7 @@ struct SearchBudgetTests {
 
   @Test("A history with too many orders is undecided, after a bounded search")
   func bounded() {
-    // Forty tasks remove and write everything at once, over and over; nobody looks until the end.
+    // Forty tasks repeatedly remove and write everything at the same time; the only reads are at the end.
     var simulation = SimulatedHistory(
       tasks: 60, writers: 60, keyCount: 10, valuesAreFew: true, hasQueue: true)
     simulation.methods = [.apply, .removeMany, .writeMany]

@@ -1,6 +1,6 @@
 @testable import ConformanceKit
 
-// Calls as they are written down by hand: what, by which task, from which step to which.
+// A short notation for calls: the operation, the task, and the steps at which it begins and ends.
 
 extension HistoryCall {
   static func write(_ key: Int, _ value: Int, by task: Int, _ begin: Int, _ end: Int) -> HistoryCall {
@@ -20,7 +20,7 @@ extension HistoryCall {
       end: end)
   }
 
-  /// A read of one key that gave a value, or nil.
+  /// A read of one key that returned this value, or nil.
   static func read(_ key: Int, _ value: Int?, by task: Int, _ begin: Int, _ end: Int) -> HistoryCall {
     look(.read, [key], .found(value.map { [key: $0] } ?? [:]), by: task, begin, end)
   }
@@ -29,7 +29,7 @@ extension HistoryCall {
     look(.exists, [key], .exist(exists ? [key] : []), by: task, begin, end)
   }
 
-  /// A transaction that has read these values, nil for absent, and then made these changes.
+  /// A transaction that read these values, nil for absent, and then made these changes.
   static func transaction(
     _ read: [Int: Int?], _ changes: [HistoryCall.Change], by task: Int, _ begin: Int, _ end: Int,
     isRolledBack: Bool = false
@@ -49,7 +49,7 @@ extension HistoryCall {
 }
 
 extension LinearizabilityChecker {
-  /// A checker of histories of three keys that begin with nothing.
+  /// A checker for histories with three keys, initially absent.
   static func strict(_ relax: (inout AtomicityModel) -> Void = { _ in }) -> LinearizabilityChecker {
     var model = AtomicityModel(keyCount: 3)
     relax(&model)

@@ -31,7 +31,7 @@ struct KnownHistoriesTests {
     let new = HistoryCall.read(a, 1, by: 2, 2, 3)
     #expect(LinearizabilityChecker.strict().isLegal([writing, new, .read(a, 1, by: 3, 4, 5)]))
     #expect(LinearizabilityChecker.strict().isIllegal([writing, new, .read(a, nil, by: 3, 4, 5)]))
-    // Had the two reads overlapped, either could have come first.
+    // If the two reads had overlapped, either could have come first.
     #expect(
       LinearizabilityChecker.strict().isLegal([writing, .read(a, 1, by: 2, 2, 5), .read(a, nil, by: 3, 4, 6)])
     )
@@ -187,7 +187,7 @@ struct KnownHistoriesTests {
   @Test("A transaction reads and writes at one moment")
   func transactions() {
     let first = HistoryCall.transaction([a: nil], [.write(key: a, value: 1)], by: 1, 1, 4)
-    // A lost update, which nobody has to see.
+    // A lost update is illegal even if no later call reads it.
     #expect(
       LinearizabilityChecker.strict().isIllegal([
         first, .transaction([a: nil], [.write(key: a, value: 2)], by: 2, 2, 5),

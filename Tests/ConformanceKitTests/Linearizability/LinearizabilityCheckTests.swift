@@ -48,8 +48,8 @@ struct LinearizabilityCheckTests {
   @Test("Each racy engine has a history that shows a broken rule", arguments: RacyEngine.all.spread)
   func failsForItsRule(_ engine: RacyEngine) async throws {
     let engineCase = engine.engineCase
-    // Tasks meet by chance, so another seed may see what the first ones have not: its own rule, where the machine
-    // lets the calls overlap.
+    // Tasks meet by chance, so another seed may find what the first ones have not: the expected rule, if the machine
+    // runs the calls concurrently.
     var outcomes: [ConformanceOutcome] = []
     for seed in 1...40 as ClosedRange<UInt64> {
       let check = try #require(
@@ -60,7 +60,7 @@ struct LinearizabilityCheckTests {
       guard let failure = outcome.failure else { continue }
       #expect(failure.rule == engineCase.rule || engineCase.also.contains(failure.rule), "\(failure)")
       #expect(failure.evidence.map { $0.contains("task ") && $0.contains("|-") } ?? false, "\(failure)")
-      // Three others are enough: a longer look shows the same.
+      // Three other rules are enough; more attempts would not find more.
       let failureCount = outcomes.count { $0.failure != nil }
       if failure.rule == engineCase.rule || failureCount == 3 && !TestRun.isExhaustive { return }
     }
@@ -147,13 +147,13 @@ struct LinearizabilityCheckTests {
   }
 }
 
-/// A correct engine in which every call takes its time before and after its effect.
+/// A correct engine in which every call waits before and after its effect.
 private struct WaitsAWhile: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
     await Task.yield()
     try await base.write(data, key: key)
-    // Acknowledged a little after it can be seen.
+    // Acknowledges a change a little after it is visible.
     await Task.yield()
   }
   func read(key: CacheKey) async throws -> Data? {

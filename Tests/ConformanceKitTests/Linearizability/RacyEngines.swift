@@ -4,12 +4,12 @@ import Foundation
 import StockroomCore
 import Testing
 
-// Engines that are right as long as one task calls them, or that are wrong with many. Each has one fault.
+// Engines that only fail if several tasks use them. Each has one fault.
 
-/// Lets other tasks run, as an engine does that waits for a disk.
+/// Yields to other tasks, as an engine that waits for a disk does.
 private func pause(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
 
-/// A cache that is filled after the read, maybe with what has been replaced meanwhile.
+/// A cache that is filled after the read, possibly with a value that has been replaced meanwhile.
 final class FillsItsCacheLate: InterceptingEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
@@ -53,7 +53,7 @@ final class CountsLate: InterceptingEngine {
   }
 }
 
-/// Two entries to a page, and a page is read, changed and written back.
+/// Stores two entries in a page. A page is read, changed and written back.
 struct LosesUpdatesOfAPage: FaultyEngine {
   let base: ReferenceEngine
 
@@ -72,7 +72,7 @@ struct LosesUpdatesOfAPage: FaultyEngine {
   }
 }
 
-/// Every task sees at once what it has written itself; the others see it a few writes later.
+/// Every task sees its own writes at once; the others see them a few writes later.
 final class ReadsItsOwnWritesOnly: FaultyEngine {
   let base: ReferenceEngine
   private let private_ = MutexProtected<[CacheKey: (task: Int, old: Data?, writes: Int)]>([:])
@@ -102,7 +102,7 @@ final class ReadsItsOwnWritesOnly: FaultyEngine {
   }
 }
 
-/// Goes wrong when several calls are under way.
+/// Fails if several calls are in progress.
 final class WrongUnderLoad: FaultyEngine {
   let base: ReferenceEngine
   private let load = MutexProtected(0)
@@ -120,7 +120,7 @@ final class WrongUnderLoad: FaultyEngine {
   }
 }
 
-/// Acknowledges a write, and does it a little later.
+/// Acknowledges a write, and performs it a little later.
 struct AcknowledgesTooEarly: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -133,7 +133,7 @@ struct AcknowledgesTooEarly: FaultyEngine {
   }
 }
 
-/// Makes the removals of a batch seen before its writes.
+/// Makes the removals of a batch visible before its writes.
 struct AppliesInTwoSteps: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
@@ -191,7 +191,7 @@ struct ScansInPages: FaultyEngine {
   }
 }
 
-/// Looks whether keys exist in an index that lags behind.
+/// Checks whether keys exist in an index that is updated late.
 final class ExistsInALateIndex: FaultyEngine {
   let base: ReferenceEngine
   private let index = MutexProtected<Set<CacheKey>>([])
@@ -204,12 +204,12 @@ final class ExistsInALateIndex: FaultyEngine {
   }
   func keyExists(_ key: CacheKey) async throws -> Bool {
     let exists = try await base.keyExists(key)
-    // As long as the index has never heard of it, it is not there.
+    // As long as the index has never contained the key, the key does not exist.
     return exists && (index.withLock { $0.contains(key) } || key.value.utf8.count > 1)
   }
 }
 
-/// Takes the cancellation of one task for that of another, once in a hundred writes.
+/// Cancels the wrong task once in a hundred writes.
 final class CancelsNowAndThen: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -226,7 +226,7 @@ final class CancelsNowAndThen: FaultyEngine {
   }
 }
 
-/// Notices too late that a batch was cancelled: when half of it is written.
+/// Checks for cancellation of a batch too late: after half of it is written.
 struct GivesUpABatch: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -240,7 +240,7 @@ struct GivesUpABatch: FaultyEngine {
   }
 }
 
-/// Says that a removal was cancelled when it has been done.
+/// Reports a removal as cancelled after performing it.
 struct RemovesAndSaysNo: FaultyEngine {
   let base: ReferenceEngine
   func remove(key: CacheKey) async throws {
@@ -260,7 +260,7 @@ struct RemovesAndSaysNo: FaultyEngine {
 /// An engine that breaks a rule when many tasks use it.
 struct RacyEngine: Sendable, CustomTestStringConvertible {
   let engineCase: FaultyEngineCase
-  /// The check that finds it.
+  /// The check that detects it.
   let check: String
 
   var testDescription: String { engineCase.testDescription }
@@ -280,7 +280,7 @@ struct RacyEngine: Sendable, CustomTestStringConvertible {
         claiming: FaultyEngineCase.claimsOfTransactions, makeEngine: makeEngine))
   }
 
-  /// A lost update shows in the next read, by whatever method.
+  /// A lost update is visible to the next read, by any method.
   private static let ofAnyRead: Set<ContractRule> = [.w1, .w4, .r2, .r3, .r5, .k3, .l1, .l2, .c1, .c4]
 
   static let all: [RacyEngine] = [

@@ -3,17 +3,17 @@ import StockroomKitSupport
 
 @testable import ConformanceKit
 
-/// Histories of an engine that is simulated, and so legal for certain.
+/// Histories of a simulated engine, which are certainly legal.
 struct SimulatedHistory {
   var tasks = 16
-  /// How many of the tasks change anything.
+  /// How many of the tasks make changes.
   var writers = 16
   var keyCount = 6
   var methods: [HistoryCall.Method] = [
     .read, .read, .read, .exists, .write, .write, .remove, .writeMany, .readAll,
   ]
   var valuesAreFew = false
-  /// Whether changes wait for each other in a queue, as behind the one writer of a database.
+  /// Whether changes wait for each other in a queue, as in a database with one writer.
   var hasQueue = false
 
   /// - Returns: The calls in the order in which they ended.
@@ -42,7 +42,7 @@ struct SimulatedHistory {
         queue.removeAll { $0 == task }
       }
     }
-    // What has taken effect must be there, or what others have seen of it has no cause.
+    // Effects must be recorded, because other calls may have observed them.
     for (task, call) in open.enumerated() {
       guard let call, let answer = call.answer else { continue }
       calls.append(call.ended(by: task, answer, at: time))
@@ -121,7 +121,7 @@ struct SimulatedHistory {
 }
 
 extension [HistoryCall] {
-  /// The history with one answer changed, which may make it illegal, or may not.
+  /// The history with one result changed. It may or may not still be legal.
   func falsified(seed: UInt64) -> [HistoryCall] {
     var random = SeededRandom(seed: seed)
     let reads = indices.filter {
@@ -148,7 +148,7 @@ extension [HistoryCall] {
     return calls
   }
 
-  /// The history with a call that has thrown: a change, which has happened, or in the place of a read one that has not.
+  /// The history with a call that threw: a change that has happened, or, instead of a read, a change that has not.
   func withFailure(_ failure: HistoryCall.Failure, seed: UInt64) -> [HistoryCall] {
     var random = SeededRandom(seed: seed)
     guard !isEmpty else { return self }

@@ -6,7 +6,7 @@ private let (a, b, c) = (0, 1, 2)
 
 @Suite("The timeline of a violation")
 struct TimelineTests {
-  @Test("The timeline shows what came before what, a line for each task")
+  @Test("The timeline shows the order of calls, with a line for each task")
   func drawing() {
     let calls: [HistoryCall] = [.write(a, 7, by: 3, 1, 3), .read(a, 6, by: 5, 2, 9), .remove(b, by: 3, 4, 5)]
     let drawn = HistoryTimeline(calls: calls, initial: [6, 0, 0]).description

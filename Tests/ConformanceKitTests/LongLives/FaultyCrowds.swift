@@ -2,16 +2,16 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that break when many tasks use them: pools, queues and shared flights.
+// Engines that fail when many tasks use them: pools, queues and shared reads.
 
-/// Places for so many calls at a time.
+/// A limited number of places for concurrent calls.
 final class Places: Sendable {
   private struct State {
     var free: Int
     var waiting: [CheckedContinuation<Void, Never>] = []
   }
   private let state: MutexProtected<State>
-  /// Whether who comes last is served first.
+  /// Whether the last waiter is served first.
   private let isStack: Bool
 
   init(_ count: Int, isStack: Bool = false) {
@@ -45,7 +45,7 @@ final class Places: Sendable {
   }
 }
 
-/// Has a pool of connections, and keeps that of a call which was cancelled while it waited or worked.
+/// Has a pool of connections, and loses the connection of a call that is cancelled while it waits or works.
 final class LosesPlaces: InterceptingEngine {
   let base: ReferenceEngine
   private let places: Places
@@ -61,7 +61,7 @@ final class LosesPlaces: InterceptingEngine {
   }
 }
 
-/// Takes a connection for a call and another one in the middle of it.
+/// Uses one connection for a call, and takes another one during the call.
 final class TakesTwoPlaces: InterceptingEngine {
   let base: ReferenceEngine
   private let places = Places(128)
@@ -78,7 +78,7 @@ final class TakesTwoPlaces: InterceptingEngine {
   }
 }
 
-/// Refuses calls when so many wait.
+/// Refuses calls if this many are waiting.
 final class RefusesBeyond: InterceptingEngine {
   let base: ReferenceEngine
   private let limit: Int
@@ -98,7 +98,7 @@ final class RefusesBeyond: InterceptingEngine {
   }
 }
 
-/// Has fewer places for some calls than for others, and refuses what comes when these are taken.
+/// Has fewer places for some calls than for others, and refuses calls if these are in use.
 final class HasFewPlaces: FaultyEngine {
   enum Call { case transactions, scans }
   let base: ReferenceEngine
@@ -131,7 +131,7 @@ final class HasFewPlaces: FaultyEngine {
   }
 }
 
-/// Throttles a key that many ask for at the same time.
+/// Throttles a key that many tasks read at the same time.
 final class ThrottlesHotKeys: FaultyEngine {
   let base: ReferenceEngine
   private let readers = MutexProtected<[CacheKey: Int]>([:])
@@ -148,10 +148,10 @@ final class ThrottlesHotKeys: FaultyEngine {
   }
 }
 
-/// Has the first of several readers of a key read for all, in its own task.
+/// The first of several concurrent readers of a key reads for all of them, in its own task.
 final class SharesReads: FaultyEngine {
   let base: ReferenceEngine
-  /// Whether those that join late get what was there when the first began.
+  /// Whether late joiners get the value from when the first one began.
   private let isStale: Bool
   private let flights = MutexProtected<[CacheKey: [CheckedContinuation<Data?, any Error>]]>([:])
   init(base: ReferenceEngine, isStale: Bool) { (self.base, self.isStale) = (base, isStale) }
@@ -170,7 +170,7 @@ final class SharesReads: FaultyEngine {
       }
     }
     let early = try await base.read(key: key)
-    // As long as it takes others to come.
+    // Long enough for others to join.
     for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
     let isCancelled = Task.isCancelled
     let value = isStale ? early : try await base.read(key: key)
@@ -187,11 +187,11 @@ final class SharesReads: FaultyEngine {
   }
 }
 
-/// Has the first of several readers of everything read for all, in its own task.
+/// The first of several concurrent readers of everything reads for all of them, in its own task.
 final class SharesReadsOfEverything: FaultyEngine {
   private typealias Waiting = CheckedContinuation<[(key: CacheKey, data: Data)], any Error>
   let base: ReferenceEngine
-  /// Those that wait for the first; nil if nobody reads.
+  /// The readers that wait for the first one; nil if there is none.
   private let waiting = MutexProtected<[Waiting]?>(nil)
   init(base: ReferenceEngine) { self.base = base }
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
@@ -208,7 +208,7 @@ final class SharesReadsOfEverything: FaultyEngine {
         if isLate { continuation.resume(with: Result { try base.everything() }) }
       }
     }
-    // As long as it takes others to come.
+    // Long enough for others to join.
     for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
     let result: Result<[(key: CacheKey, data: Data)], any Error> = Result {
       try Task.checkCancellation()
@@ -220,7 +220,7 @@ final class SharesReadsOfEverything: FaultyEngine {
   }
 }
 
-/// Has the first of several writers write for all, in one batch.
+/// The first of several concurrent writers writes for all of them, in one batch.
 final class CommitsInGroups: FaultyEngine {
   enum Fault { case failsAll, acknowledgesAll, cancelsAll }
   let base: ReferenceEngine
@@ -235,11 +235,11 @@ final class CommitsInGroups: FaultyEngine {
         let result = await Task { try await base.apply(group.flatMap { $0 }) }.result
         return group.map { _ in result }
       case .cancelsAll:
-        // The task of the first may be cancelled.
+        // The task of the first one may be cancelled.
         let result = await Self.result { try await base.apply(group.flatMap { $0 }) }
         return group.map { _ in result }
       case .acknowledgesAll:
-        // What comes after the first that fails is not written, and not told so.
+        // Requests after the first failing one are not written, but get no error.
         var results: [Result<Void, any Error>] = []
         var hasFailed = false
         for operations in group {
@@ -262,7 +262,7 @@ final class CommitsInGroups: FaultyEngine {
   }
 }
 
-/// Has connections that stay cancelled once a call on them was.
+/// Connections stay cancelled after a cancelled call.
 final class KeepsCancellation: InterceptingEngine {
   enum Fault { case forTheNext, forGood }
   let base: ReferenceEngine

@@ -2,9 +2,9 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that are wrong about one call among many others.
+// Engines that handle one call among many others wrongly.
 
-/// Has the first of several readers look for the keys of all, which fails for all if one of them is not valid.
+/// The first of several readers reads the keys of all of them, which fails for all if one key is invalid.
 final class AsksInGroups: FaultyEngine {
   let base: ReferenceEngine
   private let reads = GroupedCalls<CacheKey, Data?>()
@@ -21,7 +21,7 @@ final class AsksInGroups: FaultyEngine {
   }
 }
 
-/// Has the first of several tasks remove the keys of all, which fails for all if one of them is not valid.
+/// The first of several tasks removes the keys of all of them, which fails for all if one key is invalid.
 final class RemovesInGroups: FaultyEngine {
   let base: ReferenceEngine
   private let removals = GroupedCalls<CacheKey, Void>()
@@ -35,7 +35,7 @@ final class RemovesInGroups: FaultyEngine {
   }
 }
 
-/// Loses one removal of two hundred, but only while another one is under way.
+/// Loses one removal of two hundred, but only while another one is in progress.
 final class LosesSomeRemovals: FaultyEngine {
   private struct Counts {
     var running = 0
@@ -59,7 +59,7 @@ final class LosesSomeRemovals: FaultyEngine {
   }
 }
 
-/// Has eight connections, and an error of its own for a call that was cancelled while it waited for one.
+/// Has eight connections, and throws its own error for a call that is cancelled while it waits for one.
 final class HasItsOwnCancellation: InterceptingEngine {
   let base: ReferenceEngine
   private let places = Places(8)
@@ -81,7 +81,7 @@ final class HasItsOwnCancellation: InterceptingEngine {
   }
 }
 
-/// Keeps the entries of a batch that it refuses in its queue, and writes them with the next entry.
+/// Keeps the entries of a refused batch in its queue, and writes them with the next entry.
 final class KeepsRefusedBatches: FaultyEngine {
   let base: ReferenceEngine
   private let queue = MutexProtected<[StorageOperation]>([])

@@ -2,9 +2,9 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines in memory that break when there are many entries, many bytes or many calls, or whose clock is another one.
+// Engines in memory that fail with many entries, many bytes or many calls, or whose clock differs.
 
-/// Is a cache: evicts the oldest entries beyond a number, or beyond so many bytes.
+/// A cache that evicts the oldest entries beyond a number of entries or bytes.
 final class EvictsTheOldest: FaultyEngine {
   let base: ReferenceEngine
   private let maximumCount: Int
@@ -31,7 +31,7 @@ final class EvictsTheOldest: FaultyEngine {
   }
 }
 
-/// Is in front of a cache that answers single reads, and forgets what it has no room for.
+/// Reads single keys through a cache, and loses entries that it has no space for.
 final class ForgetsWhatIsRead: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine) { self.base = base }
@@ -42,7 +42,7 @@ final class ForgetsWhatIsRead: FaultyEngine {
   }
 }
 
-/// Loses an overwrite now and then, which shows until the next one.
+/// Loses an overwrite now and then, which is visible until the next one.
 final class LosesSomeOverwrites: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -73,7 +73,7 @@ final class LosesSomeImports: FaultyEngine {
   }
 }
 
-/// Begins a new page with each thousandth list of its keys, and loses what was on the one before.
+/// Starts a new page with each thousandth list of its keys, and loses the previous one.
 final class ShortensSomeLists: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -87,7 +87,7 @@ final class ShortensSomeLists: FaultyEngine {
   }
 }
 
-/// Has the order of its entries from a table that is made again after many removals.
+/// Takes the order of its entries from a table that is rebuilt after many removals.
 final class OrdersAnewAfterRemovals: FaultyEngine {
   let base: ReferenceEngine
   private let removals = MutexProtected(0)
@@ -102,7 +102,7 @@ final class OrdersAnewAfterRemovals: FaultyEngine {
   }
 }
 
-/// Splits its table when there are so many entries, and takes what it moves for written.
+/// Splits its table at a number of entries, and dates moved entries as if they were written.
 final class DatesWhatItMoves: FaultyEngine {
   let base: ReferenceEngine
   private let moved = MutexProtected<Date?>(nil)
@@ -123,7 +123,7 @@ final class DatesWhatItMoves: FaultyEngine {
   }
 }
 
-/// Has another structure for many entries, into which it takes the later of their two times.
+/// Uses another structure for many entries, and copies only the later of their two times to it.
 struct MovesOneTime: FaultyEngine {
   let base: ReferenceEngine
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
@@ -137,7 +137,7 @@ struct MovesOneTime: FaultyEngine {
   }
 }
 
-/// Has its timestamps from a server, whose clock is ahead.
+/// Its timestamps come from a server whose clock is ahead.
 struct HasAServersClock: FaultyEngine {
   let base: ReferenceEngine
   let ahead: TimeInterval
@@ -159,21 +159,21 @@ struct HasAServersClock: FaultyEngine {
   }
 }
 
-/// Takes some time for each call, as a server does.
+/// Needs some time for each call, as a server does.
 struct TakesItsTime: InterceptingEngine {
   let base: ReferenceEngine
   var time = Duration.milliseconds(5)
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
   ) async throws -> Result {
-    // Nobody can take back what is on its way.
+    // A request that has been sent cannot be cancelled.
     let time = time
     await Task { try? await Task.sleep(for: time) }.value
     return try await work()
   }
 }
 
-/// Does one thing at a time, or one read at a time beside no write, in the order in which the calls came.
+/// Performs one call at a time, or one read at a time and no write, in order of arrival.
 final class TakesTurns: InterceptingEngine {
   let base: ReferenceEngine
   private let reads: Places
@@ -194,7 +194,7 @@ final class TakesTurns: InterceptingEngine {
   }
 }
 
-/// Numbers scans with twelve bits, and takes the second of a number for the first.
+/// Numbers scans with twelve bits, and confuses two scans with the same number.
 final class NumbersScans: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -212,7 +212,7 @@ final class NumbersScans: FaultyEngine {
   }
 }
 
-/// Takes the transaction after 4,095 others for one that has been committed.
+/// Takes the transaction after 4,095 others for one that has already been committed.
 final class NumbersTransactions: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -228,7 +228,7 @@ final class NumbersTransactions: FaultyEngine {
   }
 }
 
-/// Ends a scan where it has met so many entries that were removed.
+/// Ends a scan after this many removed entries.
 final class StopsAtRemovedEntries: FaultyEngine {
   let base: ReferenceEngine
   private let removed = MutexProtected(0)

@@ -2,9 +2,9 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that have more than entries, and change that some time before or after these.
+// Engines that keep metadata beside entries, and change it some time before or after the entries.
 
-/// Looks when a key was created, writes, and stores what it saw, whatever has been removed meanwhile.
+/// Reads the creation time of a key, writes, and stores the time that it has read, despite removals in between.
 final class KeepsOldDates: FaultyEngine {
   let base: ReferenceEngine
   private let created = MutexProtected<[CacheKey: Date]>([:])
@@ -17,7 +17,7 @@ final class KeepsOldDates: FaultyEngine {
   }
   func remove(key: CacheKey) async throws { try await remove(keys: [key]) }
   func remove(keys: [CacheKey]) async throws {
-    // As long as it takes others to look.
+    // Long enough for others to read.
     await Task.yield()
     try await base.remove(keys: keys)
     created.withLock { created in for key in keys { created[key] = nil } }
@@ -40,7 +40,7 @@ final class ClearsItsIndexLate: FaultyBatchEngine {
   init(base: ReferenceEngine) { self.base = base }
   func removeAllData() async throws {
     try await base.removeAllData()
-    // As long as it takes others to write.
+    // Long enough for others to write.
     for _ in 0..<10 { await Task.yield() }
     index.withLock { $0 = [] }
   }
@@ -63,7 +63,7 @@ final class ClearsItsIndexLate: FaultyBatchEngine {
   }
 }
 
-/// Looks whether an entry is new, and dates it as created when it has written it, though others may have done both meanwhile.
+/// Checks whether an entry is new, and sets createdAt after writing it, although others may have done both meanwhile.
 final class DatesEachFirstWrite: FaultyEngine {
   let base: ReferenceEngine
   private let created = MutexProtected<[CacheKey: Date]>([:])
@@ -90,7 +90,7 @@ final class DatesEachFirstWrite: FaultyEngine {
   }
 }
 
-/// Has questions for times that come together answered by one, whatever their keys are.
+/// Combines concurrent reads of times into one, even for different keys.
 final class GivesOneTimeToAll: FaultyEngine {
   let base: ReferenceEngine
   private let groups = GroupedCalls<CacheKey, Date?>()

@@ -2,9 +2,9 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that break when one thing has been done very often, or nothing for long.
+// Engines that fail after very many repetitions of a call, or after a long pause.
 
-/// Gives entries the generation in which they were written, of which there are 256.
+/// Gives entries the generation in which they were written. There are 256 generations.
 final class CountsGenerations: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((generation: 0, first: [(key: CacheKey, data: Data)]()))
@@ -21,7 +21,7 @@ final class CountsGenerations: FaultyEngine {
   }
 }
 
-/// Keeps what a call that threw has taken, of which there is no end, but for one kind of call.
+/// Never frees the resources of calls of one kind that threw.
 final class LeaksPerError: FaultyEngine {
   enum Call { case refusedScan, thrownBody }
   let base: ReferenceEngine
@@ -50,7 +50,7 @@ final class LeaksPerError: FaultyEngine {
   }
 }
 
-/// Finds that a server has hung up by the call that fails.
+/// Only notices by a failed call that the server has closed a connection.
 final class LosesIdleConnections: InterceptingEngine {
   let base: ReferenceEngine
   private let last = MutexProtected(ContinuousClock.now)
@@ -68,7 +68,7 @@ final class LosesIdleConnections: InterceptingEngine {
   }
 }
 
-/// Makes other entries of what has been left alone for a while.
+/// Returns altered entries after a pause, as after a faulty compaction.
 final class CompactsWhenIdle: FaultyEngine {
   let base: ReferenceEngine
   private let compact: @Sendable ([StorageEntry]) -> [StorageEntry]
@@ -87,7 +87,7 @@ final class CompactsWhenIdle: FaultyEngine {
   }
 }
 
-/// Hears nothing more when nothing has come over a connection for four seconds.
+/// Receives no more changes after a connection was idle for four seconds.
 final class DropsIdleSubscriptions: FaultyEngine {
   let base: ReferenceEngine
   private let last = MutexProtected(ContinuousClock.now)
@@ -105,7 +105,7 @@ final class DropsIdleSubscriptions: FaultyEngine {
   }
 }
 
-/// Sends a write again when it had to wait, though it has been done.
+/// Repeats a write that had to wait, although it has been done.
 final class RepeatsSlowWrites: FaultyEngine {
   let base: ReferenceEngine
   private let bodies = MutexProtected(0)
@@ -124,13 +124,13 @@ final class RepeatsSlowWrites: FaultyEngine {
     guard hasWaited else { return }
     Task.detached { [base] in
       for _ in 0..<20 { await Task.yield() }
-      // The other error would be the engine's, which has been closed.
+      // Only fails if the engine has been closed, which does not matter here.
       try? await base.write(data, key: key)
     }
   }
 }
 
-/// Has an import in its queue that was cancelled, and does it with the next one.
+/// Keeps a cancelled import in its queue, and performs it with the next one.
 final class KeepsCancelledImports: FaultyEngine {
   let base: ReferenceEngine
   private let queue = MutexProtected<[StorageEntry]>([])
@@ -149,7 +149,7 @@ final class KeepsCancelledImports: FaultyEngine {
   }
 }
 
-/// Has those that ask the same as one who is being answered wait for that answer.
+/// Readers of the same key wait for a read in progress and return its result.
 final class JoinsEarlierReads: FaultyEngine {
   enum Call { case readMany, scan, updatedAt }
   let base: ReferenceEngine
@@ -164,7 +164,7 @@ final class JoinsEarlierReads: FaultyEngine {
       if let flight = flights[question] { return (flight, false) }
       let flight = Task<any Sendable, any Error> {
         let answer = try await ask()
-        // As long as it takes others to come.
+        // Long enough for others to join.
         for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
         return answer
       }
@@ -186,7 +186,7 @@ final class JoinsEarlierReads: FaultyEngine {
   }
 }
 
-/// Does imports and transactions one after the other, and waits for ever for one that was cancelled before its turn.
+/// Performs imports and transactions one after the other, and waits forever for one that was cancelled while queued.
 final class LosesTurns: FaultyEngine {
   let base: ReferenceEngine
   private let places = Places(1)
@@ -208,7 +208,7 @@ final class LosesTurns: FaultyEngine {
   }
 }
 
-/// Drops entries that were not updated for a month, when there have been so many changes.
+/// Drops entries that were not updated for a month, after this many changes.
 final class TrimsTheOld: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((changes: 0, old: [CacheKey]()))
@@ -228,7 +228,7 @@ final class TrimsTheOld: FaultyEngine {
   }
 }
 
-/// Counts how often entries are read, and drops those of the fewest when the counts are halved.
+/// Counts the reads of each entry, and drops the least read ones when it halves the counts.
 final class DropsTheUnread: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((reads: 0, counts: [CacheKey: Int]()))
@@ -247,7 +247,7 @@ final class DropsTheUnread: FaultyEngine {
   }
 }
 
-/// Sends what is written in one moment as one message, which may be too large.
+/// Sends concurrent writes as one message, which may be too large.
 final class RefusesMuchAtOnce: FaultyEngine {
   let base: ReferenceEngine
   private let bytes = MutexProtected(0)
@@ -264,7 +264,7 @@ final class RefusesMuchAtOnce: FaultyEngine {
   }
 }
 
-/// Has removals of a key wait for one that is under way, and do nothing themselves.
+/// Removals of a key wait for one in progress, and do nothing themselves.
 final class JoinsEarlierRemovals: FaultyEngine {
   let base: ReferenceEngine
   private let flights = MutexProtected<[CacheKey: Task<Void, any Error>]>([:])
@@ -274,7 +274,7 @@ final class JoinsEarlierRemovals: FaultyEngine {
       if let flight = flights[key] { return (flight, false) }
       let flight = Task {
         try await base.remove(key: key)
-        // As long as it takes others to come.
+        // Long enough for others to join.
         for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
       }
       flights[key] = flight

@@ -2,9 +2,9 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines in which calls wait for others for ever, look before they write, or have effects late or twice.
+// Engines in which calls starve, changes are not atomic, or effects are delayed or repeated.
 
-/// Lets readers in as long as others read, or writers as long as others want to write.
+/// Prefers readers as long as others read, or writers as long as others write.
 final class PrefersSome: InterceptingEngine {
   enum Preferred { case readers, writers }
   private struct State {
@@ -23,7 +23,7 @@ final class PrefersSome: InterceptingEngine {
   ) async throws -> Result {
     await enter(isChange)
     defer { leave(isChange) }
-    // Long enough for others to come, and never in step with them.
+    // Long enough for others to join, and at random, to avoid lockstep.
     for _ in 0..<Int.random(in: 4...20) { await Task.yield() }
     return try await work()
   }
@@ -66,7 +66,7 @@ final class PrefersSome: InterceptingEngine {
   }
 }
 
-/// Serves who came last first, one at a time.
+/// Serves the last waiter first, one at a time.
 final class ServesTheLastFirst: InterceptingEngine {
   let base: ReferenceEngine
   private let places = Places(1, isStack: true)
@@ -81,7 +81,7 @@ final class ServesTheLastFirst: InterceptingEngine {
   }
 }
 
-/// Begins a batch, or a read of everything, when no single write is under way.
+/// Starts a batch, or a read of everything, when no single write is in progress.
 final class WaitsForQuiet: FaultyEngine {
   let base: ReferenceEngine
   private let writers = MutexProtected(0)
@@ -103,7 +103,7 @@ final class WaitsForQuiet: FaultyEngine {
   }
 }
 
-/// Looks whether a key is there before it counts it.
+/// Checks whether a key exists before it counts it.
 final class CountsAfterALook: FaultyBatchEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -132,7 +132,7 @@ final class CountsAfterALook: FaultyBatchEngine {
   }
 }
 
-/// Notes when a key was created after it has looked whether it was there.
+/// Sets the creation time of a key after checking whether it existed.
 final class DatesAfterALook: FaultyEngine {
   let base: ReferenceEngine
   private let created = MutexProtected<[CacheKey: Date]>([:])
@@ -153,7 +153,7 @@ final class DatesAfterALook: FaultyEngine {
   }
 }
 
-/// Sends a write again now and then, though it has been done.
+/// Repeats a write now and then, although it has been done.
 final class RepeatsWrites: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -167,13 +167,13 @@ final class RepeatsWrites: FaultyEngine {
     guard number.isMultiple(of: 40) else { return }
     Task.detached { [base] in
       for _ in 0..<8 { await Task.yield() }
-      // The other error would be the engine's, which has been closed.
+      // Only fails if the engine has been closed, which does not matter here.
       try? await base.write(data, key: key)
     }
   }
 }
 
-/// Throws when it is cancelled, and does its work all the same, later.
+/// Throws when it is cancelled, but still performs the call later.
 final class WorksAfterThrowing: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine) { self.base = base }
@@ -204,7 +204,7 @@ final class LosesSomeWrites: FaultyEngine {
   }
 }
 
-/// Forgets at close() who waits, or what they wait for.
+/// Forgets waiting calls at close(), or what they wait for.
 final class ForgetsWhoWaits: InterceptingEngine {
   enum Fault { case neverWakes, returnsNothing, acknowledges, usesWhatIsGone }
   let base: ReferenceEngine
@@ -246,7 +246,7 @@ final class ForgetsWhoWaits: InterceptingEngine {
   }
 }
 
-/// Takes a while for each call, one at a time, and serves who came last first.
+/// Needs a while for each call, one at a time, and serves the last waiter first.
 final class TakesItsTimeAndTheLast: InterceptingEngine {
   let base: ReferenceEngine
   private let places = Places(1, isStack: true)
@@ -261,7 +261,7 @@ final class TakesItsTimeAndTheLast: InterceptingEngine {
   }
 }
 
-/// Verifies its files one after the other, which are closed meanwhile.
+/// Verifies its files one after the other, although they may be closed meanwhile.
 final class LosesItsFilesWhenClosed: FaultyEngine {
   let base: ReferenceEngine
   private let isClosed = MutexProtected(false)

@@ -1,15 +1,15 @@
 import StockroomCore
 
-/// Has the first of several callers work for all that come while it waits.
+/// The first of several callers works for all callers that arrive while it waits.
 final class GroupedCalls<Request: Sendable, Value: Sendable>: Sendable {
   private struct Waiting {
     let request: Request
     let continuation: CheckedContinuation<Value, any Error>
   }
-  /// Those that wait for the first; nil if there is none.
+  /// The callers that wait for the first one; nil if there is none.
   private let waiting = MutexProtected<[Waiting]?>(nil)
 
-  /// - Parameter answer: Gives each of the requests its result, in their order.
+  /// - Parameter answer: Returns the results of the requests, in the same order.
   func call(
     _ request: Request, _ answer: @escaping @Sendable ([Request]) async -> [Result<Value, any Error>]
   ) async throws -> Value {

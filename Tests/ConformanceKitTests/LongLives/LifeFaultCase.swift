@@ -5,18 +5,19 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that breaks in a long life, when the clock jumps, or in a crowd, and the checks that find it.
+/// An engine that fails after very many changes, when the clock jumps, or with many tasks, and the checks that detect
+/// it.
 struct LifeFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
-  /// The rules of which one is broken, as it happens.
+  /// One of these rules is broken, depending on timing.
   let rules: Set<ContractRule>
-  /// The checks that it fails every time.
+  /// The checks that it always fails.
   let checks: Set<String>
   let suite: ConformanceSuite
 
   var testDescription: String { "\(rules.map(\.rawValue).sorted().joined(separator: ", ")): \(name)" }
 
-  /// An engine with a log, for one process. The level is one at which the time that a check takes does not end it.
+  /// Describes an engine with a log, for one process. The level is one at which checks have no time limits.
   init(
     _ rules: Set<ContractRule>, _ name: String, _ fault: LifeFaultEngine.Fault, by checks: String...,
     at level: ConformanceBudget.Level = .exhaustive
@@ -25,7 +26,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     suite = .lifeFault(name, fault, level)
   }
 
-  /// An engine in memory.
+  /// Describes an engine in memory.
   init(
     _ rules: Set<ContractRule>, memory name: String, by checks: String...,
     at level: ConformanceBudget.Level = .exhaustive, claiming more: EngineCapabilities = [],
@@ -38,7 +39,8 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       name, capabilities: capabilities, stallTimeout: stallTimeout, budget: ConformanceBudget(level),
       clockTolerance: clockTolerance
     ) { _ in makeEngine(try ReferenceEngine(claiming: capabilities)) }
-    // Where a call of these engines waits for others, it waits for as long as there are any, so that a tenth of the usual number shows it.
+    // The waiting calls of these engines wait for as long as there are other calls, so a tenth of the usual limit
+    // detects it.
     suite.longestWait = 40
     self.suite = suite
   }
@@ -278,7 +280,7 @@ extension ConformanceSuite {
     ) { try LifeFaultEngine(directory: $0, fault: fault) }
   }
 
-  /// The checks of long lives, of clocks that jump and of crowds.
+  /// The checks of very many changes, of clock jumps and of many tasks.
   var checksOfLives: [ConformanceCheck] {
     checks.filter { check in
       check.id.hasPrefix("clock.jumps")

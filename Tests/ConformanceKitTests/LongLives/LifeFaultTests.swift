@@ -11,7 +11,7 @@ struct LifeFaultTests {
   @Test("Each faulty engine fails the checks that are named for it", arguments: LifeFaultCase.all.spread)
   func failsForItsRule(_ engineCase: LifeFaultCase) async throws {
     var missed = engineCase.checks
-    // Where tasks have to meet, and where a process is killed at random, it takes another look now and then.
+    // If tasks have to meet at the right moment, or a process is killed at random, several attempts may be necessary.
     for _ in 0..<5 where !missed.isEmpty {
       for check in engineCase.suite.checks where missed.contains(check.id) {
         switch await check.outcome() {
@@ -19,7 +19,7 @@ struct LifeFaultTests {
         case .failed(let failure):
           missed.remove(check.id)
           #expect(engineCase.rules.contains(failure.rule), "\(failure)")
-        // A clock that can be set is not everywhere.
+        // A fake clock is not available everywhere.
         case .skipped(let reason):
           missed.remove(check.id)
           #expect(!reason.isEmpty)
@@ -116,7 +116,7 @@ struct LifeFaultTests {
     arguments: [nil, LifeFaultEngine.Fault.compactsEagerly, .keepsTwoCopies, .countsTicks])
   func passes(_ behavior: LifeFaultEngine.Fault?) async throws {
     let checks = ConformanceSuite.lifeFault("Log", behavior).checksOfLives
-    // To tasks that meet in memory it makes no difference what the log and the clock are like.
+    // The log and the clock do not matter to checks of concurrent tasks in memory.
     let isAsked = { (check: ConformanceCheck) in
       behavior == nil || TestRun.isExhaustive || ["life.", "clock."].contains { check.id.hasPrefix($0) }
     }
@@ -140,7 +140,8 @@ struct LifeFaultTests {
       }
     }
     let ofTime = suite.checks.filter { $0.rule == .w2 }
-    // With turns, those in which no call waits for another are left out; with a clock that is ahead, those that look at no time.
+    // For engines that perform one call at a time, checks without concurrent calls are left out. For a clock that is
+    // ahead, checks that read no times are left out.
     let leftOut =
       switch name {
       case "slow": [String]()

@@ -2,9 +2,9 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that spare themselves the trouble with values that are equal, or seem to be, and with what keys are made from.
+// Engines that optimize for equal values, or values that seem equal, and for the texts that keys are made from.
 
-/// Keeps a large value once, however many keys have it, and removes it with the first of them.
+/// Stores a large value once for all keys that have it, and removes it with the first of them.
 struct SharesEqualValues: FaultyEngine {
   let base: ReferenceEngine
   func remove(key: CacheKey) async throws {
@@ -17,7 +17,7 @@ struct SharesEqualValues: FaultyEngine {
   }
 }
 
-/// Releases the old value of a key when it has a new one, also if that is the same.
+/// Releases the old value of a key after a write, even if the new value is the same.
 struct ReleasesWhatItKeeps: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -27,7 +27,7 @@ struct ReleasesWhatItKeeps: FaultyEngine {
   }
 }
 
-/// Takes a value for the one that is there if both begin and end alike.
+/// Takes a value for the stored one if both begin and end with the same bytes.
 struct ComparesSamples: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -40,7 +40,7 @@ struct ComparesSamples: FaultyEngine {
   }
 }
 
-/// Lists what keys were made from.
+/// Lists the texts that keys were made from.
 final class ListsTextsOfKeys: FaultyEngine {
   let base: ReferenceEngine
   private let texts = MutexProtected<[CacheKey: String]>([:])

@@ -4,11 +4,11 @@ import StockroomCore
 import StockroomMemory
 import TestFixtures
 
-// Engines that go wrong about entries of other engines, or about what transactions leave behind.
+// Engines that handle imported entries wrongly, or what transactions leave behind.
 
-// MARK: - Entries of other engines
+// MARK: - Imported entries
 
-/// Keeps the earlier of two times of creation, as one might who thinks that an entry cannot have been created twice.
+/// Keeps the earlier of two creation times, on the assumption that an entry cannot be created twice.
 struct KeepsOlderCreation: FaultyEngine {
   let base: MemoryStorageEngine
   func writeEntries(_ entries: [StorageEntry]) async throws {
@@ -21,7 +21,7 @@ struct KeepsOlderCreation: FaultyEngine {
   }
 }
 
-/// Forgets in batches that the time of the last write may be ahead of the clock.
+/// In batches, ignores that the time of the last write may be ahead of the clock.
 struct GoesBackFromTheFuture: FaultyEngine {
   let base: MemoryStorageEngine
   func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
@@ -40,7 +40,7 @@ struct GoesBackFromTheFuture: FaultyEngine {
   }
 }
 
-/// Gives what is written again after a removal the times that it had been imported with.
+/// Gives an entry that is written again after a removal its imported times.
 final class RevivesTimesOfEntries: FaultyEngine {
   let base: MemoryStorageEngine
   private let times = MutexProtected<[CacheKey: Date]>([:])
@@ -73,7 +73,7 @@ struct KeptInMemory: FaultyEngine {
   func close() async throws {}
 }
 
-/// Finds entries in the order of their creation when it is opened.
+/// Sorts entries by their creation times when it is opened.
 struct SortsByTimeWhenOpened: FaultyEngine {
   let base: KeptInMemory
   func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
@@ -83,7 +83,7 @@ struct SortsByTimeWhenOpened: FaultyEngine {
   }
 }
 
-/// Has slices of what it has read from a file.
+/// Returns slices of the data that it has read from a file.
 struct GivesSlicesOfEntries: FaultyEngine {
   let base: ReferenceEngine
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
@@ -97,7 +97,7 @@ struct GivesSlicesOfEntries: FaultyEngine {
 
 // MARK: - What transactions leave behind
 
-/// Inserts entries of other engines, and leaves what is there already.
+/// Imports entries, but does not overwrite existing ones.
 final class InsertsEntries: ForwardingTransaction {
   override func writeEntry(_ entry: StorageEntry) throws {
     if try !base.keyExists(entry.key) { try base.writeEntry(entry) }
@@ -116,7 +116,7 @@ final class SavesTransactionsBadly: FaultyEngine {
   private let place: URL
   private let loss: Loss
   private let opened = Date()
-  /// What the transactions of earlier openings had done.
+  /// The saved changes of transactions before the opening.
   private let old: Saved
   private static let saved = MutexProtected<[URL: Saved]>([:])
 

@@ -6,14 +6,14 @@ import Testing
 
 @testable import ConformanceKit
 
-/// A faulty engine that examples hardly show, and how long its shortest sequence is.
+/// A faulty engine that examples rarely detect, and the length of its shortest failing sequence.
 struct ModelBasedCase: Sendable, CustomTestStringConvertible {
   let engineCase: FaultyEngineCase
-  /// The check that finds it.
+  /// The check that detects it.
   let check: String
-  /// The number of calls that are enough.
+  /// The number of calls that are sufficient.
   let calls: Int
-  /// More than what fits into a test suite: some sequences are rare.
+  /// More than a test suite usually has time for: some sequences are rare.
   var budget: ConformanceBudget {
     var budget = ConformanceBudget()
     budget.operations = 20_000
@@ -36,7 +36,7 @@ struct ModelBasedCase: Sendable, CustomTestStringConvertible {
         rule, name, also: also, claiming: FaultyEngineCase.claimsOfTransactions, makeEngine: makeEngine))
   }
 
-  /// Engines that remember answers.
+  /// Engines that cache results.
   private static let ofAnswers: [ModelBasedCase] =
     [.keyExists, .readAllData, .readAllEntries, .scan].map { remembering($0, missing: .transactions) }
     + [.keyCount, .updatedAt].map { remembering($0, missing: .imports) }
@@ -171,7 +171,7 @@ struct ModelBasedCase: Sendable, CustomTestStringConvertible {
     ]
 }
 
-/// The failure of each engine that goes wrong in few sequences, which is looked for once, however many tests ask.
+/// The failure of each engine that only fails in rare sequences. Each is searched for once, however many tests need it.
 actor ModelBasedFailures {
   static let shared = ModelBasedFailures()
 
@@ -187,6 +187,6 @@ actor ModelBasedFailures {
 }
 
 extension FaultyEngineCase {
-  /// Engines that go wrong only in certain sequences of calls.
+  /// Engines that only fail in certain sequences of calls.
   static let ofHistories: [FaultyEngineCase] = ModelBasedCase.all.map(\.engineCase)
 }

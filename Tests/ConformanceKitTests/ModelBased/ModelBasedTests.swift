@@ -13,10 +13,10 @@ struct ModelBasedTests {
   func failsShortest(_ testCase: ModelBasedCase) async throws {
     let failure = try #require(
       await ModelBasedFailures.shared.failure(of: testCase), "No sequence shows it.")
-    // The times of an entry that should have been removed are wrong only if the clock has advanced enough: that need
-    // not happen again each time, and then is not shrunk.
+    // The times of an entry that should have been removed are wrong only if the clock has advanced enough. Such a
+    // failure may not recur, and then is not shrunk.
     let dependsOnTheClock = failure.rule == .w2 && failure.numberOfCalls == nil
-    // Where the clock decides which of two rules is seen to be broken first, it may be either.
+    // If the order in which two rules are broken depends on the clock, either may be reported.
     #expect(
       failure.rule == testCase.engineCase.rule || testCase.engineCase.also.contains(failure.rule)
         || dependsOnTheClock, "\(failure.actual)")
@@ -50,14 +50,14 @@ struct ModelBasedTests {
     budget.operations = 20_000
     let failure = try #require(await testCase.engineCase.firstFailure(budget, of: testCase.check))
     budget.seed = failure.seed
-    // No more than one sequence.
+    // Enough for one sequence.
     budget.operations = 1_000
     let again = try #require(await testCase.engineCase.firstFailure(budget, of: failure.check))
     #expect(again.actual == failure.actual)
   }
 
   @Test("A failure that does not recur is reported with its seed")
-  func unsteady() async throws {
+  func irreproducible() async throws {
     let memory = GoesWrongOnce.Memory()
     let engineCase = FaultyEngineCase(.l2, "goes wrong once") { GoesWrongOnce(base: $0, memory: memory) }
     let failure = try #require(await engineCase.firstFailure())
@@ -113,7 +113,7 @@ extension FaultyEngineCase {
     ).checks.filter { $0.id.hasPrefix("model.") }
   }
 
-  /// The failure of the first check of sequences that fails, or of one of them.
+  /// The failure of the first failing check of sequences, or of one of them.
   func firstFailure(
     _ budget: ConformanceBudget = ConformanceBudget(), of id: String? = nil
   ) async -> ConformanceFailure? {
@@ -128,7 +128,7 @@ extension ConformanceFailure {
   /// The number of calls of the shortest sequence.
   var numberOfCalls: Int? { number(between: "shortest sequence that shows it (", and: " call") }
 
-  /// The test that shows it.
+  /// The source of the test that reproduces the failure.
   var source: Substring? { evidence?[...] }
 
   private func number<Number: FixedWidthInteger>(between start: String, and end: String) -> Number? {

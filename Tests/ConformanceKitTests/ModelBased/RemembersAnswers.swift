@@ -4,14 +4,14 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// Remembers what one method has answered, and forgets it with every change but those of one kind.
+/// Caches the results of one method, and clears the cache after each change except those of one kind.
 final class RemembersAnswers: FaultyEngine {
   enum Change: Sendable { case transactions, imports }
 
   let base: ReferenceEngine
   private let method: ReadMethod
   private let missed: Change
-  /// Whether it does not remember that there is no entry.
+  /// Whether it does not cache that an entry is absent.
   private let forgetsAbsence: Bool
   /// By request.
   private let answers = MutexProtected<[String: any Sendable]>([:])

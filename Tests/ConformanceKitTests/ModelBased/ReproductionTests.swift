@@ -70,7 +70,7 @@ struct ReproductionTests {
 
       var count = 0
       for (index, testCase) in ModelBasedCase.all.enumerated() {
-        // What depends on the clock need not happen again each time, and then has no reproduction.
+        // A failure that depends on the clock may not recur, and then has no reproduction.
         var source = try #require(await ModelBasedFailures.shared.failure(of: testCase)).source
         for _ in 0..<10 where source == nil {
           source = try #require(await testCase.engineCase.firstFailure(testCase.budget)).source
@@ -101,8 +101,7 @@ struct ReproductionTests {
       }
     }
 
-    /// What an author of an engine does: puts the own engine in its place, and here also renames the test to that none
-    /// of the others has.
+    /// Simulates the author of an engine: inserts the engine, and here also renames the test to a unique name.
     private func paste(_ source: Substring, forCase index: Int) -> String {
       "@testable import ConformanceKitTests\n@testable import FaultyEngineWorker\n"
         + source
@@ -118,7 +117,7 @@ struct ReproductionTests {
         .replacing(/reproductionOfSeed\d+/, with: "sequenceOfCase\(index)")
     }
 
-    /// Against the modules that the build of these tests has left beside them.
+    /// Compiles against the modules next to the build of these tests.
     private func compilation(in directory: URL) throws -> [String] {
       let products = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
       let modules = [
@@ -129,7 +128,7 @@ struct ReproductionTests {
       ]
       let objects = try modules.flatMap {
         module in
-        // Objects of sources that are gone may lie there as well, so the list of sources is what counts.
+        // The directory may contain objects of removed sources, so the list of sources determines them.
         let folder = products.appending(path: "\(module).build")
         return try String(contentsOf: folder.appending(path: "sources"), encoding: .utf8).split(
           separator: "\n"
@@ -160,7 +159,7 @@ struct ReproductionTests {
 }
 
 extension FaultyEngineCase {
-  /// A correct engine that claims the same.
+  /// A correct engine with the same claims.
   func makeCorrectEngine(_ place: URL) throws -> any StorageEngine {
     capabilities.contains(.preservesTimestamps)
       ? KeptInMemory(place) : try ReferenceEngine(directory: place, claiming: capabilities)

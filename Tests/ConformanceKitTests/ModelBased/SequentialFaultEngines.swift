@@ -2,11 +2,11 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that go wrong only in certain sequences of calls.
+// Engines that only fail in certain sequences of calls.
 
 // MARK: - Batches
 
-/// Forgets a write over an entry if something was removed before it in the same batch.
+/// Loses an overwrite if something was removed before it in the same batch.
 struct ForgetsOverwritesAfterRemovals: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
@@ -23,7 +23,7 @@ struct ForgetsOverwritesAfterRemovals: FaultyEngine {
   }
 }
 
-/// Has `removeAll` within a batch remove what was there before the batch, and no more.
+/// `removeAll` within a batch only removes entries from before the batch.
 struct SparesTheBatch: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
@@ -35,7 +35,7 @@ struct SparesTheBatch: FaultyEngine {
   }
 }
 
-/// Takes a removal right before a write of the same key for a waste of time.
+/// Skips a removal right before a write of the same key.
 struct SkipsRemovalsBeforeWrites: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
@@ -58,7 +58,7 @@ struct LongestEntryWins: FaultyEngine {
   }
 }
 
-/// Takes an empty value in a batch for a removal.
+/// Treats an empty value in a batch as a removal.
 struct RemovesEmptyValues: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -67,7 +67,7 @@ struct RemovesEmptyValues: FaultyEngine {
   }
 }
 
-/// Removes those before the invalid key.
+/// Removes the keys before the invalid one.
 struct RemovesUpToTheInvalidKey: FaultyEngine {
   let base: ReferenceEngine
   func remove(keys: [CacheKey]) async throws {
@@ -75,7 +75,7 @@ struct RemovesUpToTheInvalidKey: FaultyEngine {
   }
 }
 
-/// Removes none if one is absent.
+/// Removes none of the keys if one is absent.
 struct RemovesAllOrNone: FaultyEngine {
   let base: ReferenceEngine
   func remove(keys: [CacheKey]) async throws {
@@ -92,9 +92,9 @@ struct KeepsEmptyEntries: FaultyEngine {
   }
 }
 
-// MARK: - What is remembered
+// MARK: - Caches
 
-/// Finds the key that came first of those that begin with the same 400 bytes.
+/// Of keys that begin with the same 400 bytes, finds the first one that was used.
 final class FirstKeys: Sendable {
   private let keys = MutexProtected<[String: String]>([:])
   func first(like key: String) -> String {
@@ -107,7 +107,7 @@ final class FirstKeys: Sendable {
   }
 }
 
-/// Counts as it writes, and counts a key twice that is twice in a batch.
+/// Counts keys while writing, and counts a key twice that occurs twice in a batch.
 final class CountsRepeats: FaultyEngine {
   let base: ReferenceEngine
   private let surplus = MutexProtected(0)
@@ -126,7 +126,7 @@ final class CountsRepeats: FaultyEngine {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }
 
-/// Remembers what it has read, and forgets it with every change of the entry but `removeAllData()`.
+/// Caches reads, and invalidates an entry after each change of it except `removeAllData()`.
 final class ReadsWhatWasRemoved: FaultyEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
@@ -156,7 +156,7 @@ final class ReadsWhatWasRemoved: FaultyEngine {
   }
 }
 
-/// Writes nothing if it has that value already.
+/// Writes nothing if the entry already has the value.
 struct SkipsEqualValues: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -164,7 +164,7 @@ struct SkipsEqualValues: FaultyEngine {
   }
 }
 
-// MARK: - Answers
+// MARK: - Results
 
 /// Lists a key twice that was written twice in a batch, until it is removed.
 final class ListsRepeats: FaultyEngine {
@@ -183,7 +183,7 @@ final class ListsRepeats: FaultyEngine {
   }
 }
 
-/// Answers a key once that is twice in a row in the request.
+/// Returns an entry only once if its key occurs twice in a row in the request.
 struct AnswersNeighborsOnce: FaultyEngine {
   let base: ReferenceEngine
   func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
@@ -192,7 +192,7 @@ struct AnswersNeighborsOnce: FaultyEngine {
   }
 }
 
-/// Counts the key after which a scan begins as one of those that it may return.
+/// Counts the lower bound of a scan towards the limit.
 struct CountsTheBound: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
@@ -203,7 +203,7 @@ struct CountsTheBound: FaultyEngine {
   }
 }
 
-/// Leaves out the first entry of a scan that has both a prefix and a key to begin after.
+/// Leaves out the first entry of a scan that has both a prefix and a lower bound.
 struct SkipsTwice: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
@@ -212,7 +212,7 @@ struct SkipsTwice: FaultyEngine {
   }
 }
 
-/// Gives slices if values are large.
+/// Returns slices if values are large.
 struct GivesSlicesOfLargeValues: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
@@ -222,7 +222,7 @@ struct GivesSlicesOfLargeValues: FaultyEngine {
   }
 }
 
-/// Refuses keys of too many characters, not of too many bytes.
+/// Limits the number of characters of keys instead of the number of bytes.
 struct CountsCharacters: FaultyEngine {
   let base: ReferenceEngine
   func keyExists(_ key: CacheKey) async throws -> Bool {
@@ -231,7 +231,7 @@ struct CountsCharacters: FaultyEngine {
   }
 }
 
-/// Keeps the time of an entry that a batch overwrites.
+/// A batch does not update the time of an entry that it overwrites.
 final class FreezesTimesInBatches: FaultyEngine {
   let base: ReferenceEngine
   private let frozen = MutexProtected<[CacheKey: Date]>([:])
@@ -261,11 +261,11 @@ final class FreezesTimesInBatches: FaultyEngine {
   }
 }
 
-/// Gives a wrong answer the first time that it, or one with the same memory, is asked for the number of keys.
+/// Returns a wrong number of keys the first time that it is read with the same memory.
 struct GoesWrongOnce: FaultyEngine {
   final class Memory: Sendable {
     private let isFresh = MutexProtected(true)
-    /// Whether this is the first question.
+    /// Whether this is the first call.
     func begin() -> Bool {
       isFresh.withLock { isFresh in
         defer { isFresh = false }
@@ -281,7 +281,7 @@ struct GoesWrongOnce: FaultyEngine {
 
 // MARK: - Reopening
 
-/// Makes entries that were there when it was opened as new as the opening.
+/// When it is opened, sets the times of existing entries to the present.
 struct RenewsTimesWhenOpened: FaultyEngine {
   let base: ReferenceEngine
   private let opened = Date()
@@ -301,7 +301,7 @@ struct RenewsTimesWhenOpened: FaultyEngine {
   }
 }
 
-/// Finds entries in the order of their keys when it is opened.
+/// Sorts entries by their keys when it is opened.
 struct ForgetsTheOrder: FaultyEngine {
   let base: ReferenceEngine
   private let opened = Date()
@@ -313,7 +313,7 @@ struct ForgetsTheOrder: FaultyEngine {
   }
 }
 
-/// Does not find empty values when it is opened.
+/// Does not load empty values when it is opened.
 struct ForgetsEmptyValues: FaultyEngine {
   let base: ReferenceEngine
   private let opened = Date()

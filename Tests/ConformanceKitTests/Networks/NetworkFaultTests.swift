@@ -6,12 +6,12 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine or a server that breaks a rule of networks, and the rule.
+/// An engine or a server that breaks a rule about networks, and the rule.
 struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let fault: WireEngine.Fault
   var replicatesLate = false
-  /// The check that finds it.
+  /// The check that detects it.
   let check: String
 
   var testDescription: String { "\(rule): \(replicatesLate ? "replicates late" : fault.rawValue)" }
@@ -75,7 +75,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     let fault = fault
     let suite = ConformanceSuite(
       "Wire", capabilities: WireEngine.promises,
-      // Only engines with a fault hang, of which one fails by another rule than that of its check.
+      // Only faulty engines hang. One of them fails with another rule than that of its check.
       stallTimeout: fault == .none ? .seconds(300) : fault == .comparesCounts ? .seconds(30) : .seconds(8),
       budget: ConformanceBudget(level),
       server: ConformanceServer(
@@ -102,7 +102,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
 struct NetworkFaultTests {
   @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all.spread)
   func fails(_ faultCase: NetworkFaultCase) async throws {
-    // Tasks meet by chance, so another look may see what the first has not, which is short.
+    // Tasks meet by chance, so another attempt may find what the first one has not. It is short.
     for look in 0..<10 {
       let level = look == 0 ? ConformanceBudget.Level.quick : .standard
       let check = try #require(try faultCase.checks(level).first { $0.id == faultCase.check })
@@ -123,7 +123,7 @@ struct NetworkFaultTests {
     }
   }
 
-  /// A correct engine that is reached in an unusual way.
+  /// A correct engine with an unusual connection.
   private func expectSuccess(
     of id: String, refusals: [ConformanceServer.Refusal] = [],
     makeEngine: @escaping @Sendable (URL, UInt16) async throws -> any StorageEngine
@@ -139,21 +139,21 @@ struct NetworkFaultTests {
     try await #require(suite.checks.first { $0.id == id }).run()
   }
 
-  /// More than half of its reads throw after connections were lost, which was enough to say so.
-  @Test("An engine does not fail for giving up reads when no other engine gets through in time either")
+  /// More than half of its reads threw after lost connections, which was enough to fail.
+  @Test("An engine whose reads fail passes if no other engine reaches the server in time either")
   func slowServer() async throws {
     try await expectSuccess(of: "network.pool-of-lost-connections") {
       try await SlowlyReachedEngine($0, port: $1)
     }
   }
 
-  /// That its calls had been cancelled in time was taken for the engine's having heard of it.
-  @Test("An engine does not fail that hears of one cancellation only after its time limit")
+  /// Since its calls had been cancelled in time, the check assumed that the engine had noticed.
+  @Test("An engine that notices one cancellation only after its time limit does not fail")
   func lateCancellation() async throws {
     try await expectSuccess(of: "network.cancelled-read") { try await HeldUpAtFirst($0, port: $1) }
   }
 
-  @Test("An engine does not fail that does not reach the server in time when it is opened")
+  @Test("An engine that does not reach the server in time when it is opened does not fail")
   func lateOpening() async throws {
     let attempts = AtomicCounter()
     try await expectSuccess(of: "network.dripping") {
@@ -165,7 +165,7 @@ struct NetworkFaultTests {
   }
 
   /// It had not been refused by then.
-  @Test("An engine does not fail that does not reach the server in time when it is to be refused")
+  @Test("An engine that does not reach the server in time when it should be refused does not fail")
   func lateRefusal() async throws {
     let attempts = AtomicCounter()
     let refusal = ConformanceServer.Refusal("a wrong password") {

@@ -4,7 +4,7 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// Reaches its server so slowly that a read on a new connection does not come to its end in time, as where everything takes its time.
+/// Its connections are so slow that a read on a new one does not end in time, as on a busy machine.
 struct SlowlyReachedEngine: FaultyEngine {
   let base: WireEngine
 
@@ -19,7 +19,7 @@ struct SlowlyReachedEngine: FaultyEngine {
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] { throw late }
 }
 
-/// Hears of the first cancellations only when its time limit is over, as where its threads are not run for a while.
+/// Notices the first cancellations only after its time limit, as if its threads did not run for a while.
 struct HeldUpAtFirst: FaultyEngine {
   let base: WireEngine
   private let heldUp: WireEngine
@@ -31,7 +31,7 @@ struct HeldUpAtFirst: FaultyEngine {
   }
 
   func read(key: CacheKey) async throws -> Data? {
-    // As many as the check cancels at a time.
+    // The number of calls that the check cancels at a time.
     try await reads.increment() <= 20 ? heldUp.read(key: key) : base.read(key: key)
   }
 

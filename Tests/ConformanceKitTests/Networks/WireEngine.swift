@@ -3,7 +3,7 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// An engine that reaches a ``WireServer``, and what it may do wrong.
+/// An engine that connects to a ``WireServer``, with optional faults.
 final class WireEngine: StorageEngine {
   enum Fault: String, CaseIterable, Sendable {
     case none
@@ -19,21 +19,21 @@ final class WireEngine: StorageEngine {
     case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
     case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections,
       forgetsLostConnections, forgetsSilentConnections
-    // What its feeds do when their connection is lost
+    // Faults of feeds after a lost connection
     case staysDeaf, listensOnce, listensAgainSilently, comparesCounts
   }
 
   static let promises: EngineCapabilities = [.networked, .atomicBatches, .persistent, .changeFeed]
 
   static let timeLimit = Duration.milliseconds(1_500)
-  /// How many calls are made at a time.
+  /// The maximum number of concurrent calls.
   private static let maximumCalls = 4
-  /// One more listens.
+  /// One more connection receives changes.
   static let maximumConnections = maximumCalls + 1
 
   private struct State {
     var idle: [Int32] = []
-    /// Connections that are neither used nor closed any more.
+    /// Connections that are no longer used, but were not closed.
     var abandoned: [Int32] = []
     var feeds: [WireFeed] = []
     var hasLost = false
@@ -139,7 +139,7 @@ final class WireEngine: StorageEngine {
     return changes
   }
 
-  /// Returns when the server tells of all changes. All subscribers share a connection.
+  /// Returns when the server sends all changes. All subscribers share a connection.
   private func listen() async throws {
     if fault != .connectsForEachSubscriber, state.withLock({ !$0.feeds.isEmpty }) { return }
     let feed = WireFeed(port: port, place: place, fault: fault, hub)
@@ -201,7 +201,7 @@ final class WireEngine: StorageEngine {
     func use(_ socket: Int32?) { state.withLock { $0.socket = socket } }
 
     func cancel() {
-      // Behind the lock, as the number of a socket that is closed may be another's by then.
+      // While locked, because the number of a closed socket may be reused.
       state.withLock { state in
         state.isCancelled = true
         if let socket = state.socket { NetworkSocket.shutDown(socket) }
@@ -209,7 +209,7 @@ final class WireEngine: StorageEngine {
     }
   }
 
-  /// Tries until the deadline. On a thread that may wait.
+  /// Retries until the deadline. Must run on a thread that may block.
   private func perform(
     _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
   ) throws -> WireServer.Answer {
@@ -230,7 +230,7 @@ final class WireEngine: StorageEngine {
           var question = request
           question.kind = .settle
           if try exchange(question, until: deadline, shared).hasHappened { return .init() }
-          // It never will, and so it has to have another number.
+          // The change will never happen, so a retry needs a new number.
           isInDoubt = false
           var again = request
           again.change = UUID()
@@ -262,7 +262,7 @@ final class WireEngine: StorageEngine {
     }
   }
 
-  /// Whether a change is done again without a look at whether it has happened.
+  /// Whether a change is repeated without checking if it has happened.
   private func repeatsBlindly(_ request: WireServer.Request) -> Bool {
     fault == .repeatsBlindly
       || fault == .repeatsRemovalsBlindly && request.operations.allSatisfy { $0.data == nil }
@@ -309,7 +309,7 @@ final class WireEngine: StorageEngine {
       }
       throw Lost.during
     }
-    // Those that are left open are never used again.
+    // If the engine leaves connections open, it never uses them again.
     if fault != .connectsForEachCall { state.withLock { $0.idle.append(socket) } }
     let answer = try JSONDecoder().decode(WireServer.Answer.self, from: received)
     if let refusal = answer.refusal {
@@ -319,7 +319,7 @@ final class WireEngine: StorageEngine {
     return answer
   }
 
-  /// Whether a connection of no more use is not closed.
+  /// Whether a connection that is no longer needed is not closed.
   private func forgets(_ socket: Int32, _ shared: Shared) -> Bool {
     switch fault {
     case .abandonsCancelledConnections: shared.isCancelled
@@ -355,7 +355,7 @@ final class WireEngine: StorageEngine {
     fault == .waitsForEver || fault == .waitsForEverToBeOpened && state.withLock { $0.isOpening }
   }
 
-  /// The next line, unless the call is cancelled before, which leaves the connection as it is.
+  /// The next line, or nil if the call is cancelled before that, which leaves the connection unchanged.
   private func nextUnlessCancelled(
     _ reader: inout LineReader, until deadline: ContinuousClock.Instant, _ shared: Shared
   ) -> Data? {

@@ -3,13 +3,13 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// What the subscribers of a ``WireEngine`` hear: a connection on which the server tells of changes, another one when it is lost,
-/// and what an engine may do wrong then.
+/// The feed of a ``WireEngine``: a connection on which the server sends changes, which is replaced when it is lost,
+/// with optional faults.
 final class WireFeed: Sendable {
   private struct State {
     var socket: Int32?
     var isStopped = false
-    /// How many changes the server had made when it was last heard.
+    /// The number of changes of the server as of its last message.
     var changeCount = 0
   }
 
@@ -25,7 +25,7 @@ final class WireFeed: Sendable {
 
   /// Ends the thread.
   func stop() {
-    // Behind the lock, as the number of a socket that is closed may be another's by then.
+    // While locked, because the number of a closed socket may be reused.
     state.withLock { state in
       state.isStopped = true
       if let socket = state.socket { NetworkSocket.shutDown(socket) }
@@ -34,11 +34,11 @@ final class WireFeed: Sendable {
 
   private var isStopped: Bool { state.withLock { $0.isStopped } }
 
-  /// Listens until it is stopped. On a thread of its own.
+  /// Receives changes until it is stopped. Runs on a separate thread.
   ///
   /// - Parameters:
-  ///   - deadline: When it is given up if it has not begun.
-  ///   - begun: Called once: when the server tells of whatever comes, or with false when nothing will come.
+  ///   - deadline: When to give up if no connection has been established.
+  ///   - begun: Called once: with true when the server sends changes, or with false if it will not.
   func run(until deadline: ContinuousClock.Instant, _ begun: (Bool) -> Void) {
     var hasBegun = false
     while !isStopped, !(hasBegun && fault == .staysDeaf), hasBegun || ContinuousClock.now < deadline {
@@ -49,7 +49,7 @@ final class WireFeed: Sendable {
       let kind: WireServer.Request.Kind = hasBegun && fault == .listensOnce ? .read : .listen
       let count = changeCount
       if ask(kind, &reader, until: hasBegun ? nil : deadline) {
-        // What was told while there was no connection is lost.
+        // Changes from the time without a connection are lost.
         let isSilent = fault == .listensAgainSilently || fault == .comparesCounts && changeCount <= count
         if hasBegun, !isSilent { hub.send(.everything) }
         if !hasBegun { begun(true) }
@@ -65,7 +65,7 @@ final class WireFeed: Sendable {
 
   private var changeCount: Int { state.withLock { $0.changeCount } }
 
-  /// Passes on what the server tells, until the connection ends.
+  /// Passes on the changes that the server sends, until the connection ends.
   private func receive(_ reader: inout LineReader) {
     while let line = reader.next(until: nil) { pass(line) }
   }
@@ -79,7 +79,7 @@ final class WireFeed: Sendable {
 
   private func connect(until deadline: ContinuousClock.Instant?) -> LineReader? {
     guard let socket = try? NetworkSocket.beginConnecting(to: port) else { return nil }
-    // The system takes its time before it tries again.
+    // Waits for a while before it tries again.
     let soon = ContinuousClock.now + .milliseconds(200)
     let end = deadline.map { min($0, soon) } ?? soon
     let isConnected = try? NetworkSocket.finishConnecting(socket) { ContinuousClock.now < end && !isStopped }
@@ -96,12 +96,12 @@ final class WireFeed: Sendable {
     return nil
   }
 
-  /// Asks to be told of changes, or for nothing of the kind. Returns whether the server has answered.
+  /// Requests changes, or sends another request. Returns whether the server has answered.
   private func ask(
     _ kind: WireServer.Request.Kind, _ reader: inout LineReader, until deadline: ContinuousClock.Instant?
   ) -> Bool {
     guard send(kind, to: reader.socket), let answer = reader.next(until: deadline) else { return false }
-    // The first change may come before the answer.
+    // The first change may arrive before the answer.
     pass(answer)
     return true
   }

@@ -3,14 +3,14 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// A small server of entries, for engines of the kit's own tests: one line of JSON for each request and each answer.
+/// A small server of entries, for engines in the tests of the kit. Each request and each answer is a line of JSON.
 final class WireServer: Sendable {
   struct Request: Codable {
     enum Kind: String, Codable {
       case change, read, readAll
-      /// Asks whether a change has happened, and forbids it if not.
+      /// Asks whether a change has happened, and prevents it if not.
       case settle
-      /// Asks to be told of all changes in a place from now on.
+      /// Requests all later changes in a place.
       case listen
     }
 
@@ -18,13 +18,13 @@ final class WireServer: Sendable {
     /// The number of a change.
     var change: UUID?
     var operations: [Operation] = []
-    /// The key to be read, or what all keys begin with that are to be read or removed.
+    /// The key to read, or the prefix of the keys to read or remove.
     var key = ""
     var password = WireServer.password
   }
 
   struct Operation: Codable {
-    /// Nil stands for every key that begins with that of the request.
+    /// Nil stands for every key with the prefix of the request.
     var key: String?
     /// Nil removes.
     var data: Data?
@@ -45,7 +45,7 @@ final class WireServer: Sendable {
     var changed: [String] = []
     /// For a listener: whether any key may have changed.
     var isEverythingChanged = false
-    /// For a listener: how many changes this server has made in the place.
+    /// For a listener: the number of changes of this server in the place.
     var changeCount = 0
   }
 
@@ -59,25 +59,25 @@ final class WireServer: Sendable {
 
   private struct State {
     var contents = Contents()
-    /// What another server would have if it took this one's place.
+    /// The contents of a replica that could take over.
     var replica = Contents()
-    /// What it would not have.
+    /// The requests that it does not have.
     var unreplicated: [Request] = []
     var isAlive = false
     var connections: Set<Int32> = []
-    /// The places to which connections listen.
+    /// The places whose changes connections receive.
     var listeners: [Int32: String] = [:]
-    /// How many changes there have been in each place. Another server starts from zero.
+    /// The number of changes in each place. Another server starts at zero.
     var changeCounts: [String: Int] = [:]
 
-    /// Sends a change to those that listen. The message is too short for a connection to be full.
+    /// Sends a change to the listeners. The message is too short to block.
     func announce(_ request: Request) {
       var answer = Answer(changed: request.operations.compactMap(\.key))
       answer.isEverythingChanged = request.operations.contains { $0.key == nil }
       answer.changeCount = changeCounts[request.key, default: 0]
       guard let data = try? JSONEncoder().encode(answer) else { return }
       for (listener, place) in listeners where place == request.key {
-        // One that has gone is about to be removed.
+        // A listener that has disconnected is about to be removed.
         _ = NetworkSocket.send(ArraySlice(data + Data("\n".utf8)), to: listener)
       }
     }
@@ -115,14 +115,14 @@ final class WireServer: Sendable {
   func start() { state.withLock { $0.isAlive = true } }
 
   func kill() {
-    // Behind the lock, as the number of a socket that is closed may be another's by then.
+    // While locked, because the number of a closed socket may be reused.
     state.withLock { state in
       state.isAlive = false
       for connection in state.connections { NetworkSocket.shutDown(connection) }
     }
   }
 
-  /// The replica takes the place.
+  /// Replaces the contents with those of the replica.
   func failOver() -> ConformanceServer.Address {
     kill()
     state.withLock {
@@ -200,13 +200,13 @@ extension WireServer.Contents {
 /// Reads lines from a socket.
 struct LineReader {
   let socket: Int32
-  /// What engines do that were never tried on a slow network.
+  /// A fault of engines that were never tested on a slow network.
   var takesOneReadForALine = false
   private var rest: [UInt8] = []
 
   init(socket: Int32) { self.socket = socket }
 
-  /// The next line, or nil at the end and after the deadline.
+  /// The next line; nil at the end and after the deadline.
   mutating func next(until deadline: ContinuousClock.Instant?) -> Data? {
     var buffer = [UInt8](repeating: 0, count: 65_536)
     while true {

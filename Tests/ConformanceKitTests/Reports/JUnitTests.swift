@@ -9,7 +9,7 @@ import Testing
 
 @Suite("JUnit XML")
 struct JUnitTests {
-  /// Every scalar up to U+00FF, some of which XML cannot hold, and what ends things in XML.
+  /// Every scalar up to U+00FF, some of which XML cannot contain, and the delimiters of XML.
   private static let everything =
     String(String.UnicodeScalarView((0...0xFF).compactMap(Unicode.Scalar.init)))
     + "\u{2028}\u{FFFE}\u{FFFF}\u{1F3B5} ]]> --> <![CDATA[ &amp; \"\u{301} <\u{301} &\u{301} \r\n \r end"

@@ -24,7 +24,7 @@ struct ProgressTests {
   func extends() async throws {
     let noted = LatestProgress()
     var actual = ""
-    // On a busy machine a short limit may be over before there is progress.
+    // On a busy machine a short limit may expire before there is progress.
     for limit in [limit, limit * 5, limit * 25] {
       let outcome = await outcome(stallTimeout: limit) { context in
         try await Task.sleep(for: .milliseconds(200))
@@ -45,7 +45,7 @@ struct ProgressTests {
   @Test("A check that reports progress may take longer than the limit")
   func longSearch() async {
     var outcome = ConformanceOutcome.passed
-    // On a busy machine nothing may go on for as long as a short limit.
+    // On a busy machine there may be no progress within a short limit.
     for limit in [limit, limit * 5, limit * 25] {
       outcome = await self.outcome(stallTimeout: limit) { context in
         let end = ContinuousClock.now.advanced(by: limit * 1.2)
@@ -72,7 +72,7 @@ struct ProgressTests {
   @Test("A check that hangs names the calls in progress")
   func callsUnderWay() async throws {
     var actual = ""
-    // On a busy machine the writes may not have begun when a short time is over.
+    // On a busy machine the writes may not have begun within a short limit.
     for limit in [0.5, 5, 50] {
       let suite = ConformanceSuite("Hangs", capabilities: [], stallTimeout: .seconds(limit)) { _ in
         NeverAnswersWrites(base: try ReferenceEngine())
@@ -99,7 +99,7 @@ struct ProgressTests {
 
   @Test("An engine that blocks every thread of its callers forever fails, and so does the next one")
   func deadlock() async {
-    // In a process of its own, where threads that nobody can stop do no harm.
+    // In a separate process, where threads that are blocked forever do no harm.
     await #expect(processExitsWith: .success) {
       let suite = ConformanceSuite("Deadlock", capabilities: [], stallTimeout: .seconds(1)) { _ in
         NeverReturns(base: try ReferenceEngine())
@@ -151,7 +151,7 @@ struct ProgressTests {
   }
 }
 
-/// When there was progress last.
+/// The time of the last progress.
 private final class LatestProgress: Sendable {
   private let moment = MutexProtected<ContinuousClock.Instant?>(nil)
 
@@ -160,7 +160,7 @@ private final class LatestProgress: Sendable {
   func note() { moment.withLock { $0 = .now } }
 }
 
-/// Waits for a lock that is never released, on the thread of the caller.
+/// Waits for a lock that is never released, on the caller's thread.
 private struct NeverReturns: FaultyEngine {
   let base: ReferenceEngine
   private let lock = DispatchSemaphore(value: 0)

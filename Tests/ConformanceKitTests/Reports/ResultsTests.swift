@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The reports")
 struct ResultsTests {
-  /// What an engine may have said and a search may have printed: nothing of it may break a format.
+  /// Text from an engine or a search that must not break any format.
   private static let nasty = "a < b && \"c\" ]]> *d* `e` | \u{1B}[31m \0 \u{FFFE} é🎵 >\u{301}\r\nnext"
   private static let evidence = "let engine = try open()\n\n  try await engine.close()\n```\n\u{7}"
 

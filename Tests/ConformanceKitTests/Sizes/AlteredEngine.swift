@@ -2,22 +2,22 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// An engine that alters what it is asked for, or what it answers.
+/// An engine that alters requests or results.
 struct AlteredEngine: FaultyEngine {
   typealias Entries = [(key: CacheKey, data: Data)]
 
   let base: ReferenceEngine
-  /// What it makes of what it is asked to do. Nil stands for nothing.
+  /// Alters what to write. Nil stands for no write.
   var single: @Sendable (Data, CacheKey) throws -> (Data, CacheKey)? = { ($0, $1) }
   var batch: @Sendable (Entries) throws -> Entries = { $0 }
   var operations: @Sendable ([StorageOperation]) throws -> [StorageOperation] = { $0 }
   var removal: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
   var imported: @Sendable ([StorageEntry]) throws -> [StorageEntry] = { $0 }
-  /// What it makes of what it is asked about.
+  /// Alters requested keys.
   var request: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
   var question: @Sendable ([CacheKey]) throws -> [CacheKey] = { $0 }
   var limit: @Sendable (Int?) -> Int? = { $0 }
-  /// What it makes of what it finds.
+  /// Alters a value that was found.
   var value: @Sendable (CacheKey, Data?) throws -> Data? = { $1 }
   var requested: @Sendable (Entries) throws -> Entries = { $0 }
   var keys: @Sendable ([CacheKey]) -> [CacheKey] = { $0 }
@@ -69,17 +69,17 @@ struct AlteredEngine: FaultyEngine {
   }
 }
 
-/// An engine that does, in parts of some size, what should happen at one moment.
+/// An engine that performs an atomic call in parts of some size.
 struct PartwiseEngine: FaultyEngine {
-  /// What is done in parts.
+  /// The call that is performed in parts.
   enum Call { case write, apply, removal, removalOfEverything, replacement }
 
   let base: ReferenceEngine
   let size: Int
   let calls: Set<Call>
-  /// Whether keys are validated when their part is due.
+  /// Whether the keys of each part are only validated when the part is performed.
   var validatesParts = false
-  /// Whether it stops between two parts once the task is cancelled.
+  /// Whether it stops between two parts if the task is cancelled.
   var isCancellable = false
 
   private func inParts<Element: Sendable>(
@@ -128,11 +128,11 @@ struct PartwiseEngine: FaultyEngine {
   }
 }
 
-/// An engine that reads some entries in parts, and appends what it finds in each.
+/// An engine that reads some entries in parts, and concatenates the results.
 struct ReadsEntriesInParts: FaultyEngine {
   let base: ReferenceEngine
   let size: Int
-  /// Whether it validates more than the first part, and does not take the rest for absent.
+  /// Whether it validates all parts. Otherwise it treats invalid keys after the first part as absent.
   var validatesAll = true
 
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
@@ -147,7 +147,7 @@ struct ReadsEntriesInParts: FaultyEngine {
   }
 }
 
-/// An engine that reads everything page by page, each page at a moment of its own.
+/// An engine that reads everything page by page, each page at a different time.
 struct PagewiseEngine: FaultyEngine {
   enum Call { case allData, allPairs, allEntries, scan, allKeys }
 
@@ -191,7 +191,7 @@ struct PagewiseEngine: FaultyEngine {
   }
 }
 
-/// An engine that reads many keys in parts, each at a moment of its own.
+/// An engine that reads many keys in parts, each at a different time.
 struct AsksForPartsOfRequests: FaultyEngine {
   enum Call { case readMany, readDataAndKeys, readEntries }
 

@@ -3,11 +3,11 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose batches and removals have a largest size, and engines that do large ones in parts.
+// Engines with a maximum size of batches and removals, and engines that perform large ones in parts.
 
 extension SizeFault {
   static let ofBatches: [SizeFault] = [
-    // What a service could not do at once it returns, and nobody asks again.
+    // The service returns unprocessed items, and the engine does not retry them.
     .init(.w1, "sizes.batches", "writes 25 entries of a batch", shows: "all was well with 25; with 26") {
       AlteredEngine(base: $0, batch: { Array($0.prefix(25)) })
     },
@@ -229,7 +229,7 @@ extension SizeFault {
   ]
 }
 
-/// A cache: what is new pushes out what is oldest.
+/// A cache: new entries evict the oldest ones.
 struct HasRoom: FaultyEngine {
   let base: ReferenceEngine
   let count: Int
@@ -311,7 +311,7 @@ struct RemovesTheFirst: FaultyEngine {
   func removeAllData() async throws { try await base.remove(keys: Array(base.allKeys().prefix(count))) }
 }
 
-/// Reads entries by pages, each of which begins behind the time of the last one before it.
+/// Reads entries by pages, each of which begins after the time of the last entry of the previous one.
 struct PagesByTime: FaultyEngine {
   let base: ReferenceEngine
   let size: Int

@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines whose values, messages and answers have a largest size, and stores that lose items.
+// Engines with a maximum size of values, messages and results, and stores that lose items.
 
 extension SizeFault {
   static let ofBytes: [SizeFault] = [
@@ -167,15 +167,15 @@ extension Data {
 }
 
 extension [(key: CacheKey, data: Data)] {
-  /// What there is room for in a log of 4 MiB that values beyond 1.25 MiB have for themselves: a batch that fills it but for the
-  /// headers loses its last entry.
+  /// The entries that fit into a log of 4 MiB, which stores values beyond 1.25 MiB separately. A batch that fills it,
+  /// not counting headers, loses its last entry.
   fileprivate var withoutWhatHasNoRoom: Self {
     let sizes = map(\.data.count).filter { $0 > 5 << 18 }
     let (values, log) = (sizes.reduce(0, +), 4 << 20)
     return values <= log && values + 16 * sizes.count > log ? dropLast() : self
   }
 
-  /// The first entries whose values have together no more bytes than this.
+  /// The first entries whose values have at most this many bytes together.
   fileprivate func within(_ bytes: Int) -> Self {
     var sum = 0
     return Array(
@@ -186,7 +186,7 @@ extension [(key: CacheKey, data: Data)] {
   }
 }
 
-/// What a store at fault makes of its engine.
+/// The engine as a faulty store sees it.
 struct PassingEngine: ApplyingEngine {
   let base: any StorageEngine
   var entries: @Sendable ([StorageEntry]) -> [StorageEntry] = { $0 }

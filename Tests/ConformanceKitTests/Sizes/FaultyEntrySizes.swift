@@ -3,7 +3,7 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines that write only so many entries of others, or so large ones, and engines whose transactions have a largest size.
+// Engines that limit the number or size of imported entries, and engines whose transactions have a maximum size.
 
 extension SizeFault {
   static let ofEntries: [SizeFault] = [
@@ -85,7 +85,7 @@ extension SizeFault {
   ]
 }
 
-/// As a service that does so many changes at once.
+/// Simulates a service that limits the number of changes of a transaction.
 final class HasRoomForWrites: ForwardingTransaction {
   private var rest: Int
   init(_ base: any StorageTransaction, count: Int) {
@@ -99,7 +99,7 @@ final class HasRoomForWrites: ForwardingTransaction {
   }
 }
 
-/// Asks for one page of keys.
+/// Requests one page of keys only.
 final class ListsKeys: ForwardingTransaction {
   private let count: Int
   init(_ base: any StorageTransaction, count: Int) {
@@ -109,7 +109,7 @@ final class ListsKeys: ForwardingTransaction {
   override func allKeys() throws -> [CacheKey] { try Array(base.allKeys().prefix(count)) }
 }
 
-/// Keeps the length of a value in 16 bits.
+/// Stores the length of a value in 16 bits.
 final class CutsValues: ForwardingTransaction {
   override func write(_ data: Data, key: CacheKey) throws {
     try base.write(Data(data.prefix(65_535)), key: key)

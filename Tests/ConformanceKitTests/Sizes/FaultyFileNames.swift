@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// Has a file for each entry with a long key, and writes an entry whose key is the name of the file to the same one.
+/// Has a file for each entry with a long key. An entry whose key is the name of that file uses the same file.
 final class NamesFilesOfLongKeys: FaultyEngine {
   let base: ReferenceEngine
   private let directory: URL

@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that list, count and scan only so much.
+// Engines that list, count and scan only a limited number of entries.
 
 extension SizeFault {
   static let ofLists: [SizeFault] = [
@@ -10,7 +10,7 @@ extension SizeFault {
     {
       PagesByTime(base: $0, size: 5_000)
     },
-    // What a service lists in one answer, and nobody asks for the next.
+    // A service returns one page, and the engine does not request the next.
     .init(.k3, "sizes.all-keys", "lists 1,000 keys", shows: "all was well with 1000; with 1001") {
       AlteredEngine(base: $0, keys: { Array($0.prefix(1_000)) })
     },
@@ -22,7 +22,7 @@ extension SizeFault {
     ) {
       AlteredEngine(base: $0, keys: { Array($0.prefix(10_000)) })
     },
-    // A full page that is the last one is taken for one that another follows.
+    // Takes a full last page for one that is followed by another.
     .init(.k3, "sizes.all-keys", "forgets a last page that is full", shows: "with 100 ") {
       AlteredEngine(base: $0, keys: { $0.count.isMultiple(of: 100) ? $0.dropLast(100) : $0 })
     },
@@ -84,7 +84,7 @@ extension SizeFault {
           }
         })
     },
-    // The place of an entry is stored as a text of three digits.
+    // The position of an entry is stored as a text of three digits.
     .init(.r6, "sizes.all-entries", "sorts places as texts", shows: "all was well with 1000; with 1001") {
       AlteredEngine(
         base: $0,
@@ -193,7 +193,7 @@ extension SizeFault {
   ]
 }
 
-/// Validates the beginning of a request, and takes the rest for absent.
+/// Validates the beginning of a request, and treats the rest as absent.
 struct ValidatesTheFirst: FaultyEngine {
   let base: ReferenceEngine
   let count: Int

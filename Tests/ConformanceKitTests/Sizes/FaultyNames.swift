@@ -2,14 +2,14 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-// Engines that keep something of their own among the entries, and engines that give values a meaning.
+// Engines that keep internal data among the entries, and engines that interpret values.
 
 extension SizeFault {
   static let ofNames: [SizeFault] = [
     .init(.r1, "names.reserved-are-absent", "answers with its own metadata") {
       AlteredEngine(base: $0, value: { $1 ?? ($0.value == "metadata" ? Data("{\"version\":1}".utf8) : nil) })
     },
-    // What every object inherits.
+    // Properties that every object inherits.
     .init(.r1, "names.reserved-are-absent", "finds what a dictionary has of its own") {
       FindsConstructors(base: $0)
     },
@@ -164,7 +164,7 @@ extension SizeFault {
   ]
 }
 
-/// Nothing, compressed by gzip.
+/// Empty data, compressed by gzip.
 private let emptyGzip = Data([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 
 struct FindsConstructors: FaultyEngine {
@@ -175,7 +175,7 @@ struct FindsConstructors: FaultyEngine {
   }
 }
 
-/// Counts rows, less those that look like its own.
+/// Counts rows, except those that look like its own.
 struct NotCounting: FaultyEngine {
   let base: ReferenceEngine
   func keyCount() async throws -> Int {
@@ -183,7 +183,7 @@ struct NotCounting: FaultyEngine {
   }
 }
 
-/// Writes to a name that is made of the key, and gives that the name of the entry.
+/// Writes to a temporary name made from the key, and then renames it.
 struct MovesFromTemporaryNames: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -228,7 +228,7 @@ struct RemovesPrefixes: FaultyEngine {
   }
 }
 
-/// Removes, when it is opened, what it takes for the remains of a crash.
+/// When it is opened, removes entries that look like leftovers of a crash.
 final class TidiesUp: FaultyEngine {
   let base: ReferenceEngine
   private let isRemnant: @Sendable (String) -> Bool
@@ -264,7 +264,7 @@ final class TidiesUp: FaultyEngine {
   }
 }
 
-/// Takes what a transaction has written for the removal of its key, if it looks like that.
+/// Takes an entry that a transaction has written for the removal of its key, if it looks like one.
 struct TakesCommitsForRemovals: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -278,7 +278,7 @@ struct TakesCommitsForRemovals: FaultyEngine {
   }
 }
 
-/// - Parameter entryName: The name of the entry whose times are under this name; nil if it is no such name.
+/// - Parameter entryName: The name of the entry whose times are stored under this name; nil if there is none.
 private func keepsTimesBeside(
   _ base: ReferenceEngine, _ entryName: @escaping @Sendable (String) -> Substring?
 ) -> AlteredEngine {

@@ -3,9 +3,9 @@ import Foundation
 import StockroomCore
 import TestFixtures
 
-// Engines whose transactions have a largest size.
+// Engines whose transactions have a maximum size.
 
-/// Removes as many entries as one statement may.
+/// Removes only as many entries as one statement can.
 final class RemovesTheFirstInBodies: ForwardingTransaction {
   private let count: Int
   init(_ base: any StorageTransaction, count: Int) {
@@ -17,7 +17,7 @@ final class RemovesTheFirstInBodies: ForwardingTransaction {
   }
 }
 
-/// Subtracts so many removed entries at most from what is stored.
+/// Subtracts at most this many removed entries from the stored count.
 final class CountsRemovedInBodies: ForwardingTransaction {
   private let limit: Int
   private var uncounted = 0
@@ -32,7 +32,7 @@ final class CountsRemovedInBodies: ForwardingTransaction {
   override func keyCount() throws -> Int { try base.keyCount() + uncounted }
 }
 
-/// Scans by pages, of which the second knows no bound.
+/// Scans by pages, but only applies the bound to the first one.
 final class ScansPagesInBodies: ForwardingTransaction {
   private let size: Int
   init(_ base: any StorageTransaction, size: Int) {
@@ -47,7 +47,7 @@ final class ScansPagesInBodies: ForwardingTransaction {
   }
 }
 
-/// Binds each key that a body asks for to a parameter, of which there are so many.
+/// Binds each key that a body reads to a parameter. The number of parameters is limited.
 final class AsksForFewKeysInBodies: ForwardingTransaction {
   private let count: Int
   init(_ base: any StorageTransaction, count: Int) {
@@ -60,7 +60,7 @@ final class AsksForFewKeysInBodies: ForwardingTransaction {
   }
 }
 
-/// Commits the first writes of a body, as far as there is room for them.
+/// Commits only the first writes of a body, up to a limit.
 struct CommitsTheFirstBytes: FaultyEngine {
   let base: ReferenceEngine
   let count: Int
@@ -78,10 +78,10 @@ struct CommitsTheFirstBytes: FaultyEngine {
   }
 }
 
-/// Commits what a body has done in several parts.
+/// Commits the changes of a body in several parts.
 struct CommitsInParts: FaultyEngine {
   let base: ReferenceEngine
-  /// Whether a part ends with so many bytes or so many changes.
+  /// Whether a part ends after this many bytes or changes.
   let ends: @Sendable (_ bytes: Int, _ count: Int) -> Bool
   init(base: ReferenceEngine, ends: @escaping @Sendable (_ bytes: Int, _ count: Int) -> Bool) {
     (self.base, self.ends) = (base, ends)

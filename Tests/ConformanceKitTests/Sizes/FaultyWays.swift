@@ -4,7 +4,7 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-// Engines of which one way to do something differs from the others.
+// Engines in which one way to do something differs from the others.
 
 extension SizeFault {
   private static let ofAnswers: [SizeFault] = ReadMethod.allCases.flatMap { method in
@@ -158,12 +158,12 @@ struct ReplacesRows: FaultyEngine {
   }
 }
 
-/// Keeps the times and the order apart, and forgets the order when a batch writes.
+/// Stores times and order separately, and loses the order when a batch writes.
 final class ReordersOverwrites: FaultyEngine {
   let base: ReferenceEngine
   private let count: Int
   private let moved = MutexProtected<[CacheKey]>([])
-  /// - Parameter count: Batches of no more entries than this are written in another way.
+  /// - Parameter count: Batches of at most this many entries are written in another way.
   init(base: ReferenceEngine, beyond count: Int = 0) { (self.base, self.count) = (base, count) }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await base.write(dataAndKeys)
@@ -193,7 +193,7 @@ struct AppliesWithShortLengths: FaultyEngine {
   }
 }
 
-/// Scans values in an index of its own, which single writes and apply keep up to date.
+/// Scans values in a separate index, which only single writes and apply update.
 final class ScansStaleIndex: FaultyEngine {
   let base: ReferenceEngine
   private let stale = MutexProtected<[CacheKey: Data]>([:])
@@ -212,12 +212,12 @@ final class ScansStaleIndex: FaultyEngine {
   }
 }
 
-/// Writes a new value over the beginning of one that is longer, by one method.
+/// One method writes a new value over the beginning of a longer one.
 struct LeavesTheTailOf: FaultyEngine {
   let base: ReferenceEngine
   let method: ChangeMethod
 
-  /// The writes whose values leave something of those that were there.
+  /// The writes whose values are shorter than the stored ones, with the rest of these appended.
   private func longer(
     _ written: [(key: CacheKey, data: Data)], than old: [(key: CacheKey, data: Data)]
   ) -> [(key: CacheKey, data: Data)] {

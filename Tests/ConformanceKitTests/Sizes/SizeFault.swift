@@ -5,20 +5,20 @@ import StockroomCore
 import TestFixtures
 import Testing
 
-/// An engine that is wrong about sizes, names or one of several ways to do the same, and the check that finds it.
+/// An engine with a fault in sizes, names or one of several equivalent methods, and the check that detects it.
 struct SizeFault: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let name: String
-  /// The check that has to find it.
+  /// The check that has to detect it.
   let check: String
   let level: ConformanceBudget.Level
-  /// What the failure has to say: the smallest size that shows it.
+  /// A text that the failure must contain: the smallest failing size.
   let shows: String?
   let isPersistent: Bool
-  /// What the engine claims beside what all of these do.
+  /// The capabilities that the engine claims in addition to the common ones.
   let claims: EngineCapabilities
   private(set) var makeEngine: @Sendable (URL) throws -> any StorageEngine
-  /// What the store that is at fault sees of its engine.
+  /// Makes the engine as the faulty store sees it.
   var makeStoreEngine: (@Sendable (any StorageEngine) -> any StorageEngine)?
 
   var testDescription: String { "\(rule), \(check): \(name)" }
@@ -29,13 +29,13 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine
   ) {
     (self.rule, self.check, self.name, self.shows) = (rule, check, name, shows)
-    // Some checks of names are not made before that level.
+    // Some checks of names only run from that level on.
     self.level = level ?? (check.hasPrefix("names.") ? .standard : .quick)
     (self.isPersistent, self.claims) = (isPersistent, claims)
     self.makeEngine = { makeEngine(try ReferenceEngine(directory: isPersistent ? $0 : nil)) }
   }
 
-  /// An engine that keeps its entries in a file, and something else beside it.
+  /// Describes an engine that keeps its entries in a file, with another file beside it.
   init(
     inPlace rule: ContractRule, _ check: String, _ name: String,
     makeEngine: @escaping @Sendable (ReferenceEngine, URL) -> any StorageEngine
@@ -44,7 +44,7 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
     self.makeEngine = { makeEngine(try ReferenceEngine(directory: $0), $0) }
   }
 
-  /// A correct engine behind a store that loses items on their way.
+  /// Describes a correct engine with a store that loses items.
   init(
     store rule: ContractRule, _ check: String, _ name: String, shows: String? = nil,
     makeStoreEngine: @escaping @Sendable (any StorageEngine) -> any StorageEngine
@@ -53,7 +53,7 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
     self.makeStoreEngine = makeStoreEngine
   }
 
-  /// Every fault there is.
+  /// All of these faults.
   static let all =
     ofLists + ofRequests + ofBatches + ofEntries + ofTransactions + ofMoments + ofBytes + ofStores + ofNames
     + ofValues + ofWays
@@ -69,7 +69,7 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
     return suite
   }
 
-  /// What the check says about the engine.
+  /// The failure that the check reports.
   func failure() async throws -> ConformanceFailure? {
     try await #require(suite.checks.first { $0.id == check }).outcome().failure
   }
@@ -82,7 +82,7 @@ struct SizeFaultTests {
     arguments: SizeFault.all.spread)
   func isFound(_ fault: SizeFault) async throws {
     var failure = try await fault.failure()
-    // Where tasks have to meet, it takes another look now and then on a busy machine.
+    // If tasks have to meet at the right moment, several attempts may be necessary on a busy machine.
     for _ in 0..<10 where failure == nil { failure = try await fault.failure() }
     #expect(failure?.rule == fault.rule, "\(failure?.actual ?? "nothing was found")")
     if let shows = fault.shows {
@@ -102,7 +102,7 @@ struct SizeFaultTests {
 }
 
 extension SizeFault {
-  /// Whether a check is about sizes, names or ways: these have faults of their own.
+  /// Whether a check is about sizes, names or equivalent methods. These have separate faults.
   static func isOwn(_ check: String) -> Bool {
     ["sizes.", "names.", "ways.", "store.sizes"].contains { check.hasPrefix($0) }
   }

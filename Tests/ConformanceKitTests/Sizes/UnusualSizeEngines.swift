@@ -5,9 +5,9 @@ import StockroomCore
 import TestFixtures
 import Testing
 
-// Correct engines that do large things, names and ways in a manner of their own.
+// Correct engines that handle large sizes, names or equivalent methods in unusual ways.
 
-/// A correct engine that is unusual in what checks of sizes, names and ways look at.
+/// A correct engine that is unusual in ways that affect checks of sizes, names and methods.
 struct UnusualSizeEngine: Sendable, CustomTestStringConvertible {
   let name: String
   let capabilities: EngineCapabilities
@@ -42,7 +42,7 @@ struct UnusualSizeEngine: Sendable, CustomTestStringConvertible {
 @Suite("Unusual but correct engines and sizes")
 struct UnusualSizeTests {
   @Test(
-    "They pass every check of sizes, names and ways",
+    "Unusual engines pass every check of sizes, names and ways",
     arguments: UnusualSizeEngine.all.enumerated().map { ($0, $1) })
   func passes(_ number: Int, _ unusual: UnusualSizeEngine) async {
     let suite = ConformanceSuite(
@@ -56,7 +56,7 @@ struct UnusualSizeTests {
   }
 }
 
-/// Copies a snapshot, and hands it out page by page.
+/// Copies a snapshot, and returns it page by page.
 struct PagesOfOneSnapshot: FaultyEngine {
   let base: ReferenceEngine
   private func paged<Element>(_ all: [Element]) async -> [Element] {
@@ -79,7 +79,7 @@ struct PagesOfOneSnapshot: FaultyEngine {
   func read(keys: [CacheKey]) async throws -> [Data] { await paged(try await base.read(keys: keys)) }
 }
 
-/// Four engines, of which each has the keys of some hashes: nothing is atomic, and nothing is in order unless it is sorted.
+/// Four engines, each with the keys of some hashes: nothing is atomic, and nothing is ordered unless it is sorted.
 struct ShardedEngine: StorageEngine {
   private let shards: [ReferenceEngine]
 
@@ -106,7 +106,7 @@ struct ShardedEngine: StorageEngine {
   }
 }
 
-/// Where no order is promised, no two methods have the same.
+/// If the order is unspecified, no two methods return the same order.
 struct OrdersByMethod: FaultyEngine {
   let base: ReferenceEngine
   func allKeys() async throws -> [CacheKey] { try await base.allKeys().reversed() }
@@ -119,7 +119,7 @@ struct OrdersByMethod: FaultyEngine {
   }
 }
 
-/// Takes a batch in parts, and makes it visible once it is complete.
+/// Processes a batch in parts, and makes it visible once it is complete.
 struct StagedBatches: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {

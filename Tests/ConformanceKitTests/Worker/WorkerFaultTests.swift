@@ -16,7 +16,7 @@ struct WorkerFaultCase: Sendable, CustomTestStringConvertible {
   var testDescription: String { "\(rule): \(name), \(check)" }
 
   private static let log = ConformanceSuite.crashFault("Log", isShared: false)
-  /// Waits for its lock without end.
+  /// Waits for its lock forever.
   private static let sharedLog = ConformanceSuite.crashFault(
     "Shared log", isShared: true, stallTimeout: .seconds(8))
   /// Reads its log when it is opened.
@@ -30,7 +30,7 @@ struct WorkerFaultCase: Sendable, CustomTestStringConvertible {
     return engine
   }
 
-  /// Reads its log when something is first asked for.
+  /// Reads its log at the first read.
   static func lazyLog(readingAfterCrashes: Bool = false) -> ConformanceSuite {
     ConformanceSuite(
       "Lazy log", capabilities: ReferenceEngine.promises,

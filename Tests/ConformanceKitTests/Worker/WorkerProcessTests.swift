@@ -24,7 +24,7 @@ struct WorkerProcessTests {
   }
 
   @Test(
-    "A program that is no worker is distinguished from an engine that fails",
+    "A program that is not a worker is distinguished from an engine that fails",
     arguments: [
       ("echo Hello; sleep 60", #"wrote "Hello""#),
       ("true", "exited with status 0, before it accepted requests"),
@@ -133,7 +133,7 @@ struct WorkerProcessTests {
       #expect(died?.ending == .killed(signal: SIGILL) || died?.ending == .killed(signal: SIGTRAP))
       #expect(died?.stderrTail.contains("These are the last words.") == true)
       #expect((died?.stderrTail.utf8.count ?? 0) <= 600)
-      // A process that has ended can be asked and killed again.
+      // A process that has ended still accepts these calls.
       await #expect(throws: WorkerProcess.Died.self) {
         try await worker.perform(CallEngine(.open, at: directory))
       }
@@ -229,7 +229,7 @@ struct WorkerProcessTests {
       let line = String(decoding: try #require(await iterator.next()), as: UTF8.self)
       let started = try #require(Int32(line.trimmingCharacters(in: .whitespacesAndNewlines)))
       process.kill()
-      // It is gone, or a zombie that the system's first process has not looked at yet.
+      // It does not exist, or is a zombie that has not been reaped yet.
       func isRunning() -> Bool {
         let status = try? String(contentsOfFile: "/proc/\(started)/stat", encoding: .utf8)
         return status.map { !$0.contains(") Z ") } ?? false
@@ -239,7 +239,7 @@ struct WorkerProcessTests {
 
     @Test("Five hundred workers leave no descriptor, no thread and no zombie behind")
     func leaks() async throws {
-      // In a process of its own, where nothing else opens files.
+      // In a separate process, where nothing else opens files.
       await #expect(processExitsWith: .success) {
         func count(_ what: String) throws -> Int {
           try FileManager.default.contentsOfDirectory(atPath: "/proc/self/\(what)").count
@@ -253,7 +253,7 @@ struct WorkerProcessTests {
         try await start(0)
         let (files, threads) = (try count("fd"), try count("task"))
         for number in 1...500 { try await start(number) }
-        // The last threads may be on their way out.
+        // The last threads may still be ending.
         for _ in 0..<20_000 where try count("task") > threads + 2 { usleep(1_000) }
         #expect(try count("fd") <= files + 3)
         #expect(try count("task") <= threads + 2)

@@ -166,7 +166,7 @@ struct PersistentCacheAccessTests {
 
   @Test("A custom codec encodes and decodes")
   func codec() async throws {
-    struct Shouting: Codec {
+    struct PrefixingCodec: Codec {
       func encode(_ value: some Encodable) throws -> Data {
         Data("!".utf8) + (try JSONEncoder().encode(value))
       }
@@ -176,7 +176,7 @@ struct PersistentCacheAccessTests {
       }
     }
     let storage = MemoryStorageEngine()
-    let cache = PersistentCache<Int, String>(storage: storage, codec: Shouting())
+    let cache = PersistentCache<Int, String>(storage: storage, codec: PrefixingCodec())
     try await cache.store("value", forKey: 1)
     cache.clearMemoryCache()
     #expect(try await cache[1] == "value")

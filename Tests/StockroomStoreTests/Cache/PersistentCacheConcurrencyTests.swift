@@ -277,7 +277,7 @@ struct PersistentCacheConcurrencyTests {
   func mainActor() async throws {
     DispatchQueue.main.setSpecific(key: isMain, value: true)
     #expect(DispatchQueue.getSpecific(key: isMain) == true)
-    struct Suspicious: Codable, Sendable, Equatable {
+    struct MainQueueAvoidingValue: Codable, Sendable, Equatable {
       var number: Int
       init(_ number: Int) { self.number = number }
       init(from decoder: any Decoder) throws {
@@ -290,13 +290,13 @@ struct PersistentCacheConcurrencyTests {
         try container.encode(number)
       }
     }
-    let cache = PersistentCache<Int, Suspicious>(storage: MemoryStorageEngine())
-    cache[1] = Suspicious(1)
-    #expect(try await cache[1] == Suspicious(1))
+    let cache = PersistentCache<Int, MainQueueAvoidingValue>(storage: MemoryStorageEngine())
+    cache[1] = MainQueueAvoidingValue(1)
+    #expect(try await cache[1] == MainQueueAvoidingValue(1))
     try await cache.sync()
-    try await cache.store(Suspicious(2), forKey: 2)
+    try await cache.store(MainQueueAvoidingValue(2), forKey: 2)
     cache.clearMemoryCache()
-    #expect(try await cache[1] == Suspicious(1))
-    #expect(try await cache.fetch(2) { Suspicious(3) } == Suspicious(2))
+    #expect(try await cache[1] == MainQueueAvoidingValue(1))
+    #expect(try await cache.fetch(2) { MainQueueAvoidingValue(3) } == MainQueueAvoidingValue(2))
   }
 }

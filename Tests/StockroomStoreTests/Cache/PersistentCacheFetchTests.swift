@@ -217,7 +217,7 @@ struct PersistentCacheFetchTests {
   }
 
   @Test("With concurrent fetches, cancellations and changes every call returns")
-  func storm() async throws {
+  func concurrentFetchesAndChanges() async throws {
     let cache = Cache(storage: MemoryStorageEngine(), memoryLimit: CacheLimit(entries: 2))
     await withTaskGroup(of: Void.self) { group in
       for number in 0..<2_000 {

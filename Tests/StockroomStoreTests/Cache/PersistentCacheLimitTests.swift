@@ -83,7 +83,7 @@ struct PersistentCacheLimitTests {
   }
 
   @Test("With a limit in bytes, a value that cannot be encoded is reported and not kept")
-  func unweighable() async throws {
+  func unencodableWithByteLimit() async throws {
     let cache = PersistentCache<Int, Double>(storage: nil, memoryLimit: CacheLimit(entries: 2, bytes: 100))
     cache[0] = 0
     for key in 1..<4 { cache[key] = .nan }

@@ -37,7 +37,7 @@ struct ObjectStorageFailureTests {
   }
 
   @Test("The first object that cannot be decoded is reported", arguments: AnyEngine.all)
-  func firstCulprit(engine: AnyEngine) async throws {
+  func firstUndecodable(engine: AnyEngine) async throws {
     let base = try await engine.open(directory)
     let notes = ObjectStorage<Letter>(storage: base)
     try await notes.store(many(2_000))

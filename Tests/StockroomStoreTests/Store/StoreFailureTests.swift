@@ -213,7 +213,7 @@ import Testing
 
   @Test("After a partial batch of an engine without atomic batches the store agrees with it")
   func halfWay() async throws {
-    let engine = StubbornEngine()
+    let engine = PartlyFailingEngine()
     let store = try await Store<Note>(storage: engine)
     try await store.insert(Note.numbered(0..<10))
     let error = await #expect(throws: StorageError.self) { try await store.removeAll() }
@@ -226,7 +226,7 @@ import Testing
 }
 
 /// An engine with six methods that fails to remove one of its entries.
-private actor StubbornEngine: StorageEngine {
+private actor PartlyFailingEngine: StorageEngine {
   private var entries: [CacheKey: StorageEntry] = [:]
 
   func write(_ data: Data, key: CacheKey) {

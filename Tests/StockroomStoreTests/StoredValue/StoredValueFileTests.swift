@@ -55,7 +55,7 @@
     }
 
     @Test("Streams and observers receive changes of another process, even if there was no file before")
-    func doorbell() async throws {
+    func changesByAnotherProcess() async throws {
       let value = try number()
       let (changes, continuation) = AsyncStream.makeStream(of: Void.self)
       withObservationTracking {

@@ -16,7 +16,7 @@ private struct InterruptedCodec: Codec {
 }
 
 /// Calls a hook when the last reference is released.
-private final class Farewell: Codable, Sendable {
+private final class DeinitHookValue: Codable, Sendable {
   static let whenGone = MutexProtected<(@Sendable () -> Void)?>(nil)
 
   let number: Int
@@ -95,19 +95,19 @@ private final class Farewell: Codable, Sendable {
 
   @Test("The deinit of a replaced value may read the new one")
   func lookWhenGone() throws {
-    let value = StoredValue(wrappedValue: Farewell(0), key: "farewell", storage: try defaults.open())
-    try value.set(Farewell(1))
+    let value = StoredValue(wrappedValue: DeinitHookValue(0), key: "value", storage: try defaults.open())
+    try value.set(DeinitHookValue(1))
     #expect(value.wrappedValue.number == 1)
     let seen = MutexProtected<[Int]>([])
-    Farewell.whenGone.withLock {
+    DeinitHookValue.whenGone.withLock {
       $0 = {
         let number = value.wrappedValue.number
         seen.withLock { $0.append(number) }
       }
     }
-    try value.set(Farewell(2))
+    try value.set(DeinitHookValue(2))
     // By now the argument has been released too.
-    let last = Farewell.whenGone.withLock { action in
+    let last = DeinitHookValue.whenGone.withLock { action in
       defer { action = nil }
       return action
     }

@@ -27,7 +27,7 @@ import Testing
   }
 
   /// A note that cannot be encoded with certain texts.
-  struct PickyNote: VersionedItem, Identifiable {
+  struct PartlyUnencodableNote: VersionedItem, Identifiable {
     struct Refusal: Error {}
     enum CodingKeys: CodingKey { case id, text }
     nonisolated static let refused = Shared("")
@@ -118,13 +118,13 @@ import Testing
   func encodingFails() async throws {
     let engine = MemoryStorageEngine()
     try await writeFirstNotes(1_500, to: engine)
-    let store = try await Store<PickyNote>(storage: engine)
-    PickyNote.refused.withLock { $0 = "text 7" }
+    let store = try await Store<PartlyUnencodableNote>(storage: engine)
+    PartlyUnencodableNote.refused.withLock { $0 = "text 7" }
     store.startRewritingOldVersions()
     let error = await #expect(throws: StorageError.self) { try await store.oldVersionsHaveBeenRewritten() }
-    #expect(error?.code == .encodingFailed && error?.underlying is PickyNote.Refusal)
+    #expect(error?.code == .encodingFailed && error?.underlying is PartlyUnencodableNote.Refusal)
     #expect(try await Array(versions(in: engine).filter { $0.value == "1" }.keys) == ["7"])
-    PickyNote.refused.withLock { $0 = "" }
+    PartlyUnencodableNote.refused.withLock { $0 = "" }
     store.startRewritingOldVersions()
     try await store.oldVersionsHaveBeenRewritten()
     #expect(store.rewritingState.rewrittenCount == 1)

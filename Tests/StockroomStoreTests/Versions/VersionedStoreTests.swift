@@ -126,7 +126,7 @@ import Testing
   }
 
   @Test("An older program does not overwrite a newer entry that it has not read")
-  func unheardOf() async throws {
+  func unreadNewerEntry() async throws {
     let engine = MinimalEngine()
     let store = try await Store<ThirdNote>(storage: engine)
     try await writeEveryVersion(of: 3..<4, to: engine)

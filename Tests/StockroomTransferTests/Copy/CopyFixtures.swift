@@ -71,7 +71,7 @@ struct WithoutSequences<Base: StorageEngine>: StorageLayer {
 }
 
 /// An engine without a feed in which something is written whenever it is listed.
-struct Restless<Base: StorageEngine>: StorageLayer {
+struct ConstantlyChangingLayer<Base: StorageEngine>: StorageLayer {
   let base: Base
   var capabilities: EngineCapabilities { base.capabilities.subtracting(.changeFeed) }
   func allKeys() async throws -> [CacheKey] {

@@ -197,10 +197,10 @@ struct CopyTests {
     try await new.close()
   }
 
-  @Test("A source that changes all the time, without a feed, is found out")
-  func restlessness() async throws {
+  @Test("A source without a feed that changes all the time is detected")
+  func constantlyChangingSource() async throws {
     let error = await #expect(throws: StorageError.self) {
-      try await Restless(base: MemoryStorageEngine()).copy(to: MemoryStorageEngine())
+      try await ConstantlyChangingLayer(base: MemoryStorageEngine()).copy(to: MemoryStorageEngine())
     }
     #expect(error?.code == .conflict)
   }

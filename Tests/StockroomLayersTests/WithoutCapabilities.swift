@@ -2,7 +2,7 @@ import StockroomCore
 import StockroomLayers
 
 /// Another engine without some of its capabilities.
-struct Lacking<Base: StorageEngine>: StorageLayer {
+struct WithoutCapabilities<Base: StorageEngine>: StorageLayer {
   let base: Base
   let capabilities: EngineCapabilities
 

@@ -5,11 +5,11 @@
 #endif
 import StockroomCore
 
-/// The expected results of all methods that read, for a few entries, which are the only ones.
-struct AnswersOfAllKinds: Codable, Sendable {
-  /// By key.
+/// The expected results of all methods that read, for a few entries. There must be no others.
+struct ExpectedAnswers: Codable, Sendable {
+  /// The values by key.
   var present: [String: Data] = [:]
-  /// Keys that are not there, and may have been.
+  /// Absent keys, which may have existed before.
   var absent: Set<String> = []
 
   mutating func apply(_ operations: [StorageOperation]) {
@@ -28,11 +28,11 @@ struct AnswersOfAllKinds: Codable, Sendable {
     }
   }
 
-  /// Fails unless the engine returns these answers.
+  /// Fails unless the engine returns these results.
   ///
   /// - Parameters:
-  ///   - first: The number of the method that is asked first: what others remember, its call may put right.
-  ///   - blamesMethods: Whether a wrong answer breaks the rule of its method, not that of the check.
+  ///   - first: The index of the method that is called first, because its call may refresh the caches of the others.
+  ///   - blamesMethods: Whether a wrong result breaks the rule of its method instead of that of the check.
   func verify(_ engine: EngineUnderTest, first: Int, blamesMethods: Bool = false) async throws {
     let methods = Self.methods(withTransactions: engine.capabilities.contains(.transactions))
     for index in methods.indices {
@@ -45,16 +45,16 @@ struct AnswersOfAllKinds: Codable, Sendable {
     }
   }
 
-  /// All that can be asked, with nil for a transaction that reads.
+  /// All methods that read. Nil stands for a transaction that reads.
   static func methods(withTransactions: Bool) -> [ReadMethod?] {
     ReadMethod.allCases + (withTransactions ? [nil] : [])
   }
 
-  /// Fails unless the method returns the right answer, or a transaction if there is none.
+  /// Fails unless the method returns the right result. Nil stands for a transaction.
   func ask(_ method: ReadMethod?, _ engine: EngineUnderTest) async throws {
     let there = present.keys.map(CacheKey.init(verbatim:)).sorted()
     let gone = absent.map(CacheKey.init(verbatim:)).sorted()
-    // The same request, as long as no key has come that was never there.
+    // Makes the same request each time, unless new keys have been added.
     let all = (there + gone).inByteOrder()
     let wanted = all.filter { present[$0.value] != nil }
     let values: [Data?] = wanted.map { present[$0.value] ?? Data() }
@@ -93,7 +93,7 @@ struct AnswersOfAllKinds: Codable, Sendable {
       try expect(try await method.found(of: all, in: engine), is: values, method.call)
     case .scan:
       try expect(try await engine.scan(.all, limit: nil), are: sorted, "scan(.all)")
-      // Pages, which are the same requests each time.
+      // Pages, with the same requests each time.
       try expect(
         try await engine.scan(.all, limit: 2), are: Array(sorted.prefix(2)), "scan(.all) up to 2 entries")
       try expect(
