@@ -91,7 +91,7 @@ extension CheckDefinition {
 private func expectWritable(
   _ engine: EngineUnderTest, _ context: CheckContext
 ) async throws -> EngineUnderTest {
-  var (engine, expected) = (engine, AnswersOfAllKinds())
+  var (engine, expected) = (engine, ExpectedAnswers())
   for method in ChangeMethod.all(context.capabilities) where method != .removeAll {
     let own = key("by \(method.rawValue)")
     let operations: [StorageOperation] = method.removes ? [.remove(key: own)] : [.write(data("v"), key: own)]
