@@ -322,6 +322,7 @@ void tzset(void);
 #define PROT_WRITE 2
 #define MAP_SHARED 1
 #define MAP_PRIVATE 2
+#define MAP_ANON 0x1000
 #define CLOCK_REALTIME 0
 #define CLOCK_MONOTONIC 6
 #define CLOCK_PROCESS_CPUTIME_ID 12
