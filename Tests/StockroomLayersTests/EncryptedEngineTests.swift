@@ -81,7 +81,7 @@
       }
       let stored = try await base.readAllDataAndKeys()
       var codes: [StorageError.Code: Int] = [:]
-      let count = TestRun.count(10_000, exhaustive: 100_000)
+      let count = 100_000
       for _ in 0..<count {
         let (key, original) = stored.randomElement(using: &random) ?? stored[0]
         var changed = original
