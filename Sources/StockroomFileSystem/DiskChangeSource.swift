@@ -32,8 +32,13 @@ private final class DiskChangeSource: ChangeSource {
     /// The directory does not show commits of long keys, whose files are in directories below it.
     var filesWrittenWithoutLog: [String] {
       let path = connection.state.file.path
-      // It cannot be watched once the whole place has been removed.
-      return (try? FileIdentity(path: path)) == nil ? [] : [path]
+      do {
+        // It cannot be watched once the whole place has been removed.
+        return try FileIdentity(path: path) == nil ? [] : [path]
+      } catch {
+        // Watching it fails as well, and is tried again.
+        return [path]
+      }
     }
   #endif
 

@@ -20,7 +20,7 @@ extension DiskConnection {
     syncedBatchVersion.store(version, ordering: .relaxed)
   }
 
-  /// The end of a transaction that was begun in vain has been written and not synced. After a crash of the
+  /// The end of a transaction that failed after it had begun has been written and not synced. After a crash of the
   /// machine, it could be completed over later writes: so before the next one, every engine writes the end
   /// again.
   func noteUnsyncedEnd() {

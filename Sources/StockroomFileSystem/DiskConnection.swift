@@ -186,7 +186,7 @@ final class DiskConnection: Sendable {
     if access == .readOnly { return try expectRecovered() }
     try completePending()
     if !isTidy.load(ordering: .relaxed) {
-      // They may belong to a batch that was begun in vain or undone, and whose end was not synced. If it is in the journal
+      // They may belong to a batch that failed or was undone, and whose end was not synced. If it is in the journal
       // again after a crash of the machine, a missing file counts as moved: the rest of the batch would then be done
       // without it, or an older entry would be taken for it and removed.
       try staging.removeAll(after: synchronizeEndOfBatches)

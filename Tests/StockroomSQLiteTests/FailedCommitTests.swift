@@ -13,6 +13,22 @@ import Testing
     }
   }
 
+  /// Makes a write of key 1 fail whose commit reaches the log, while the commit that would overwrite it does not. Writing to the
+  /// log fails until the fault of the returned number is ended.
+  private func failTwice(_ engine: SQLiteStorageEngine, at place: TestPlace) async throws -> Int {
+    let path = try place.directory.resolvedPath
+    let failedSyncs = Counter()
+    let sync = FaultyFiles.begin(.sync, in: path) { _ in
+      failedSyncs.increment()
+      return true
+    }
+    let write = FaultyFiles.begin(.write, in: path) { _ in failedSyncs.count > 0 }
+    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(1)) }
+    #expect(failedSyncs.count > 0)
+    FaultyFiles.end(sync)
+    return write
+  }
+
   @Test("A write that has thrown is not restored by a recovery of the log")
   func recovery() async throws {
     try #require(FaultyFiles.areInstalled)
@@ -45,17 +61,7 @@ import Testing
     let (place, copy) = (try TestPlace(), try TestPlace())
     let engine = try SQLiteStorageEngine(directory: place.directory)
     try await engine.write(data("old"), key: key(0))
-    let path = try place.directory.resolvedPath
-    let failedSyncs = Counter()
-    let sync = FaultyFiles.begin(.sync, in: path) { _ in
-      failedSyncs.increment()
-      return true
-    }
-    // The commit reaches the log, and the commit that would overwrite it does not.
-    let write = FaultyFiles.begin(.write, in: path) { _ in failedSyncs.count > 0 }
-    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(1)) }
-    #expect(failedSyncs.count > 0)
-    FaultyFiles.end(sync)
+    let write = try await failTwice(engine, at: place)
     await expectError(.io, naming: place.database) { try await engine.remove(key: key(1)) }
     #expect(try await engine.allKeys() == [key(0)])
     FaultyFiles.end(write)
@@ -78,15 +84,7 @@ import Testing
     try await engine.write(data("old"), key: key(0))
     let other = try RawConnection(place.database)
     try other.run("SELECT * FROM entries")
-    let path = try place.directory.resolvedPath
-    let failedSyncs = Counter()
-    let sync = FaultyFiles.begin(.sync, in: path) { _ in
-      failedSyncs.increment()
-      return true
-    }
-    let write = FaultyFiles.begin(.write, in: path) { _ in failedSyncs.count > 0 }
-    await expectError(.io, naming: place.database) { try await engine.write(data("new"), key: key(1)) }
-    FaultyFiles.end(sync)
+    let write = try await failTwice(engine, at: place)
     FaultyFiles.end(write)
     try await engine.close()
     try copyFiles(of: place, to: copy)
