@@ -26,6 +26,18 @@ import Testing
     #expect(bytes.withUnsafeBytes { CRC32C.checksumByTables($0) } == checksum)
   }
 
+  @Test("All implementations have the same checksum of bytes of every length")
+  func lengths() {
+    let bytes = (0..<2_100).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 37 &+ $0 >> 8) }
+    bytes.withUnsafeBytes { bytes in
+      for count in 0...bytes.count {
+        let part = UnsafeRawBufferPointer(rebasing: bytes[..<count])
+        let (checksum, expected) = (CRC32C.checksum(part, after: 7), CRC32C.checksumByTables(part, after: 7))
+        #expect(checksum == expected, "\(count) bytes")
+      }
+    }
+  }
+
   @Test("A checksum can be continued from that of the preceding bytes, in every implementation")
   func parts() {
     let bytes = (0..<1_000).map { UInt8(truncatingIfNeeded: $0 &* 37) }

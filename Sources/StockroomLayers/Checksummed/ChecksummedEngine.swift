@@ -53,13 +53,12 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
   }
 
   private static func checksum(_ value: UnsafeRawBufferPointer, _ key: CacheKey) -> UInt32 {
-    var name = key.value
-    return name.withUTF8 { name in
+    key.withUTF8 { name in
       // The length says where the key ends and the value begins.
       let length = withUnsafeBytes(of: UInt16(truncatingIfNeeded: name.count).littleEndian) {
         CRC32C.checksum($0)
       }
-      return CRC32C.checksum(value, after: CRC32C.checksum(UnsafeRawBufferPointer(name), after: length))
+      return CRC32C.checksum(value, after: CRC32C.checksum(name, after: length))
     }
   }
 }

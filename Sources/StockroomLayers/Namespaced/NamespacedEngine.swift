@@ -83,7 +83,9 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 
   /// Reads the value in this namespace. Costs and throws as the engine below.
   public func read(key: CacheKey) async throws -> Data? {
-    try await base.read(key: keys.stored(key)).map { try keys.value($0, of: key) }
+    let stored = try await base.read(key: keys.stored(key))
+    guard let stored, keys.isCut(key) else { return stored }
+    return try keys.value(stored, of: key)
   }
 
   /// Reads the values in this namespace. Costs and throws as the engine below.

@@ -10,7 +10,7 @@ import StockroomCore
 ///
 /// A key that is too long for that is cut, and followed by a digest of itself; the key itself is in the value then. Such an entry below has
 /// a key of exactly 511 bytes, and no other entry of the namespace has.
-struct NamespacedKeys: Sendable {
+final class NamespacedKeys: Sendable {
   /// The name and the slash.
   let prefix: String
   /// The engine below, for errors.
@@ -43,7 +43,7 @@ struct NamespacedKeys: Sendable {
 
   // MARK: Entries
 
-  private func isCut(_ key: CacheKey) -> Bool { key.value.utf8.count > longestWhole }
+  func isCut(_ key: CacheKey) -> Bool { key.value.utf8.count > longestWhole }
 
   private static func isCut(below stored: CacheKey) -> Bool {
     stored.value.utf8.count == CacheKey.maximumLength
