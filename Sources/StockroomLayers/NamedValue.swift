@@ -47,20 +47,3 @@ extension [(key: CacheKey, data: Data)] {
     return Array(sorted.prefix(Swift.max(0, limit ?? .max)))
   }
 }
-
-extension StorageLayer {
-  /// What `transform` returns for each element, with a turn for others in between (rule C5).
-  func mapping<Element, Mapped>(
-    _ elements: [Element], _ transform: (Element) async throws -> Mapped
-  ) async throws -> [Mapped] {
-    var timer = YieldTimer()
-    var mapped: [Mapped] = []
-    mapped.reserveCapacity(elements.count)
-    for (index, element) in elements.enumerated() {
-      // Looking at the clock costs as much as decoding some hundred bytes.
-      if index.isMultiple(of: 16) { try await timer.yieldIfDue() }
-      mapped.append(try await transform(element))
-    }
-    return mapped
-  }
-}

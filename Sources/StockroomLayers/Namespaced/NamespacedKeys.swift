@@ -13,6 +13,7 @@ import StockroomCore
 final class NamespacedKeys: Sendable {
   /// The name and the slash.
   let prefix: String
+  private let prefixBytes: [UInt8]
   /// The engine below, for errors.
   let place: String?
   /// The longest key in bytes that is stored as it is.
@@ -34,7 +35,8 @@ final class NamespacedKeys: Sendable {
       )
     }
     (prefix, self.place) = (name + "/", place)
-    let rest = CacheKey.maximumLength - prefix.utf8.count
+    prefixBytes = Array(prefix.utf8)
+    let rest = CacheKey.maximumLength - prefixBytes.count
     longestWhole = rest - 1
     cutLength = rest - Self.digestLength
     // Cut between scalars, of which the longest has four bytes.
@@ -82,12 +84,19 @@ final class NamespacedKeys: Sendable {
     isCut(key) ? try NamedValue.separated(stored, in: place).data : stored
   }
 
-  func contains(below stored: CacheKey) -> Bool { stored.value.utf8.starts(with: prefix.utf8) }
+  func contains(below stored: CacheKey) -> Bool {
+    stored.withUTF8 { stored in
+      guard stored.count >= prefixBytes.count else { return false }
+      return prefixBytes.withUnsafeBytes {
+        UnsafeRawBufferPointer(rebasing: stored[..<$0.count]).compare(with: $0) == 0
+      }
+    }
+  }
 
   /// The key, nil if only the value has it.
   func key(below stored: CacheKey) -> CacheKey? {
     if Self.isCut(below: stored) { return nil }
-    return CacheKey(verbatim: String(stored.value.utf8.dropFirst(prefix.utf8.count)) ?? "")
+    return stored.withUTF8 { CacheKey(utf8: UnsafeRawBufferPointer(rebasing: $0[prefixBytes.count...])) }
   }
 
   /// The entry, nil if it belongs to another namespace.
