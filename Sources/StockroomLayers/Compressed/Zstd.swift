@@ -6,14 +6,20 @@
     /// A block of 4 bytes may stand for 128 KiB that are all the same (RFC 8878, section 3.1.1.2).
     static let largestRatio = 32_768
 
+    private static let compressors = ZstdContexts<ZstdCompressionContext>()
+    private static let decompressors = ZstdContexts<ZstdDecompressionContext>()
+
     static func compress(
       _ value: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer, _ level: CompressionLevel
     ) throws -> Int? {
-      guard let context = ZSTD_createCCtx() else { throw noMemory(value.count) }
-      defer { ZSTD_freeCCtx(context) }
-      ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level.zstd)
-      ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)
-      let count = ZSTD_compress2(context, target.baseAddress, target.count, value.baseAddress, value.count)
+      guard let context = compressors.take() else { throw noMemory(value.count) }
+      defer { compressors.putBack(context) }
+      let pointer = context.pointer
+      // Nothing is left of a value that did not become shorter.
+      ZSTD_CCtx_reset(pointer, ZSTD_reset_session_only)
+      ZSTD_CCtx_setParameter(pointer, ZSTD_c_compressionLevel, level.zstd)
+      ZSTD_CCtx_setParameter(pointer, ZSTD_c_checksumFlag, 1)
+      let count = ZSTD_compress2(pointer, target.baseAddress, target.count, value.baseAddress, value.count)
       guard ZSTD_isError(count) != 0 else { return count }
       if ZSTD_getErrorCode(count) == ZSTD_error_dstSize_tooSmall { return nil }
       throw StorageError(.io, "zstd cannot compress \(value.count) bytes: \(name(of: count)).")
@@ -22,7 +28,10 @@
     static func decompress(
       _ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
     ) throws {
-      let count = ZSTD_decompress(target.baseAddress, target.count, bytes.baseAddress, bytes.count)
+      guard let context = decompressors.take() else { throw noMemory(target.count) }
+      defer { decompressors.putBack(context) }
+      let count = ZSTD_decompressDCtx(
+        context.pointer, target.baseAddress, target.count, bytes.baseAddress, bytes.count)
       if ZSTD_isError(count) != 0 {
         if ZSTD_getErrorCode(count) == ZSTD_error_memory_allocation { throw noMemory(target.count) }
         throw Compression.Malformed(reason: "zstd finds an error in \(bytes.count) bytes: \(name(of: count))")
