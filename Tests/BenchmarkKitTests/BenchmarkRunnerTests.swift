@@ -6,7 +6,7 @@ import Testing
 @testable import BenchmarkKit
 
 @Suite("The runner") struct BenchmarkRunnerTests {
-  @Test("Every workload gives a sample for every repetition of every subject")
+  @Test("Every workload has a sample for every repetition of every subject")
   func complete() async throws {
     let report = try await runSmall([
       BenchmarkSubject("a") { _ in SpyEngine() }, BenchmarkSubject("b") { _ in SpyEngine() },
@@ -169,7 +169,7 @@ import Testing
     #expect(steps.last?.description.hasSuffix(", repetition 1 of 1: a, remove-one") == true)
   }
 
-  @Test("What an engine has on a server, which no directory takes along, is removed after each repetition")
+  @Test("The entries of an engine on a server are removed after each repetition")
   func entriesOnServer() async throws {
     let spy = SpyEngine(capabilities: .networked)
     _ = try await runSmall([BenchmarkSubject("a") { _ in spy }], repetitions: 1)

@@ -58,7 +58,7 @@ struct FollowingTests {
     }
   }
 
-  @Test("A copy that is finished twice takes nothing back that was written in between")
+  @Test("Finishing a copy twice overwrites nothing that was written in between")
   func finishedTwice() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
     let key = CacheKey(verbatim: "k")
@@ -92,7 +92,7 @@ struct FollowingTests {
     #expect(try await new.readAllEntries() == old.readAllEntries())
   }
 
-  @Test("Finishing that is cancelled can be done again, also at once", .timeLimit(.minutes(10)))
+  @Test("Finishing that is cancelled can be repeated, even at once", .timeLimit(.minutes(10)))
   func cancellingAll() async throws {
     let (old, new) = (FailingStorageEngine(MemoryStorageEngine()), MemoryStorageEngine())
     try await fill(old, hostileKeys(50))
@@ -107,7 +107,7 @@ struct FollowingTests {
     #expect(try await second.value.entries == 50)
   }
 
-  @Test("A change of the source gets to the target before the copy is finished")
+  @Test("A change of the source is copied before the copy is finished")
   func following() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
     let keys = hostileKeys(100)
@@ -126,7 +126,7 @@ struct FollowingTests {
     #expect(try await new.readAllEntries() == old.readAllEntries())
   }
 
-  @Test("A change that could not be written to the target gets there with the next one")
+  @Test("A change that could not be written to the target is copied with the next one")
   func transientFailure() async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
     let new = FailingStorageEngine(base)
@@ -164,7 +164,7 @@ struct FollowingTests {
     #expect(try await base.readAllEntries() == old.readAllEntries())
   }
 
-  @Test("The removal of everything that could not be done in the target is done with the next change")
+  @Test("A removal of everything that failed in the target is repeated with the next change")
   func removalOfEverythingFails() async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
     let new = FailingStorageEngine(base)
@@ -185,7 +185,7 @@ struct FollowingTests {
   }
 
   @Test(
-    "Finishing that fails is done again, whatever has failed",
+    "Finishing that fails can be repeated, whatever has failed",
     arguments: [Method.allKeys, .writeEntries, .remove])
   func finishingFails(method: Method) async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
