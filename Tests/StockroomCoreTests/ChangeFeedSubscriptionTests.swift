@@ -85,7 +85,7 @@ import Testing
   @Test(
     "A commit whose writer could not check for subscribers is reported once it can",
     .timeLimit(.minutes(10)))
-  func failedLook() async throws {
+  func failedSubscriberCheck() async throws {
     writing.hub.beginWrite()
     place.commit("a", to: writing)
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
