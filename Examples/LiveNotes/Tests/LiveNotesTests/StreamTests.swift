@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Streams", .timeLimit(.minutes(10)))
 struct StreamTests {
-  @Test("A stream begins with a snapshot, and has every change of its panels once, the same for all subscribers")
+  @Test("A stream begins with a snapshot, and has every change of its panels once, the same for all")
   func changes() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let milk = try await server.add("Milk")
@@ -52,7 +52,8 @@ struct StreamTests {
   }
 
   @Test(
-    "A subscriber that reconnects receives what it missed, and nothing twice; from another server, everything")
+    "A subscriber that reconnects receives what it missed, and nothing twice; from another server, everything"
+  )
   func resuming() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let first = try EventReader(server, "/events?panel=notes")
@@ -104,7 +105,7 @@ struct StreamTests {
     #expect(sent == notes)
   }
 
-  @Test("A subscriber that does not read is disconnected, delays nobody, and receives everything when it reconnects")
+  @Test("A subscriber that does not read is disconnected, delays nobody, and misses nothing")
   func stalled() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let reader = try EventReader(server, "/events?panel=notes")
