@@ -105,7 +105,7 @@ struct StreamTests {
     #expect(sent == notes)
   }
 
-  @Test("A subscriber that does not read is disconnected, delays nobody, and misses nothing")
+  @Test("A subscriber that does not read delays nobody and is disconnected, and can subscribe again")
   func stalled() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let reader = try EventReader(server, "/events?panel=notes")
