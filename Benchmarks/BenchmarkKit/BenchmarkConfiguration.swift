@@ -3,7 +3,6 @@
 #else
   import Foundation
 #endif
-import StockroomCore
 
 /// The records, workloads and repetitions of a ``BenchmarkRunner``, and where it keeps the data.
 public struct BenchmarkConfiguration: Sendable {

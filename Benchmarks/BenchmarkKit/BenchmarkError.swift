@@ -26,6 +26,19 @@ public struct BenchmarkError: Error, Sendable, CustomStringConvertible {
   }
 }
 
+extension BenchmarkError {
+  /// The error with the subject and the workload. `CancellationError` stays as it is.
+  static func wrapping(
+    _ error: any Error, _ message: String?, subject: String, workload: String? = nil
+  ) -> any Error {
+    if error is CancellationError, Task.isCancelled { return error }
+    if let error = error as? BenchmarkError, error.subject != nil { return error }
+    return BenchmarkError(
+      message ?? (error is WrongAnswer ? "a wrong result" : "the workload failed"), subject: subject,
+      workload: workload, underlying: error)
+  }
+}
+
 /// An engine returned something else than what was written.
 struct WrongAnswer: Error, CustomStringConvertible {
   let description: String

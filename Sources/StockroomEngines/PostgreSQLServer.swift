@@ -43,7 +43,7 @@ public final class PostgreSQLServer: Sendable {
 
   /// The directory of the socket, and of the data unless ``keepData(below:)`` has moved them.
   public let directory: URL
-  private let port: Int
+  let port: Int
   private let isTemporary: Bool
   /// The directory of the data if it is not ``directory``.
   private let dataDirectory = MutexProtected<URL?>(nil)
@@ -59,17 +59,6 @@ public final class PostgreSQLServer: Sendable {
     let identifier: Int32
     /// Reads the server's output, so that the pipe never fills up.
     let reader: Task<Void, Never>
-  }
-
-  /// The directory of an installed server's programs, or nil if none is installed.
-  public static func installedPrograms() -> URL? {
-    let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
-    let debian = "/usr/lib/postgresql"
-    let versions = ((try? FileManager.default.contentsOfDirectory(atPath: debian)) ?? [])
-      .compactMap { Int($0) }.sorted(by: >).map { "\(debian)/\($0)/bin" }
-    return (versions + path.split(separator: ":").map(String.init)).first { folder in
-      ["initdb", "postgres"].allSatisfy { FileManager.default.isExecutableFile(atPath: "\(folder)/\($0)") }
-    }.map { URL(filePath: $0, directoryHint: .isDirectory) }
   }
 
   /// Creates a server without starting it.
@@ -203,15 +192,6 @@ public final class PostgreSQLServer: Sendable {
   /// The path of the socket.
   public var socket: String { directory.appending(path: ".s.PGSQL.\(port)").path }
 
-  /// Runs statements as the superuser.
-  public func execute(_ statements: String) async throws {
-    try await run([
-      "psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--host=\(directory.path)", "--port=\(port)",
-      "--username=postgres",
-      "--dbname=postgres", "--command=\(statements)",
-    ])
-  }
-
   /// - Parameter makingData: Whether to create the data first.
   private func launch(makingData: Bool) async throws {
     // The pipe to `cat` closes when the server's last process exits, so no process is left once the shell has
@@ -278,24 +258,6 @@ public final class PostgreSQLServer: Sendable {
     kill(running.identifier, ending.signal)
     await running.process.waitUntilEnd()
     running.process.kill()
-  }
-
-  /// Runs one of the server's programs to its end.
-  ///
-  /// - Throws: `StorageError` with code `io` if it fails.
-  public func run(_ command: [String]) async throws {
-    let process = try LineProcess(Self.asUser([Self.program(command[0])] + command.dropFirst()))
-    process.closeInput()
-    guard await process.waitUntilEnd() == .exited(status: 0) else {
-      throw StorageError(.io, "\(command[0]) has failed: \(process.stderrTail)")
-    }
-  }
-
-  private static func program(_ name: String) throws -> String {
-    guard let programs = installedPrograms() else {
-      throw StorageError(.unsupported, "No PostgreSQL server is installed.")
-    }
-    return programs.appending(path: name).path
   }
 }
 

@@ -140,7 +140,7 @@ extension FileDescriptor {
       guard fstatat(number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 else {
         throw StorageError.posix(errno, "Looking at \(path(of: name)) failed.")
       }
-      return Timestamp(raw.st_birthtimespec)
+      return Timestamp(clamping: raw.st_birthtimespec)
     #else
       // The directory of an app was copied to get here, so the creation time is that of the copy.
       return nil

@@ -53,12 +53,7 @@ public struct BodegaSQLiteSource: ImportSource {
   @concurrent
   public func open() async throws -> any ImportContent {
     try await DedicatedThread.runApart { flag in
-      let database =
-        try detected
-        ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite3") }), flag)
-      // A detected database is now ended by this task, and no longer by the one that detected it.
-      database.follow(flag)
-      try database.checkIntegrity()
+      let database = try SourceDatabase.checked(detected, at: url, suffix: ".sqlite3", flag)
       let candidates = try Self.tables(in: database)
       let chosen = candidates.filter { table == nil || $0 == table }
       guard let table = chosen.first, chosen.count == 1 else {

@@ -46,12 +46,7 @@ public struct PersistentCacheSource: ImportSource {
   @concurrent
   public func open() async throws -> any ImportContent {
     try await DedicatedThread.runApart { flag in
-      let database =
-        try detected
-        ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(".sqlite") }), flag)
-      // A detected database is now ended by this task, and no longer by the one that detected it.
-      database.follow(flag)
-      try database.checkIntegrity()
+      let database = try SourceDatabase.checked(detected, at: url, suffix: ".sqlite", flag)
       guard try Self.isPresent(in: database) else {
         throw StorageError(
           .unsupported,
@@ -68,7 +63,9 @@ public struct PersistentCacheSource: ImportSource {
   /// Copies the values of one of its caches into a cache of this package, with their expiry, in the order in
   /// which they were written.
   ///
-  /// What has expired by the clock of the cache is left out. A value that the cache has already stays, unless it has expired; so does one that the program stores meanwhile. The cache must have storage, or its memory must be large enough for all of them.
+  /// What has expired by the clock of the cache is left out. A value that the cache already has, or that the
+  /// program stores in the meantime, is kept unless it has expired. The cache must have storage, or its memory
+  /// must be large enough for all of them.
   ///
   /// - Parameters:
   ///   - cache: The target.

@@ -44,12 +44,12 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   ///
   /// O(1) apart from the wait; the memory is freed in the background in O(N).
   public func close() async throws {
-    await takeTurn()
-    defer { passTurn() }
+    await acquireWriteLock()
+    defer { releaseWriteLock() }
     var table = state.withLock { $0.table.take() }
     free(&table)
     changeHub.finish()
-    // No job is waiting, because every transaction needs the turn that this call holds.
+    // No job is waiting, because every transaction needs the write lock, which this call holds.
     thread.stop()
   }
 
@@ -90,7 +90,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     try Task.checkCancellation()
     guard let requested = request.knownOperations else { return try await commitTransaction(request) }
     guard Self.isShort(requested) else {
-      try await commitBeside(requested, request.times)
+      try await commitOnCopy(requested, request.times)
       return changeHub.send([request], [requested])
     }
     let operations = requested.map(\.withValueOfItsOwn)
@@ -100,8 +100,8 @@ public final class MemoryStorageEngine: BatchWritingEngine {
       if count % Self.batchesPerYield == 0 { await Task.yield() }
       return
     }
-    await takeTurn()
-    defer { passTurn() }
+    await acquireWriteLock()
+    defer { releaseWriteLock() }
     try Task.checkCancellation()
     try applyInPlace(operations, request.times)
     changeHub.send([request], [operations])
@@ -113,7 +113,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     try withTable { _ in changeHub.subscribe(without: ChangeOrigin.current) }
   }
 
-  /// Applies the operations to the table. The caller must have the turn.
+  /// Applies the operations to the table. The caller must hold the write lock.
   private func applyInPlace(_ operations: [StorageOperation], _ times: [EntryTimes?]) throws {
     try state.withLock { state in
       guard state.table != nil else { throw MemoryState.closed }
@@ -125,23 +125,23 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     operations.count <= longestBatchInPlace && !operations.contains(where: \.removesAll)
   }
 
-  /// Waits for this task's turn, then applies the operations to a copy of the table.
-  @concurrent private func commitBeside(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws
+  /// Waits for the write lock, then applies the operations to a copy of the table.
+  @concurrent private func commitOnCopy(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws
   {
-    await takeTurn()
-    defer { passTurn() }
-    try await applyBeside(operations, times)
+    await acquireWriteLock()
+    defer { releaseWriteLock() }
+    try await applyToCopy(operations, times)
   }
 
   /// Runs the transaction on the engine's dedicated thread, then applies its operations.
   @concurrent private func commitTransaction(_ request: WriteRequest) async throws {
-    await takeTurn()
-    defer { passTurn() }
+    await acquireWriteLock()
+    defer { releaseWriteLock() }
     let operations = try await operations(of: request)
     if Self.isShort(operations) {
       try applyInPlace(operations.map(\.withValueOfItsOwn), request.times)
     } else {
-      try await applyBeside(operations, request.times)
+      try await applyToCopy(operations, request.times)
     }
     changeHub.send([request], [operations])
   }
@@ -154,9 +154,9 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Applies the operations to a copy of the table, then replaces the table with it. The caller must have the
-  /// turn.
-  private func applyBeside(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws {
+  /// Applies the operations to a copy of the table, then replaces the table with it. The caller must hold the
+  /// write lock.
+  private func applyToCopy(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws {
     var timer = YieldTimer()
     try await timer.yield()
     var next: MemoryTable? = try withTable { copy $0 }
@@ -176,15 +176,15 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Suspends until this task has the exclusive turn to change the table.
-  private func takeTurn() async {
+  /// Suspends until this task alone may change the table.
+  private func acquireWriteLock() async {
     await withCheckedContinuation { continuation in
-      if state.withLock({ $0.takeTurn(or: continuation) }) { continuation.resume() }
+      if state.withLock({ $0.acquireWriteLock(or: continuation) }) { continuation.resume() }
     }
   }
 
-  private func passTurn() {
-    state.withLock { $0.passTurn() }?.resume()
+  private func releaseWriteLock() {
+    state.withLock { $0.releaseWriteLock() }?.resume()
   }
 }
 
@@ -192,38 +192,38 @@ public final class MemoryStorageEngine: BatchWritingEngine {
 private struct MemoryState {
   /// Nil once the engine is closed.
   var table: MemoryTable? = MemoryTable()
-  /// Whether a task has exclusive access to change the table.
-  private var isTaken = false
-  /// The tasks that are waiting for their turn, in order of arrival.
+  /// Whether a task holds the write lock, so that it alone may change the table.
+  private var isLocked = false
+  /// The tasks that are waiting for the write lock, in order of arrival.
   private var waiting: ArraySlice<CheckedContinuation<Void, Never>> = []
   private var batchCount = 0
 
   static var closed: StorageError { StorageError(.closed, "The memory engine has been closed.") }
 
-  /// Applies the operations unless a task has the turn. Returns the number of batches applied this way, or
-  /// nil.
+  /// Applies the operations unless a task holds the write lock. Returns the number of batches applied this
+  /// way, or nil.
   mutating func apply(_ operations: [StorageOperation], _ times: [EntryTimes?]) throws -> Int? {
     guard table != nil else { throw Self.closed }
-    if isTaken { return nil }
+    if isLocked { return nil }
     table?.apply(operations, times[...])
     batchCount += 1
     return batchCount
   }
 
-  /// Returns whether the caller has the turn. If not, the continuation is resumed once it has.
-  mutating func takeTurn(or continuation: CheckedContinuation<Void, Never>) -> Bool {
-    guard isTaken else {
-      isTaken = true
+  /// Returns whether the caller holds the write lock. If not, the continuation is resumed once it does.
+  mutating func acquireWriteLock(or continuation: CheckedContinuation<Void, Never>) -> Bool {
+    guard isLocked else {
+      isLocked = true
       return true
     }
     waiting.append(continuation)
     return false
   }
 
-  /// Returns the continuation of the task that has the turn next.
-  mutating func passTurn() -> CheckedContinuation<Void, Never>? {
+  /// Returns the continuation of the task that holds the write lock next.
+  mutating func releaseWriteLock() -> CheckedContinuation<Void, Never>? {
     let next = waiting.popFirst()
-    isTaken = next != nil
+    isLocked = next != nil
     return next
   }
 }

@@ -10,14 +10,14 @@ import Testing
     BenchmarkRecords(RecordSet(entries: entries, valueSize: valueSize, seed: seed))
   }
 
-  @Test("The generator gives the published sequence of SplitMix64")
+  @Test("The generator returns the published sequence of SplitMix64")
   func splitMix64() {
     var random = SeededRandom(seed: 1_234_567)
     #expect(random.next() == 6_457_827_717_110_365_317)
     #expect(random.next() == 3_203_168_211_198_807_973)
   }
 
-  @Test("A seed gives the same records every time, and another seed gives others")
+  @Test("A seed generates the same records every time, and another seed generates others")
   func reproducible() {
     let first = records()
     let second = records()
@@ -37,7 +37,7 @@ import Testing
     #expect(keys.count { $0.value.hasPrefix("users/") } == 1_000)
   }
 
-  @Test("Values vary around the size that was asked for")
+  @Test("Values vary around the requested size")
   func values() {
     let sizes = records().all.map(\.data.count)
     #expect(sizes.min() == 50)

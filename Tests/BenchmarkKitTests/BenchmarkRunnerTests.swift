@@ -6,30 +6,9 @@ import Testing
 @testable import BenchmarkKit
 
 @Suite("The runner") struct BenchmarkRunnerTests {
-  /// A small run below a directory of its own, which must be empty afterwards, whatever happens.
-  private func run(
-    _ subjects: [BenchmarkSubject], entries: Int = 250, repetitions: Int = 2,
-    workloads: [Workload] = Workload.standard, progress: @Sendable (BenchmarkProgress) -> Void = { _ in }
-  ) async throws -> BenchmarkReport {
-    let scratch = try ScratchDirectory(in: FileManager.default.temporaryDirectory, named: "runner-tests")
-    let result: Result<BenchmarkReport, any Error>
-    do {
-      let configuration = BenchmarkConfiguration(
-        entries: entries, valueSize: 20, repetitions: repetitions, workloads: workloads,
-        directory: scratch.url)
-      result = .success(
-        try await BenchmarkRunner(configuration: configuration).run(subjects, progress: progress))
-    } catch {
-      result = .failure(error)
-    }
-    #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path()) == [])
-    try scratch.remove()
-    return try result.get()
-  }
-
-  @Test("Every workload gives a sample for every repetition of every subject")
+  @Test("Every workload has a sample for every repetition of every subject")
   func complete() async throws {
-    let report = try await run([
+    let report = try await runSmall([
       BenchmarkSubject("a") { _ in SpyEngine() }, BenchmarkSubject("b") { _ in SpyEngine() },
     ])
     #expect(report.subjects == ["a", "b"])
@@ -40,7 +19,7 @@ import Testing
 
   @Test("A single entry is enough for every workload")
   func oneEntry() async throws {
-    let report = try await run([BenchmarkSubject("a") { _ in SpyEngine() }], entries: 1, repetitions: 1)
+    let report = try await runSmall([BenchmarkSubject("a") { _ in SpyEngine() }], entries: 1, repetitions: 1)
     #expect(report.results.count == Workload.standard.count)
   }
 
@@ -65,7 +44,7 @@ import Testing
     let subject =
       workload.needs.isDisjoint(with: [.transactions, .changeFeed])
       ? persistent("a") : BenchmarkSubject("a") { _ in MemoryStorageEngine() }
-    let report = try await run([subject], repetitions: 1, workloads: [workload])
+    let report = try await runSmall([subject], repetitions: 1, workloads: [workload])
     let result = try #require(report.results.first)
     #expect(report.results.count == 1)
     #expect(result.seconds.minimum > 0 && result.operations > 0 && result.processorSecondsPerOperation > 0)
@@ -76,14 +55,14 @@ import Testing
   func anyOrder() async throws {
     let subject = BenchmarkSubject("a") { _ in SpyEngine() }
     for workloads in [Workload.standard.reversed(), Workload.standard.shuffled()] {
-      #expect(try await run([subject], workloads: workloads).results.count == workloads.count)
+      #expect(try await runSmall([subject], workloads: workloads).results.count == workloads.count)
     }
   }
 
   @Test("An engine without a capability that a workload requires has no result there")
   func needs() async throws {
     let open = try #require(Workload.named("open"))
-    let report = try await run(
+    let report = try await runSmall(
       [
         BenchmarkSubject("forgets") { _ in SpyEngine() },
         persistent("keeps"),
@@ -95,7 +74,7 @@ import Testing
   @Test("A subject is measured in the workloads that it names, and progress counts no others")
   func namedWorkloads() async throws {
     let fractions = MutexProtected<[Double]>([])
-    let report = try await run(
+    let report = try await runSmall(
       [
         BenchmarkSubject("all") { _ in SpyEngine() },
         BenchmarkSubject("some", workloads: ["count", "read-one"]) { _ in SpyEngine() },
@@ -124,7 +103,7 @@ import Testing
       }
     }
     // In a process of its own the pool could be had for oneself; here the longest stall of all is what counts.
-    let report = try await run(
+    let report = try await runSmall(
       [BenchmarkSubject("a") { _ in SpyEngine() }],
       workloads: [workload("blocks") { usleep(60_000) }])
     let blocking = try #require(report.result(of: "a", in: "blocks"))
@@ -141,7 +120,7 @@ import Testing
       }
     }
     let subjects = ["a", "b", "c"].map { name in BenchmarkSubject(name) { _ in SpyEngine(name, log: log) } }
-    let report = try await run(subjects, repetitions: 2, workloads: workloads)
+    let report = try await runSmall(subjects, repetitions: 2, workloads: workloads)
 
     let turns = log.lines.filter { $0.hasSuffix("write") }.map { $0.prefix(1) }.joined()
     #expect(turns == "abcbca" + "baccba" + "cababc")
@@ -172,14 +151,14 @@ import Testing
         return SpyEngine()
       }
     }
-    _ = try await run(subjects, repetitions: 2)
+    _ = try await runSmall(subjects, repetitions: 2)
     #expect(Set(seen.withLock { $0 }).count == 6)
   }
 
   @Test("Progress names each measurement and increases from 0 to 1")
   func progress() async throws {
     let reported = MutexProtected<[BenchmarkProgress]>([])
-    _ = try await run([BenchmarkSubject("a") { _ in SpyEngine() }], repetitions: 1) { progress in
+    _ = try await runSmall([BenchmarkSubject("a") { _ in SpyEngine() }], repetitions: 1) { progress in
       reported.withLock { $0.append(progress) }
     }
     let steps = reported.withLock { $0 }
@@ -190,63 +169,10 @@ import Testing
     #expect(steps.last?.description.hasSuffix(", repetition 1 of 1: a, remove-one") == true)
   }
 
-  @Test(
-    "A wrong result fails the workload that reads it",
-    arguments: [
-      (SpyEngine.Flaw.losesWrites, "write-one"), (.losesWrites, "write-concurrent-64"),
-      (.losesWrites, "write-batch-10000"), (.losesWrites, "overwrite"), (.losesWrites, "ycsb-a"),
-      (.losesWrites, "store-insert-one-1000"), (.losesWrites, "store-chain"),
-      (.truncatesValues, "loop-insert-many"), (.truncatesValues, "write-one-beside-10000"),
-      (.truncatesValues, "read-one"), (.truncatesValues, "read-many"), (.truncatesValues, "read-all"),
-      (.answersNil, "read-one"), (.answersNil, "read-many"), (.answersNil, "read-all"),
-      (.throwsOnRead, "read-one"), (.scansBackwards, "scan"), (.repeatsFirstPage, "scan"),
-      (.miscounts, "count"),
-      (.keepsRemoved, "remove-one"), (.keepsRemoved, "remove-batch"), (.truncatesValues, "ycsb-c"),
-      (.scansBackwards, "ycsb-e"),
-    ])
-  func lies(flaw: SpyEngine.Flaw, workload: String) async throws {
-    let workloads = Workload.all.filter { $0.name == workload }
-    let error = await #expect(throws: BenchmarkError.self) {
-      try await run(
-        [
-          BenchmarkSubject("correct") { _ in SpyEngine() },
-          BenchmarkSubject("faulty") { _ in SpyEngine(flaw: flaw) },
-        ], workloads: workloads)
-    }
-    #expect(error?.subject == "faulty")
-    #expect(error?.workload == workload)
-    #expect(error?.description.hasPrefix("faulty, \(workload): ") == true)
-  }
-
-  @Test("An engine that cannot be opened or closed ends the run, and the others are closed all the same")
-  func openingAndClosing() async throws {
-    let log = SpyEngine.Log()
-    let good = BenchmarkSubject("good") { _ in SpyEngine("good", log: log) }
-    let opening = await #expect(throws: BenchmarkError.self) {
-      try await run([good, BenchmarkSubject("bad") { _ in throw StorageError(.locked, "It is taken.") }])
-    }
-    #expect(opening?.description == "bad: opening the engine failed: locked: It is taken.")
-    #expect(log.lines == ["good close"])
-
-    let closing = await #expect(throws: BenchmarkError.self) {
-      try await run([good, BenchmarkSubject("bad") { _ in SpyEngine(flaw: .failsToClose) }])
-    }
-    #expect(closing?.description == "bad: closing the engine failed: io: The spy does not close.")
-
-    let later = SpyEngine.Log()
-    await #expect(throws: BenchmarkError.self) {
-      try await run([
-        BenchmarkSubject("bad") { _ in SpyEngine(flaw: .failsToClose) },
-        BenchmarkSubject("good") { _ in SpyEngine("good", log: later) },
-      ])
-    }
-    #expect(later.lines.last == "good close")
-  }
-
-  @Test("What an engine has on a server, which no directory takes along, is removed after each repetition")
+  @Test("The entries of an engine on a server are removed after each repetition")
   func entriesOnServer() async throws {
     let spy = SpyEngine(capabilities: .networked)
-    _ = try await run([BenchmarkSubject("a") { _ in spy }], repetitions: 1)
+    _ = try await runSmall([BenchmarkSubject("a") { _ in spy }], repetitions: 1)
     #expect(try await spy.keyCount() == 0)
   }
 
@@ -254,52 +180,10 @@ import Testing
   func sizeOfItems() async throws {
     let workload = try #require(Workload.named("load-10000-objects")?.first)
     let spy = SpyEngine()
-    _ = try await run([BenchmarkSubject("spy") { _ in spy }], repetitions: 1, workloads: [workload])
+    _ = try await runSmall([BenchmarkSubject("spy") { _ in spy }], repetitions: 1, workloads: [workload])
     let sizes = try await spy.readAllData().map(\.count)
     #expect(sizes.count == workload.entries)
     let mean = Double(sizes.reduce(0, +)) / Double(sizes.count)
     #expect(abs(mean - Double(workload.valueSize ?? 0)) < 1)
-  }
-
-  @Test("A cancelled run throws CancellationError and leaves nothing behind")
-  func cancellation() async throws {
-    let log = SpyEngine.Log()
-    let task = Task {
-      try await run([BenchmarkSubject("a") { _ in SpyEngine("a", log: log) }], repetitions: 1_000) { step in
-        if step.repetition == 1 { withUnsafeCurrentTask { $0?.cancel() } }
-      }
-    }
-    await #expect(throws: CancellationError.self) { try await task.value }
-    #expect(log.lines.last == "a close")
-  }
-
-  @Test("An opening is not cancelled with its run, which ends after it")
-  func cancellationWhileOpening() async throws {
-    let (openings, opening) = AsyncStream<Void>.makeStream()
-    let (permissions, permission) = AsyncStream<Void>.makeStream()
-    let wasCancelled = MutexProtected<Bool?>(nil)
-    let subject = BenchmarkSubject("a") { _ in
-      opening.yield()
-      for await _ in permissions { break }
-      wasCancelled.withLock { $0 = Task.isCancelled }
-      return SpyEngine()
-    }
-    let task = Task { try await run([subject]) }
-    for await _ in openings { break }
-    task.cancel()
-    permission.yield()
-    await #expect(throws: CancellationError.self) { try await task.value }
-    #expect(wasCancelled.withLock { $0 } == false)
-  }
-
-  @Test("The error of a directory that cannot be created names it and the cause")
-  func unusableDirectory() async throws {
-    let configuration = BenchmarkConfiguration(directory: URL(filePath: "/dev/null/x"))
-    let error = await #expect(throws: StorageError.self) {
-      try await BenchmarkRunner(configuration: configuration).run([BenchmarkSubject("a") { _ in SpyEngine() }]
-      )
-    }
-    #expect(error?.description.contains("/dev/null/x") == true)
-    #expect(error?.description.contains("Not a directory") == true)
   }
 }

@@ -10,7 +10,7 @@
   @Suite(.enabled(if: canMakeImmutable, "Making a file immutable needs a right that this process lacks."))
   struct LeftoverTests {
     @Test(
-      "What a failed run cannot remove is said beside the error that ended it", arguments: [false, true])
+      "A failed run reports what it cannot remove with the error that ended it", arguments: [false, true])
     func leftover(opens: Bool) async throws {
       let scratch = try ScratchDirectory(in: FileManager.default.temporaryDirectory, named: "leftover-tests")
       let made = MutexProtected<URL?>(nil)

@@ -42,7 +42,7 @@ import Testing
     #expect(all.merging(LatencyHistogram()) == all)
   }
 
-  @Test("The time of the processors, and the growth of memory, are seen")
+  @Test("The time of the processors and the growth of memory are measured")
   func usage() async {
     #if os(Linux)
       // In a process of its own, where no other test frees anything meanwhile.

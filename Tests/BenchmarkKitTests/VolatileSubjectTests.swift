@@ -4,7 +4,7 @@ import Testing
 
 @testable import BenchmarkKit
 
-@Suite("Engines that keep nothing, in reports") struct VolatileSubjectTests {
+@Suite("Volatile engines in reports") struct VolatileSubjectTests {
   /// Subjects of which each takes a tenth of the time of the next one.
   private func report(_ subjects: [String], volatile: [String]) throws -> BenchmarkReport {
     BenchmarkReport(
@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  @Test("They are never the fastest beside engines that keep something, and every report says so")
+  @Test("A volatile engine is never the fastest beside persistent ones, and every report says so")
   func beside() throws {
     let report = try report(["Memory", "SQLite", "LMDB"], volatile: ["Memory"])
     #expect(report.text.contains("1.00 s  * 10.0 s"))
@@ -34,7 +34,7 @@ import Testing
     #expect(try BenchmarkReport(json: report.json()) == report)
   }
 
-  @Test("A tie is one with the fastest of those that keep something")
+  @Test("A tie is one with the fastest of the persistent engines")
   func ties() throws {
     let seconds = ["Memory": [1.0, 1.2], "SQLite": [1.1, 9.2], "LMDB": [9.0, 9.5]]
     let report = BenchmarkReport(
@@ -56,7 +56,7 @@ import Testing
     #expect(!report.html.contains("<td>≈ 51.5 ms</td>"))
   }
 
-  @Test("Among themselves they are ranked")
+  @Test("Volatile engines are ranked among themselves")
   func alone() throws {
     let report = try report(["a", "b"], volatile: ["a", "b"])
     #expect(report.markdown.contains("| count | **1.00 s** | 10.0 s |"))
@@ -64,7 +64,7 @@ import Testing
     #expect(report.headlinesMarkdown(chart: "").contains("In bold: the fastest;"))
   }
 
-  @Test("The engines say which they are")
+  @Test("An engine without the capability persistent is volatile")
   func capabilities() async throws {
     let scratch = try ScratchDirectory(in: FileManager.default.temporaryDirectory, named: "volatile-tests")
     defer { try? scratch.remove() }

@@ -1,11 +1,11 @@
 import Foundation
-import TestFixtures
 import StockroomKitSupport
+import TestFixtures
 import Testing
 
 @Suite("A package that depends on Stockroom")
 struct ConsumerTests {
-  /// Products that somebody depends on, with traits, and what is cloned for that.
+  /// Products that a consumer depends on, with traits, and the packages that are cloned for them.
   struct Consumed: Sendable, CustomTestStringConvertible {
     let products: [String]
     var traits = ""

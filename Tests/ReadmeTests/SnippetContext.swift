@@ -1,4 +1,4 @@
-// What the code on the pages leaves to the reader.
+// Declarations that the code on the pages uses without showing them.
 
 import Foundation
 import StockroomCore
@@ -18,7 +18,7 @@ enum TransferError: Error {
   case noBalance(CacheKey)
 }
 
-/// What writes in a program.
+/// The tasks of a program that write.
 protocol Writers {
   func pause() async
   func resume(with engine: some StorageEngine) async

@@ -18,9 +18,7 @@ import Testing
       writing.finish()
     }
     let place = CountedPlace()
-    var changes = try subscribed.subscribe(
-      without: nil, of: ObjectIdentifier(place), to: { place }, afterCommits: {}
-    ).makeAsyncIterator()
+    var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
 
     // It fails, so the next commit gets its number.
     let failed: [StorageOperation] = [.remove(key: CacheKey(verbatim: "failed"))]

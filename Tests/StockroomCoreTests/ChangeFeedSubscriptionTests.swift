@@ -83,9 +83,9 @@ import Testing
   }
 
   @Test(
-    "A commit whose writer could not look for subscribers is reported once it can",
+    "A commit whose writer could not check for subscribers is reported once it can",
     .timeLimit(.minutes(10)))
-  func failedLook() async throws {
+  func failedSubscriberCheck() async throws {
     writing.hub.beginWrite()
     place.commit("a", to: writing)
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
@@ -103,7 +103,7 @@ import Testing
     #expect(await changes.next() == .everything)
   }
 
-  @Test("A log that has been removed is made again for the next subscriber", .timeLimit(.minutes(10)))
+  @Test("A log that has been removed is created again for the next subscriber", .timeLimit(.minutes(10)))
   func removedLog() async throws {
     let earlier = try place.subscribe(to: subscribed)
     try FileManager.default.removeItem(atPath: log)
@@ -187,7 +187,7 @@ import Testing
     #expect(try Data(contentsOf: victim) == Data(count: size))
   }
 
-  @Test("A log that is cut off while somebody subscribes keeps nobody waiting", .timeLimit(.minutes(10)))
+  @Test("A log that is truncated during a subscription blocks nobody", .timeLimit(.minutes(10)))
   func truncated() async throws {
     var first = try place.subscribe(to: subscribed).makeAsyncIterator()
     let file = try FileHandle(forWritingTo: URL(filePath: log))

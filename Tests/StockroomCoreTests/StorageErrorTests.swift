@@ -27,7 +27,7 @@ import Testing
   func entryCounts(number: Int, text: String) { #expect(number.entryCountText == text) }
 
   #if os(Linux)
-    @Test("A full disk is not what it is called if no more files can be watched")
+    @Test("Reaching the limit of watched files is not reported as a full disk")
     func watchedFiles() {
       let error = FileWatch.refusal(ENOSPC, path: "/x")
       #expect(error.code == .io)

@@ -54,7 +54,7 @@ struct HostileSourceTests {
     }
   }
 
-  @Test("What is nested deep in a value is not looked into, and hides no identifier beside it")
+  @Test("What is nested too deep in a value is not searched, and hides no identifier beside it")
   func nestedValues() async throws {
     // As deep as Foundation decodes.
     for (depth, isFound) in [(64, true), (65, false), (500, false)] {
@@ -73,7 +73,7 @@ struct HostileSourceTests {
     }
   }
 
-  @Test("A path that leads nowhere, to nothing in a directory, or to several databases is refused")
+  @Test("A path without a file, a directory without a source, and one with several databases are refused")
   func paths() async throws {
     try await expectRefusal(of: BodegaSQLiteSource(at: place.appending("missing")), .io, "missing")
     try await expectRefusal(of: BodegaDiskSource(at: place.appending("missing")), .io, "missing")

@@ -46,7 +46,7 @@ struct ImportingTests {
     #expect(try await engine.allKeys() == [mine])
   }
 
-  @Test("The source is read by no thread of a task", arguments: [true, false])
+  @Test("The source is not read on the threads of tasks", arguments: [true, false])
   func reading(isHashed: Bool) async throws {
     let source = SourceReadByThreads(hasHashedKeys: isHashed)
     let engine = MemoryStorageEngine()

@@ -61,7 +61,7 @@ struct PersistentCacheTests {
     #expect(try await reopened[present] == [])
   }
 
-  @Test("What the cache stores while it is looked at stays; what has expired there is replaced")
+  @Test("What the cache stores during an import is kept; what has expired there is replaced")
   func meanwhile() async throws {
     let (busy, expired) = (UUID(), UUID())
     try insert("\(busy)", "old")

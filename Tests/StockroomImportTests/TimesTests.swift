@@ -84,7 +84,7 @@ struct TimesTests {
     #expect(engine.entries.first?.updatedAt == (try date(expected)))
   }
 
-  @Test("Files give the time of their last change, and the order; one before 1970 is 1970")
+  @Test("Entries from files have the times of their last changes, and this order; 1970 if earlier")
   func files() async throws {
     for (name, seconds) in [("c", -5.0), ("a", 2e9), ("b", 1e9)] {
       let file = place.appending(name)

@@ -1,4 +1,3 @@
-import StockroomCore
 import StockroomKitSupport
 
 #if canImport(Darwin)

@@ -1,5 +1,3 @@
-import StockroomCore
-
 /// A task that is due every millisecond on the cooperative pool and measures its longest delay: how much an engine
 /// blocks other tasks (rule C5).
 struct Heartbeat: Sendable {

@@ -121,28 +121,3 @@ final class OpenSubject: Sendable {
     if let failure { throw failure }
   }
 }
-
-/// The engine of a subject, or of a worker, that is closed.
-struct ClosedEngine: StorageEngine {
-  private var error: StorageError { StorageError(.closed, "The engine of the benchmark is closed.") }
-
-  func write(_ data: Data, key: CacheKey) async throws { throw error }
-  func read(key: CacheKey) async throws -> Data? { throw error }
-  func remove(key: CacheKey) async throws { throw error }
-  func allKeys() async throws -> [CacheKey] { throw error }
-  func createdAt(key: CacheKey) async throws -> Date? { throw error }
-  func updatedAt(key: CacheKey) async throws -> Date? { throw error }
-}
-
-extension BenchmarkError {
-  /// The error with the subject and the workload. `CancellationError` stays as it is.
-  static func wrapping(
-    _ error: any Error, _ message: String?, subject: String, workload: String? = nil
-  ) -> any Error {
-    if error is CancellationError, Task.isCancelled { return error }
-    if let error = error as? BenchmarkError, error.subject != nil { return error }
-    return BenchmarkError(
-      message ?? (error is WrongAnswer ? "a wrong result" : "the workload failed"), subject: subject,
-      workload: workload, underlying: error)
-  }
-}

@@ -1,4 +1,3 @@
-import StockroomCore
 import StockroomKitSupport
 
 /// The significant differences between two reports.

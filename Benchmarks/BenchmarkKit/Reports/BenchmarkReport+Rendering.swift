@@ -3,7 +3,6 @@
 #else
   import Foundation
 #endif
-import StockroomCore
 import StockroomKitSupport
 
 extension BenchmarkReport {

@@ -85,8 +85,7 @@ extension Workload {
     ofItems(
       count, "store-remove-one-\(count)", "Removes 200 items of a store of \(count), one after another."
     ) { run in
-      let removed = StoredItem.numbered(0..<200).map { $0 }
-      try await change(run, count, removed) { try await $0.remove($1) }
+      try await change(run, count, StoredItem.numbered(0..<200)) { try await $0.remove($1) }
     }
   }
 
@@ -188,33 +187,5 @@ private func verify(inAnyOrder found: [StoredItem], are items: [StoredItem]) thr
 @MainActor private func verify(_ store: Store<StoredItem>, _ items: [StoredItem]) throws {
   guard store.items == items else {
     throw WrongAnswer("the \(store.items.count) items of the store differ from the \(items.count) expected")
-  }
-}
-
-/// An item of five fields.
-struct StoredItem: StorableItem, Identifiable, Equatable {
-  let id: String
-  let name: String
-  var age: Int
-  let score: Double
-  let tags: [String]
-
-  static func numbered(_ numbers: Range<Int>, name: String = "the name of an item") -> [StoredItem] {
-    numbers.map { number in
-      StoredItem(
-        id: "item \(number)", name: "\(name) \(number)", age: number % 100, score: Double(number) / 4,
-        tags: ["a tag", "tag \(number % 7)"])
-    }
-  }
-
-  /// The mean size of an item as JSON in bytes, over 10,000 items.
-  static let meanSize = 100
-
-  /// The entries that a store writes for these items.
-  static func entries(
-    _ numbers: Range<Int>, name: String = "the name of an item"
-  ) throws -> [(key: CacheKey, data: Data)] {
-    let codec = JSONCodec()
-    return try numbered(numbers, name: name).map { (CacheKey(verbatim: $0.id), try codec.encode($0)) }
   }
 }

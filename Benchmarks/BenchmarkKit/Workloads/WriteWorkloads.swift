@@ -1,3 +1,8 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
 import StockroomCore
 
 extension Workload {
@@ -6,14 +11,20 @@ extension Workload {
     startsFrom: .nothing, leaves: .somethingElse
   ) { run in
     let written = Array(run.records.all.prefix(oneByOne(run.records.count)))
-    try await run.measure(operations: written.count) { latencies in
+    try await writeOneByOne(run, written)
+    try await run.engine.verifyContents(written)
+  }
+
+  private static func writeOneByOne(
+    _ run: WorkloadRun, _ entries: [(key: CacheKey, data: Data)]
+  ) async throws {
+    try await run.measure(operations: entries.count) { latencies in
       let engine = run.engine
-      for (key, data) in written {
+      for (key, data) in entries {
         try await engine.write(data, key: key)
         latencies.record()
       }
     }
-    try await run.engine.verifyContents(written)
   }
 
   static func writeConcurrently(_ tasks: Int) -> Workload {
@@ -52,13 +63,7 @@ extension Workload {
   ) { run in
     let values = run.records.newValues()
     let written = run.records.shuffled.prefix(oneByOne(run.records.count)).map { values[$0] }
-    try await run.measure(operations: written.count) { latencies in
-      let engine = run.engine
-      for (key, data) in written {
-        try await engine.write(data, key: key)
-        latencies.record()
-      }
-    }
+    try await writeOneByOne(run, written)
     var expected = run.records.all
     for index in run.records.shuffled.prefix(written.count) { expected[index] = values[index] }
     try await run.engine.verifyContents(expected)
@@ -72,13 +77,7 @@ extension Workload {
     let written = records.absentKeys(500).enumerated().map { index, key in
       (key: key, data: records.all[index % records.count].data)
     }
-    try await run.measure(operations: written.count) { latencies in
-      let engine = run.engine
-      for (key, data) in written {
-        try await engine.write(data, key: key)
-        latencies.record()
-      }
-    }
+    try await writeOneByOne(run, written)
     try verify(count: try await run.engine.keyCount(), is: records.count + written.count)
     try await run.engine.verifyContains(written)
     try await run.engine.remove(keys: written.map(\.key))

@@ -1,10 +1,12 @@
 /// Checks, on the queue, for what others have changed.
 extension ChangeWatcher {
+  /// Sends what others have changed since the last check to the subscribers.
+  ///
   /// - Parameters:
   ///   - isLastOfSeries: Whether this is the last check after a file was written, so that no commit may be in
   ///     progress. Determining that takes the lock of the place for a moment, which no other check does.
   ///   - makesLog: Whether to create the log if it has been removed.
-  func look(isLastOfSeries: Bool = false, makesLog: Bool = false) {
+  func check(isLastOfSeries: Bool = false, makesLog: Bool = false) {
     if state.withLock({ $0.isStopped }) { return }
     // In this order: later writes are detected, and a commit that has ended before can be read.
     watchContentsAgain()
@@ -31,13 +33,13 @@ extension ChangeWatcher {
         // Before the state counts as read: a check that fails afterwards would report everything each time.
         _ = try replacement.get()
         let hasSettled = try isSettled.get()
-        change = try look(&state, upTo: latest.get(), isConclusive: isLastOfSeries && hasSettled)
+        change = try changesByOthers(&state, upTo: latest.get(), isConclusive: isLastOfSeries && hasSettled)
         if !hasSettled, state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
         // Regardless of the cause: subscribers that reload everything find the changes, after each commit
         // and each file that is seen.
-        if !state.isBlind || state.mayHaveMissedChanges || hasFiles { change = .everything }
-        (state.isBlind, state.mayHaveMissedChanges) = (true, false)
+        if !state.lastCheckFailed || state.mayHaveMissedChanges || hasFiles { change = .everything }
+        (state.lastCheckFailed, state.mayHaveMissedChanges) = (true, false)
         (state.files, state.foreignFiles) = ([], [])
         if case .success(let number?) = latest, number > state.known {
           state.known = number
@@ -45,7 +47,7 @@ extension ChangeWatcher {
         }
       }
       // Nothing else may happen for a long time.
-      if state.isBlind || state.isUnwatched, state.timer == nil, state.delays.isEmpty {
+      if state.lastCheckFailed || state.isUnwatched, state.timer == nil, state.delays.isEmpty {
         state.delays = [Self.delayOfRetry]
       }
       setTimer(&state)
@@ -113,7 +115,7 @@ extension ChangeWatcher {
   ///
   /// - Parameter isConclusive: Whether a commit that is not confirmed by now was not made by the writer that announced
   ///   it.
-  private func look(
+  private func changesByOthers(
     _ state: inout State, upTo latest: UInt64?, isConclusive: Bool
   ) throws -> StorageChange? {
     // This process may have committed in the meantime.
@@ -131,14 +133,14 @@ extension ChangeWatcher {
     }
     let files = exchange(&state.files, with: [])
     var foreign = exchange(&state.foreignFiles, with: [])
-    guard !state.mayHaveMissedChanges, !state.isBlind,
+    guard !state.mayHaveMissedChanges, !state.lastCheckFailed,
       let (change, logged) = try readLog(&state, upTo: latest, isConclusive: isConclusive)
     else {
       state.known = latest
       state.position = try state.log.end()
       state.reported = state.position
       state.pending = nil
-      (state.isBlind, state.mayHaveMissedChanges) = (false, false)
+      (state.lastCheckFailed, state.mayHaveMissedChanges) = (false, false)
       return .everything
     }
     // Files without a corresponding commit have been changed by another program, and so have those that were

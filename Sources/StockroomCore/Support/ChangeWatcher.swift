@@ -21,7 +21,7 @@ final class ChangeWatcher: Sendable {
     var mayHaveMissedChanges = false
     /// Whether the last check has failed. The subscribers have then received everything, and receive it again
     /// once one succeeds.
-    var isBlind = false
+    var lastCheckFailed = false
     /// Whether the system has not let the files that commits write be watched again.
     var isUnwatched = false
     var isStopped = false
@@ -105,14 +105,14 @@ final class ChangeWatcher: Sendable {
         state.mayHaveMissedChanges = known == nil
         (state.logWatch, state.contents, state.names) = (logWatch, contents, names)
       }
-      if known == nil { lookLater() }
+      if known == nil { checkLater() }
     }
   }
 
   func watchLog(_ log: ChangeLog) throws -> FileWatch {
     try FileWatch(path: log.path, .attributes) { [weak self] event in
       if case .interruption = event { self?.noteInterruption() }
-      self?.lookNow()
+      self?.checkNow()
     }
   }
 
@@ -159,7 +159,7 @@ final class ChangeWatcher: Sendable {
   /// A file that commits write was written, and will not be watched again before the last check.
   private func noteContents() {
     let watches = state.withLock { exchange(&$0.contents, with: []) }
-    lookLater()
+    checkLater()
     withExtendedLifetime(watches) {}
   }
 
@@ -174,19 +174,19 @@ final class ChangeWatcher: Sendable {
         state.mayHaveMissedChanges = true
       }
     }
-    lookLater()
+    checkLater()
   }
 
   /// Notifies the subscribers of all earlier commits, before a new one is added. Creates the log if it has
   /// been removed: without it, writers would not learn of the new one.
-  func catchUp() { queue.sync { look(makesLog: true) } }
+  func catchUp() { queue.sync { check(makesLog: true) } }
 
-  private func lookNow() {
-    queue.async { [weak self] in self?.look() }
+  private func checkNow() {
+    queue.async { [weak self] in self?.check() }
   }
 
   /// Checks several times, at growing intervals.
-  private func lookLater() {
+  private func checkLater() {
     state.withLock { state in
       if state.isStopped { return }
       state.delays = Self.delays[...]
@@ -203,7 +203,7 @@ final class ChangeWatcher: Sendable {
         state.timer.take()?.cancel()
         return state.delays.isEmpty
       }
-      look(isLastOfSeries: isLast)
+      check(isLastOfSeries: isLast)
     }
     timer.schedule(deadline: .now() + delay, leeway: .microseconds(100))
     timer.activate()
@@ -220,7 +220,7 @@ final class ChangeWatcher: Sendable {
     // The files of a directory of entries are compared with the log.
     guard source.entryDirectory == nil else { return true }
     return state.withLock { state in
-      guard !state.isStopped, !state.mayHaveMissedChanges, !state.isBlind,
+      guard !state.isStopped, !state.mayHaveMissedChanges, !state.lastCheckFailed,
         state.log.isSameFile(as: entry.log),
         state.position == entry.position.lowerBound, state.known &+ 1 == entry.number
       else { return true }

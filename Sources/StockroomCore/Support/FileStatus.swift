@@ -6,14 +6,6 @@
   import Musl
 #endif
 
-/// Repeats a system call while it is interrupted by signals.
-package func retrying<Result: SignedInteger>(_ call: () -> Result) -> Result {
-  while true {
-    let result = call()
-    if result >= 0 || errno != EINTR { return result }
-  }
-}
-
 /// The result of `stat` for a file, independent of the path by which it was opened.
 package struct FileStatus: Sendable {
   package let isRegularFile: Bool
@@ -51,27 +43,11 @@ package struct FileStatus: Sendable {
     mode = UInt16(truncatingIfNeeded: raw.st_mode & 0o777)
     owner = raw.st_uid
     #if canImport(Darwin)
-      (modified, changed) = (Timestamp(raw.st_mtimespec), Timestamp(raw.st_ctimespec))
+      (modified, changed) = (Timestamp(clamping: raw.st_mtimespec), Timestamp(clamping: raw.st_ctimespec))
     #else
-      (modified, changed) = (Timestamp(raw.st_mtim), Timestamp(raw.st_ctim))
+      (modified, changed) = (Timestamp(clamping: raw.st_mtim), Timestamp(clamping: raw.st_ctim))
     #endif
     linkCount = Int(raw.st_nlink)
     identity = FileIdentity(raw)
-  }
-}
-
-extension Timestamp {
-  /// No overflow for any plausible time that a file system can store (until 2262).
-  package init(_ time: timespec) {
-    self.init(
-      nanoseconds: Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000).partialValue
-        &+ Int64(time.tv_nsec))
-  }
-}
-
-extension StorageError {
-  /// The error for something that is not a regular file, but has the name of one of the engine's files.
-  package static func notAFile(_ path: String) -> StorageError {
-    StorageError(.corrupted, "\(path) should be a regular file, and is something else. Move it away.")
   }
 }

@@ -40,4 +40,9 @@ extension StorageError {
     default: .io
     }
   }
+
+  /// The error for something that is not a regular file, but has the name of one of the engine's files.
+  package static func notAFile(_ path: String) -> StorageError {
+    StorageError(.corrupted, "\(path) should be a regular file, and is something else. Move it away.")
+  }
 }

@@ -46,14 +46,16 @@ final class SubscriberCheck: Sendable {
 
   func endWrite() {
     state.withLock { state in
-      let isChecked = look(&state)
+      let isChecked = findSubscribers(&state)
       state.writesUnderWay -= 1
       if isChecked, state.writesUnderWay == 0 { state.hasCommitted = false }
     }
   }
 
+  /// Reports the commits that new subscribers may have missed.
+  ///
   /// - Returns: Whether the subscribers so far need not be searched for again.
-  private func look(_ state: inout State) -> Bool {
+  private func findSubscribers(_ state: inout State) -> Bool {
     do {
       state.log = try ChangeLog.find(atPath: path, known: state.log)
       if let log = state.log {

@@ -40,7 +40,7 @@ package struct Timestamp: Sendable, Hashable, Comparable {
     return Timestamp(clamping: time)
   }
 
-  /// The time of a system call, or the first or the last one that fits: they end in the years 1677 and 2262.
+  /// The time that a system call has returned, or the first or the last one that fits: in the years 1677 and 2262.
   package init(clamping time: timespec) {
     let (whole, isBeyond) = Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000)
     let (sum, isSumBeyond) = whole.addingReportingOverflow(Int64(time.tv_nsec))

@@ -43,6 +43,24 @@ final class SourceDatabase: @unchecked Sendable {
 
   deinit { sqlite3_close_v2(handle) }
 
+  /// The database at a URL, of which a copy may already be open, once all of it has been checked.
+  ///
+  /// - Parameters:
+  ///   - detected: The open copy.
+  ///   - url: The database, or the directory that contains it.
+  ///   - suffix: The end of its name in a directory.
+  ///   - flag: Ends statements from now on: not the flag of the task that has opened the copy.
+  static func checked(
+    _ detected: SourceDatabase?, at url: URL, suffix: String, _ flag: CancellationFlag
+  ) throws -> SourceDatabase {
+    let database =
+      try detected
+      ?? SourceDatabase(path: DatabasePath.find(at: url, isDatabase: { $0.hasSuffix(suffix) }), flag)
+    database.follow(flag)
+    try database.checkIntegrity()
+    return database
+  }
+
   /// Ends statements from now on once the task of this flag has been cancelled.
   func follow(_ flag: CancellationFlag) {
     let isCancelled: @convention(c) (UnsafeMutableRawPointer?) -> Int32 = { flag in

@@ -134,10 +134,10 @@ actor CopySession {
   /// belongs to those who write to it, and later calls do nothing.
   func end() async throws -> CopySummary {
     if let summary { return summary }
-    return try await ending.value { try await self.makeAlike() }
+    return try await ending.value { try await self.makeEqual() }
   }
 
-  private func makeAlike() async throws -> CopySummary {
+  private func makeEqual() async throws -> CopySummary {
     // The work may have ended between the check of this call and joining it.
     if let summary { return summary }
     var last: EntryListing?

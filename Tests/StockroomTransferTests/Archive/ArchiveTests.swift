@@ -1,6 +1,5 @@
 import Foundation
 import StockroomCore
-import StockroomLayers
 import StockroomMemory
 import StockroomTransfer
 import Synchronization
@@ -161,7 +160,7 @@ import Testing
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("A dump whose file somebody else removes meanwhile throws, and the archive before it stays")
+  @Test("A dump whose file is removed by another program throws, and the earlier archive stays")
   func removedMeanwhile() async throws {
     let place = try TemporaryDirectory()
     let archive = place.appending("archive")
@@ -179,43 +178,8 @@ import Testing
     #expect(try Data(contentsOf: archive) == before)
   }
 
-  @Test("An archive travels through pipes")
-  func pipes() async throws {
-    let source = MemoryStorageEngine()
-    try await fill(source)
-    let engine = MemoryStorageEngine()
-    let pipe = Pipe()
-    async let restored = engine.restore(fromDescriptor: pipe.fileHandleForReading.fileDescriptor)
-    let summary = try await source.dump(toDescriptor: pipe.fileHandleForWriting.fileDescriptor)
-    try pipe.fileHandleForWriting.close()
-    #expect(try await restored == summary)
-    #expect(try await engine.readAllDataAndKeys().count == source.keyCount())
-    let values = try await engine.readAllEntries().map(\.data)
-    #expect(try await source.readAllEntries().map(\.data) == values)
-  }
-
-  @Test("A pipe that ends too early restores nothing")
-  func brokenPipe() async throws {
-    let place = try TemporaryDirectory()
-    let source = MemoryStorageEngine()
-    try await fill(source)
-    try await source.dump(to: place.beside("archive"))
-    let part = try Data(contentsOf: place.beside("archive")).dropLast(1)
-    let pipe = Pipe()
-    let writing = Task.detached {
-      try pipe.fileHandleForWriting.write(contentsOf: part)
-      try pipe.fileHandleForWriting.close()
-    }
-    let engine = MemoryStorageEngine()
-    await expectError(.corrupted) {
-      try await engine.restore(fromDescriptor: pipe.fileHandleForReading.fileDescriptor)
-    }
-    try await writing.value
-    #expect(try await engine.keyCount() == 0)
-  }
-
   @Test("An engine without snapshots and transactions is dumped only if others may write meanwhile")
-  func noMoment() async throws {
+  func withoutSnapshots() async throws {
     let place = try TemporaryDirectory()
     let engine = SecondBatchRefuser()
     try await engine.write(Data("1".utf8), key: key("1"))
@@ -240,52 +204,6 @@ import Testing
     await #expect(throws: CancellationError.self) { try await dump.value }
     #expect(try names(in: archives.url).isEmpty)
     try await engine.close()
-  }
-
-  @Test(
-    "Every archive of an engine under load is one snapshot",
-    arguments: engineNames + ["files+checksummed", "sqlite+compressed"])
-  func underLoad(name: String) async throws {
-    let place = try TemporaryDirectory()
-    try await expectOneMoment(try await open(name, place.url))
-  }
-
-  @Test(
-    "Every archive of an engine under load is one snapshot if the engine has transactions and no snapshots")
-  func transactionsUnderLoad() async throws {
-    try await expectOneMoment(EntryByEntryReader(base: MemoryStorageEngine()))
-  }
-
-  private func expectOneMoment(_ engine: any StorageEngine) async throws {
-    let archives = try TemporaryDirectory()
-    try await Accounts.open(in: engine)
-    try await Accounts.whileMoving(in: engine) {
-      for number in 0..<5 { try await engine.dump(to: archives.appending("\(number)")) }
-    }
-    #expect(try await Accounts.sum(in: engine) == Accounts.sum)
-    for number in 0..<5 {
-      let restored = MemoryStorageEngine()
-      let summary = try await restored.restore(from: archives.appending("\(number)"))
-      #expect(summary.isOneMoment)
-      #expect(try await Accounts.sum(in: restored) == Accounts.sum)
-    }
-    try await engine.close()
-  }
-}
-
-/// An engine with transactions that reads all entries one by one, each at its own moment.
-private struct EntryByEntryReader: StorageLayer {
-  let base: MemoryStorageEngine
-
-  var capabilities: EngineCapabilities { base.capabilities.subtracting(.snapshotReads) }
-
-  func readAllEntries() async throws -> [StorageEntry] {
-    var entries: [StorageEntry] = []
-    for key in try await base.allKeys() {
-      entries += try await base.readEntries(keys: [key])
-      await Task.yield()
-    }
-    return entries
   }
 }
 

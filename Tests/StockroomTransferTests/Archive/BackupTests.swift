@@ -82,7 +82,7 @@ import Testing
   }
 
   @Test(
-    "What is at the path already is left alone, and an empty directory is used", arguments: backupEngineNames)
+    "What exists at the path is left unchanged, and an empty directory is used", arguments: backupEngineNames)
   func inTheWay(name: String) async throws {
     let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())
     let engine = try await openForBackup(name, place.url)

@@ -92,7 +92,7 @@ import Testing
   }
 
   @Test(
-    "An archive that is cut off at any byte of its header, of the head of a block or of its end is refused")
+    "An archive that is truncated at any byte of its header, of the head of a block or of its end is refused")
   func truncations() async throws {
     let whole = try await archive()
     let edges = parts(of: whole).dropFirst().flatMap {

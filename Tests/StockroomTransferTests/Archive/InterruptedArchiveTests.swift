@@ -6,9 +6,9 @@ import StockroomTransfer
 import TestFixtures
 import Testing
 
-@Suite("Dumps and restores that are cancelled on the way") struct InterruptedArchiveTests {
+@Suite("Dumps and restores that are cancelled in progress") struct InterruptedArchiveTests {
   @Test(
-    "A dump that is cancelled on the way leaves no file, and the archive that it would have replaced",
+    "A dump that is cancelled in progress leaves no file, and the archive that it would have replaced",
     arguments: engineNames, [true, false])
   func dump(name: String, isReplacing: Bool) async throws {
     let (place, archives) = (try TemporaryDirectory(), try TemporaryDirectory())
@@ -39,7 +39,7 @@ import Testing
   /// What cancels a restore of two batches.
   enum Timing: CaseIterable { case betweenBatches, duringSecondBatch }
 
-  @Test("A restore that is cancelled on the way leaves the engine empty", arguments: Timing.allCases)
+  @Test("A restore that is cancelled in progress leaves the engine empty", arguments: Timing.allCases)
   func restore(timing: Timing) async throws {
     let place = try TemporaryDirectory()
     let archive = place.beside("archive")
@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test(
-    "A merging restore that is cancelled on the way keeps the batches before, and is completed by another one",
+    "A merging restore that is cancelled in progress keeps the batches before, and is completed by another one",
     arguments: Timing.allCases)
   func mergingRestore(timing: Timing) async throws {
     let place = try TemporaryDirectory()

@@ -6,7 +6,42 @@ import StockroomTransfer
 import TestFixtures
 import Testing
 
-@Suite("Archives on their way through pipes") struct StreamTests {
+@Suite("Archives through pipes") struct StreamTests {
+  @Test("An archive is written to a pipe and restored from it")
+  func pipes() async throws {
+    let source = MemoryStorageEngine()
+    try await fill(source)
+    let engine = MemoryStorageEngine()
+    let pipe = Pipe()
+    async let restored = engine.restore(fromDescriptor: pipe.fileHandleForReading.fileDescriptor)
+    let summary = try await source.dump(toDescriptor: pipe.fileHandleForWriting.fileDescriptor)
+    try pipe.fileHandleForWriting.close()
+    #expect(try await restored == summary)
+    #expect(try await engine.readAllDataAndKeys().count == source.keyCount())
+    let values = try await engine.readAllEntries().map(\.data)
+    #expect(try await source.readAllEntries().map(\.data) == values)
+  }
+
+  @Test("A pipe that ends too early restores nothing")
+  func brokenPipe() async throws {
+    let place = try TemporaryDirectory()
+    let source = MemoryStorageEngine()
+    try await fill(source)
+    try await source.dump(to: place.beside("archive"))
+    let part = try Data(contentsOf: place.beside("archive")).dropLast(1)
+    let pipe = Pipe()
+    let writing = Task.detached {
+      try pipe.fileHandleForWriting.write(contentsOf: part)
+      try pipe.fileHandleForWriting.close()
+    }
+    let engine = MemoryStorageEngine()
+    await expectError(.corrupted) {
+      try await engine.restore(fromDescriptor: pipe.fileHandleForReading.fileDescriptor)
+    }
+    try await writing.value
+    #expect(try await engine.keyCount() == 0)
+  }
+
   @Test("A dump into a pipe that nobody reads ends when its task is cancelled", arguments: engineNames)
   func cancelledDump(name: String) async throws {
     let place = try TemporaryDirectory()

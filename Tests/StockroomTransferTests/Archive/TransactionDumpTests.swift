@@ -85,7 +85,7 @@ private struct ChangedDuringTransaction: StorageLayer {
   static let value = Data("new".utf8)
 
   let base = MemoryStorageEngine()
-  let changedAt = Moment()
+  let changedAt = ChangeTime()
 
   var capabilities: EngineCapabilities { base.capabilities.subtracting(.snapshotReads) }
 
@@ -104,14 +104,14 @@ private struct ChangedDuringTransaction: StorageLayer {
     return entries
   }
 
-  final class Moment: Sendable {
+  final class ChangeTime: Sendable {
     let date = MutexProtected<Date?>(nil)
   }
 
   private final class Transaction: ForwardingTransaction {
-    private let changedAt: Moment
+    private let changedAt: ChangeTime
 
-    init(_ base: any StorageTransaction, _ changedAt: Moment) {
+    init(_ base: any StorageTransaction, _ changedAt: ChangeTime) {
       self.changedAt = changedAt
       super.init(base)
     }

@@ -149,7 +149,7 @@ struct CopyTests {
     }
   }
 
-  @Test("A target that does not return what was written is found out")
+  @Test("A target that does not return what was written is detected")
   func alteration() async throws {
     let old = MemoryStorageEngine()
     try await fill(old, hostileKeys(40))
@@ -166,7 +166,7 @@ struct CopyTests {
   }
 
   @Test(
-    "Times that a file system has cut off count as copied",
+    "Times that a file system has truncated count as copied",
     arguments: [Int64(100), 10_000_000, 1_000_000_000, 2_000_000_000])
   func coarseTimes(unit: Int64) async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
@@ -183,7 +183,7 @@ struct CopyTests {
     #expect(try await new.readAllDataAndKeys().count == 40)
   }
 
-  @Test("Entries that were updated before file systems count are copied to files")
+  @Test("Entries that were updated before the first time of a file system are copied to files")
   func earlyTimes() async throws {
     let place = try TemporaryDirectory()
     let old = MemoryStorageEngine()
@@ -205,7 +205,7 @@ struct CopyTests {
     #expect(error?.code == .conflict)
   }
 
-  @Test("A target that cannot store the times of others gets keys and values, and says so")
+  @Test("A copy to a target that cannot store times has the keys and values, and its summary says so")
   func withoutTimes() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
     try await fill(old, hostileKeys(150))

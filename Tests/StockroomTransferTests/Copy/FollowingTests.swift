@@ -58,7 +58,7 @@ struct FollowingTests {
     }
   }
 
-  @Test("A copy that is finished twice takes nothing back that was written in between")
+  @Test("Finishing a copy twice overwrites nothing that was written in between")
   func finishedTwice() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
     let key = CacheKey(verbatim: "k")
@@ -92,7 +92,7 @@ struct FollowingTests {
     #expect(try await new.readAllEntries() == old.readAllEntries())
   }
 
-  @Test("Finishing that is cancelled can be done again, also at once", .timeLimit(.minutes(10)))
+  @Test("Finishing that is cancelled can be repeated, even at once", .timeLimit(.minutes(10)))
   func cancellingAll() async throws {
     let (old, new) = (FailingStorageEngine(MemoryStorageEngine()), MemoryStorageEngine())
     try await fill(old, hostileKeys(50))
@@ -107,13 +107,13 @@ struct FollowingTests {
     #expect(try await second.value.entries == 50)
   }
 
-  @Test("A change of the source gets to the target before the copy is finished")
+  @Test("A change of the source is copied before the copy is finished")
   func following() async throws {
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
     let keys = hostileKeys(100)
     try await fill(old, keys)
     var changes = try await new.changes().makeAsyncIterator()
-    // A program that leaves out its own changes where it subscribes gets them copied all the same.
+    // The origin of the caller must not exclude its own changes from the copy.
     let copy = try await ChangeOrigin.$current.withValue(ChangeOrigin()) {
       let copy = try await EngineCopy(from: old, to: new)
       try await old.write(Data("followed".utf8), key: keys[3])
@@ -126,7 +126,16 @@ struct FollowingTests {
     #expect(try await new.readAllEntries() == old.readAllEntries())
   }
 
-  @Test("A change that could not be written to the target gets there with the next one")
+  /// Returns once a change of the source has caused a write to the target, whether that has failed or not.
+  private func waitForWrite(
+    to target: FailingStorageEngine, after change: () async throws -> Void
+  ) async throws {
+    let writesBefore = target.calls.count { $0.isWrite }
+    try await change()
+    while target.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
+  }
+
+  @Test("A change that could not be written to the target is copied with the next one")
   func transientFailure() async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
     let new = FailingStorageEngine(base)
@@ -135,10 +144,7 @@ struct FollowingTests {
     var changes = try await base.changes().makeAsyncIterator()
     let copy = try await EngineCopy(from: old, to: new)
     new.failCall(1, with: StorageError(.io, "Once")) { $0.isWrite }
-    let writesBefore = new.calls.count { $0.isWrite }
-    try await old.write(Data("first".utf8), key: keys[3])
-    // Until it has failed.
-    while new.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
+    try await waitForWrite(to: new) { try await old.write(Data("first".utf8), key: keys[3]) }
     try await old.write(Data("second".utf8), key: keys[4])
     while try await base.read(key: keys[4]) != Data("second".utf8) {
       try #require(await changes.next() != nil)
@@ -156,15 +162,15 @@ struct FollowingTests {
     try await fill(old, keys)
     let copy = try await EngineCopy(from: old, to: new)
     new.failEveryCall { $0.isWrite }
-    let writesBefore = new.calls.count { $0.isWrite }
-    try await old.write([(keys[3], Data("changed".utf8)), (CacheKey(verbatim: "new"), Data())])
-    while new.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
+    try await waitForWrite(to: new) {
+      try await old.write([(keys[3], Data("changed".utf8)), (CacheKey(verbatim: "new"), Data())])
+    }
     new.clearFaults()
     #expect(try await copy.finish().entries == 11)
     #expect(try await base.readAllEntries() == old.readAllEntries())
   }
 
-  @Test("The removal of everything that could not be done in the target is done with the next change")
+  @Test("A removal of everything that failed in the target is repeated with the next change")
   func removalOfEverythingFails() async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
     let new = FailingStorageEngine(base)
@@ -172,9 +178,7 @@ struct FollowingTests {
     var changes = try await base.changes().makeAsyncIterator()
     let copy = try await EngineCopy(from: old, to: new)
     new.failCall(1, with: StorageError(.io, "Once")) { $0.isWrite }
-    let writesBefore = new.calls.count { $0.isWrite }
-    try await old.removeAllData()
-    while new.calls.count(where: { $0.isWrite }) == writesBefore { await Task.yield() }
+    try await waitForWrite(to: new) { try await old.removeAllData() }
     let last = CacheKey(verbatim: "last")
     try await old.write(Data(), key: last)
     while try await !base.keyExists(last) { try #require(await changes.next() != nil) }
@@ -185,7 +189,7 @@ struct FollowingTests {
   }
 
   @Test(
-    "Finishing that fails is done again, whatever has failed",
+    "Finishing that fails can be repeated, whatever has failed",
     arguments: [Method.allKeys, .writeEntries, .remove])
   func finishingFails(method: Method) async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())

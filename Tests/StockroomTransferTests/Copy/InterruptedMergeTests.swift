@@ -54,7 +54,7 @@ struct InterruptedMergeTests {
   }
 
   @Test(
-    "What the merge has written gives way to what the source has by then, and what others have written since stays",
+    "What the merge has written is replaced by what the source has by then, and what others have written since stays",
     arguments: Interruption.allCases)
   func mergedAgain(interruption: Interruption) async throws {
     try await write("old", keys[...], to: source)
@@ -85,7 +85,7 @@ struct InterruptedMergeTests {
     #expect(try await target.allKeys().sorted() == keys)
   }
 
-  @Test("What a merge has written is known after any number of interruptions")
+  @Test("What a merge has written is recognized after any number of interruptions")
   func interruptedOften() async throws {
     try await write("old", keys[...], to: source)
     try await interrupt(by: .isCancelledAfterSecondBatch)
@@ -100,7 +100,7 @@ struct InterruptedMergeTests {
   }
 
   @Test(
-    "What a merge has written is known if the next one ends as soon as it has marked the target, or cannot do that",
+    "What a merge has written is recognized if the next one ends as soon as it has marked the target, or cannot do that",
     arguments: [FailingStorageEngine.Timing.beforehand, .afterwards])
   func interruptedByMarking(timing: FailingStorageEngine.Timing) async throws {
     try await write("old", keys[...], to: source)
@@ -117,7 +117,7 @@ struct InterruptedMergeTests {
   }
 
   @Test(
-    "What a merge has written in a call that failed gives way to what the source has by then",
+    "What a merge has written in a call that failed is replaced by what the source has by then",
     arguments: [true, false])
   func answerIsLost(isNew: Bool) async throws {
     try await write("old", isNew ? keys[1...] : keys[...], to: source)

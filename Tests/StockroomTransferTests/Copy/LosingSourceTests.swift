@@ -28,7 +28,7 @@ struct LosingSourceTests {
     #expect(try await target.readEntries(keys: rest.map(\.key)) == rest)
   }
 
-  @Test("A target that keeps what the source has lost is found out")
+  @Test("A target that keeps what the source has lost is detected")
   func notRemoved() async throws {
     let source = MemoryStorageEngine()
     let keys = ["a", "b"].map { CacheKey(verbatim: $0) }

@@ -36,7 +36,7 @@ struct PartialBatchMergeTests {
   }
 
   @Test(
-    "What is left of a batch gives way to what the source has by then, and what others have written since stays",
+    "What is left of a batch is replaced by what the source has by then, and what others have written since stays",
     arguments: [1, 4 << 20])
   func mergedAgain(batchSize: Int) async throws {
     let options = CopyOptions(target: .merge, batchSize: batchSize)
@@ -52,7 +52,7 @@ struct PartialBatchMergeTests {
     #expect(try await source.copy(to: target, options: options).written == 0)
   }
 
-  @Test("What is left of a batch is known after any number of interruptions")
+  @Test("What is left of a batch is recognized after any number of interruptions")
   func interruptedOften() async throws {
     try await write("old", keys[...], to: source)
     try await interrupt(before: keys[2])

@@ -13,7 +13,7 @@ struct ResumingTests {
   private static let count = 600
 
   @Test(
-    "A copy whose process is killed goes on where it was, and nothing else accepts the target",
+    "A copy whose process is killed is resumed where it was, and nothing else accepts the target",
     arguments: ["files", "sqlite", "lmdb", "leveldb"])
   func killed(name: String) async throws {
     let directories = (try TemporaryDirectory(), try TemporaryDirectory())
@@ -107,7 +107,7 @@ struct ResumingTests {
   }
 
   @Test(
-    "A begun copy whose source has lost most of its entries since is resumed, where times tell entries apart",
+    "A begun copy whose source has lost most of its entries since is resumed, where times distinguish entries",
     arguments: [true, false])
   func expiredSource(storesTimes: Bool) async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
@@ -158,7 +158,7 @@ struct ResumingTests {
     #expect(try await new.dump(to: archive).entryCount == 100)
   }
 
-  @Test("A copy that begins after a dump has looked for one is not dumped either")
+  @Test("A copy that begins after a dump has checked for one is not dumped either")
   func dumpedMeanwhile() async throws {
     let place = try TemporaryDirectory()
     let (old, new) = (MemoryStorageEngine(), MemoryStorageEngine())
@@ -206,7 +206,7 @@ struct ResumingTests {
     #expect(try await target.keyCount() == count + 1)
   }
 
-  @Test("A merge that was interrupted brings what has changed since into a target with times of its own")
+  @Test("A merge that was interrupted copies what has changed since to a target with times of its own")
   func mergeWithoutTimes() async throws {
     let (old, base) = (MemoryStorageEngine(), MemoryStorageEngine())
     let (ours, theirs) = (CacheKey(verbatim: "k"), CacheKey(verbatim: "theirs"))

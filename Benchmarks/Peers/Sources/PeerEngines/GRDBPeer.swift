@@ -38,7 +38,7 @@ final class GRDBPeer: PlainValues {
       let synchronous = durability == .full ? 2 : 1
       try database.execute(sql: "PRAGMA synchronous = \(synchronous)")
       guard try Int.fetchOne(database, sql: "PRAGMA synchronous") == synchronous else {
-        throw StorageError.peer("GRDB did not take the durability over.")
+        throw StorageError.peer("GRDB has not applied the durability.")
       }
       try database.create(table: "entry", options: [.ifNotExists, .withoutRowID]) { table in
         table.primaryKey("key", .text)

@@ -14,7 +14,7 @@ final class LMDBEnvironment {
   init(path: String, durability: Durability) throws {
     var created: OpaquePointer?
     try Self.check(mdb_env_create(&created))
-    guard let environment = created else { throw StorageError.peer("LMDB gave no environment.") }
+    guard let environment = created else { throw StorageError.peer("LMDB has returned no environment.") }
     do {
       try Self.check(mdb_env_set_mapsize(environment, 16 << 30))
       // Without the flag each commit waits for its pages and for the page that makes them the current ones.
@@ -26,7 +26,7 @@ final class LMDBEnvironment {
       try Self.check(mdb_dbi_open(reader, nil, 0, &database))
       var cursor: OpaquePointer?
       try Self.check(mdb_cursor_open(reader, database, &cursor))
-      guard let reader, let cursor else { throw StorageError.peer("LMDB gave no transaction.") }
+      guard let reader, let cursor else { throw StorageError.peer("LMDB has returned no transaction.") }
       mdb_txn_reset(reader)
       (self.database, self.reader, self.cursor) = (database, reader, cursor)
     } catch {
@@ -97,7 +97,7 @@ final class LMDBEnvironment {
   func writing<Result>(_ body: (OpaquePointer) throws -> Result) throws -> Result {
     var begun: OpaquePointer?
     try Self.check(mdb_txn_begin(environment, nil, 0, &begun))
-    guard let transaction = begun else { throw StorageError.peer("LMDB gave no transaction.") }
+    guard let transaction = begun else { throw StorageError.peer("LMDB has returned no transaction.") }
     let result: Result
     do {
       result = try body(transaction)

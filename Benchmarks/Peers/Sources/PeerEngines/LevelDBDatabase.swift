@@ -25,7 +25,7 @@ final class LevelDBDatabase: @unchecked Sendable {
     leveldb_readoptions_set_fill_cache(scanning, 0)
     leveldb_writeoptions_set_sync(writing, durability == .full ? 1 : 0)
     guard let database = try Self.check({ [options] in leveldb_open(options, path, $0) }) else {
-      throw StorageError.peer("LevelDB gave no database.")
+      throw StorageError.peer("LevelDB has returned no database.")
     }
     self.database = database
   }
@@ -57,7 +57,9 @@ final class LevelDBDatabase: @unchecked Sendable {
   }
 
   func writeBatch(_ fill: (OpaquePointer) throws -> Void) throws {
-    guard let batch = leveldb_writebatch_create() else { throw StorageError.peer("LevelDB gave no batch.") }
+    guard let batch = leveldb_writebatch_create() else {
+      throw StorageError.peer("LevelDB has returned no batch.")
+    }
     defer { leveldb_writebatch_destroy(batch) }
     try fill(batch)
     try Self.check { leveldb_write(database, writing, batch, $0) }

@@ -78,7 +78,7 @@ final class PostgreSQLPeer: PlainValues {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try locked { connection in
-      // The body alone could be serialized by the server; nobody else is there.
+      // The default isolation level suffices, since nothing else uses the table at the same time.
       try connection.run("BEGIN")
       do {
         let result = try body(

@@ -41,7 +41,7 @@ final class ChangeLog {
     file = try OwnedFile(directory.appending(path: "changes.json"))
   }
 
-  /// What the lines add up to. Costs reading the file.
+  /// The entries after all changes. Reads the whole file.
   func load() throws -> [CacheKey: Entry] {
     let bytes = try file.read()
     let closedLength = Int(String(decoding: try lock.read(), as: UTF8.self))
@@ -72,7 +72,7 @@ final class ChangeLog {
   }
 
   private func corrupted(_ error: (any Error)?) -> StorageError {
-    StorageError(.corrupted, "\(file.path) is no file of this engine, or is corrupted.", underlying: error)
+    StorageError(.corrupted, "\(file.path) is not a file of this engine, or is corrupted.", underlying: error)
   }
 
   /// - Throws: `StorageError` with code `io` if the path leads to another file now, or to none.
@@ -83,7 +83,7 @@ final class ChangeLog {
     if length > 2 * rewrittenLength + (16 << 20) { try rewriteIfAllowed(entries) }
   }
 
-  /// Without room for another file, or the right to make one, this one goes on growing.
+  /// Keeps the file, which continues to grow, if there is no space for another one or no permission to create it.
   private func rewriteIfAllowed(_ entries: [CacheKey: Entry]) throws {
     let new: (file: OwnedFile, length: Int)
     do {
@@ -97,7 +97,7 @@ final class ChangeLog {
     try OwnedFile.sync(directory)
   }
 
-  /// Adds a line. If that fails, for lack of room for instance, none of it stays in the file.
+  /// Appends a line. If that fails, for example because the disk is full, no part of it remains in the file.
   func append(_ change: Change) throws {
     try file.expectInPlace()
     try removeMark()
@@ -130,10 +130,10 @@ final class ChangeLog {
   }
 
   private static let newline = UInt8(ascii: "\n")
-  /// By which the file is recognized.
+  /// Identifies the file.
   private static let firstLine = Data("JSONStorageEngine, format 1\n".utf8)
 
-  /// Writes another file, without removed and overwritten entries, which is to take the place of this one as a whole.
+  /// Writes another file, without removed and overwritten entries, which then replaces this one as a whole.
   private func written(_ entries: [CacheKey: Entry]) throws -> (file: OwnedFile, length: Int) {
     try file.expectInPlace()
     try removeMark()

@@ -4,15 +4,15 @@ import StockroomCore
 /// A storage engine that keeps its entries in a file of JSON, one line for each change.
 ///
 /// An example of a third-party engine: an actor with the six methods that are required, and close(), which every
-/// engine needs that keeps files open. Its calls are made on a queue, since they wait for the disk now and then.
+/// engine needs that keeps files open. Its calls run on a queue, since they sometimes wait for the disk.
 /// Everything is in memory as well, so it suits what fits there. A change is acknowledged when the operating system
 /// has it: it survives the death of the process, and the last changes may be lost when the machine dies.
 public actor JSONStorageEngine: StorageEngine {
-  /// What is written is there after the next launch.
+  /// Entries are still stored after the process has ended.
   public nonisolated let capabilities: EngineCapabilities = .persistent
 
   private let executor = QueueExecutor()
-  /// Where the calls are made.
+  /// The executor that runs the calls.
   public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
   /// Nil once the engine has been closed.
@@ -20,8 +20,8 @@ public actor JSONStorageEngine: StorageEngine {
   /// Nil until the file has been read.
   private var loadedEntries: [CacheKey: ChangeLog.Entry]?
 
-  /// Opens the engine on a directory, which is made if it is missing. The file is read by the first call, which throws
-  /// `corrupted` if it is corrupted or not one of this engine's.
+  /// Opens the engine on a directory, which is created if it is missing. The file is read by the first call, which throws
+  /// `corrupted` if it is corrupted or not a file of this engine.
   ///
   /// - Throws: `StorageError` with code `locked` if another engine is open on the directory, or what the file system
   ///   reports.
@@ -50,7 +50,7 @@ public actor JSONStorageEngine: StorageEngine {
     }
   }
 
-  /// Writes the entry to the file, then to memory: what could not be saved has not happened.
+  /// Writes the entry to the file, then to memory: if the file cannot be written, nothing has changed.
   public func write(_ data: Data, key: CacheKey) throws {
     try key.validate()
     let now = Date()
@@ -71,7 +71,7 @@ public actor JSONStorageEngine: StorageEngine {
     return try entries[key]?.value
   }
 
-  /// Notes the removal in the file, then removes the entry from memory.
+  /// Writes the removal to the file, then removes the entry from memory.
   public func remove(key: CacheKey) throws {
     try key.validate()
     let log = try openLog()

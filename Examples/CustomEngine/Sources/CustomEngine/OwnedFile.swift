@@ -22,7 +22,7 @@ final class OwnedFile {
     var status = stat()
     guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
       close()
-      throw StorageError(.io, "\(path) is no file.")
+      throw StorageError(.io, "\(path) is not a file.")
     }
   }
 
@@ -39,7 +39,7 @@ final class OwnedFile {
   /// - Throws: `StorageError` with code `locked` if another engine, in this process or another, has the lock.
   func lock() throws {
     if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return }
-    if errno == EWOULDBLOCK { throw StorageError(.locked, "Another engine has \(path).") }
+    if errno == EWOULDBLOCK { throw StorageError(.locked, "Another engine has locked \(path).") }
     throw failure("Locking")
   }
 
@@ -62,7 +62,7 @@ final class OwnedFile {
     }
   }
 
-  /// Writes at the end of the file, which is there. Whatever of it was written is cut off again if that fails.
+  /// Writes bytes at the end of the file. If that fails, the part that was written is truncated.
   func write(_ bytes: Data, at end: Int) throws {
     var written = 0
     while written < bytes.count {
@@ -71,13 +71,13 @@ final class OwnedFile {
       }
       if count < 0, errno != EINTR {
         let error = failure("Writing to")
-        // Should this fail as well, the next line overwrites what is left, or the next opening leaves it out.
+        // If this fails too, the next line overwrites the rest, or the next opening ignores it.
         ftruncate(descriptor, off_t(end))
         throw error
       }
       written += max(0, count)
     }
-    // What a process that died has left behind the end.
+    // Removes what a process that died has left after the end.
     ftruncate(descriptor, off_t(end + bytes.count))
   }
 
@@ -94,8 +94,8 @@ final class OwnedFile {
     path = other
   }
 
-  /// Makes a directory that is missing, and those above it, for their owner alone. `FileManager` makes a directory for all, and gives it
-  /// its permissions then.
+  /// Creates a directory that is missing, and those above it, for their owner alone. `FileManager` would create it for all users first, and
+  /// then set its permissions.
   static func makeDirectory(_ directory: URL) throws {
     let path = directory.path
     if mkdir(path, 0o700) == 0 { return }
@@ -113,7 +113,7 @@ final class OwnedFile {
     }
   }
 
-  /// Sees to it that the names in a directory are on the disk.
+  /// Waits until the names in a directory are on the disk.
   static func sync(_ directory: URL) throws {
     let descriptor = open(directory.path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0, fsync(descriptor) == 0 else {

@@ -1,7 +1,7 @@
 import Dispatch
 
-/// Makes the calls of an actor one after the other, on threads that may wait for a disk: those of Swift's cooperative pool,
-/// on which actors are by default, may not.
+/// Runs the calls of an actor one after another, on threads that may wait for a disk: those of Swift's cooperative pool,
+/// on which actors run by default, must not.
 final class QueueExecutor: SerialExecutor {
   private let queue = DispatchQueue(label: "JSONStorageEngine")
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import custom_engine_bench
 
-@Test("The engine takes part in every workload of a benchmark, and answers right")
+@Test("Every workload of a benchmark runs on the engine with correct results")
 func race() async throws {
   let report = try await Race.report(entries: 20)
   #expect(report.subjects == ["JSON", "SQLite"])

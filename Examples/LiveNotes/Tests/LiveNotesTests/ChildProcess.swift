@@ -92,7 +92,7 @@ struct Pipe {
   }
 }
 
-/// A directory of a test, removed with its last owner.
+/// A directory of a test, removed with the last reference.
 final class TemporaryDirectory: Sendable {
   let path: String
 

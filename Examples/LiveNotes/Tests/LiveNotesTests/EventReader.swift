@@ -29,7 +29,7 @@ struct ServerEvent: Sendable, Equatable {
   }
 }
 
-/// A stream of events that is read on a thread of its own, until this goes away or the server ends it.
+/// A stream of events that is read on a thread of its own, until this is released or the server ends it.
 final class EventSocket: Sendable {
   /// The socket, which the thread holds as well, so that its number belongs to nobody else before both are done with it.
   private final class Descriptor: Sendable {
@@ -42,9 +42,9 @@ final class EventSocket: Sendable {
   /// It would end otherwise.
   private let server: LiveServer
 
-  /// Asks for the stream.
+  /// Requests the stream.
   ///
-  /// - Parameter receive: Gets what has come, and nil at the end. Nothing is read without it.
+  /// - Parameter receive: Receives the bytes, and nil at the end. Without it, nothing is read.
   init(
     _ server: LiveServer, _ path: String, headers: [String] = [],
     receive: (@Sendable ([ServerEvent]?) -> Void)?
@@ -75,7 +75,7 @@ final class EventSocket: Sendable {
 
   deinit { leave() }
 
-  /// Goes away without a word.
+  /// Closes the connection.
   func leave() { shutdown(socket.number, Int32(SHUT_RDWR)) }
 }
 
@@ -103,18 +103,18 @@ final class EventReader: Sendable {
   private let inbox = Inbox()
   private let socket: EventSocket
 
-  /// Asks for the stream. Reads nothing if it is to stall.
+  /// Requests the stream. Reads nothing if it is to stall.
   init(_ server: LiveServer, _ path: String, headers: [String] = [], isStalled: Bool = false) throws {
     let receive: @Sendable ([ServerEvent]?) -> Void = { [inbox] events in inbox.receive(events) }
     socket = try EventSocket(server, path, headers: headers, receive: isStalled ? nil : receive)
   }
 
-  /// Goes away without a word.
+  /// Closes the connection.
   func leave() { socket.leave() }
 
   struct Ended: Error {}
 
-  /// Waits until what has come is as wanted, and returns it.
+  /// Waits until the events satisfy the condition, and returns them.
   func events(until isThere: ([ServerEvent]) -> Bool) async throws -> [ServerEvent] {
     while true {
       let (events, isOver) = inbox.state.withLock { ($0.events, $0.isOver) }
@@ -145,12 +145,12 @@ final class EventReader: Sendable {
   }
 }
 
-/// Takes events out of a response that comes in chunks (RFC 9112, 7.1).
+/// Parses the events of a response that arrives in chunks (RFC 9112, 7.1).
 struct EventParser {
   private var raw: [UInt8] = []
   private var text: [UInt8] = []
   private var isInBody = false
-  /// Whether the last chunk has come.
+  /// Whether the last chunk has arrived.
   private(set) var isOver = false
 
   mutating func parse(_ bytes: ArraySlice<UInt8>) -> [ServerEvent] {

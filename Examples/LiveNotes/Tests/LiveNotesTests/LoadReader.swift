@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A subscriber that keeps of its stream only what it comes to.
+/// A subscriber that stores only the notes that its stream results in.
 final class LoadReader: Sendable {
   private struct Message: Decodable {
     struct Note: Decodable {
@@ -38,7 +38,7 @@ final class LoadReader: Sendable {
       }
     }
 
-    /// Changes the state, and resumes who has waited for that.
+    /// Changes the state, and resumes the task that has waited for that.
     func change(_ change: (inout State) -> Void) {
       state.withLock { state in
         change(&state)
@@ -62,7 +62,7 @@ final class LoadReader: Sendable {
     socket = try EventSocket(server, "/events?panel=notes") { [inbox] events in inbox.receive(events) }
   }
 
-  /// Waits until the note has come. Throws if the stream ended or could not be read before.
+  /// Waits until the note has arrived. Throws if the stream ends or cannot be read before.
   func waitUntil(_ id: String) async throws {
     try await withCheckedThrowingContinuation { continuation in
       inbox.change { $0.wanted = (id, continuation) }

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Streams", .timeLimit(.minutes(10)))
 struct StreamTests {
-  @Test("A stream begins with what there is, and says every change of its panels once, the same to everybody")
+  @Test("A stream begins with a snapshot, and has every change of its panels once, the same for all")
   func changes() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let milk = try await server.add("Milk")
@@ -36,7 +36,7 @@ struct StreamTests {
     }
   }
 
-  @Test("A stream more than are allowed is refused until one ends, and other requests are answered")
+  @Test("A stream beyond the limit is refused until another one ends, and other requests are answered")
   func limit() async throws {
     let server = try await LiveServer.start(["--engine", "memory", "--streams", "2"])
     let readers = try (0..<2).map { _ in try EventReader(server, "/events?panel=notes") }
@@ -52,7 +52,8 @@ struct StreamTests {
   }
 
   @Test(
-    "A subscriber that comes back gets what it missed, and nothing twice; from another server, everything")
+    "A subscriber that reconnects receives what it missed, and nothing twice; from another server, everything"
+  )
   func resuming() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let first = try EventReader(server, "/events?panel=notes")
@@ -77,7 +78,7 @@ struct StreamTests {
     }
   }
 
-  @Test("A change of many long notes comes in short events, of which only the last one has an identifier")
+  @Test("A change of many long notes is sent in short events, of which only the last one has an identifier")
   func largeChange() async throws {
     struct Message: Decodable { let notes: [LiveServer.Note] }
     let directory = try TemporaryDirectory()
@@ -104,7 +105,7 @@ struct StreamTests {
     #expect(sent == notes)
   }
 
-  @Test("Who does not read is cut off and delays nobody, and gets everything when it comes back")
+  @Test("A subscriber that does not read delays nobody and is disconnected, and can subscribe again")
   func stalled() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     let reader = try EventReader(server, "/events?panel=notes")
@@ -130,7 +131,7 @@ struct StreamTests {
     #expect(again[0].data.contains("\"all\":2401"))
   }
 
-  @Test("Who asks for the list and does not read it delays nobody")
+  @Test("A client that requests the list and does not read it delays nobody")
   func stalledList() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
     // More than the buffers of the connection take.
@@ -142,7 +143,7 @@ struct StreamTests {
     #expect(try await server.notes().count == 600)
   }
 
-  @Test("Many subscribers of many changes all end up with the same, and memory stays bounded")
+  @Test("Many subscribers to many changes end with the same notes, and memory stays bounded")
   func load() async throws {
     let isLong = ProcessInfo.processInfo.environment["LIVENOTES_LOAD"] != nil
     let (subscribers, seconds, rate) = isLong ? (500, 60, 200) : (60, 2, 100)

@@ -1,4 +1,3 @@
-import ArgumentParser
 import Foundation
 import Stockroom
 import StockroomFileSystem

@@ -40,7 +40,7 @@ async function undo() {
   const token = lastUndo;
   if (!token || !await attempt(() => ask("POST", `/undo/${token}`))) return;
   if (lastUndo === token) lastUndo = null;
-  say("It is back.");
+  say("Restored.");
 }
 
 function say(text, { isBad = false, action, perform } = {}) {

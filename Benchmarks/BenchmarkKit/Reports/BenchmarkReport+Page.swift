@@ -3,7 +3,6 @@
 #else
   import Foundation
 #endif
-import StockroomCore
 import StockroomKitSupport
 
 /// The report as a page for a repository: a summary with a chart, then all tables.

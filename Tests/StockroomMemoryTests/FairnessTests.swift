@@ -1,7 +1,6 @@
 import Dispatch
 import StockroomCore
 import StockroomMemory
-import Synchronization
 import Testing
 
 #if canImport(FoundationEssentials)
@@ -10,8 +9,8 @@ import Testing
   import Foundation
 #endif
 
-@Suite("Calls that let others go first")
-struct GivingWayTests {
+@Suite("Fairness to other tasks")
+struct FairnessTests {
   let engine = MemoryStorageEngine()
 
   @Test("A write on the main actor that waits for a long batch does not block the actor")
@@ -53,7 +52,7 @@ struct GivingWayTests {
     return most
   }
 
-  @Test("A loop of single writes on an actor lets the actor's other tasks go on")
+  @Test("A loop of single writes on an actor lets the actor's other tasks run")
   @MainActor func loop() async throws {
     var beats = 0
     let heartbeat = Task {
@@ -68,7 +67,7 @@ struct GivingWayTests {
     await heartbeat.value
   }
 
-  @Test("Bulk reads in a loop let a task in that has the same single thread")
+  @Test("Bulk reads in a loop let another task on the same thread run")
   func bulkReads() async throws {
     let keys = (0..<100).map { CacheKey(verbatim: "\($0)") }
     try await engine.write(keys.map { ($0, Data()) })
@@ -90,7 +89,7 @@ struct GivingWayTests {
     }
   }
 
-  @Test("A cancelled batch that was waiting or being made ready has not happened")
+  @Test("A batch that is cancelled while it waits or is prepared changes nothing")
   func cancelled() async throws {
     let operations = (0..<20_000).map { StorageOperation.write(Data(), key: CacheKey(verbatim: "\($0)")) }
     let batches = (0..<3).map { _ in Task { try await engine.apply(operations) } }
@@ -110,13 +109,6 @@ struct GivingWayTests {
   }
 }
 
-/// Set once, by one task, for others to see.
-final class Flag: Sendable {
-  private let value = Atomic(false)
-  var isSet: Bool { value.load(ordering: .relaxed) }
-  func set() { value.store(true, ordering: .relaxed) }
-}
-
 /// Runs tasks one at a time.
 private final class SingleThread: TaskExecutor {
   private let queue = DispatchQueue(label: "single")
@@ -125,9 +117,4 @@ private final class SingleThread: TaskExecutor {
     let job = UnownedJob(job)
     queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
   }
-}
-
-extension CacheKey: ExpressibleByStringLiteral {
-  /// The key itself, in tests.
-  public init(stringLiteral text: String) { self.init(verbatim: text) }
 }
