@@ -52,6 +52,9 @@ public struct ConformanceSuite: Sendable {
   /// call of another task, for each call that a single task makes during such a call.
   package var longestWait = 400
 
+  /// How long the checks of leaks (rules O4 and X4) wait until resources are freed.
+  package var releaseLimits = ReleaseLimits()
+
   /// The checks for an engine.
   ///
   /// - Parameters:

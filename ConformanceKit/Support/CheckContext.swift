@@ -20,6 +20,8 @@ final class CheckContext: Sendable {
   /// How many calls each of several tasks may make during one call of another task, for every call that a single task
   /// makes during such a call.
   let longestWait: Int
+  /// How long to wait until resources are freed.
+  let releaseLimits: ReleaseLimits
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
@@ -49,6 +51,7 @@ final class CheckContext: Sendable {
     makeStore = suite.makeStore
     longestTurn = suite.longestTurn
     longestWait = suite.longestWait
+    releaseLimits = suite.releaseLimits
     clockTolerance = suite.clockTolerance
   }
 
