@@ -162,7 +162,7 @@ struct SharedPlaceFaultTests {
       var failure: ConformanceFailure?
       var isSkipped = false
       // If processes have to meet at the right moment, several attempts may be necessary.
-      for _ in 0..<6 where failure == nil && !isSkipped {
+      for _ in 0..<20 where failure == nil && !isSkipped {
         let outcome = await check.outcome()
         failure = outcome.failure
         // A fake clock is not available everywhere.

@@ -144,7 +144,10 @@ struct EnvironmentFaultTests {
   func failsForItsRule(_ engineCase: EnvironmentFaultCase) async throws {
     let suite = ConformanceSuite.environmentFault(engineCase.name, engineCase.fault)
     for check in suite.environmentFaultChecks where engineCase.checks.contains(check.id) {
-      switch await check.outcome() {
+      var outcome = ConformanceOutcome.passed
+      // If a look has to come at the right moment, several attempts may be necessary on a busy machine.
+      for _ in 0..<10 where outcome == .passed { outcome = await check.outcome() }
+      switch outcome {
       case .passed: Issue.record("\(check.id) did not fail it")
       case .failed(let failure): #expect(failure.rule == engineCase.rule, "\(failure)")
       // A fake clock, small file systems and strace are not available everywhere.

@@ -83,7 +83,7 @@ struct SizeFaultTests {
   func isFound(_ fault: SizeFault) async throws {
     var failure = try await fault.failure()
     // If tasks have to meet at the right moment, several attempts may be necessary on a busy machine.
-    for _ in 0..<10 where failure == nil { failure = try await fault.failure() }
+    for _ in 0..<20 where failure == nil { failure = try await fault.failure() }
     #expect(failure?.rule == fault.rule, "\(failure?.actual ?? "nothing was found")")
     if let shows = fault.shows {
       #expect(failure?.actual.contains(shows) == true, "\(failure?.actual ?? "")")
