@@ -65,6 +65,8 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
         ? ReferenceEngine.promises : claims.union([.atomicBatches, .snapshotReads, .orderedScans]),
       budget: ConformanceBudget(level)
     ) { try makeEngine($0) }
+    // The machine's speed must not decide which sizes are tried.
+    suite.isSpeedMeasured = false
     if let makeStoreEngine { suite.makeStore = { ReferenceStore(makeStoreEngine($0)) } }
     return suite
   }
