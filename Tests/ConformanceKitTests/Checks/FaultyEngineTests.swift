@@ -171,9 +171,19 @@ struct FaultyEngineTests {
       !done.contains($0) && FaultyEngineCase.ofCooperation[$0] == nil && !FaultyEngineCase.isSearch($0)
     }
     // Checks that did not run because an earlier check failed.
-    idle = await withTaskGroup(of: String?.self, returning: [String].self) { [idle] group in
-      for id in idle { group.addTask { await Self.fails(id, faultyCases) ? nil : id } }
-      return await group.reduce(into: [String]()) { left, id in left += [id].compactMap { $0 } }
+    // Several at a time, because nothing else may be left to do by then.
+    idle = await withTaskGroup(of: [String].self, returning: [String].self) { [idle] group in
+      let width = 4
+      for part in 0..<width {
+        group.addTask {
+          var left: [String] = []
+          for (index, id) in idle.enumerated() where index % width == part {
+            if await !Self.fails(id, faultyCases) { left.append(id) }
+          }
+          return left
+        }
+      }
+      return await group.reduce(into: [String]()) { $0 += $1 }
     }
     // If readers have to run at the right moment, several attempts may be necessary on a busy machine.
     for _ in 0..<20 where !idle.isEmpty {
