@@ -114,19 +114,19 @@ struct LifeFaultTests {
   @Test(
     "A correct engine with a log passes",
     arguments: [nil, LifeFaultEngine.Fault.compactsEagerly, .keepsTwoCopies, .countsTicks])
-  func passes(_ behavior: LifeFaultEngine.Fault?) async throws {
+  func passes(_ behavior: LifeFaultEngine.Fault?) async {
     let checks = ConformanceSuite.lifeFault("Log", behavior).checksOfLives
     // The log and the clock do not matter to checks of concurrent tasks in memory.
     let isAsked = { (check: ConformanceCheck) in
       behavior == nil || TestRun.isExhaustive || ["life.", "clock."].contains { check.id.hasPrefix($0) }
     }
-    for check in checks where isAsked(check) { try await check.run() }
+    await checks.filter(isAsked).runAll()
   }
 
   @Test(
     "Unusual but correct engines pass",
     arguments: ["slow", "one at a time", "one reader at a time", "server"])
-  func unusual(_ name: String) async throws {
+  func unusual(_ name: String) async {
     let suite = ConformanceSuite(
       name, capabilities: [.atomicBatches, .snapshotReads, .orderedScans], budget: .quick,
       clockTolerance: name == "server" ? .seconds(10) : .zero
@@ -151,6 +151,6 @@ struct LifeFaultTests {
     let checks = suite.checksOfLives.filter { check in
       TestRun.isExhaustive || !leftOut.contains { check.id.hasPrefix($0) }
     }
-    for check in checks + ofTime { try await check.run() }
+    await (checks + ofTime).runAll()
   }
 }
