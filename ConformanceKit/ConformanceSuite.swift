@@ -52,6 +52,13 @@ public struct ConformanceSuite: Sendable {
   /// call of another task, for each call that a single task makes during such a call.
   package var longestWait = 400
 
+  /// Whether checks measure how many entries the engine handles in time, and use fewer entries if it is slow. Without
+  /// it, the speed of the machine does not affect which faults they find.
+  package var isSpeedMeasured = true
+
+  /// How long the checks of leaks (rules O4 and X4) wait until resources are freed.
+  package var releaseLimits = ReleaseLimits()
+
   /// The checks for an engine.
   ///
   /// - Parameters:

@@ -62,7 +62,9 @@ extension CheckDefinition {
         from: question == .overwrites || question == .openings ? .standard : .quick
       ) { context in
         try await context.check(
-          ResourceBounds(place: context.place, question: question, level: context.budget.level))
+          ResourceBounds(
+            place: context.place, question: question, level: context.budget.level,
+            limits: context.releaseLimits))
       }
     }
   }

@@ -57,34 +57,34 @@ struct Holdings {
     throw UnlistablePlace(path: place.systemPath, reason: reason)
   }
 
-  /// Fails if the resources exceed the bound and stay above it for a while. Cancelled calls may still have work to do,
-  /// and idle threads end after some time.
+  /// Fails if the resources exceed the bound and stay above it for this long. Cancelled calls may still have work to
+  /// do, and idle threads end after some time.
   static func expectBound(
     from first: Holdings, in place: URL, _ when: String, since: String, areFilesCounted: Bool = true,
-    isMemoryCounted: Bool = false
+    isMemoryCounted: Bool = false, within time: Duration
   ) async throws {
     let growth = try await excess(
-      over: first, in: place, areFilesCounted: areFilesCounted, isMemoryCounted: isMemoryCounted)
+      over: first, in: place, areFilesCounted: areFilesCounted, isMemoryCounted: isMemoryCounted,
+      within: time)
     if let growth { throw Violation("\(when) \(growth) \(since)") }
   }
 
-  /// The resources in excess of the bound; nil if there are none, now or a while later.
+  /// The resources in excess of the bound; nil if there are none, now or within this time.
   static func excess(
     over first: Holdings, in place: URL, areFilesCounted: Bool = true, isRoomCounted: Bool = false,
-    isMemoryCounted: Bool = false, isAwaited: Bool = true
+    isMemoryCounted: Bool = false, within time: Duration
   ) async throws -> String? {
-    // A compaction frees disk space. Other resources are freed by threads that end or close files, which may not run
-    // for long on a busy machine.
-    let looks = isAwaited ? (isRoomCounted ? attempts : 4 * attempts) : 1
-    var growth: String?
-    for _ in 0..<looks {
-      growth = try await measured(in: place).growth(
+    // Looks less and less often, because a look reads whole directories.
+    var (left, pause) = (time, Self.pause)
+    while true {
+      let growth = try await measured(in: place).growth(
         since: first, files: areFilesCounted, room: isRoomCounted,
         memory: isRoomCounted || isMemoryCounted)
-      if growth == nil { return nil }
-      if isAwaited { try await Task.sleep(for: pause) }
+      if growth == nil || left <= .zero { return growth }
+      try await Task.sleep(for: pause)
+      left -= pause
+      pause = min(pause * 2, .milliseconds(500))
     }
-    return growth
   }
 
   private static let attempts = 40
@@ -108,6 +108,19 @@ struct Holdings {
     }
     return nil
   }
+}
+
+/// How long the checks of leaks wait until resources are freed, before they fail.
+package struct ReleaseLimits: Codable, Hashable, Sendable {
+  /// How long to wait for threads that end, close files or remove them. They may not run for long on a busy machine.
+  package var time = Duration.seconds(16)
+  /// How many times 25 MiB are overwritten until disk space and memory must have stopped growing.
+  package var stages = 20
+
+  package init() {}
+
+  /// How long to wait for a compaction.
+  var timeOfCompaction: Duration { time / 8 }
 }
 
 /// The size of an engine's files could not be measured. This says nothing about the engine.

@@ -41,6 +41,7 @@ struct ResourceBounds: CheckTask {
   let place: URL
   let question: Question
   let level: ConformanceBudget.Level
+  let limits: ReleaseLimits
 
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -100,7 +101,7 @@ struct ResourceBounds: CheckTask {
         // An opening may create a file, and no rule says which files are merged later.
         areFilesCounted: question != .openings,
         // The sanitizer keeps memory for every thread that has ever existed.
-        isMemoryCounted: question == .openings && !System.hasThreadSanitizer)
+        isMemoryCounted: question == .openings && !System.hasThreadSanitizer, within: limits.time)
     }
   }
 
@@ -225,7 +226,7 @@ struct ResourceBounds: CheckTask {
     let before = try await Holdings.measured(in: place)
     var overwrites = try await Overwrites(in: engine, removed: removed)
     var series = GrowthSeries()
-    let (least, most) = level == .exhaustive ? (40, 320) : (4, 20)
+    let (least, most) = level == .exhaustive ? (40, 16 * limits.stages) : (4, limits.stages)
     for stage in 1...most {
       for _ in 0..<GrowthSeries.stage {
         try note("writing MiB \(overwrites.megabytes + 1)")
@@ -234,9 +235,10 @@ struct ResourceBounds: CheckTask {
       series.append(try await Holdings.measured(in: place))
       if stage < least { continue }
       let when = overwrites.description
-      try await Holdings.expectBound(from: before, in: place, when, since: "before")
+      try await Holdings.expectBound(from: before, in: place, when, since: "before", within: limits.time)
       let excess = try await Holdings.excess(
-        over: before, in: place, isRoomCounted: true, isAwaited: stage == least || stage == most)
+        over: before, in: place, isRoomCounted: true,
+        within: stage == least || stage == most ? limits.timeOfCompaction : .zero)
       guard let excess, !series.hasStopped else { break }
       if stage == most { throw Violation("\(when) \(excess) before, and it was still growing") }
     }

@@ -37,6 +37,7 @@ struct SubscriberBounds: CheckTask {
   let question: Question
   let level: ConformanceBudget.Level
   let patience: Duration
+  let limits: ReleaseLimits
 
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -67,7 +68,7 @@ struct SubscriberBounds: CheckTask {
     let count = try await passes(alone, from: alone, through: engine, note)
     try await Holdings.expectBound(
       from: before, in: place, "after \(count * 1_000) keys had changed that no subscriber had read of,",
-      since: "before", isMemoryCounted: true)
+      since: "before", isMemoryCounted: true, within: limits.time)
     try await engine.write(data("v"), key: last)
     for subscriber in subscribers {
       try await subscriber.expectCovered([last], "the changes of \(count * 1_000) keys")
@@ -112,7 +113,7 @@ struct SubscriberBounds: CheckTask {
       }
       try await Holdings.expectBound(
         from: first, in: place, "after \(round * 250) subscriptions", since: "after 250",
-        isMemoryCounted: true)
+        isMemoryCounted: true, within: limits.time)
     }
     // A later subscriber receives changes as the first one did.
     let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
@@ -146,7 +147,7 @@ extension CheckDefinition {
         try await context.check(
           SubscriberBounds(
             place: context.place, question: question, level: context.budget.level,
-            patience: context.patience(atMost: .seconds(60))))
+            patience: context.patience(atMost: .seconds(60)), limits: context.releaseLimits))
       }
     }
   }

@@ -20,6 +20,10 @@ final class CheckContext: Sendable {
   /// How many calls each of several tasks may make during one call of another task, for every call that a single task
   /// makes during such a call.
   let longestWait: Int
+  /// Whether to use fewer entries if the engine is slow.
+  let isSpeedMeasured: Bool
+  /// How long to wait until resources are freed.
+  let releaseLimits: ReleaseLimits
   /// Puts a store in front of an engine.
   let makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore
 
@@ -49,6 +53,8 @@ final class CheckContext: Sendable {
     makeStore = suite.makeStore
     longestTurn = suite.longestTurn
     longestWait = suite.longestWait
+    isSpeedMeasured = suite.isSpeedMeasured
+    releaseLimits = suite.releaseLimits
     clockTolerance = suite.clockTolerance
   }
 

@@ -82,7 +82,7 @@ extension CheckContext {
   func affordableEntries(
     within seconds: Double? = nil, by way: WayOfWriting = wayOfBatches
   ) async throws -> AffordableEntries {
-    if budget.level == .exhaustive { return AffordableEntries() }
+    if budget.level == .exhaustive || !isSpeedMeasured { return AffordableEntries() }
     let directory = root.appending(path: "costs-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     // Opening checks cover that an engine creates missing directories.
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

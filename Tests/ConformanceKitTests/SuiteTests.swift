@@ -121,8 +121,10 @@ struct SuiteTests {
     let suite = memory { CountsOverwrites(base: $0) }
     let names = MutexProtected<[String]>([])
     // Without long checks, whose reports are made in the same way.
-    let ofLongChecks = ["life.", "crowd.", "late.", "fairness.", "linearizability.", "store."]
-    let chosen = suite.checks.map(\.id).filter { id in !ofLongChecks.contains { id.hasPrefix($0) } }
+    let chosen = suite.checks.map(\.id).filter { id in
+      !FaultyEngineCase.isSearch(id) && !FaultyEngineCase.longChecks.contains(id)
+        && !["store.", "cooperation."].contains { id.hasPrefix($0) }
+    }
     let report = await suite.run(only: TestRun.isExhaustive ? nil : Set(chosen)) { progress in
       names.withLock { $0.append(progress.current?.id ?? "end \(progress.completed) of \(progress.total)") }
     }

@@ -157,6 +157,8 @@ final class CrashFaultLog {
       }
     }
     if fault == .overwritesOthers { length = start + off_t(line.count) }
+    // About the time of a disk, so that the process may be killed between two parts.
+    if fault == .logsLargeRemovalsInParts, record.changes.count == 999 { usleep(5_000) }
   }
 }
 

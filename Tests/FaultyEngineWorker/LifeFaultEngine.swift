@@ -75,11 +75,11 @@ package final class LifeFaultEngine: ApplyingEngine {
     for record in try state.log?.records() ?? [] {
       for change in record { state.take(change) }
     }
-    if fault == .readsTheFirstSegment, state.entries.count > 1_024 {
-      let first = state.entries.sorted { $0.value.sequence < $1.value.sequence }.prefix(1_024)
+    if fault == .readsTheFirstSegment, state.entries.count > 512 {
+      let first = state.entries.sorted { $0.value.sequence < $1.value.sequence }.prefix(512)
       state.entries = Dictionary(uniqueKeysWithValues: first.map { ($0.key, $0.value) })
     }
-    if fault == .readsTheTimesOfTheFirstSegment { state.redate(beyond: 1_024) }
+    if fault == .readsTheTimesOfTheFirstSegment { state.redate(beyond: 512) }
     if fault == .keepsCachesOfOpenings { Self.keepCache() }
     if fault == .countsOpeningsInAByte, try Self.countOpening(of: directory) > 255 { state.entries = [:] }
     if fault == .dropsTheFuture { state.entries = state.entries.filter { $0.value.updatedAt <= Date() } }
@@ -178,10 +178,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     try key.validate()
     return try perform { state in
       guard let entry = visible(state)[key] else { return nil }
-      // The latest version is the one with the highest number, which has two bytes.
-      if fault == .wrapsVersions,
-        UInt16(truncatingIfNeeded: entry.version) < UInt16(truncatingIfNeeded: entry.olderVersion)
-      {
+      // The latest version is the one with the highest number, which has 13 bits.
+      if fault == .wrapsVersions, entry.version % (1 << 13) < entry.olderVersion % (1 << 13) {
         return entry.older
       }
       return entry.data
@@ -239,7 +237,7 @@ extension LifeFaultEngine.State {
       if fault == .ignoresOlder, let old, now < old.updatedAt { return nil }
       if fault == .emptiesUpToATime, now < emptiedAt { return nil }
       sequence += 1
-      if fault == .wrapsSequences { sequence = Int(UInt16(truncatingIfNeeded: sequence)) }
+      if fault == .wrapsSequences { sequence %= 1 << 13 }
       if fault == .keepsVersionsInMemory, let old { kept.append(old.data) }
       return .init(
         key: key,

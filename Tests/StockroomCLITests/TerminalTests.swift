@@ -69,7 +69,7 @@ import Testing
         let paths = try? FileManager.default.subpathsOfDirectory(atPath: directory.path())
         return paths?.count { $0.split(separator: "/").last?.hasPrefix("stockroom-") ?? false } ?? 0
       }
-      while scratchDirectories() < 2 { await Task.yield() }
+      while scratchDirectories() < 2 { try await Task.sleep(for: .milliseconds(1)) }
       #expect(kill(process.identifier, SIGTERM) == 0)
       #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGTERM))
       #expect(try contents(of: directory) == [])

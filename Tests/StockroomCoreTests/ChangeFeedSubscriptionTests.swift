@@ -204,7 +204,7 @@ import Testing
   #if os(Linux)
     @Test(
       "A commit does not wait while the subscribers of its process wait for the lock of a log that has replaced theirs",
-      .timeLimit(.minutes(5)))
+      .timeLimit(.minutes(10)))
     func lockedLog() async throws {
       var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
       let locked = try replaceLog()
@@ -219,7 +219,7 @@ import Testing
     }
 
     @Test(
-      "Streams that end do not wait for the lock of a log that has replaced theirs", .timeLimit(.minutes(1)))
+      "Streams that end do not wait for the lock of a log that has replaced theirs", .timeLimit(.minutes(10)))
     func endedWithLockedLog() async throws {
       // Each of them would wait for a minute.
       for _ in 0..<2 {

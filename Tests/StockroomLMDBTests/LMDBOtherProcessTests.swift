@@ -22,7 +22,7 @@
       }
       let paths = [one.url.path, two.url.path, signs.url.path]
       async let other: Void = expectWriter(paths)
-      while !isThere("begun") { await Task.yield() }
+      while !isThere("begun") { try await Task.sleep(for: .milliseconds(1)) }
       do {
         try await body { !isThere("ended") }
       } catch {

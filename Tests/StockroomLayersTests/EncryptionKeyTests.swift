@@ -110,17 +110,26 @@
       #expect(throws: StorageError.self) { _ = try EncryptionKey(identifier: "a", contentsOf: link) }
     }
 
-    @Test("A key can be stored in an environment variable")
-    func environment() async throws {
-      let name = "STOCKROOM_TEST_KEY_\(UInt32.random(in: 0 ... .max))"
-      await expectError(.unsupported) { _ = try EncryptionKey(identifier: "a", environmentVariable: name) }
-      setenv(name, Data(repeating: 7, count: 32).base64EncodedString(), 1)
-      let base = MemoryStorageEngine()
-      try await base.encrypted(with: Keyring(.known("a"))).write(value, key: key)
-      let read = try EncryptionKey(identifier: "a", environmentVariable: name)
-      #expect(try await base.encrypted(with: Keyring(read)).read(key: key) == value)
-      setenv(name, "no Base64", 1)
-      await expectError(.unsupported) { _ = try EncryptionKey(identifier: "a", environmentVariable: name) }
-    }
+    #if os(macOS) || os(Linux)
+      @Test("A key can be stored in an environment variable")
+      func environment() async {
+        // In a separate process, because the environment belongs to the whole process.
+        await #expect(processExitsWith: .success) {
+          let name = "STOCKROOM_TEST_KEY"
+          await expectError(.unsupported) {
+            _ = try EncryptionKey(identifier: "a", environmentVariable: name)
+          }
+          setenv(name, Data(repeating: 7, count: 32).base64EncodedString(), 1)
+          let base = MemoryStorageEngine()
+          try await base.encrypted(with: Keyring(.known("a"))).write(value, key: key)
+          let read = try EncryptionKey(identifier: "a", environmentVariable: name)
+          #expect(try await base.encrypted(with: Keyring(read)).read(key: key) == value)
+          setenv(name, "no Base64", 1)
+          await expectError(.unsupported) {
+            _ = try EncryptionKey(identifier: "a", environmentVariable: name)
+          }
+        }
+      }
+    #endif
   }
 #endif

@@ -64,7 +64,7 @@ struct PostgreSQLAwayTests {
   func behindAnUnknownOutcome() async throws {
     // A write submitted before the transaction is sent with it.
     var code: StorageError.Code?
-    for _ in 0..<6 where code != .unavailable { code = try await codeBehindAnUnknownOutcome() }
+    for _ in 0..<20 where code != .unavailable { code = try await codeBehindAnUnknownOutcome() }
     #expect(code == .unavailable)
   }
 

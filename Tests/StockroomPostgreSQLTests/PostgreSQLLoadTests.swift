@@ -34,11 +34,12 @@ struct PostgreSQLLoadTests {
       """)
   }
 
-  @Test("100,000 entries are one batch, and a million keys one request")
+  @Test("100,000 entries are one batch, and hundreds of thousands of keys one request")
   func large() async throws {
     let engine = try await newEngine(newNamespace(), timeLimit: .seconds(300))
     try await engine.write((0..<100_000).map { (key($0), value($0)) })
-    #expect(try await engine.read(keys: (0..<1_000_000).map { key($0 % 200_000) }).count == 500_000)
+    let numbers = (0..<TestRun.count(300_000, exhaustive: 1_000_000)).map { $0 % 200_000 }
+    #expect(try await engine.read(keys: numbers.map(key)).count == numbers.count { $0 < 100_000 })
     #expect(try await engine.readAllEntries().map(\.key) == (0..<100_000).map(key))
   }
 

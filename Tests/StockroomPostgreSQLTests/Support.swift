@@ -15,14 +15,14 @@ func newEngine(_ namespace: String, timeLimit: Duration = .seconds(300)) async t
 }
 
 extension PostgreSQLServer {
-  /// Returns once the condition holds. Throws after half a minute.
+  /// Returns once the condition holds. Throws after five minutes.
   func wait(until condition: String) async throws { try await execute(Self.waiting(until: condition)) }
 
   /// The statement that waits for the condition.
   static func waiting(until condition: String) -> String {
     """
     DO $$ DECLARE
-      last_moment CONSTANT timestamptz := clock_timestamp() + interval '30 seconds';
+      last_moment CONSTANT timestamptz := clock_timestamp() + interval '5 minutes';
     BEGIN
       LOOP
         EXIT WHEN \(condition);

@@ -95,10 +95,12 @@ struct FaultyStoreTests {
     return suite.checks.filter(\.rule.isForStores)
   }
 
-  private static func failures(of checks: [ConformanceCheck]) async -> [ConformanceFailure] {
-    var failures: [ConformanceFailure] = []
-    for check in checks { failures += [await check.outcome().failure].compactMap { $0 } }
-    return failures
+  /// Whether one of the checks of a rule, or else one of the others, reports that the rule is broken.
+  private static func isBroken(_ rule: ContractRule, by checks: [ConformanceCheck]) async -> Bool {
+    for check in checks.filter({ $0.rule == rule }) + checks.filter({ $0.rule != rule }) {
+      if await check.outcome().failure?.rule == rule { return true }
+    }
+    return false
   }
 
   @Test(
@@ -106,7 +108,14 @@ struct FaultyStoreTests {
     arguments: FaultyStoreCase.all.spread)
   func failsForItsRule(_ engineCase: FaultyStoreCase) async {
     let failures = await CheckOutcomes.shared.outcomes(of: engineCase).values.compactMap(\.failure)
-    #expect(failures.contains { $0.rule == engineCase.rule })
+    var failsForItsRule = failures.contains { $0.rule == engineCase.rule }
+    // If tasks have to meet at the right moment, several attempts may be necessary on a busy machine.
+    for _ in 0..<20 where !failsForItsRule {
+      for check in engineCase.checks where check.rule == engineCase.rule && !failsForItsRule {
+        failsForItsRule = await check.outcome().failure?.rule == engineCase.rule
+      }
+    }
+    #expect(failsForItsRule)
     let unjustified = failures.filter { $0.rule != engineCase.rule && !engineCase.also.contains($0.rule) }
     #expect(
       unjustified.isEmpty, "\(unjustified.map { "\($0.check): \($0.actual)" }.joined(separator: "\n"))")
@@ -128,11 +137,11 @@ struct FaultyStoreTests {
   @Test("A store in front of a faulty engine fails")
   func onBrokenEngines() async {
     let byKey = Self.checks { _ in ListsEntriesByKey(base: try ReferenceEngine()) }
-    #expect(await Self.failures(of: byKey).contains { $0.rule == .s4 })
+    #expect(await Self.isBroken(.s4, by: byKey))
     let byLastWrite = Self.checks { _ in ListsEntriesByLastWrite(base: try ReferenceEngine()) }
-    #expect(await Self.failures(of: byLastWrite).contains { $0.rule == .s4 })
+    #expect(await Self.isBroken(.s4, by: byLastWrite))
     let lowercase = Self.checks { _ in RenamingEngine(base: try ReferenceEngine()) { $0.lowercased() } }
-    #expect(await Self.failures(of: lowercase).contains { $0.rule == .s8 })
+    #expect(await Self.isBroken(.s8, by: lowercase))
   }
 }
 

@@ -247,17 +247,17 @@ final class ClosesSlowly: FaultyEngine {
 
 // Engines that misbehave in ways that must not harm the kit.
 
-/// Returns a count of ten million entries.
-struct GivesMillions: FaultyEngine {
+/// Returns a hundred thousand entries that nobody has written.
+struct GivesFarTooMany: FaultyEngine {
   let base: ReferenceEngine
-  func allKeys() async throws -> [CacheKey] { Array(repeating: CacheKey(verbatim: "k"), count: 1_000_000) }
-  func readAllData() async throws -> [Data] { Array(repeating: Data(), count: 1_000_000) }
+  func allKeys() async throws -> [CacheKey] { Array(repeating: CacheKey(verbatim: "k"), count: 100_000) }
+  func readAllData() async throws -> [Data] { Array(repeating: Data(), count: 100_000) }
 }
 
 /// Throws errors that are not StorageErrors, with unreadable descriptions.
 struct ThrowsForeignErrors: FaultyEngine {
   struct Foreign: Error, CustomStringConvertible {
-    var description: String { String(repeating: "no\n", count: 1_000_000) }
+    var description: String { String(repeating: "no\n", count: 10_000) }
   }
   let base: ReferenceEngine
   func read(key: CacheKey) async throws -> Data? { throw Foreign() }

@@ -144,7 +144,10 @@ struct EnvironmentFaultTests {
   func failsForItsRule(_ engineCase: EnvironmentFaultCase) async throws {
     let suite = ConformanceSuite.environmentFault(engineCase.name, engineCase.fault)
     for check in suite.environmentFaultChecks where engineCase.checks.contains(check.id) {
-      switch await check.outcome() {
+      var outcome = ConformanceOutcome.passed
+      // If a look has to come at the right moment, several attempts may be necessary on a busy machine.
+      for _ in 0..<10 where outcome == .passed { outcome = await check.outcome() }
+      switch outcome {
       case .passed: Issue.record("\(check.id) did not fail it")
       case .failed(let failure): #expect(failure.rule == engineCase.rule, "\(failure)")
       // A fake clock, small file systems and strace are not available everywhere.
@@ -169,11 +172,9 @@ struct EnvironmentFaultTests {
   @Test(
     "A correct engine with a second file passes",
     arguments: [EnvironmentFaultEngine.Fault.hasLockFile, .hasPreallocatedLog])
-  func passesWithOtherFiles(_ file: EnvironmentFaultEngine.Fault) async throws {
+  func passesWithOtherFiles(_ file: EnvironmentFaultEngine.Fault) async {
     let suite = ConformanceSuite.environmentFault(file.rawValue, file)
-    for check in suite.environmentFaultChecks where check.id.hasPrefix("corruption.") {
-      try await check.run()
-    }
+    await suite.environmentFaultChecks.filter { $0.id.hasPrefix("corruption.") }.runAll()
   }
 
   @Test("A correct engine whose calls wait for timers passes, even with a clock that is set back")

@@ -32,7 +32,7 @@ struct GroupFaultTests {
   @Test("Each faulty engine fails among several tasks", arguments: GroupFaultEngine.Fault.allCases)
   func failsAmongSeveralTasks(_ fault: GroupFaultEngine.Fault) async throws {
     var outcome = ConformanceOutcome.passed
-    for seed in UInt64(1)...5 where outcome == .passed {
+    for seed in UInt64(1)...20 where outcome == .passed {
       outcome = try await Self.outcome(of: "faults.concurrent-changes", fault, seed: seed)
     }
     outcome.expectFailure(of: try #require(Self.rules[fault]))

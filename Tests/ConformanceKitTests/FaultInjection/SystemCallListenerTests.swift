@@ -12,7 +12,7 @@
     func ownCalls() async {
       await #expect(processExitsWith: .success) {
         // Without an answer it would wait forever.
-        alarm(60)
+        alarm(600)
         do {
           let listener = try SystemCallListener { _, _ in
             let file = open("/dev/null", O_RDONLY | O_CLOEXEC)
@@ -30,7 +30,7 @@
     @Test("A call of each thread is answered exactly once")
     func manyThreads() async {
       await #expect(processExitsWith: .success) {
-        alarm(60)
+        alarm(600)
         let (threads, calls) = (40, 100)
         do {
           let answers = MutexProtected(0)
@@ -59,7 +59,7 @@
     @Test("Freeing memory makes no intercepted call", .disabled(if: System.hasThreadSanitizer))
     func freeing() async {
       await #expect(processExitsWith: .success) {
-        alarm(60)
+        alarm(600)
         do {
           let listener = try SystemCallListener { _, _ in exit(EXIT_FAILURE) }
           listener.listen(to: try SystemCallFilter(of: [.open, .openat]))

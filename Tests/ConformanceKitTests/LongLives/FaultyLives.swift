@@ -58,7 +58,7 @@ final class LosesSomeOverwrites: FaultyEngine {
   }
 }
 
-/// Loses one import of a thousand.
+/// Loses one import of three hundred.
 final class LosesSomeImports: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -69,11 +69,11 @@ final class LosesSomeImports: FaultyEngine {
       count += 1
       return count
     }
-    if !number.isMultiple(of: 1_000) { try await base.writeEntries(entries) }
+    if !number.isMultiple(of: 300) { try await base.writeEntries(entries) }
   }
 }
 
-/// Starts a new page with each thousandth list of its keys, and loses the previous one.
+/// Starts a new page with each hundredth list of its keys, and loses the previous one.
 final class ShortensSomeLists: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -83,7 +83,7 @@ final class ShortensSomeLists: FaultyEngine {
       count += 1
       return count
     }
-    return Array(try await base.allKeys().dropLast(number.isMultiple(of: 1_000) ? 1 : 0))
+    return Array(try await base.allKeys().dropLast(number.isMultiple(of: 100) ? 1 : 0))
   }
 }
 
@@ -109,7 +109,7 @@ final class DatesWhatItMoves: FaultyEngine {
   init(base: ReferenceEngine) { self.base = base }
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     let entries = try await base.readEntries(keys: keys)
-    guard try await base.keyCount() > 8_192 else { return entries }
+    guard try await base.keyCount() > 1_000 else { return entries }
     let date = moved.withLock { moved in
       if let moved { return moved }
       moved = Date()
@@ -128,7 +128,7 @@ struct MovesOneTime: FaultyEngine {
   let base: ReferenceEngine
   func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     let entries = try await base.readEntries(keys: keys)
-    guard try await base.keyCount() > 2_048 else { return entries }
+    guard try await base.keyCount() > 1_000 else { return entries }
     return entries.map { entry in
       var entry = entry
       entry.createdAt = entry.updatedAt

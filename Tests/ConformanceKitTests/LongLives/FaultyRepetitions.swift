@@ -222,7 +222,7 @@ final class TrimsTheOld: FaultyEngine {
     try await base.write(data, key: key)
     let old = state.withLock { state in
       state.changes += 1
-      return state.changes % 1_000 == 0 ? state.old : []
+      return state.changes % 100 == 0 ? state.old : []
     }
     if !old.isEmpty { try await base.remove(keys: old) }
   }
@@ -237,7 +237,7 @@ final class DropsTheUnread: FaultyEngine {
     let isDue = state.withLock { state in
       state.reads += 1
       state.counts[key, default: 0] += 1
-      return state.reads % 65_536 == 0
+      return state.reads % 256 == 0
     }
     if isDue {
       let unread = try await base.allKeys().filter { key in state.withLock { $0.counts[key] == nil } }

