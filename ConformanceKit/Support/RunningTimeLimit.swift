@@ -31,8 +31,10 @@ struct RunningTimeLimit: Sendable {
 final class SharedTimeLimit: Sendable {
   private let limit: MutexProtected<RunningTimeLimit>
 
-  init(_ limit: Duration) { self.limit = MutexProtected(RunningTimeLimit(limit)) }
+  init(_ limit: Duration, from start: ContinuousClock.Instant = .now) {
+    self.limit = MutexProtected(RunningTimeLimit(limit, from: start))
+  }
 
   /// Whether the limit is reached. Must be called once in each iteration.
-  func isOver() -> Bool { limit.withLock { $0.isOver() } }
+  func isOver(at now: ContinuousClock.Instant = .now) -> Bool { limit.withLock { $0.isOver(at: now) } }
 }
