@@ -222,11 +222,17 @@ private final class HeartbeatMonitor: Sendable {
 // MARK: - Giving way
 
 /// Has a task for each thread read everything in a loop, without yielding, and writes meanwhile. Fails if, three times
-/// in a row, some reader used this much processor time before the write returned.
+/// in a row, some reader used this much processor time before the write returned, and several times as much as the write
+/// takes without readers: a write that has its turn may still have to wait for a slow disk.
 private func checkGivingWay(
   in engine: EngineUnderTest, during name: String, within turn: Duration,
   _ read: @escaping @Sendable (EngineUnderTest) async throws -> Void
 ) async throws {
+  var alone = Duration.seconds(1_000)
+  for _ in 0..<3 {
+    alone = min(alone, try await ContinuousClock().measure { try await writeMeanwhile(in: engine) })
+  }
+  let turn = turn + alone * 4
   for _ in 0..<3 where try await isWriteDone(in: engine, within: turn, whileAllCall: read) { return }
   throw Violation(
     "a write had not returned when each of \(CheckExecutor.usualCount) tasks had called \(name) in a loop "
@@ -236,6 +242,10 @@ private func checkGivingWay(
 
 /// The time limit for a reader that hardly computes, for example because its engine reads on a thread of its own.
 private let longestReading = Duration.seconds(20)
+
+private func writeMeanwhile(in engine: EngineUnderTest) async throws {
+  try await engine.write(data("v"), key: key("written meanwhile"))
+}
 
 private func isWriteDone(
   in engine: EngineUnderTest, within turn: Duration,
@@ -251,14 +261,14 @@ private func isWriteDone(
           let start = ContinuousClock.now
           // The threads are new, so on a busy machine the processor time of other work is not counted.
           while !isDone.isSet, System.threadProcessorTime < turn,
-            ContinuousClock.now - start < longestReading
+            ContinuousClock.now - start < max(longestReading, turn)
           { try await read(engine) }
           isLate.set()
         }
       }
       group.addTask { @concurrent in
         // Queued behind the readers, so that all of them have started.
-        try await engine.write(data("v"), key: key("written meanwhile"))
+        try await writeMeanwhile(in: engine)
         if !isLate.isSet { isDone.set() }
       }
       try await group.waitForAll()

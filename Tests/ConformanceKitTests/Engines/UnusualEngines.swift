@@ -24,6 +24,15 @@ struct BeginsScansSlowly: FaultyEngine {
   }
 }
 
+/// Waits for a slow disk after each single write.
+struct SyncsSlowly: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    try await Task.sleep(for: .milliseconds(120))
+  }
+}
+
 /// Keeps its entries remotely: calls arrive there in another order than they were made in, and so do the results here.
 struct RemoteEngine: InterceptingEngine {
   let base: ReferenceEngine
@@ -263,6 +272,17 @@ struct ThrowsForeignErrors: FaultyEngine {
   func read(key: CacheKey) async throws -> Data? { throw Foreign() }
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws { throw Foreign() }
   func close() async throws { throw Foreign() }
+}
+
+/// Blocks the thread of a cancelled change forever.
+struct BlocksCancelledChanges: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    while isChange, Task.isCancelled { usleep(100_000) }
+    return try await work()
+  }
 }
 
 /// Throws CancellationError without a cancellation.
