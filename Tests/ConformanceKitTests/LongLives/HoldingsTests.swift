@@ -1,3 +1,5 @@
+import Foundation
+import StockroomCore
 import Testing
 
 @testable import ConformanceKit
@@ -13,5 +15,19 @@ struct HoldingsTests {
     }
     #expect(growth(processors: 128) == nil)
     #expect(growth(processors: 16) != nil)
+  }
+
+  /// Four more descriptors than at first were too many.
+  @Test("Descriptors that a process makes once, while openings throw, are no leak of these openings")
+  func descriptorsMadeOnce() async {
+    // In a separate process, since other tests open files.
+    await #expect(processExitsWith: .success) {
+      let opened = AtomicCounter()
+      try await FailedOpenings(place: URL(filePath: "/nowhere"), count: 100).check(
+        makeEngine: { place in
+          if (10..<18).contains(opened.increment()) { _ = open("/dev/null", O_RDONLY) }
+          throw StorageError(.corrupted, "\(place.path) is corrupted.")
+        }, note: { _ in })
+    }
   }
 }
