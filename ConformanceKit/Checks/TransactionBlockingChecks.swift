@@ -96,9 +96,13 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
     "\(method.call) had not returned after \(body.patience), while the body of a transaction was running")
 }
 
+/// The number of engines in which long bodies run. Each has files open, of which a process may have a thousand, or
+/// connections, of which a server may allow a hundred for all engines.
+func engineCount(processors: Int, isNetworked: Bool) -> Int { min(processors, isNetworked ? 16 : 64) }
+
 private func checkThreads(_ context: CheckContext) async throws {
-  // Each engine has files open, and a process may have a thousand.
-  let count = min(CheckExecutor.usualCount, 64)
+  let count = engineCount(
+    processors: CheckExecutor.usualCount, isNetworked: context.capabilities.contains(.networked))
   var engines: [EngineUnderTest] = []
   for number in 0..<count {
     engines.append(

@@ -17,6 +17,14 @@ struct HoldingsTests {
     #expect(growth(processors: 16) != nil)
   }
 
+  /// A server with room for a hundred connections refused some of 64 engines.
+  @Test("On a machine with many processors, a server gets no connections of as many engines")
+  func enginesWithServer() {
+    #expect(engineCount(processors: 64, isNetworked: true) == 16)
+    #expect(engineCount(processors: 64, isNetworked: false) == 64)
+    #expect(engineCount(processors: 2, isNetworked: true) == 2)
+  }
+
   /// Four more descriptors than at first were too many.
   @Test("Descriptors that a process makes once, while openings throw, are no leak of these openings")
   func descriptorsMadeOnce() async {
