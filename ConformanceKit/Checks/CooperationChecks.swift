@@ -97,6 +97,7 @@ private let duration = patience * 3
 private func checkHeartbeat(
   _ context: CheckContext, _ call: @escaping @Sendable (_ index: Int) async throws -> Void
 ) async throws {
+  let call = allowingTimeouts(call, context)
   let callCount = try await affordableCallCount(context, call)
   for _ in 0..<2 {
     let (pause, allowed) = try await longestPause(context, during: callCount, call)
@@ -107,6 +108,21 @@ private func checkHeartbeat(
     pause <= allowed,
     "an unrelated task could not run for \(pause.inSeconds) s while the process used no processor time; the "
       + "load of the machine explains at most \(allowed.inSeconds) s")
+}
+
+/// The same call. With a server it may exceed its time limit, since so many others wait (rule N1).
+private func allowingTimeouts(
+  _ call: @escaping @Sendable (_ index: Int) async throws -> Void, _ context: CheckContext
+) -> @Sendable (_ index: Int) async throws -> Void {
+  guard context.capabilities.contains(.networked) else { return call }
+  return { index in
+    do {
+      try await call(index)
+    } catch let failure as CallFailure {
+      let code = (failure.error as? StorageError)?.code
+      guard code == .unavailable || code == .outcomeUnknown else { throw failure }
+    }
+  }
 }
 
 /// How many calls are made at the same time: a thousand for each processor, or as many as the engine completes within

@@ -104,6 +104,15 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == id }).run()
   }
 
+  /// Thousands of calls at the same time had to return.
+  @Test("An engine whose calls time out while thousands of others wait passes the check of blocked threads")
+  func timeouts() async throws {
+    let suite = ConformanceSuite("Overloaded", capabilities: .networked, budget: .quick) { _ in
+      TimesOutInAQueue(base: try ReferenceEngine(claiming: .networked))
+    }
+    try await #require(suite.checks.first { $0.id == "cooperation.while-writing" }).run()
+  }
+
   /// It took longer than the check's limit for any engine, or for one that is closed at once.
   @Test(
     "An engine that closes its files slowly after its release does not fail the check of open files",
