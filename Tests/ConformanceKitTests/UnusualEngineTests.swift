@@ -104,6 +104,15 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == id }).run()
   }
 
+  /// The check read in a loop until the engine was closed.
+  @Test("An engine whose close() waits until no call is in progress passes the check of blocked threads")
+  func closesWhenQuiet() async throws {
+    let suite = ConformanceSuite("Quiet", capabilities: [], budget: .quick) { _ in
+      ClosesWhenQuiet(base: try ReferenceEngine(claiming: []))
+    }
+    try await #require(suite.checks.first { $0.id == "cooperation.waits-elsewhere" }).run()
+  }
+
   /// Thousands of calls at the same time had to return.
   @Test("An engine whose calls time out while thousands of others wait passes the check of blocked threads")
   func timeouts() async throws {

@@ -24,15 +24,6 @@ struct BeginsScansSlowly: FaultyEngine {
   }
 }
 
-/// Waits for a slow disk after each single write.
-struct SyncsSlowly: FaultyEngine {
-  let base: ReferenceEngine
-  func write(_ data: Data, key: CacheKey) async throws {
-    try await base.write(data, key: key)
-    try await Task.sleep(for: .milliseconds(120))
-  }
-}
-
 /// Keeps its entries remotely: calls arrive there in another order than they were made in, and so do the results here.
 struct RemoteEngine: InterceptingEngine {
   let base: ReferenceEngine
