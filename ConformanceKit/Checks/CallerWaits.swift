@@ -180,7 +180,7 @@ private func closingDuringTransaction(_ context: CheckContext) async throws -> W
   }
 }
 
-/// Closes an engine while several tasks read everything that is there, a few more times each. An engine may wait for calls
+/// Closes an engine while several tasks read everything that is there, and twice more each. An engine may wait for calls
 /// that begin during close(), so there must not be others without end.
 private func closingDuringReads(_ context: CheckContext) async throws -> WatchedCall {
   let engine = try await context.openUnregistered(
@@ -192,7 +192,7 @@ private func closingDuringReads(_ context: CheckContext) async throws -> Watched
   let readers = (0..<8).map { _ in
     Task.detached {
       defer { ended.increment() }
-      var left = 10
+      var left = 2
       while left > 0 {
         if isClosing.isSet { left -= 1 }
         _ = try await engine.readAllDataAndKeys()
