@@ -17,7 +17,9 @@ extension CheckDefinition {
       let engine = try await context.open()
       let rounds = context.rounds(
         quick: 80, standard: 800, exhaustive: 8_000, of: "rounds of 40 cancelled calls")
-      for round in rounds { try await cancelSome(context, engine, round) }
+      let threads = CheckExecutor()
+      defer { threads.stop() }
+      for round in rounds { try await cancelSome(context, engine, round, on: threads) }
       // A server may still execute a change that was cancelled while it was being sent.
       try await ExpectedContents.settle(engine)
       try await useByMany(context, engine)
@@ -27,10 +29,12 @@ extension CheckDefinition {
 
 /// Starts 40 calls, and cancels all of them, or every other one, a little later. Half of the changes among them are of
 /// one kind. Each call must take effect completely or not at all.
-private func cancelSome(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
+private func cancelSome(
+  _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int, on threads: CheckExecutor
+) async throws {
   let (changes, reads) = (ChangeMethod.all(context.capabilities), ReadMethod.allCases)
   let tasks = (0..<40).map { number in
-    Task { @concurrent in
+    Task(executorPreference: threads) { @concurrent in
       if number.isMultiple(of: 2) {
         // Half of them are of one kind, because the engine may have a queue for it.
         let change = changes[(number % 4 == 0 ? round : number / 4) % changes.count]

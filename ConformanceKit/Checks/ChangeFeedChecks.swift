@@ -188,9 +188,11 @@ private func checkManySubscribers(_ context: CheckContext) async throws {
 private func checkSubscribing(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let rounds = context.rounds(quick: 20, standard: 100, exhaustive: 2_000, of: "subscriptions")
+  let threads = CheckExecutor()
+  defer { threads.stop() }
   for round in rounds {
     let isSubscribed = Flag()
-    let written = Task { @concurrent in
+    let written = Task(executorPreference: threads) { @concurrent in
       try await gather(0..<4) { writer in
         var written: [CacheKey] = []
         var rest = 3

@@ -64,8 +64,10 @@ extension CheckDefinition {
       "a subscription during close() throws closed, or returns a stream that ends",
       needs: [.changeFeed, .persistent]
     ) { context in
+      let threads = CheckExecutor()
+      defer { threads.stop() }
       for round in context.rounds(quick: 6, standard: 40, exhaustive: 600, of: "rounds of 40 subscriptions") {
-        try await subscribeAtClose(context, round)
+        try await subscribeAtClose(context, round, on: threads)
       }
     }
     Check(
@@ -252,11 +254,13 @@ private func checkClosing(_ context: CheckContext) async throws {
   try await expectError(.closed, from: "changes() of a closed engine") { _ = try await engine.changes() }
 }
 
-private func subscribeAtClose(_ context: CheckContext, _ round: Int) async throws {
+private func subscribeAtClose(
+  _ context: CheckContext, _ round: Int, on threads: CheckExecutor
+) async throws {
   let engine = try await context.open(
     context.root.appending(path: "round \(round)", directoryHint: .isDirectory))
   let tasks = (0..<40).map { number in
-    Task { @concurrent () async throws -> ChangeSubscriber? in
+    Task(executorPreference: threads) { @concurrent () async throws -> ChangeSubscriber? in
       // Some before the engine is closed, some while it is being closed, and some after that.
       for _ in 0..<number % 8 * 2 { await Task.yield() }
       do {

@@ -92,7 +92,9 @@ extension CheckDefinition {
         + "done nothing; none hangs"
     ) { context in
       let rounds = context.rounds(quick: 3, standard: 15, exhaustive: 300, of: "rounds of 100 calls")
-      for round in rounds { try await closeAmongMany(context, round) }
+      let threads = CheckExecutor()
+      defer { threads.stop() }
+      for round in rounds { try await closeAmongMany(context, round, on: threads) }
     }
   }
 }
@@ -204,7 +206,9 @@ private func writeFirstByMany(_ key: CacheKey, _ engine: EngineUnderTest) async 
 
 /// Closes an engine that a hundred tasks use. In every other round, ten tasks use another engine on its place
 /// meanwhile.
-private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws {
+private func closeAmongMany(
+  _ context: CheckContext, _ round: Int, on threads: CheckExecutor
+) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
   let old = entries(keys(30))
@@ -223,14 +227,14 @@ private func closeAmongMany(_ context: CheckContext, _ round: Int) async throws 
   let other = try await round.isMultiple(of: 2) ? nil : context.openAnotherIfPossible(at: place)
   let beside = other == nil ? [] : entries(keys(10, prefix: "beside-"))
   let writes = beside.map { key, data in
-    Task { @concurrent in
+    Task(executorPreference: threads) { @concurrent in
       guard let other else { return }
       // Several times, so that they have not finished before close().
       for _ in 0..<3 { try await other.write(data, key: key) }
     }
   }
   let tasks = (0..<100).map { number in
-    Task { @concurrent () async throws -> Bool in
+    Task(executorPreference: threads) { @concurrent () async throws -> Bool in
       let change = change(of: number)
       do {
         if !number.isMultiple(of: 2) {

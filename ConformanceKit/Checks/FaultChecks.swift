@@ -20,7 +20,7 @@ extension CheckDefinition {
       "on read-only media, a store can be read or throws readOnly or permissionDenied when it is opened, and "
         + "every write throws one of them", needs: .persistent
     ) { context in
-      let disk = try context.smallDisk()
+      let disk = try await context.smallDiskForEngine()
       let store = try await ClosedStore(in: context, at: disk.directory.appending(path: "store"))
       try disk.makeReadOnly()
       try await checkReadOnly(store)

@@ -27,7 +27,7 @@ extension CheckDefinition {
       "on a full disk, any operation succeeds, or throws diskFull and leaves no trace; existing entries can "
         + "be read, and the operation succeeds once there is space", needs: .persistent
     ) { context in
-      let disk = try context.smallDisk()
+      let disk = try await context.smallDiskForEngine()
       try await context.check(
         FullDiskScenario(
           disk: disk.directory, isAtomic: context.capabilities.contains(.atomicBatches),
@@ -56,7 +56,7 @@ private let diskSize = 16
 
 /// Writes until the disk is full, checks the contents, frees space, and continues.
 private func checkFullDisk(_ context: CheckContext) async throws {
-  let disk = try context.smallDisk(mebibytes: diskSize)
+  let disk = try await context.smallDiskForEngine(mebibytes: diskSize)
   let ballast = BallastFile(on: disk.directory)
   try ballast.take(diskSize << 19)
   let place = disk.directory.appending(path: "store", directoryHint: .isDirectory)
@@ -88,7 +88,7 @@ private func checkFullDisk(_ context: CheckContext) async throws {
 }
 
 private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
-  let disk = try context.smallDisk(mebibytes: diskSize)
+  let disk = try await context.smallDiskForEngine(mebibytes: diskSize)
   let ballast = BallastFile(on: disk.directory)
   try ballast.take(diskSize << 19)
   let place = disk.directory.appending(path: "store", directoryHint: .isDirectory)
@@ -121,7 +121,7 @@ private func checkFullDiskWithBatches(_ context: CheckContext) async throws {
 /// Overwrites some of a few entries whose total size would never fit twice. Engines that free space by copying the
 /// remaining data elsewhere, such as the newest records of a log, have no space for the copy.
 private func checkLifeOnFullDisk(_ context: CheckContext) async throws {
-  let disk = try context.smallDisk()
+  let disk = try await context.smallDiskForEngine()
   let place = disk.directory.appending(path: "store", directoryHint: .isDirectory)
   let keys = keys(40)
   var expected: [CacheKey: Data] = [:]

@@ -17,7 +17,10 @@ extension CheckDefinition {
       let engine = try await context.open()
       let rounds = context.rounds(
         quick: 40, standard: 300, exhaustive: 5_000, of: "rounds of cancelled calls of each method")
-      for round in rounds { try await cancelAndWait(context, engine, round) }
+      // A thread for each change, since the engine may block it.
+      let threads = CheckExecutor(count: ChangeMethod.allCases.count)
+      defer { threads.stop() }
+      for round in rounds { try await cancelAndWait(context, engine, round, on: threads) }
     }
     Check(
       .c1, "late.after-acknowledged-calls",
@@ -43,14 +46,16 @@ extension CheckDefinition {
 
 /// Cancels changes of separate keys, in every way, writes the keys of those that threw, and checks that these
 /// writes stay.
-private func cancelAndWait(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
+private func cancelAndWait(
+  _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int, on threads: CheckExecutor
+) async throws {
   let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
   let keys = keys(changes.count, prefix: "late-")
   try await engine.write(keys.map { ($0, data("old")) })
   // Removing everything cannot be combined with other changes here.
   let cancelled = round % 5 == 4 ? [.removeAll] : changes
   let tasks = zip(cancelled, keys).enumerated().map { number, call in
-    Task { @concurrent in
+    Task(executorPreference: threads) { @concurrent in
       if (number + round) % cancelled.count == 0, round.isMultiple(of: 2) {
         withUnsafeCurrentTask { $0?.cancel() }
       }

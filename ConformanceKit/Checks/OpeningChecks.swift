@@ -68,6 +68,7 @@ extension CheckDefinition {
 
 /// Takes permissions away in three ways, and then only the permission to write.
 private func checkPermissions(_ context: CheckContext) async throws {
+  try requirePermissions(below: context.root)
   let worker = System.isSuperuser ? try context.startWorker() : nil
   let store = try await ClosedStore(in: context)
   let none = context.root.appending(path: "no-permission", directoryHint: .isDirectory)

@@ -58,7 +58,7 @@ private func checkModes(_ context: CheckContext, ofDirectories isAboutDirectorie
 }
 
 /// Skips the check if the file system has no permissions for single files.
-private func requirePermissions(below root: URL) throws {
+func requirePermissions(below root: URL) throws {
   let directory = root.appending(path: "permissions", directoryHint: .isDirectory)
   let file = directory.appending(path: "file")
   try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

@@ -46,7 +46,9 @@ extension CheckDefinition {
       let engine = try await context.open()
       let rounds = context.rounds(
         quick: 12, standard: 60, exhaustive: 1_000, of: "rounds of five calls of each method")
-      for round in rounds { try await cancelSomeOfMany(context, engine, round) }
+      let threads = CheckExecutor()
+      defer { threads.stop() }
+      for round in rounds { try await cancelSomeOfMany(context, engine, round, on: threads) }
     }
   }
 }
@@ -107,7 +109,9 @@ private func removeBesideOthers(_ method: ChangeMethod, _ engine: EngineUnderTes
 }
 
 /// Starts calls of every method at the same time, and cancels the first and the fourth of each.
-private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest, _ round: Int) async throws {
+private func cancelSomeOfMany(
+  _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int, on threads: CheckExecutor
+) async throws {
   let hot = key("hot")
   let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
   func beside(_ change: ChangeMethod, _ number: Int) -> [(key: CacheKey, data: Data)] {
@@ -119,7 +123,7 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
   let (cancelled, others) = ([0, 3], [1, 2, 4])
   let reads = ReadMethod.allCases.map { method in
     (0..<calls).map { _ in
-      Task { @concurrent () async throws -> [Data?] in
+      Task(executorPreference: threads) { @concurrent () async throws -> [Data?] in
         guard method == .allKeys else { return try await method.found(of: [hot], in: engine) }
         return try await engine.allKeys().filter { $0 == hot }.map { _ in nil }
       }
@@ -127,7 +131,9 @@ private func cancelSomeOfMany(_ context: CheckContext, _ engine: EngineUnderTest
   }
   let writes = changes.map { change in
     (0..<calls).map { number in
-      Task { @concurrent in try await change.perform(beside(change, number), in: engine) }
+      Task(executorPreference: threads) { @concurrent in
+        try await change.perform(beside(change, number), in: engine)
+      }
     }
   }
   for _ in 0..<round % 5 { await Task.yield() }

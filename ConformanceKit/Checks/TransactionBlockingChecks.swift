@@ -62,6 +62,15 @@ private struct LongBody: Sendable {
     try transaction.write(data("second"), key: key("long body"))
     return wasReleased
   }
+
+  /// Runs it in a transaction. Returns when it has begun.
+  func begin(in engine: EngineUnderTest) async throws -> Task<Bool, any Error> {
+    let transaction = onOwnThread { try await engine.withTransaction { try run($0) } }
+    guard await hasBegun.waitElsewhere(for: patience) else {
+      throw Violation("the body of a transaction had not begun after \(patience)")
+    }
+    return transaction
+  }
 }
 
 private func checkReader(_ context: CheckContext, _ method: ReadMethod) async throws {
@@ -69,10 +78,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
   let keys = keys(3)
   try await engine.write(entries(keys))
   let body = LongBody(patience: patience(context))
-  async let wasReleased = engine.withTransaction { try body.run($0) }
-  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
-    throw Violation("the body of a transaction had not begun after \(body.patience)")
-  }
+  let transaction = try await body.begin(in: engine)
   // The body must not wait for the end of the read, whatever its outcome.
   let result: Result<Int, any Error>
   do {
@@ -81,18 +87,22 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
     result = .failure(error)
   }
   body.mayEnd.signal()
-  let isDone = try await wasReleased
+  let isReleased = try await transaction.value
   try expect(
     try result.get(), is: 3,
     "the number of keys, of 3, that \(method.call) found during the body of a transaction")
   try expect(
-    isDone,
+    isReleased,
     "\(method.call) had not returned after \(body.patience), while the body of a transaction was running")
 }
 
+/// The number of engines in which long bodies run. Each has files open, of which a process may have a thousand, or
+/// connections, of which a server may allow a hundred for all engines.
+func engineCount(processors: Int, isNetworked: Bool) -> Int { min(processors, isNetworked ? 16 : 64) }
+
 private func checkThreads(_ context: CheckContext) async throws {
-  // Each engine has files open, and a process may have a thousand.
-  let count = min(CheckExecutor.usualCount, 64)
+  let count = engineCount(
+    processors: CheckExecutor.usualCount, isNetworked: context.capabilities.contains(.networked))
   var engines: [EngineUnderTest] = []
   for number in 0..<count {
     engines.append(
@@ -110,7 +120,11 @@ private func checkThreads(_ context: CheckContext) async throws {
       }
     }
   }
-  for latch in begun { _ = await latch.waitElsewhere(for: body.patience) }
+  _ = await body.hasBegun.waitElsewhere(for: body.patience)
+  // Engines may run one body at a time, even on different places. Then the others begin after the first one has ended.
+  let limit = min(.seconds(1), body.patience / 4)
+  let start = ContinuousClock.now
+  for latch in begun { _ = await latch.waitElsewhere(for: limit - (ContinuousClock.now - start)) }
   // A task on the threads of the callers, and one on the cooperative pool.
   let other = Task(executorPreference: threads) { @concurrent in
     await Task.yield()
@@ -144,10 +158,7 @@ private func checkThreadsOfWaiting(
 ) async throws {
   let engine = try await context.open()
   let body = LongBody(patience: patience(context))
-  async let isBodyDone = isDone { _ = try await engine.withTransaction { try body.run($0) } }
-  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
-    throw Violation("the body of a transaction had not begun after \(body.patience)")
-  }
+  let transaction = try await body.begin(in: engine)
   let threads = CheckExecutor(count: CheckExecutor.usualCount)
   defer { threads.stop() }
   let waiting = (0..<2 * CheckExecutor.usualCount).map { number in
@@ -161,7 +172,7 @@ private func checkThreadsOfWaiting(
     body.mayEnd.signal()
   }
   // Another check covers what the body's transaction throws after close().
-  _ = try await isBodyDone
+  _ = try await isDone { _ = try await transaction.value }
   try expect(
     body.isReleased.isSet,
     "while \(waiting.count) calls waited for the body of a transaction, unrelated tasks did not run for "
@@ -173,25 +184,20 @@ private func checkThreadsOfWaiting(
 private func checkWriters(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let body = LongBody(patience: patience(context))
-  async let wasReleased = engine.withTransaction { try body.run($0) }
-  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
-    throw Violation("the body of a transaction had not begun after \(body.patience)")
-  }
-  let keys = keys(4)
-  async let waiting: Void = withThrowingTaskGroup { group in
-    group.addTask { @concurrent in try await engine.write(data("v"), key: keys[0]) }
-    group.addTask { @concurrent in try await engine.write([(keys[1], data("v"))]) }
-    group.addTask { @concurrent in try await engine.apply([.write(data("v"), key: keys[2])]) }
-    group.addTask { @concurrent in
+  let transaction = try await body.begin(in: engine)
+  let (keys, begun) = (keys(4), AtomicCounter())
+  let waiting = [
+    onOwnThread(counting: begun) { try await engine.write(data("v"), key: keys[0]) },
+    onOwnThread(counting: begun) { try await engine.write([(keys[1], data("v"))]) },
+    onOwnThread(counting: begun) { try await engine.apply([.write(data("v"), key: keys[2])]) },
+    onOwnThread(counting: begun) {
       try await engine.withTransaction { try $0.write(data("v"), key: keys[3]) }
-    }
-    try await group.waitForAll()
-  }
-  // Gives the other calls time to start waiting.
-  for _ in 0..<20 { await Task.yield() }
+    },
+  ]
+  try await letWait(waiting.count, of: begun)
   body.mayEnd.signal()
-  _ = try await wasReleased
-  try await waiting
+  _ = try await transaction.value
+  for call in waiting { try await call.value }
   try await expectStored(keys.map { ($0, data("v")) } + [(key("long body"), data("second"))], in: engine)
   try await checkFairness(engine, patience(context))
 }
@@ -201,14 +207,14 @@ private func checkWriters(_ context: CheckContext) async throws {
 private func checkFairness(_ engine: EngineUnderTest, _ patience: Duration) async throws {
   let (isDone, hasGivenUp) = (Flag(), Flag())
   let transactionCount = AtomicCounter()
-  let start = ContinuousClock.now
+  let limit = SharedTimeLimit(patience)
   let done = try await withThrowingTaskGroup { group in
     for task in 0..<6 {
       group.addTask { @concurrent in
         while !isDone.isSet, !hasGivenUp.isSet {
           try await engine.withTransaction { try $0.write(data("loop"), key: key("loop \(task)")) }
           let count = transactionCount.increment()
-          if count > 500, ContinuousClock.now - start > patience { hasGivenUp.set() }
+          if limit.isOver(), count > 500 { hasGivenUp.set() }
           await Task.yield()
         }
         return 0
@@ -242,29 +248,28 @@ private func checkClosing(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let body = LongBody(patience: patience(context))
   let (isClosing, isClosed) = (Latch(), Latch())
-  async let isRunningDone = isDone { _ = try await engine.withTransaction { try body.run($0) } }
-  guard await body.hasBegun.waitElsewhere(for: body.patience) else {
-    throw Violation("the body of a transaction had not begun after \(body.patience)")
-  }
-  async let isWaitingDone = isDone {
+  let running = try await body.begin(in: engine)
+  let begun = AtomicCounter()
+  let waiting = onOwnThread(counting: begun) {
     try await engine.withTransaction { try $0.write(data("v"), key: key("behind it")) }
   }
-  // Gives it time to start waiting.
-  for _ in 0..<20 { await Task.yield() }
-  async let closing: Void = { @concurrent in
+  try await letWait(1, of: begun)
+  let closing = onOwnThread {
     isClosing.signal()
     try await engine.close()
     isClosed.signal()
-  }()
+  }
   _ = await isClosing.waitElsewhere(for: body.patience)
   // An engine that waits for the body, as it should, does not continue meanwhile.
   _ = await isClosed.waitElsewhere(for: .milliseconds(450))
   body.mayEnd.signal()
+  let isRunningDone = try await isDone { _ = try await running.value }
+  let isWaitingDone = try await isDone { try await waiting.value }
   let transactions = [
-    ("ran", key("long body"), data("second"), try await isRunningDone),
-    ("waited", key("behind it"), data("v"), try await isWaitingDone),
+    ("ran", key("long body"), data("second"), isRunningDone),
+    ("waited", key("behind it"), data("v"), isWaitingDone),
   ]
-  try await closing
+  try await closing.value
   engine.release()
   guard context.capabilities.contains(.persistent) else { return }
   let reopened = try await context.open()

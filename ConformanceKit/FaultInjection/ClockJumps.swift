@@ -67,6 +67,10 @@ struct ClockJumps: CheckTask {
   ) async throws {
     let start = Date()
     try FakeClock.requireSettableClock()
+    if question == .timestamps {
+      try note("writing with the clock three days ahead")
+      try await requireClockOfProcess(makeEngine)
+    }
     var engine = EngineUnderTest(try await makeEngine(place))
     var life = ClockJumpHistory()
     var removals: RemovalsAmongJumps?
@@ -95,18 +99,40 @@ struct ClockJumps: CheckTask {
     try await engine.close()
   }
 
+  /// Skips the check if the engine's timestamps are those of a clock that ``FakeClock`` does not set, such as the one
+  /// with which the system dates files.
+  private func requireClockOfProcess(
+    _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws {
+    let ahead = 3 * 86_400
+    FakeClock.set(secondsFromNow: ahead)
+    defer { FakeClock.set(secondsFromNow: 0) }
+    let engine = try await openBeside("clock", makeEngine)
+    try await engine.write(data("v"), key: key("k"))
+    let created = try await engine.createdAt(key: key("k"))
+    let right = Date() - Double(ahead)
+    try await engine.close()
+    engine.release()
+    guard let created, abs(created.timeIntervalSince(right)) < 3_600 else { return }
+    throw Skip(reason: "The engine's timestamps are not set by the clock of its process.")
+  }
+
   /// Opens engines on places next to that of the entries.
   private func openForRemovals(
-    _ makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine
+    _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
   ) async throws -> RemovalsAmongJumps {
-    var engines: [EngineUnderTest] = []
-    for name in ["removals", "removals of everything"] {
-      let beside = place.deletingLastPathComponent().appending(path: name, directoryHint: .isDirectory)
-      // Opening checks cover that an engine creates missing directories.
-      try FileManager.default.createDirectory(at: beside, withIntermediateDirectories: true)
-      engines.append(EngineUnderTest(try await makeEngine(beside)))
-    }
-    return RemovalsAmongJumps(engines[0], emptied: engines[1])
+    RemovalsAmongJumps(
+      try await openBeside("removals", makeEngine),
+      emptied: try await openBeside("removals of everything", makeEngine))
+  }
+
+  private func openBeside(
+    _ name: String, _ makeEngine: @Sendable (URL) async throws -> any StorageEngine
+  ) async throws -> EngineUnderTest {
+    let beside = place.deletingLastPathComponent().appending(path: name, directoryHint: .isDirectory)
+    // Opening checks cover that an engine creates missing directories.
+    try FileManager.default.createDirectory(at: beside, withIntermediateDirectories: true)
+    return EngineUnderTest(try await makeEngine(beside))
   }
 
   private func verify(_ life: ClockJumpHistory, _ engine: EngineUnderTest, _ when: String) async throws {

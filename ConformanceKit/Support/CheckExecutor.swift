@@ -77,6 +77,29 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
   }
 }
 
+/// Makes a call that may wait, in a task with a thread of its own.
+///
+/// An engine may block its caller's thread meanwhile, which only the checks of blocked threads are about. It then blocks
+/// neither the threads on which the check continues nor one of the cooperative pool.
+///
+/// - Parameter begun: Incremented right before the call.
+func onOwnThread<Value: Sendable>(
+  counting begun: AtomicCounter? = nil, _ call: @escaping @Sendable () async throws -> Value
+) -> Task<Value, any Error> {
+  let thread = CheckExecutor(count: 1)
+  return Task(executorPreference: thread) { @concurrent in
+    defer { thread.stop() }
+    begun?.increment()
+    return try await call()
+  }
+}
+
+/// Waits until this many calls with a thread of their own have begun, and a moment longer, in which they start to wait.
+func letWait(_ count: Int, of begun: AtomicCounter) async throws {
+  while begun.value < count { try await yieldToAllThreads() }
+  for _ in 0..<3 { try await yieldToAllThreads() }
+}
+
 /// Measures how long a thread waits during its jobs: for a lock, a disk, or a timer. Time in which it computes, or in
 /// which the system runs other threads instead, is not counted, if the system reports it.
 final class ThreadWaitMonitor: @unchecked Sendable {

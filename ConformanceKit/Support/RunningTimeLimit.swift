@@ -1,3 +1,5 @@
+import StockroomCore
+
 /// A limit on the running time of this process, for a loop that polls.
 ///
 /// A process, and the work that it waits for, may be stopped or get no processor for seconds between two iterations.
@@ -22,4 +24,17 @@ struct RunningTimeLimit: Sendable {
     last = now
     return left <= .zero
   }
+}
+
+/// A limit on the running time of this process, for the loops of several tasks. Only a short time between two iterations
+/// counts, whichever task they belong to.
+final class SharedTimeLimit: Sendable {
+  private let limit: MutexProtected<RunningTimeLimit>
+
+  init(_ limit: Duration, from start: ContinuousClock.Instant = .now) {
+    self.limit = MutexProtected(RunningTimeLimit(limit, from: start))
+  }
+
+  /// Whether the limit is reached. Must be called once in each iteration.
+  func isOver(at now: ContinuousClock.Instant = .now) -> Bool { limit.withLock { $0.isOver(at: now) } }
 }

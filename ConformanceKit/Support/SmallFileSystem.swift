@@ -60,4 +60,22 @@ extension CheckContext {
     addTeardown { disk.unmount() }
     return disk
   }
+
+  /// The same for a check in which the engine is used on it before anything is wrong.
+  ///
+  /// - Throws: ``Skip`` if the engine does not work there. It may need something that this file system lacks, such as
+  ///   extended attributes or direct access.
+  func smallDiskForEngine(mebibytes: Int = SmallFileSystem.usualSize) async throws -> SmallFileSystem {
+    let disk = try smallDisk(mebibytes: mebibytes)
+    let probe = disk.directory.appending(path: "probe", directoryHint: .isDirectory)
+    do {
+      let engine = try await open(probe)
+      try await engine.write(data("v"), key: key("k"))
+      try await close(engine)
+    } catch let failure as CallFailure {
+      throw Skip(reason: "The engine does not work on the kit's small file system: \(failure)")
+    }
+    if System.fileType(of: probe) != nil { try FileManager.default.removeItem(at: probe) }
+    return disk
+  }
 }

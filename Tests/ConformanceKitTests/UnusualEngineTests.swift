@@ -80,6 +80,16 @@ struct EnginesWithoutSnapshotsTests {
 
 @Suite("Slow engines")
 struct SlowEngineTests {
+  /// The write had to be on the disk within the time in which it had to have its turn.
+  @Test("An engine on a slow disk passes the check of writes among readers")
+  func slowDisk() async throws {
+    var suite = ConformanceSuite("Slow disk", capabilities: .orderedScans, budget: .quick) { _ in
+      SyncsSlowly(base: try ReferenceEngine(claiming: .orderedScans))
+    }
+    suite.longestTurn = .milliseconds(20)
+    try await #require(suite.checks.first { $0.id == "cooperation.readAllData-gives-way" }).run()
+  }
+
   @Test(
     "An engine with slow calls does not count as hanging",
     arguments: [
@@ -92,6 +102,24 @@ struct SlowEngineTests {
       "Serial", capabilities: [], stallTimeout: .seconds(120), budget: .quick
     ) { _ in SerialEngine(each: .microseconds(microseconds)) }
     try await #require(suite.checks.first { $0.id == id }).run()
+  }
+
+  /// The check read in a loop until the engine was closed.
+  @Test("An engine whose close() waits until no call is in progress passes the check of blocked threads")
+  func closesWhenQuiet() async throws {
+    let suite = ConformanceSuite("Quiet", capabilities: [], budget: .quick) { _ in
+      ClosesWhenQuiet(base: try ReferenceEngine(claiming: []))
+    }
+    try await #require(suite.checks.first { $0.id == "cooperation.waits-elsewhere" }).run()
+  }
+
+  /// Thousands of calls at the same time had to return.
+  @Test("An engine whose calls time out while thousands of others wait passes the check of blocked threads")
+  func timeouts() async throws {
+    let suite = ConformanceSuite("Overloaded", capabilities: .networked, budget: .quick) { _ in
+      TimesOutInAQueue(base: try ReferenceEngine(claiming: .networked))
+    }
+    try await #require(suite.checks.first { $0.id == "cooperation.while-writing" }).run()
   }
 
   /// It took longer than the check's limit for any engine, or for one that is closed at once.
@@ -205,6 +233,20 @@ struct BusyProcessTests {
 
 @Suite("Misbehaving engines do not harm the kit")
 struct MisbehaviorTests {
+  /// The changes blocked all threads of the cooperative pool, so that nothing in the process continued.
+  @Test(
+    "An engine that blocks cancelled changes forever fails the check of their late effects, and the run continues",
+    .timeLimit(.minutes(5)))
+  func blockedChanges() async {
+    await #expect(processExitsWith: .success) {
+      let suite = ConformanceSuite("Blocking", capabilities: [], stallTimeout: .seconds(1), budget: .quick) {
+        _ in BlocksCancelledChanges(base: try ReferenceEngine(claiming: []))
+      }
+      let report = await suite.run(only: ["late.after-cancelled-calls"])
+      #expect(report.failures.count == 1)
+    }
+  }
+
   private func failures(
     stallTimeout: Duration = .seconds(60), of rules: Set<ContractRule>,
     makeEngine: @escaping @Sendable (ReferenceEngine) -> any StorageEngine

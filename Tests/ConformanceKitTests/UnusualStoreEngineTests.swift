@@ -54,3 +54,17 @@ struct UnusualStoreEngineTests {
     #expect(failure == nil, "\(failure?.actual ?? "")")
   }
 }
+
+@Suite("Engines that order entries by time alone")
+struct OrderByTimeTests {
+  /// Entries of one batch, which may all have the same time, were expected in the order of the batch.
+  @Test(
+    "An engine without atomic batches that orders entries by coarse times passes the checks of their order",
+    arguments: ["order.of-repeats", "order.within-a-batch", "entries.keep-their-order"])
+  func coarseTimes(_ id: String) async throws {
+    let suite = ConformanceSuite("Coarse times", capabilities: [], budget: .quick) { _ in
+      OrdersByCoarseTimes(base: try ReferenceEngine(claiming: []))
+    }
+    try await #require(suite.checks.first { $0.id == id }).run()
+  }
+}

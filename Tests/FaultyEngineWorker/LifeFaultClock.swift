@@ -21,8 +21,23 @@ struct LifeFaultClock: Sendable {
     case .countsTicks:
       // With the precision that rule W2 requires.
       return Date(timeIntervalSince1970: (Date().timeIntervalSince1970 * 1_024).rounded(.down) / 1_024)
+    case .clockOfFiles: return Self.timeOfNewFile
     default: return Date()
     }
+  }
+
+  /// The time with which the system dates a new file. A process whose clock is a fake one has it, too.
+  private static var timeOfNewFile: Date {
+    guard let file = tmpfile() else { return Date() }
+    defer { fclose(file) }
+    var status = stat()
+    fstat(fileno(file), &status)
+    #if canImport(Darwin)
+      let time = status.st_mtimespec
+    #else
+      let time = status.st_mtim
+    #endif
+    return Date(timeIntervalSince1970: Double(time.tv_sec) + Double(time.tv_nsec) / 1e9)
   }
 
   /// A stored time as reads return it.

@@ -25,7 +25,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case signedSeconds, unsignedSeconds, localTime, localTimeTwice, secondsAfterReopening, floatTimes
     case clockOfTheOpening, neverGoesBack, ordersByTime, weekYears, unsignedSince2001
     // No faults
-    case compactsEagerly, keepsTwoCopies, countsTicks
+    case compactsEagerly, keepsTwoCopies, countsTicks, clockOfFiles
   }
 
   package static let promises: EngineCapabilities = [.persistent, .atomicBatches, .snapshotReads]

@@ -42,11 +42,17 @@ import Testing
         try suite("sqlite+\(layers)").checks.filter { $0.rule == .w6 && !isLong($0) }
       }
     let stack = try suite((["memory"] + names.filter { $0 != "encrypted" }).joined(separator: "+"))
-    // Files takes the files of others for entries, whose values the layer cannot read.
-    let amongOthers = try suite("files+checksummed").checks.filter { $0.rule == .d2 && !isLong($0) }
-    return try single + amongOthers + stack.checks.filter { !$0.rule.isForStores && !isLong($0) }
+    return try single + stack.checks.filter { !$0.rule.isForStores && !isLong($0) }
       + suite("lmdb+namespaced+compressed").checks.filter { [.w4, .w6, .t1, .x1].contains($0.rule) }
       + inventory("sqlite", [.f2]) + inventory("lmdb", [.f2, .f4]) + inventory("leveldb", [.f2, .f4, .o4])
+      + amongFilesOfOthers()
+  }
+
+  /// The check of files of others, one of which Files takes for an entry that these layers cannot decode.
+  private static func amongFilesOfOthers() throws -> [ConformanceCheck] {
+    try ["files+checksummed", "files+inventory"].flatMap { name in
+      try suite(name).checks.filter { $0.id == "removal.spares-foreign-files" }
+    }
   }
 
   /// The checks of some rules, except for a thousand reads of a place where each read scans all entries

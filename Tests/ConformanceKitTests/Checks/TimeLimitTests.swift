@@ -24,6 +24,15 @@ struct TimeLimitTests {
     #expect(limit.left == .milliseconds(-50))
   }
 
+  /// Transactions of a process that had been stopped were taken for transactions that let no write run.
+  @Test("Time in which the process does not run does not count in the loops of several tasks")
+  func sharedPauses() {
+    let start = ContinuousClock.now
+    let limit = SharedTimeLimit(.milliseconds(50), from: start)
+    let looks = [.milliseconds(10), .seconds(60), .seconds(60) + .milliseconds(20)] as [Duration]
+    #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
+  }
+
   /// Three openings that each wait for a lock for a minute were one step of two minutes. One that was retried
   /// repeatedly continued forever.
   @Test("An opening that has ended extends a step by a limited time, even if it threw")

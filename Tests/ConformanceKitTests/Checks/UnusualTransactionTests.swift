@@ -26,6 +26,16 @@ struct UnusualTransactionTests {
     #expect(outcome == .passed)
   }
 
+  /// The check waited until bodies in all engines had begun, and the first one ran until its time limit.
+  @Test("Engines that run one body after the other, on any place, pass the check of blocked threads")
+  func queueOfBodies() async throws {
+    let queue = Places(1)
+    let outcome = try await outcome(
+      of: "transactions.block-no-thread", FaultyEngineCase.claimsOfTransactions
+    ) { SharesAQueueOfBodies(base: $0, queue: queue) }
+    #expect(outcome == .passed)
+  }
+
   /// Two writes of one transaction, which have the same time, were expected in the order in which the body made them.
   @Test("An engine with transactions that orders entries by times alone passes the check of their order")
   func ordersByTimes() async throws {

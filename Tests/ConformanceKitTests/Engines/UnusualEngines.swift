@@ -265,6 +265,17 @@ struct ThrowsForeignErrors: FaultyEngine {
   func close() async throws { throw Foreign() }
 }
 
+/// Blocks the thread of a cancelled change forever.
+struct BlocksCancelledChanges: InterceptingEngine {
+  let base: ReferenceEngine
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    while isChange, Task.isCancelled { usleep(100_000) }
+    return try await work()
+  }
+}
+
 /// Throws CancellationError without a cancellation.
 struct ThrowsCancellation: FaultyEngine {
   let base: ReferenceEngine

@@ -29,6 +29,20 @@ final class EndsBodiesWhenClosed: FaultyEngine {
   }
 }
 
+/// Runs one body after the other, whatever its place, because all engines share a queue.
+struct SharesAQueueOfBodies: FaultyEngine {
+  let base: ReferenceEngine
+  let queue: Places
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    await queue.enter()
+    defer { queue.leave() }
+    return try await base.withTransaction(body)
+  }
+}
+
 /// A transaction whose calls are refused once the engine has been closed.
 private final class TransactionOfOpenEngine: StorageTransaction {
   private let base: any StorageTransaction

@@ -123,6 +123,15 @@ struct LifeFaultTests {
     await checks.filter(isAsked).runAll()
   }
 
+  /// The check sets the clock of a process, and not the one with which the system dates files.
+  @Test("An engine whose times are those of files does not fail the check of times when the clock jumps")
+  func clockOfFiles() async throws {
+    let suite = ConformanceSuite.lifeFault("Times of files", .clockOfFiles, .quick)
+    let check = try #require(suite.checks.first { $0.id == "clock.jumps-and-timestamps" })
+    let outcome = await check.outcome()
+    #expect(outcome.failure == nil, "\(outcome.failure?.actual ?? "")")
+  }
+
   @Test(
     "Unusual but correct engines pass",
     arguments: ["slow", "one at a time", "one reader at a time", "server"])

@@ -1,0 +1,41 @@
+import Foundation
+import StockroomCore
+import Testing
+
+@testable import ConformanceKit
+
+@Suite("Bounds on resources")
+struct HoldingsTests {
+  /// On a machine with many processors, threads that the pools had not started before looked like a leak.
+  @Test("Threads that pools start later, up to some for each processor, are within the bound")
+  func threadsOfPools() {
+    let (first, later) = (Holdings(threads: 20), Holdings(threads: 20 + 2 * 128))
+    func growth(processors: Int) -> String? {
+      later.growth(since: first, files: true, room: true, memory: true, processors: processors)
+    }
+    #expect(growth(processors: 128) == nil)
+    #expect(growth(processors: 16) != nil)
+  }
+
+  /// A server with room for a hundred connections refused some of 64 engines.
+  @Test("On a machine with many processors, a server gets no connections of as many engines")
+  func enginesWithServer() {
+    #expect(engineCount(processors: 64, isNetworked: true) == 16)
+    #expect(engineCount(processors: 64, isNetworked: false) == 64)
+    #expect(engineCount(processors: 2, isNetworked: true) == 2)
+  }
+
+  /// Four more descriptors than at first were too many.
+  @Test("Descriptors that a process makes once, while openings throw, are no leak of these openings")
+  func descriptorsMadeOnce() async {
+    // In a separate process, since other tests open files.
+    await #expect(processExitsWith: .success) {
+      let opened = AtomicCounter()
+      try await FailedOpenings(place: URL(filePath: "/nowhere"), count: 100).check(
+        makeEngine: { place in
+          if (10..<18).contains(opened.increment()) { _ = open("/dev/null", O_RDONLY) }
+          throw StorageError(.corrupted, "\(place.path) is corrupted.")
+        }, note: { _ in })
+    }
+  }
+}
