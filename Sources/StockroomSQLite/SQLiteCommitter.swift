@@ -87,7 +87,9 @@ final class SQLiteCommitter: Sendable {
             // SQLite makes no commit of a transaction that changes nothing, and syncs nothing. What the batch found there may be
             // a commit that no connection has synced yet (rule W6), and the log may have a failed one of any connection, which
             // could bring back what the batch removes.
-            if !batch.removesAll, connection.changeCount == changesBefore { try connection.run(.skipSequence) }
+            if !batch.removesAll, connection.changeCount == changesBefore {
+              try connection.run(.skipSequence)
+            }
             writesLog = true
           }
           // To avoid writing where others write by now, or where no later opening will look.

@@ -76,7 +76,7 @@ import Testing
     try await engine.close()
   }
 
-  @Test("A removal of an absent key is acknowledged only once no failed write of another engine can be recovered")
+  @Test("A removal of an absent key overwrites a failed write of the key by another engine")
   func removalByAnotherEngine() async throws {
     try #require(FaultyFiles.areInstalled)
     let (place, copy) = (try TestPlace(), try TestPlace())
