@@ -33,6 +33,7 @@ final class LMDBFile: Sendable {
     try directory.create(permissions)
     self.directory = directory.path
     let path = directory.path + "/data.mdb"
+    UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
     // Checked first: another process that is creating the database creates the lock file last.
     let hasBeenOpened = try LMDBLockFile.isThere(in: directory.path)
     if let existing = try FileDescriptor.openFile(atPath: path) {
@@ -42,7 +43,7 @@ final class LMDBFile: Sendable {
         throw StorageError(
           .corrupted, "\(path) is gone: the lock file beside it says that there has been a database.")
       }
-      try Self.make(path, in: directory.path, permissions)
+      try Self.make(path, permissions)
       guard let made = try FileDescriptor.openFile(atPath: path) else {
         throw StorageError.posix(ENOENT, "Opening \(path) failed.")
       }
@@ -100,23 +101,18 @@ final class LMDBFile: Sendable {
     return bytes
   }
 
+  private static let unfinishedNames = ["data.mdb", "lock.mdb"]
+
   /// Makes the database in another directory and moves it to its place when it is complete, so that an empty file is
   /// never a new database, but always one that was truncated (rule F2).
-  private static func make(_ path: String, in directory: String, _ permissions: FilePermissions) throws {
-    let unfinished = "\(directory)/new-\(UUID().uuidString)"
-    guard mkdir(unfinished, 0o700) == 0 else {
-      throw StorageError.posix(errno, "Making the directory \(unfinished) failed.")
-    }
-    let file = unfinished + "/data.mdb"
-    defer {
-      unlink(file)
-      unlink(unfinished + "/lock.mdb")
-      rmdir(unfinished)
-    }
+  private static func make(_ path: String, _ permissions: FilePermissions) throws {
+    let unfinished = try UnfinishedDirectory(for: path)
+    defer { unfinished.remove(unfinishedNames) }
+    let file = unfinished.path + "/data.mdb"
     guard try FileDescriptor.makeFile(atPath: file, permissions) != nil else {
       throw StorageError.posix(EEXIST, "Making \(file) failed.")
     }
-    try LMDBHandle.make(in: unfinished)
+    try LMDBHandle.make(in: unfinished.path)
     try FileManager.Directory.name(file, path)
   }
 }

@@ -24,8 +24,10 @@ extension SQLiteFile {
       if let size = try size() { return size }
       throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
     }
-    let unfinished = "\(file)-new-\(UUID().uuidString)"
-    defer { unlink(unfinished) }
+    removeAbandoned()
+    let directory = try UnfinishedDirectory(for: file)
+    defer { directory.remove(Self.unfinishedNames) }
+    let unfinished = directory.path + "/database"
     try makeEmpty(unfinished)
     let connection = try SQLiteConnection(
       file: unfinished, path: unfinished, lockTimeout: options.lockTimeout)
@@ -43,6 +45,11 @@ extension SQLiteFile {
     }
     return size
   }
+
+  /// Removes what processes have left that died while they created the database.
+  func removeAbandoned() { UnfinishedDirectory.removeAbandoned(for: file, Self.unfinishedNames) }
+
+  private static let unfinishedNames = ["", "-journal", "-wal", "-shm"].map { "database" + $0 }
 
   /// Creates a file, with the permissions that SQLite will also give to the files beside it.
   private func makeEmpty(_ path: String) throws {
