@@ -23,10 +23,12 @@ package struct UnfinishedDirectory: Sendable {
   ///
   /// - Throws: ``StorageError`` that names the path.
   package init(for file: String) throws {
-    var made: FileDescriptor?
-    while made == nil { made = try Self.make("\(file)\(Self.infix)\(UUID().uuidString)") }
-    guard let made else { throw StorageError.posix(ENOENT, "Making a directory next to \(file) failed.") }
-    directory = made
+    while true {
+      if let made = try Self.make("\(file)\(Self.infix)\(UUID().uuidString)") {
+        directory = made
+        return
+      }
+    }
   }
 
   /// Nil if another process has taken the directory for abandoned before it was locked.
