@@ -138,6 +138,23 @@ extension EntryDirectory {
   }
 }
 
+extension EntryDirectory {
+  /// Removes all empty directories, which a process may have left that died between two steps. Costs listing all
+  /// directories. What cannot be removed is harmless.
+  func removeEmptyDirectories() { Self.removeEmptyDirectories(in: root) }
+
+  private static func removeEmptyDirectories(in directory: FileDescriptor) {
+    var names: [String] = []
+    try? directory.forEachName { name, _ in names.append(String(cString: name)) }
+    for name in names {
+      // Not of a file.
+      guard let inside = try? directory.openDirectory(name) else { continue }
+      removeEmptyDirectories(in: inside)
+      unlinkat(directory.number, name, AT_REMOVEDIR)
+    }
+  }
+}
+
 extension FileDescriptor {
   /// Renames a file of this directory, replacing an existing one. False if it is absent.
   ///

@@ -282,4 +282,19 @@ struct CrashTests {
     try expectNothingLeft()
     #expect(try await again.allKeys() == ["a"])
   }
+
+  @Test("Empty directories that a killed process left where batches keep what they replace are removed")
+  func leftDirectories() async throws {
+    let engine = try place.open()
+    try await engine.write(data("1"), key: Self.long)
+    let undo = place.file(".stockroom/undo")
+    for path in ["a.more/b.more", "a.more/c.more", "d.more"] {
+      try FileManager.default.createDirectory(
+        at: undo.appending(path: path), withIntermediateDirectories: true)
+    }
+    let again = try place.open()
+    #expect(try FileManager.default.contentsOfDirectory(atPath: undo.path) == [])
+    #expect(try await again.allKeys() == [Self.long])
+    for each in [engine, again] { try await each.close() }
+  }
 }
