@@ -33,16 +33,19 @@ final class LMDBFile: Sendable {
     try directory.create(permissions)
     self.directory = directory.path
     let path = directory.path + "/data.mdb"
-    UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
     // Checked first: another process that is creating the database creates the lock file last.
     let hasBeenOpened = try LMDBLockFile.isThere(in: directory.path)
     if let existing = try FileDescriptor.openFile(atPath: path) {
       file = existing
+      // Whoever made it removes its first name once the second one is on the disk, and may have died before (rule W6).
+      if try file.status().linkCount > 1 { try FileManager.Directory.sync(directory.path) }
+      UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
     } else {
       guard !hasBeenOpened else {
         throw StorageError(
           .corrupted, "\(path) is gone: the lock file beside it says that there has been a database.")
       }
+      UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
       try Self.make(path, permissions)
       guard let made = try FileDescriptor.openFile(atPath: path) else {
         throw StorageError.posix(ENOENT, "Opening \(path) failed.")

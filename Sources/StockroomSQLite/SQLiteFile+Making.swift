@@ -46,8 +46,21 @@ extension SQLiteFile {
     return size
   }
 
+  /// Syncs the names of files that others have created, and may not have synced (rule W6).
+  func synchronizeNames() throws {
+    // Whoever made the database removes its first name once the second one is on the disk, and may have died before.
+    let hasTwoNames = try status(path).map { $0.linkCount > 1 } ?? false
+    // SQLite syncs the name of a log with the first commit of the connection that has made it, which is not this one.
+    let hasLog = try options.durability == .full && status(path + "-wal") != nil
+    if hasTwoNames || hasLog {
+      let directory = URL(filePath: file).deletingLastPathComponent()
+      try FileManager.Directory.sync(directory.path(percentEncoded: false))
+    }
+    if hasTwoNames { removeAbandoned() }
+  }
+
   /// Removes what processes have left that died while they created the database.
-  func removeAbandoned() { UnfinishedDirectory.removeAbandoned(for: file, Self.unfinishedNames) }
+  private func removeAbandoned() { UnfinishedDirectory.removeAbandoned(for: file, Self.unfinishedNames) }
 
   private static let unfinishedNames = ["", "-journal", "-wal", "-shm"].map { "database" + $0 }
 

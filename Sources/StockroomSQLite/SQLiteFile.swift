@@ -69,8 +69,7 @@ struct SQLiteFile: Sendable {
   private func openWriter() throws -> SQLiteConnection {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
-    // One may be the name under which the database was made.
-    if try status(path).map({ $0.linkCount > 1 }) ?? false { removeAbandoned() }
+    try synchronizeNames()
     try recognizeCopiedLog(size: size)
     let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
     try keepingLog(of: connection) {
