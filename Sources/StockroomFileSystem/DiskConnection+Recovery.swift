@@ -42,8 +42,6 @@ extension DiskConnection {
     }
     var contents = try state.read()
     if contents.isStable { return false }
-    // The process that died may have made directories that it did not use, or have emptied them.
-    for directory in [entries, sidecars] { directory?.removeEmptyDirectories() }
     contents.batchVersion += contents.batchVersion & 1
     contents.version += contents.version & 1
     do {
@@ -53,6 +51,8 @@ extension DiskConnection {
       // holder of the lock retries.
       return false
     }
+    // The process that died may have made directories that it did not use, or have emptied them.
+    for directory in [entries, sidecars] { directory?.removeEmptyDirectories() }
     return true
   }
 
