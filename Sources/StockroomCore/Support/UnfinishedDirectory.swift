@@ -33,10 +33,15 @@ package struct UnfinishedDirectory: Sendable {
 
   /// Nil if another process has taken the directory for abandoned before it was locked.
   private static func make(_ path: String) throws -> FileDescriptor? {
-    guard mkdir(path, mode_t(FilePermissions.owner.directoryMode)) == 0 else {
+    let mode = mode_t(FilePermissions.owner.directoryMode)
+    guard mkdir(path, mode) == 0 else {
       throw StorageError.posix(errno, "Making the directory \(path) failed.")
     }
     do {
+      // Regardless of the process's umask.
+      guard chmod(path, mode) == 0 else {
+        throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
+      }
       let directory = try FileDescriptor.openDirectory(atPath: path, followsLink: false)
       return try isLocked(directory) ? directory : nil
     } catch {
