@@ -80,6 +80,8 @@ private struct Commit {
   private let removesAll: Bool
   private let boundary: UInt64
   private let steps: [Step]
+  /// Entries that are to be removed and are absent. Another engine may have removed them without a sync (rule W6).
+  private let absent: [FileName]
 
   init(_ connection: DiskConnection, _ changes: ChangeSet, isJournaled: Bool) throws {
     self.connection = connection
@@ -91,6 +93,7 @@ private struct Commit {
 
     var sequence = boundary
     var steps: [Step] = []
+    var absent: [FileName] = []
     for change in changes.changes {
       let existing = change.data == nil || change.isRenewed ? nil : try connection.metadata(of: change.name)
       let exists = try existing != nil || connection.entries.status(of: change.name) != nil
@@ -102,6 +105,7 @@ private struct Commit {
         header.replaceTimes(by: change.times)
         metadata = EntryMetadata(header: header, size: data.count)
       } else if !exists || (removesAll && isJournaled) {
+        if !exists, connection.durability == .full { absent.append(change.name) }
         continue
       }
       steps.append(
@@ -110,6 +114,7 @@ private struct Commit {
           staged: StagedName(boundary: boundary, number: steps.count)))
     }
     self.steps = steps
+    self.absent = absent
   }
 
   func run() throws {
@@ -195,7 +200,9 @@ private struct Commit {
       removeStaged()
       throw error
     }
-    try connection.complete(transaction, isReplay: false)
+    try connection.complete(
+      transaction, isReplay: false,
+      synchronize: { [connection, absent] in try connection.synchronizeDirectories(of: $0 + absent) })
   }
 
   /// Does each step separately. A failing step does not prevent the others: its request fails, and those of
@@ -218,7 +225,8 @@ private struct Commit {
     }
     if case .failure = result { removeStaged() }
     if connection.durability == .full {
-      try connection.failingPermanently { try connection.synchronizeDirectories(of: done.map(\.change.name)) }
+      let names = done.map(\.change.name) + absent
+      try connection.failingPermanently { try connection.synchronizeDirectories(of: names) }
     }
     // If all has been done, the place is checked at the end of the lock.
     if case .success = result { return }

@@ -191,6 +191,7 @@ final class DiskConnection: Sendable {
       // without it, or an older entry would be taken for it and removed.
       try staging.removeAll(after: synchronizeEndOfBatches)
       try emptyUndo()
+      for directory in [undo, undoSidecars] { directory?.removeEmptyDirectories() }
       isTidy.store(true, ordering: .relaxed)
     }
     isRecovered.store(true, ordering: .releasing)

@@ -193,7 +193,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
     _ directory: FileManager.Directory, _ durability: Durability, _ permissions: FilePermissions,
     _ lockTimeout: Duration, _ access: StorageAccess
   ) throws -> DiskConnection {
-    if access == .readWrite { try directory.create(permissions) }
+    try access == .readWrite ? directory.create(permissions) : directory.validate()
     return try DiskConnection(
       directory: directory.path, durability: durability, permissions: permissions, lockTimeout: lockTimeout,
       access: access)

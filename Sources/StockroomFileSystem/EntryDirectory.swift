@@ -138,6 +138,26 @@ extension EntryDirectory {
   }
 }
 
+extension EntryDirectory {
+  /// Removes all empty directories of long keys, which a process may have left that died between two steps. Costs
+  /// O(N). What cannot be removed is harmless.
+  func removeEmptyDirectories() { Self.removeEmptyDirectories(in: root) }
+
+  private static func removeEmptyDirectories(in directory: FileDescriptor) {
+    var names: [String] = []
+    try? directory.forEachName { name, _ in
+      let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
+      if FileName.isDirectoryOfLongKeys(bytes) { names.append(String(cString: name)) }
+    }
+    for name in names {
+      // Not of a file.
+      guard let inside = try? directory.openDirectory(name) else { continue }
+      removeEmptyDirectories(in: inside)
+      unlinkat(directory.number, name, AT_REMOVEDIR)
+    }
+  }
+}
+
 extension FileDescriptor {
   /// Renames a file of this directory, replacing an existing one. False if it is absent.
   ///

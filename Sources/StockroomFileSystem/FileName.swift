@@ -64,6 +64,13 @@ struct FileName: Sendable {
     }
   }
 
+  /// Whether an engine gives this name to directories, which are as long as they can be, and hardly anybody else does.
+  static func isDirectoryOfLongKeys(_ name: UnsafeRawBufferPointer) -> Bool {
+    // The next byte, which takes up to three, did not fit.
+    name.count > maximumStem - 3 + directoryExtension.count
+      && name.suffix(directoryExtension.count).elementsEqual(directoryExtension)
+  }
+
   /// The path below the engine's directory, for messages.
   var path: String {
     String(decoding: text.dropLast().map { $0 == 0 ? UInt8(ascii: "/") : $0 }, as: UTF8.self)

@@ -96,6 +96,12 @@ extension LMDBEnvironment {
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
       try writer.perform(batch)
       if !batch.operations.isEmpty {
+        // LMDB writes and syncs nothing for a transaction that changes nothing. What the batch found there may be a commit that
+        // waits for no sync, and the disk may have a failed one in place of the next, which a crash of the machine would bring
+        // back (rule W6).
+        if !writer.hasChanged, requests.contains(where: { $0.durability == .full }) {
+          try writer.touchMetadata()
+        }
         announcement = feed.announce(
           requests.map(\.request), group.operations, hasNumber: writer.hasChanged
         ) {

@@ -37,12 +37,16 @@ final class LMDBFile: Sendable {
     let hasBeenOpened = try LMDBLockFile.isThere(in: directory.path)
     if let existing = try FileDescriptor.openFile(atPath: path) {
       file = existing
+      // Whoever made it removes its first name once the second one is on the disk, and may have died before (rule W6).
+      if try file.status().linkCount > 1 { try FileManager.Directory.sync(directory.path) }
+      UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
     } else {
       guard !hasBeenOpened else {
         throw StorageError(
           .corrupted, "\(path) is gone: the lock file beside it says that there has been a database.")
       }
-      try Self.make(path, in: directory.path, permissions)
+      UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
+      try Self.make(path, permissions)
       guard let made = try FileDescriptor.openFile(atPath: path) else {
         throw StorageError.posix(ENOENT, "Opening \(path) failed.")
       }
@@ -100,23 +104,18 @@ final class LMDBFile: Sendable {
     return bytes
   }
 
+  private static let unfinishedNames = ["data.mdb", "lock.mdb"]
+
   /// Makes the database in another directory and moves it to its place when it is complete, so that an empty file is
   /// never a new database, but always one that was truncated (rule F2).
-  private static func make(_ path: String, in directory: String, _ permissions: FilePermissions) throws {
-    let unfinished = "\(directory)/new-\(UUID().uuidString)"
-    guard mkdir(unfinished, 0o700) == 0 else {
-      throw StorageError.posix(errno, "Making the directory \(unfinished) failed.")
-    }
-    let file = unfinished + "/data.mdb"
-    defer {
-      unlink(file)
-      unlink(unfinished + "/lock.mdb")
-      rmdir(unfinished)
-    }
+  private static func make(_ path: String, _ permissions: FilePermissions) throws {
+    let unfinished = try UnfinishedDirectory(for: path)
+    defer { unfinished.remove(unfinishedNames) }
+    let file = unfinished.path + "/data.mdb"
     guard try FileDescriptor.makeFile(atPath: file, permissions) != nil else {
       throw StorageError.posix(EEXIST, "Making \(file) failed.")
     }
-    try LMDBHandle.make(in: unfinished)
+    try LMDBHandle.make(in: unfinished.path)
     try FileManager.Directory.name(file, path)
   }
 }

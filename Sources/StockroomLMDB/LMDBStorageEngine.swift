@@ -38,8 +38,9 @@ import StockroomCore
 /// waits for the disk. Everything else runs on other threads.
 ///
 /// A write or a removal costs O(log N) for each key, in one transaction whose syncs concurrent calls share; removing everything
-/// costs O(N) in pages, not in bytes. A removal copies pages, as every write does. For removals on a full disk, the engine
-/// reserves 64 KiB behind the database while it is open; if that is not enough, a removal throws `diskFull` too.
+/// costs O(N) in pages, not in bytes. At `full`, the removal of an absent key waits for the disk as well, since its removal at
+/// `process` may not be there yet. A removal copies pages, as every write does. For removals on a full disk, the engine reserves
+/// 64 KiB behind the database while it is open; if that is not enough, a removal throws `diskFull` too.
 ///
 /// ## Apple's systems
 /// LMDB syncs with `fsync`, which on these systems leaves the data in the disk's cache: at either durability, a power cut can cost

@@ -86,6 +86,12 @@ struct LMDBWriter {
     if metadata != metadataAtStart { try metadata.store(in: transaction, main: main) }
   }
 
+  /// Makes the transaction a commit even if it changes nothing.
+  mutating func touchMetadata() throws {
+    try metadata.store(in: transaction, main: main)
+    hasChanged = true
+  }
+
   private mutating func write(
     _ data: Data, key: MDB_val, sequence: UInt64, _ times: EntryTimes?
   ) throws {

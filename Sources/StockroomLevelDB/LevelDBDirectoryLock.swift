@@ -39,6 +39,7 @@ final class LevelDBDirectoryLock: Sendable {
   ///
   /// - Throws: `StorageError` with code `locked`, `unsupported`, `corrupted`, or the code of a system error.
   init(below directory: FileManager.Directory, permissions: FilePermissions) throws {
+    try directory.validate()
     var status = stat()
     guard lstat(directory.path + "/CURRENT", &status) != 0 else {
       throw StorageError(

@@ -70,13 +70,24 @@ struct LevelDBFiles: Sendable {
   /// Writes the bytes to a file of that name: it is either the old file or the new one, even after a crash,
   /// and permanently the new one once the directory is synced.
   func replace(_ name: String, with bytes: [UInt8]) throws {
-    let temporary = name + ".new"
+    let temporary = name + Self.unfinishedExtension
     do {
       try create(temporary, bytes)
       guard try directory.rename(temporary, to: name, in: directory) else { throw missing(temporary) }
     } catch {
       _ = unlinkat(descriptor, temporary, 0)
       throw error
+    }
+  }
+
+  private static let unfinishedExtension = ".new"
+
+  /// Removes the files that ``replace(_:with:)`` has not renamed because its process died. A file that cannot be removed does
+  /// no more harm than take space.
+  func removeUnfinished() throws {
+    for name in try names() where name.hasSuffix(Self.unfinishedExtension) {
+      let isOwn = ["CURRENT", "MANIFEST-", "STOCKROOM"].contains { name.hasPrefix($0) }
+      if isOwn { _ = unlinkat(descriptor, name, 0) }
     }
   }
 

@@ -41,6 +41,8 @@ enum LevelDBRecovery {
     // First, so that the state of the logs is recorded at every moment.
     if durability == .process { try LevelDBUnsyncedMarker.write(to: files) }
     if finding != .absent { try files.remove(LevelDBCleanShutdownMarker.name) }
+    // After the marker, which may describe one.
+    try files.removeUnfinished()
     // The truncated part of a log may have been its whole contents.
     return try isEmpty()
   }

@@ -68,8 +68,8 @@ final class SQLiteCommitter: Sendable {
       var hasNothingToDo = false
       // Whether all has been done but the commit itself.
       var isCommitting = false
-      // Whether the transaction overwrites a commit that has failed before.
-      var isOverwriting = false
+      // Whether the transaction writes a commit to the log, over one that has failed before.
+      var writesLog = false
       do {
         (left, removesAll) = try connection.transaction(.beginWriting) {
           var transaction = try SQLiteWriter(on: connection, knowing: known)
@@ -83,20 +83,19 @@ final class SQLiteCommitter: Sendable {
           let batch = knownBatch?.batch ?? SortedBatch(joining: operations, requests.times(of: operations))
           let changesBefore = connection.changeCount
           let left = try transaction.perform(batch)
-          // Even if the batch changes nothing, and would be acknowledged without a write to the log: the failed commit could
-          // bring back what it removes.
-          if state.isFailedCommitInLog, !batch.operations.isEmpty {
-            try connection.run(.skipSequence)
-            isOverwriting = true
+          if !batch.operations.isEmpty {
+            // SQLite makes no commit of a transaction that changes nothing, and syncs nothing. What the batch found there may be
+            // a commit that no connection has synced yet (rule W6), and the log may have a failed one of any connection, which
+            // could bring back what the batch removes.
+            if !batch.removesAll, connection.changeCount == changesBefore {
+              try connection.run(.skipSequence)
+            }
+            writesLog = true
           }
           // To avoid writing where others write by now, or where no later opening will look.
           try files.check()
-          if !batch.operations.isEmpty {
-            // SQLite does not count a transaction that changes nothing.
-            let hasChanged = batch.removesAll || connection.changeCount != changesBefore
-            announcement = feed.announce(requests, operations, hasNumber: hasChanged) {
-              try connection.commitNumber() + 1
-            }
+          if writesLog {
+            announcement = feed.announce(requests, operations) { try connection.commitNumber() + 1 }
           }
           isCommitting = true
           return (left, batch.removesAll)
@@ -109,7 +108,7 @@ final class SQLiteCommitter: Sendable {
         if isCommitting { overwriteFailedCommit(&state) }
         throw error
       }
-      if isOverwriting { state.isFailedCommitInLog = false }
+      if writesLog { state.isFailedCommitInLog = false }
       if let announcement { feed.publish(announcement) }
       // To avoid acknowledging it either, if that happened in between.
       try AfterCommitError.marking { try files.check(isThorough: true) }

@@ -24,8 +24,10 @@ extension SQLiteFile {
       if let size = try size() { return size }
       throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
     }
-    let unfinished = "\(file)-new-\(UUID().uuidString)"
-    defer { unlink(unfinished) }
+    removeAbandoned()
+    let directory = try UnfinishedDirectory(for: file)
+    defer { directory.remove(Self.unfinishedNames) }
+    let unfinished = directory.path + "/database"
     try makeEmpty(unfinished)
     let connection = try SQLiteConnection(
       file: unfinished, path: unfinished, lockTimeout: options.lockTimeout)
@@ -43,6 +45,24 @@ extension SQLiteFile {
     }
     return size
   }
+
+  /// Syncs the names of files that others have created, and may not have synced (rule W6).
+  func synchronizeNames() throws {
+    // Whoever made the database removes its first name once the second one is on the disk, and may have died before.
+    let hasTwoNames = try status(path).map { $0.linkCount > 1 } ?? false
+    // SQLite syncs the name of a log with the first commit of the connection that has made it, which is not this one.
+    let hasLog = try options.durability == .full && status(path + "-wal") != nil
+    if hasTwoNames || hasLog {
+      let directory = URL(filePath: file).deletingLastPathComponent()
+      try FileManager.Directory.sync(directory.path(percentEncoded: false))
+    }
+    if hasTwoNames { removeAbandoned() }
+  }
+
+  /// Removes what processes have left that died while they created the database.
+  private func removeAbandoned() { UnfinishedDirectory.removeAbandoned(for: file, Self.unfinishedNames) }
+
+  private static let unfinishedNames = ["", "-journal", "-wal", "-shm"].map { "database" + $0 }
 
   /// Creates a file, with the permissions that SQLite will also give to the files beside it.
   private func makeEmpty(_ path: String) throws {

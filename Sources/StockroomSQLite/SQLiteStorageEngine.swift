@@ -53,10 +53,11 @@ import StockroomCore
 /// Single keys are read on the caller's thread: in microseconds if the system has the pages in memory; otherwise the thread
 /// waits for the disk. Everything else runs on other threads.
 ///
-/// A write or a removal costs O(log N) for each key and one sync in all, which concurrent calls share. ``removeAllData()`` costs
-/// O(N) and one sync, and another two if it frees a megabyte or more. That space is returned to the disk immediately, or with
-/// the first write after every read of the removed entries has ended. On a full disk it works as long as the log has enough
-/// space, a thousandth of the database's size.
+/// A write or a removal costs O(log N) for each key and one sync in all, which concurrent calls share. That includes the removal
+/// of an absent key, since its removal by another engine may not have been synced. ``removeAllData()`` costs O(N) and one sync, and
+/// another two if it frees a megabyte or more. That space is returned to the disk immediately, or with the first write after every
+/// read of the removed entries has ended. On a full disk it works as long as the log has enough space, a thousandth of the
+/// database's size.
 ///
 /// ## Apple's systems
 ///

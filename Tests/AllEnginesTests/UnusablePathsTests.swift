@@ -49,6 +49,33 @@ import Testing
     #expect(error?.code == .unsupported)
   }
 
+  @Test("A path with a zero byte is rejected, and nothing is made at the path before it", arguments: engines)
+  func zeroByte(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    for path in ["cut\0off", "cut\0off/below"] {
+      #expect(try await opening(name, at: directory.appending(path)).code == .unsupported)
+    }
+    let below = directory.appending("there")
+    try FileManager.default.createDirectory(at: below, withIntermediateDirectories: false)
+    #expect(try await opening(name, at: directory.appending("there\0off")).code == .unsupported)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path) == ["there"])
+    #expect(try FileManager.default.contentsOfDirectory(atPath: below.path).isEmpty)
+  }
+
+  @Test("A backup is not made at a path with a zero byte, nor at the path before it", arguments: engines)
+  func zeroByteOfBackup(name: String) async throws {
+    let directory = try TemporaryDirectory()
+    let engine = try await EngineCatalog.select([name])[0].open(directory.appending("engine"), .full)
+    if let backedUp = engine as? any BackupEngine {
+      let error = await #expect(throws: StorageError.self) {
+        try await backedUp.backUp(to: FileManager.Directory(url: directory.appending("cut\0off")))
+      }
+      #expect(error?.code == .unsupported)
+    }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path) == ["engine"])
+    try await engine.close()
+  }
+
   @Test("A loop of symbolic links is rejected with an error that names its path", arguments: engines)
   func loop(name: String) async throws {
     let directory = try TemporaryDirectory()

@@ -29,4 +29,24 @@ import Testing
     #expect(LMDBHandle.information(environment).me_mapsize > 3 << 20)
     try await engine.close()
   }
+
+  #if os(Linux)
+    @Test("The directory is synced if the database has a second name, which its maker may not have removed")
+    func secondName() async throws {
+      let place = try TemporaryDirectory()
+      try await place.engine().close()
+      let counter = try DirectoryOpenings(of: place.url)
+      var counts: [Int] = []
+      for hasSecondName in [false, true] {
+        if hasSecondName {
+          try FileManager.default.linkItem(at: place.dataFile, to: place.appending("second"))
+        }
+        _ = counter.takeCount()
+        let engine = try place.engine()
+        counts.append(counter.takeCount())
+        try await engine.close()
+      }
+      #expect(counts[1] == counts[0] + 1)
+    }
+  #endif
 }

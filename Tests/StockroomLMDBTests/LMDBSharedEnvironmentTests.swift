@@ -27,6 +27,42 @@ import Testing
     #expect(try await place.engine().keyCount() == 2)
   }
 
+  @Test("At full, the removal of a key that another engine has removed at process is a commit")
+  func removalAfterUnsyncedRemoval() async throws {
+    let place = try TemporaryDirectory()
+    let unsynced = try place.engine(durability: .process)
+    let synced = try place.engine(durability: .full)
+    try await synced.write([(key(1), value(1)), (key(2), value(2))])
+    try await unsynced.remove(key: key(1))
+    var number = try newestTransaction(in: place)
+    let removals: [@Sendable () async throws -> Void] = [
+      { try await synced.remove(key: key(1)) }, { try await synced.remove(keys: [key(1), key(3)]) },
+      { try await synced.withTransaction { try $0.remove(key: key(1)) } },
+    ]
+    for remove in removals {
+      try await remove()
+      let newest = try newestTransaction(in: place)
+      #expect(newest == number + 1)
+      number = newest
+    }
+    try await unsynced.remove(key: key(1))
+    try await synced.withTransaction { _ = try $0.read(key: key(2)) }
+    #expect(try newestTransaction(in: place) == number)
+    #expect(try await synced.allKeys() == [key(2)])
+    for engine in [unsynced, synced] { try await engine.close() }
+  }
+
+  /// The number of the latest commit, from the two meta pages of the file.
+  private func newestTransaction(in place: TemporaryDirectory) throws -> UInt64 {
+    let bytes = try Data(contentsOf: place.dataFile)
+    let pageSize = bytes.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 40, as: UInt32.self) }
+    return bytes.withUnsafeBytes { bytes in
+      max(
+        bytes.loadUnaligned(fromByteOffset: 144, as: UInt64.self),
+        bytes.loadUnaligned(fromByteOffset: 144 + Int(pageSize), as: UInt64.self))
+    }
+  }
+
   @Test("Engines that open a new place concurrently share it")
   func openedAtOnce() async throws {
     for _ in 0..<20 {

@@ -42,6 +42,30 @@ struct LevelDBHousekeepingTests {
     #expect(try await again.keyCount() == 1)
   }
 
+  @Test(
+    "Opening removes a file that a process had not renamed when it died",
+    arguments: ["MANIFEST-000099.new", "CURRENT.new", "STOCKROOM.closed.new", "STOCKROOM.kept-000003.new"],
+    [false, true])
+  func unrenamedFile(name: String, isKnownToMarker: Bool) async throws {
+    let engine = try directory.open()
+    try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+    let file = directory.database.appending(path: name)
+    let marker = directory.database.appending(path: "STOCKROOM.closed")
+    // As earlier versions have closed the database.
+    if isKnownToMarker { try noise(1_000).write(to: file) }
+    try await engine.close()
+    if !isKnownToMarker {
+      try noise(1_000).write(to: file)
+      try FileManager.default.removeItem(at: marker)
+    }
+    for _ in 0..<2 {
+      let again = try directory.open()
+      #expect(!FileManager.default.fileExists(atPath: file.path))
+      #expect(try await again.keyCount() == 1)
+      try await again.close()
+    }
+  }
+
   @Test("verify() passes while the database is being written")
   func verifyingUnderLoad() async throws {
     let engine = try directory.open()

@@ -76,6 +76,43 @@ import Testing
     try await engine.close()
   }
 
+  @Test("A removal of an absent key overwrites a failed write of the key by another engine")
+  func removalByAnotherEngine() async throws {
+    try #require(FaultyFiles.areInstalled)
+    let (place, copy) = (try TestPlace(), try TestPlace())
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    let other = try SQLiteStorageEngine(directory: place.directory)
+    try await other.write(data("old"), key: key(0))
+    let write = try await failTwice(engine, at: place)
+    await expectError(.io, naming: place.database) { try await other.remove(key: key(1)) }
+    FaultyFiles.end(write)
+    try await other.remove(key: key(1))
+    try copyFiles(of: place, to: copy)
+    let recovered = try SQLiteStorageEngine(directory: copy.directory)
+    #expect(try await recovered.allKeys() == [key(0)])
+    for each in [engine, other, recovered] { try await each.close() }
+  }
+
+  @Test("A removal of a key that another engine has removed without a sync waits for the disk")
+  func removalAfterUnsyncedRemoval() async throws {
+    try #require(FaultyFiles.areInstalled)
+    let place = try TestPlace()
+    let unsynced = try SQLiteStorageEngine(directory: place.directory, durability: .process)
+    let synced = try SQLiteStorageEngine(directory: place.directory)
+    try await synced.write([key(0), key(1)].map { ($0, data("old")) })
+    try await unsynced.remove(keys: [key(0), key(1)])
+    let sync = FaultyFiles.begin(.sync, in: try place.directory.resolvedPath)
+    await expectError(.io, naming: place.database) { try await synced.remove(key: key(0)) }
+    await expectError(.io, naming: place.database) { try await synced.remove(keys: [key(1), key(2)]) }
+    await expectError(.io, naming: place.database) {
+      try await synced.withTransaction { try $0.remove(key: key(0)) }
+    }
+    FaultyFiles.end(sync)
+    try await synced.remove(key: key(0))
+    #expect(try await synced.keyCount() == 0)
+    for each in [unsynced, synced] { try await each.close() }
+  }
+
   @Test("Closing overwrites a failed write in a log that another connection keeps open")
   func closingAfterTwoFailures() async throws {
     try #require(FaultyFiles.areInstalled)

@@ -51,9 +51,7 @@ package struct BackupDirectory: Sendable {
   }
 
   private init(for directory: FileManager.Directory) throws {
-    guard directory.url.isFileURL else {
-      throw StorageError(.unsupported, "\(directory.url) is not on a file system.")
-    }
+    try directory.validate()
     target = directory.path
     let url = URL(filePath: target)
     let parent = url.deletingLastPathComponent()

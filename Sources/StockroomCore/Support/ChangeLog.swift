@@ -109,11 +109,14 @@ extension ChangeLog {
   }
 
   private static func make(atPath path: String, _ permissions: FilePermissions) throws {
-    let unfinished = "\(path)-new-\(getpid())-\(UInt64.random(in: .min ... .max))"
+    let name = "log"
+    UnfinishedDirectory.removeAbandoned(for: path, [name])
+    let directory = try UnfinishedDirectory(for: path)
+    defer { directory.remove([name]) }
+    let unfinished = "\(directory.path)/\(name)"
     guard let file = try FileDescriptor.makeFile(atPath: unfinished, permissions) else {
       throw StorageError.posix(EEXIST, "Making \(unfinished) failed.")
     }
-    defer { unlink(unfinished) }
     try file.setMode(permissions.fileMode)
     try emptyHeader.withUnsafeBytes { try file.write($0) }
     if link(unfinished, path) == 0 || errno == EEXIST { return }

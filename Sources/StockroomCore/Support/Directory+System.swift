@@ -24,13 +24,24 @@ extension FileManager.Directory {
   ///
   /// - Throws: ``StorageError`` that names the path that prevents this.
   package func create(_ permissions: FilePermissions = .owner) throws {
-    guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
+    try validate()
     try Self.make(path, permissions, withParents: true)
+  }
+
+  /// Throws unless the URL has a path that system calls can use. C would end one at a zero byte, and so lead to another
+  /// directory (rule K4).
+  package func validate() throws {
+    guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
+    let path = path
+    guard !path.utf8.contains(0) else {
+      throw StorageError(.unsupported, "\(path.debugDescription) has a zero byte, which no path can have.")
+    }
   }
 
   /// The path without symbolic links.
   package var resolvedPath: String {
     get throws {
+      try validate()
       guard let resolved = realpath(path, nil) else {
         throw StorageError.posix(errno, "Looking for the directory \(path) failed.")
       }

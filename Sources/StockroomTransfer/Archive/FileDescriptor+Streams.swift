@@ -47,7 +47,5 @@ extension FileDescriptor {
 }
 
 extension URL {
-  func requireFileSystem() throws {
-    guard isFileURL else { throw StorageError(.unsupported, "\(self) is not on a file system.") }
-  }
+  func requireFileSystem() throws { try FileManager.Directory(url: self).validate() }
 }

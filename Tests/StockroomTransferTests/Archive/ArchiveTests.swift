@@ -120,6 +120,20 @@ import Testing
     #expect(try names(in: place.parent) == ["place"])
   }
 
+  @Test("A name with a zero byte is refused, and no archive is written or read under the name before it")
+  func zeroByte() async throws {
+    let place = try TemporaryDirectory()
+    try await MemoryStorageEngine().dump(to: place.appending("cut"))
+    let before = try Data(contentsOf: place.appending("cut"))
+    let engine = MemoryStorageEngine()
+    try await fill(engine, largest: 10)
+    let archive = place.appending("cut\0off")
+    await expectError(.unsupported) { try await engine.dump(to: archive, replacing: true) }
+    await expectError(.unsupported) { try await ArchiveReader(archive) }
+    #expect(try names(in: place.url) == ["cut"])
+    #expect(try Data(contentsOf: place.appending("cut")) == before)
+  }
+
   @Test("The name of an archive may be as long as names can be")
   func longName() async throws {
     let place = try TemporaryDirectory()
