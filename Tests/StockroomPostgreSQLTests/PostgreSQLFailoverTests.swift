@@ -48,11 +48,12 @@ struct PostgreSQLFailoverTests {
     let place = try TemporaryDirectory()
     let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
     func open(
-      _ servers: [PostgreSQLServer], _ access: StorageAccess = .readWrite
+      _ servers: [PostgreSQLServer], _ access: StorageAccess = .readWrite, isPooled: Bool = false
     ) async throws -> PostgreSQLStorageEngine {
       try await PostgreSQLStorageEngine(
         "host=\(servers.map(\.directory.path).joined(separator: ",")) user=postgres dbname=postgres "
-          + "options='-c default_transaction_isolation=serializable'", timeLimit: .seconds(8), access: access)
+          + "options='-c default_transaction_isolation=serializable'", timeLimit: .seconds(8),
+        isPooled: isPooled, access: access)
     }
     let engine = try await open([first, second])
     try await engine.write(value(1), key: key(1))
@@ -69,6 +70,14 @@ struct PostgreSQLFailoverTests {
         // The tables have not been replicated yet.
       }
     }
+    // Each of its transactions may have another session.
+    let pooled = try await open([second], .readOnly, isPooled: true)
+    #expect(try await pooled.read(key: key(1)) == value(1))
+    #expect(try await pooled.read(keys: [key(1), key(2)]) == [value(1)])
+    #expect(try await pooled.keyCount() == 1)
+    #expect(try await pooled.readAllEntries().map(\.data) == [value(1)])
+    #expect(try await pooled.readEntries(keys: (0..<20_000).map(key)).map(\.data) == [value(1)])
+    try await pooled.close()
     await first.stop(.killed)
     let waiting = await #expect(throws: StorageError.self) { try await engine.write(value(2), key: key(2)) }
     #expect(waiting?.code == .unavailable, "\(String(describing: waiting))")
