@@ -80,6 +80,8 @@ final class PostgreSQLConnector: Sendable {
     let hosts = hosts()
     let count = hosts.count
     var worst: PostgreSQLFailure?
+    // The last one that may disappear by waiting.
+    var temporary: PostgreSQLFailure?
     var isAnyAway = false
     for offset in 0..<count {
       let index = (first + offset) % count
@@ -91,11 +93,18 @@ final class PostgreSQLConnector: Sendable {
         return connection
       } catch let failure as PostgreSQLFailure {
         worst = failure.isMoreTelling(than: worst) ? failure : worst
-        isAnyAway = isAnyAway || failure.isTemporary && !failure.isStandby
+        guard failure.isTemporary else { continue }
+        temporary = failure.isMoreTelling(than: temporary) ? failure : temporary
+        isAnyAway = isAnyAway || !failure.isStandby
       }
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
     let message = "Connecting to \(address) failed"
+    // The primary is another host, which is unavailable or still a standby.
+    if isPatient, let temporary, !failure.isTemporary {
+      throw StorageError(
+        .unavailable, "\(message), and one of its hosts refuses: \(failure)", underlying: temporary)
+    }
     // The place could be written to before, and a standby is to become the primary; or the primary may be one
     // that is unavailable.
     if isPatient || isAnyAway, failure.isStandby {

@@ -18,11 +18,15 @@ private struct ClosablePath: ~Copyable {
   }
 
   /// Opens the path, and an engine that connects through it.
-  func engine(timeLimit: Duration) async throws -> PostgreSQLStorageEngine {
+  ///
+  /// - Parameter port: The port of this machine that is the second host of the connection string, if any.
+  func engine(timeLimit: Duration, orAt port: UInt16? = nil) async throws -> PostgreSQLStorageEngine {
     try await PostgreSQLServer.shared.start()
     try open()
+    let hosts =
+      port.map { "host=\(link.path),127.0.0.1 port=5432,\($0) sslmode=disable" } ?? "host=\(link.path)"
     return try await PostgreSQLStorageEngine(
-      PostgreSQLServer.shared.connection + " host=\(link.path) application_name=\(name)", namespace: name,
+      PostgreSQLServer.shared.connection + " \(hosts) application_name=\(name)", namespace: name,
       timeLimit: timeLimit)
   }
 
@@ -56,6 +60,26 @@ struct PostgreSQLAwayTests {
     try way.open()
     try await engine.write(value(2), key: key(2))
     #expect(try await engine.allKeys() == [key(0), key(2)])
+  }
+
+  @Test(
+    "While a server is away, calls wait for it, though another host refuses the user or has no such database (rule N3)",
+    arguments: ["28P01", "28000", "3D000"])
+  func refusingHost(sqlState: String) async throws {
+    let way = try ClosablePath()
+    let refusing = try RefusingServer(sqlState: sqlState, message: "not here")
+    defer { refusing.close() }
+    let engine = try await way.engine(timeLimit: .seconds(300), orAt: refusing.port)
+    try await engine.write(value(0), key: key(0))
+    try await way.close()
+    let write = Task { try await engine.write(value(1), key: key(1)) }
+    for await _ in refusing.refusals.prefix(1) {}
+    let read = Task { try await engine.read(key: key(0)) }
+    for await _ in refusing.refusals.prefix(2) {}
+    try way.open()
+    try await write.value
+    #expect(try await read.value == value(0))
+    try await engine.close()
   }
 
   @Test(
