@@ -51,3 +51,10 @@ struct PostgreSQLSettings: Sendable {
     return PostgreSQLConnection.Step(statement, names.parameter, values.parameter)
   }
 }
+
+extension PostgreSQLConnection.Step {
+  /// Limits the waits for locks until the end of the transaction.
+  init(limitingLockWaits limit: Duration) {
+    self.init(.limitLockWait, .text(String(limit.roundedMilliseconds)))
+  }
+}
