@@ -77,7 +77,7 @@ final class PostgreSQLConnector: Sendable {
     until deadline: ContinuousClock.Instant, isPatient: Bool, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     let first = lastHost.withLock { $0 }
-    let hosts = hosts()
+    let hosts = try hosts()
     let count = hosts.count
     var worst: PostgreSQLFailure?
     // The last one that may disappear by waiting.
@@ -115,7 +115,10 @@ final class PostgreSQLConnector: Sendable {
 
   /// The hosts to try: those of the connection string or, if it specifies at most a port, those of its
   /// service or of the environment. Reads files.
-  private func hosts() -> [PostgreSQLAddress.Host] {
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if they cannot be hosts: one may be a connection string
+  ///   with a password, which errors would show.
+  private func hosts() throws -> [PostgreSQLAddress.Host] {
     guard !address.namesHosts, address.hosts.count == 1, let host = address.hosts.first else {
       return address.hosts
     }
@@ -126,7 +129,9 @@ final class PostgreSQLConnector: Sendable {
     defer { PQfinish(handle) }
     guard let options = PQconninfo(handle) else { return address.hosts }
     defer { PQconninfoFree(options) }
-    return PostgreSQLAddress.hosts(of: options) ?? address.hosts
+    let hosts = PostgreSQLAddress.hosts(of: options) ?? address.hosts
+    guard hosts.allSatisfy(\.isPlausible) else { throw PostgreSQLAddress.malformed }
+    return hosts
   }
 
   private func attempt(
@@ -165,6 +170,10 @@ final class PostgreSQLConnector: Sendable {
     }
     var isHandedOver = false
     defer { if !isHandedOver { PQfinish(handle) } }
+    // A service or the environment may have determined it.
+    if let name = PQdb(handle), PostgreSQLAddress.isConnection(String(cString: name)) {
+      throw PostgreSQLAddress.malformed
+    }
     // So that errors begin with their code, which is the only part that does not depend on the server's
     // language.
     PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
