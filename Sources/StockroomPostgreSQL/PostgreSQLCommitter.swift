@@ -33,7 +33,7 @@ final class PostgreSQLCommitter: Sendable {
   let hub: ChangeHub
   /// Identifies the row and the notifications.
   let writer = UUID()
-  /// Used only on the writing thread, except by ``close()``.
+  /// Used only on the writing thread, except by ``close()`` and ``holder``.
   let state = MutexProtected(State())
   let unknownEpochs = MutexProtected<Set<Int64>>([])
   private let isRunningBodies = MutexProtected(false)

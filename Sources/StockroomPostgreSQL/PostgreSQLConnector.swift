@@ -15,6 +15,8 @@ final class PostgreSQLConnector: Sendable {
   let place: PostgreSQLNamespace
   let settings: PostgreSQLSettings
   private let statements: PostgreSQLStatements
+  /// The connections of the engine, if there are too few for all.
+  let share = PostgreSQLConnectionShare()
   /// The host that was last the right one.
   private let lastHost = MutexProtected(0)
 
@@ -38,7 +40,8 @@ final class PostgreSQLConnector: Sendable {
   /// may block.
   ///
   /// - Parameters:
-  ///   - isPatient: Whether a server that is unavailable is retried until the deadline.
+  ///   - isPatient: Whether a server that is unavailable is retried until the deadline. One that has too many
+  ///     connections always is.
   ///   - meanwhile: Called from time to time. An error that it throws ends the attempt.
   /// - Throws: `StorageError` with code `unavailable`; `permissionDenied`; `readOnly` if all servers answer,
   ///   none accepts writes and `isPatient` is false; and others.
@@ -50,23 +53,34 @@ final class PostgreSQLConnector: Sendable {
     return try connect(until: deadline, isPatient: isPatient, after: &failures, meanwhile: meanwhile)
   }
 
-  /// - Parameter failures: The number of consecutive connections that could not be made or used, on which the
-  ///   time to wait depends.
+  /// - Parameters:
+  ///   - side: The side that the connection is for. It leaves a connection to the other side that has been
+  ///     released for that one.
+  ///   - failures: The number of consecutive connections that could not be made or used, on which the time to
+  ///     wait depends.
+  ///   - requestsRelease: Called when the server has too many connections. Whether to request one from the
+  ///     other side.
   func connect(
-    until deadline: ContinuousClock.Instant, isPatient: Bool = true, after failures: inout Int,
-    meanwhile: @escaping () throws -> Void
+    until deadline: ContinuousClock.Instant, isPatient: Bool = true,
+    for side: PostgreSQLConnectionShare.Side? = nil, after failures: inout Int,
+    requestsRelease: () -> Bool = { true }, meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     var last: StorageError?
     while true {
       if failures > 0 { try Self.pause(failures - 1, until: deadline, meanwhile) }
+      if let side { try share.wait(for: side, until: deadline, meanwhile) }
       do {
-        return try attemptAll(until: deadline, isPatient: isPatient, meanwhile)
+        let connection = try attemptAll(until: deadline, isPatient: isPatient, meanwhile)
+        if let side { share.end(for: side) }
+        return connection
       } catch let error as StorageError {
         failures += 1
         // The error of an attempt that the deadline has cut short says less than the one before it.
         guard ContinuousClock.now < deadline else { throw last ?? error }
-        let isTemporary = (error.underlying as? PostgreSQLFailure)?.isTemporary ?? false
-        guard isPatient, isTemporary else { throw error }
+        let failure = error.underlying as? PostgreSQLFailure
+        let (isFull, isTemporary) = (failure?.isFull ?? false, failure?.isTemporary ?? false)
+        guard isFull || isPatient && isTemporary else { throw error }
+        if isFull, let side, requestsRelease() { share.request(for: side) }
         last = error
       }
     }

@@ -102,7 +102,11 @@ final class PostgreSQLListener: Sendable {
   private func connect() throws -> (connection: PostgreSQLConnection, hasWaited: Bool) {
     let deadline = ContinuousClock.now + connector.settings.timeLimit / 2
     let lookAround = { [self] in if !isWanted { throw CancellationError() } }
-    let connection = try connector.connect(until: deadline, meanwhile: lookAround)
+    var failures = 0
+    // It keeps its connection, so there must be another one for reads and writes.
+    let connection = try connector.connect(
+      until: deadline, for: .writing, after: &failures, requestsRelease: { connector.share.count > 1 },
+      meanwhile: lookAround)
     _ = try connection.run([.init(.listen)], until: deadline)
     let result = try connection.run([.init(.tryToMarkSubscriber)], until: deadline).first
     if result?.isTrue(0, 0) == true { return (connection, false) }

@@ -17,17 +17,19 @@ private struct ClosablePath: ~Copyable {
     link = place.url.appending(path: "way")
   }
 
+  /// - Parameter port: The port of this machine that is the second host, if any.
+  func connection(orAt port: UInt16?) -> String {
+    let hosts =
+      port.map { "host=\(link.path),127.0.0.1 port=5432,\($0) sslmode=disable" } ?? "host=\(link.path)"
+    return "\(PostgreSQLServer.shared.connection) \(hosts) application_name=\(name)"
+  }
+
   /// Opens the path, and an engine that connects through it.
-  ///
-  /// - Parameter port: The port of this machine that is the second host of the connection string, if any.
   func engine(timeLimit: Duration, orAt port: UInt16? = nil) async throws -> PostgreSQLStorageEngine {
     try await PostgreSQLServer.shared.start()
     try open()
-    let hosts =
-      port.map { "host=\(link.path),127.0.0.1 port=5432,\($0) sslmode=disable" } ?? "host=\(link.path)"
     return try await PostgreSQLStorageEngine(
-      PostgreSQLServer.shared.connection + " \(hosts) application_name=\(name)", namespace: name,
-      timeLimit: timeLimit)
+      connection(orAt: port), namespace: name, timeLimit: timeLimit)
   }
 
   func open() throws {
@@ -80,6 +82,32 @@ struct PostgreSQLAwayTests {
     try await write.value
     #expect(try await read.value == value(0))
     try await engine.close()
+  }
+
+  @Test(
+    "Opening waits while a server or a pooler has too many connections (rule N6)",
+    arguments: [
+      ("53300", "sorry, too many clients already"),
+      ("08P01", "no more connections allowed (max_client_conn)"),
+    ])
+  func fullServer(sqlState: String, message: String) async throws {
+    try await PostgreSQLServer.shared.start()
+    let way = try ClosablePath()
+    let full = try RefusingServer(sqlState: sqlState, message: message)
+    defer { full.close() }
+    let connection = way.connection(orAt: full.port)
+    let opening = Task {
+      try await PostgreSQLStorageEngine(connection, namespace: newNamespace(), timeLimit: .seconds(300))
+    }
+    for await _ in full.refusals.prefix(2) {}
+    try way.open()
+    try await opening.value.close()
+    let error = await #expect(throws: StorageError.self) {
+      _ = try await PostgreSQLStorageEngine(
+        "host=127.0.0.1 port=\(full.port) user=postgres dbname=postgres sslmode=disable",
+        timeLimit: .milliseconds(200))
+    }
+    #expect(error?.code == .unavailable, "\(String(describing: error))")
   }
 
   @Test(

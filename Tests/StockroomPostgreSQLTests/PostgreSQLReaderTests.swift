@@ -35,6 +35,38 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
+  @Test(
+    "Reads, writes and a change feed share as few connections as the role allows (rule N6)",
+    arguments: [1, 2, 3])
+  func fewConnections(limit: Int) async throws {
+    try await server.start()
+    let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
+    try await server.execute(
+      "CREATE ROLE \(name) LOGIN CONNECTION LIMIT \(limit); CREATE SCHEMA \(name) AUTHORIZATION \(name)")
+    let engine = try await PostgreSQLStorageEngine(
+      "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name, timeLimit: .seconds(120))
+    // These take all connections, and one of them always reads.
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<20 { group.addTask { _ = try await engine.read(key: key(number)) } }
+      try await group.waitForAll()
+    }
+    let reading = Task {
+      do {
+        while true { _ = try await engine.read(key: key(0)) }
+      } catch is CancellationError {}
+    }
+    for number in 0..<3 { try await engine.write(value(number), key: key(1)) }
+    let changes = try await limit > 1 ? engine.changes() : nil
+    try await engine.write(value(3), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(3))
+    reading.cancel()
+    try await reading.value
+    #expect(try await engine.withTransaction { try $0.read(key: key(1)) } == value(3))
+    #expect(try await engine.allKeys() == [key(1)])
+    withExtendedLifetime(changes) {}
+    try await engine.close()
+  }
+
   @Test("A value that the server cannot read fails no other read (rule R4)")
   func unreadableValue() async throws {
     let name = newNamespace()
