@@ -53,7 +53,7 @@ final class PostgreSQLConnectionShare: Sendable {
     let holder = state.withLock { $0.holders[side.other] }
     guard let holder, holder.count() > 0 else { return }
     // Before the release, after which the other side may reconnect at once.
-    state.withLock { $0.reservation = (side, .now + Self.patience) }
+    state.withLock { $0.reservation = (side, ContinuousClock.now + Self.patience) }
     holder.release()
   }
 
