@@ -57,10 +57,13 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   /// `read_only_sql_transaction`.
   private static let temporary: Set<String> = ["57P01", "57P02", "57P03", "53300", "25006"]
 
-  /// The code for the end of the session, as sent by the server.
+  /// The code for the end of the session, as sent by the server, or for a session that must not be used any
+  /// more: it is read-only, or has lost the prepared statements (`invalid_sql_statement_name`), as behind a
+  /// pooler that has discarded them.
   static func endsSession(_ sqlState: String?) -> Bool {
     guard let sqlState else { return false }
-    return sqlState.hasPrefix("57P") || sqlState.hasPrefix("08") || ["25P03", "25006"].contains(sqlState)
+    return sqlState.hasPrefix("57P") || sqlState.hasPrefix("08")
+      || ["25P03", "25006", "26000"].contains(sqlState)
   }
 }
 

@@ -100,7 +100,8 @@ final class PostgreSQLListener: Sendable {
 
   /// - Returns: The connection, and whether it had to wait for commits that send no notifications.
   private func connect() throws -> (connection: PostgreSQLConnection, hasWaited: Bool) {
-    let deadline = ContinuousClock.now + connector.settings.timeLimit / 2
+    let usual = ContinuousClock.now + connector.settings.timeLimit / 2
+    let deadline = state.withLock { $0.waiting.map(\.deadline).min() }.map { min($0, usual) } ?? usual
     let lookAround = { [self] in if !isWanted { throw CancellationError() } }
     var failures = 0
     // It keeps its connection, so there must be another one for reads and writes.
@@ -130,12 +131,14 @@ final class PostgreSQLListener: Sendable {
     }
   }
 
-  /// Fails waiting calls with errors that do not disappear by waiting. Other calls reach their time limits by
-  /// themselves.
+  /// Fails waiting calls, except those that another connection can still serve if this one has been lost.
   private func failWaiting(_ error: any Error) {
+    let isLost = (error as? PostgreSQLFailure)?.isConnectionLost ?? false
+    let now = ContinuousClock.now
     let waiting = state.withLock { state in
-      defer { state.waiting = [] }
-      return state.waiting
+      let failed = state.waiting.filter { !isLost || now >= $0.deadline }
+      state.waiting.removeAll { call in failed.contains { $0 === call } }
+      return failed
     }
     let error =
       (error as? PostgreSQLFailure).map {

@@ -67,6 +67,31 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
+  @Test("A session that has lost its prepared statements is replaced (rule N3)")
+  func lostStatements() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name)
+    try await engine.write(value(1), key: key(1))
+    try await server.execute(
+      """
+      CREATE FUNCTION "\(name)".forget() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN DEALLOCATE ALL; RETURN NEW; END';
+      CREATE TRIGGER forget BEFORE INSERT ON "\(name)".entries
+        FOR EACH ROW EXECUTE FUNCTION "\(name)".forget();
+      ALTER TABLE "\(name)".entries RENAME TO stored;
+      CREATE FUNCTION "\(name)".forget(value bytea) RETURNS bytea VOLATILE LANGUAGE plpgsql AS
+        'BEGIN DEALLOCATE ALL; RETURN value; END';
+      CREATE VIEW "\(name)".entries AS
+        SELECT sequence, created, updated, key, "\(name)".forget(value) AS value FROM "\(name)".stored
+      """)
+    for _ in 0..<3 { #expect(try await engine.read(key: key(1)) == value(1)) }
+    try await server.execute(
+      "DROP VIEW \"\(name)\".entries; ALTER TABLE \"\(name)\".stored RENAME TO entries")
+    for number in 2..<5 { try await engine.write(value(number), key: key(1)) }
+    #expect(try await engine.withTransaction { try $0.read(key: key(1)) } == value(4))
+    try await engine.close()
+  }
+
   @Test("A value that the server cannot read fails no other read (rule R4)")
   func unreadableValue() async throws {
     let name = newNamespace()
