@@ -101,8 +101,10 @@ final class PostgreSQLConnector: Sendable {
       let index = (first + offset) % count
       let left = deadline - ContinuousClock.now
       let share = offset == count - 1 ? left : max(left / (count - offset), min(left, .seconds(1)))
+      let end = ContinuousClock.now + share
       do {
-        let connection = try attempt(hosts[index], until: .now + share, meanwhile)
+        let connection = try attempt(hosts[index], until: end, meanwhile)
+        if isPatient, count > 1 { try requirePlace(on: connection, until: end) }
         lastHost.withLock { $0 = index }
         return connection
       } catch let failure as PostgreSQLFailure {
@@ -125,6 +127,16 @@ final class PostgreSQLConnector: Sendable {
       throw StorageError(.unavailable, message, underlying: failure)
     }
     throw StorageError.postgreSQL(failure, message)
+  }
+
+  /// Another server may have a database of the same name. It must not be taken for the one that is away.
+  private func requirePlace(
+    on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
+  ) throws {
+    let result = try connection.run([.init(.recognise, .text(place.name))], until: deadline).first
+    guard let result, result.rowCount == 1, try result.number(0, 1) == 0 else { return }
+    // `undefined_table`
+    throw PostgreSQLFailure(sqlState: "42P01", text: "the database does not have the schema \(place.schema)")
   }
 
   /// The hosts to try: those of the connection string or, if it specifies at most a port, those of its

@@ -101,7 +101,8 @@ final class PostgreSQLListener: Sendable {
   /// - Returns: The connection, and whether it had to wait for commits that send no notifications.
   private func connect() throws -> (connection: PostgreSQLConnection, hasWaited: Bool) {
     let usual = ContinuousClock.now + connector.settings.timeLimit / 2
-    let deadline = state.withLock { $0.waiting.map(\.deadline).min() }.map { min($0, usual) } ?? usual
+    let first = state.withLock { $0.waiting.filter(\.isWanted).map(\.deadline).min() }
+    let deadline = min(first ?? usual, usual)
     let lookAround = { [self] in if !isWanted { throw CancellationError() } }
     var failures = 0
     // It keeps its connection, so there must be another one for reads and writes.
@@ -136,7 +137,7 @@ final class PostgreSQLListener: Sendable {
     let isLost = (error as? PostgreSQLFailure)?.isConnectionLost ?? false
     let now = ContinuousClock.now
     let waiting = state.withLock { state in
-      let failed = state.waiting.filter { !isLost || now >= $0.deadline }
+      let failed = state.waiting.filter { !isLost || !$0.isWanted || now >= $0.deadline }
       state.waiting.removeAll { call in failed.contains { $0 === call } }
       return failed
     }

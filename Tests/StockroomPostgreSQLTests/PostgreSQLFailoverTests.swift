@@ -159,7 +159,28 @@ struct PostgreSQLFailoverTests {
       try await engine.write(value(2), key: key(2))
       try await engine.close()
     }
+    try await expectWaiting(besides: first, in: place.parent)
     await first.stop(.fast)
+  }
+
+  /// Expects that a read-only engine waits for its server while a server without the namespace answers.
+  private func expectWaiting(besides other: PostgreSQLServer, in directory: URL) async throws {
+    let name = newNamespace()
+    let writer = try await newEngine(name)
+    try await writer.write(value(1), key: key(1))
+    let way = directory.appending(path: "way")
+    let target = PostgreSQLServer.shared.directory
+    try FileManager.default.createSymbolicLink(at: way, withDestinationURL: target)
+    let reader = try await PostgreSQLStorageEngine(
+      "host=\(way.path),\(other.directory.path) user=postgres dbname=postgres application_name=\(name)",
+      namespace: name, timeLimit: .seconds(300), access: .readOnly)
+    try FileManager.default.removeItem(at: way)
+    let read = Task { try await reader.read(key: key(1)) }
+    try await other.wait(
+      until: "EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '\(name)')")
+    try FileManager.default.createSymbolicLink(at: way, withDestinationURL: target)
+    #expect(try await read.value == value(1))
+    for engine in [reader, writer] { try await engine.close() }
   }
 
   @Test(

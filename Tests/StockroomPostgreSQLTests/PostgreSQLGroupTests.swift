@@ -52,7 +52,7 @@ struct PostgreSQLGroupTests {
 
   @Test(
     "A write that detects corruption, or cannot get its lock, fails no write of other tasks",
-    arguments: [("XX001", StorageError.Code.corrupted), ("55P03", .locked)])
+    arguments: [("XX001", StorageError.Code.corrupted), ("55P03", StorageError.Code.locked)])
   func refusal(sqlState: String, code: StorageError.Code) async throws {
     let name = newNamespace()
     let engine = try await newEngine(name)
