@@ -41,7 +41,7 @@ extension PostgreSQLCommitter {
     until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     let (current, epoch) = state.withLock { ($0.connection, $0.epoch) }
-    if let current, !current.hasEnded {
+    if let current, !connector.isOutdated(current), !current.hasEnded {
       current.meanwhile = meanwhile
       return current
     }

@@ -25,6 +25,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
   private let statements: PostgreSQLStatements
   private let settings: PostgreSQLSettings
   private var prepared: Set<PostgreSQLStatement> = []
+  /// See ``PostgreSQLConnector/isOutdated(_:)``.
+  var generation = 0
   /// The notices that have arrived since the last statement was sent.
   let notices: PostgreSQLNotices
   /// Called from time to time while a call waits for the server. An error that it throws ends the wait, and

@@ -17,8 +17,16 @@ final class PostgreSQLConnector: Sendable {
   private let statements: PostgreSQLStatements
   /// The connections of the engine, if there are too few for all.
   let share = PostgreSQLConnectionShare()
-  /// The host that was last the right one.
-  private let lastHost = MutexProtected(0)
+
+  private struct Current {
+    /// The host that was last the right one.
+    var host = 0
+    /// How often that was another one than before, for an engine that writes.
+    var generation = 0
+  }
+
+  private let current = MutexProtected(Current())
+  private let moveHandler = MutexProtected<@Sendable () -> Void>({})
 
   init(_ address: PostgreSQLAddress, _ place: PostgreSQLNamespace, _ settings: PostgreSQLSettings) {
     (self.address, self.place, self.settings) = (address, place, settings)
@@ -86,11 +94,38 @@ final class PostgreSQLConnector: Sendable {
     }
   }
 
+  /// - Parameter handler: Called when another host has become the right one.
+  func onMove(_ handler: @escaping @Sendable () -> Void) { moveHandler.withLock { $0 = handler } }
+
+  /// Whether another host has become the right one since the connection was made, which may show an older state:
+  /// the server of a former primary may still answer.
+  func isOutdated(_ connection: PostgreSQLConnection) -> Bool {
+    connection.generation != current.withLock { $0.generation }
+  }
+
+  /// - Parameter generation: That at the beginning of the attempt to connect.
+  private func adopt(_ connection: PostgreSQLConnection, to index: Int, since generation: Int) throws {
+    let isMoved = current.withLock { current -> Bool? in
+      guard current.generation == generation else { return nil }
+      let isMoved = current.host != index && settings.access == .readWrite
+      current.host = index
+      if isMoved { current.generation += 1 }
+      connection.generation = current.generation
+      return isMoved
+    }
+    guard let isMoved else {
+      throw PostgreSQLFailure(
+        sqlState: nil, text: "another server has become the primary meanwhile", isConnectionLost: true)
+    }
+    let handler = moveHandler.withLock { $0 }
+    if isMoved { handler() }
+  }
+
   /// Tries one host after the other, beginning with the last right one. Each has its share of the time.
   private func attemptAll(
     until deadline: ContinuousClock.Instant, isPatient: Bool, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
-    let first = lastHost.withLock { $0 }
+    let (first, generation) = current.withLock { ($0.host, $0.generation) }
     let hosts = try hosts()
     let count = hosts.count
     var worst: PostgreSQLFailure?
@@ -105,7 +140,7 @@ final class PostgreSQLConnector: Sendable {
       do {
         let connection = try attempt(hosts[index], until: end, meanwhile)
         if isPatient, count > 1 { try requirePlace(on: connection, until: end) }
-        lastHost.withLock { $0 = index }
+        try adopt(connection, to: index, since: generation)
         return connection
       } catch let failure as PostgreSQLFailure {
         worst = failure.isMoreTelling(than: worst) ? failure : worst

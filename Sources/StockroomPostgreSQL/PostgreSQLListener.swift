@@ -48,6 +48,9 @@ final class PostgreSQLListener: Sendable {
   /// Ends the connection if there are no subscribers any more.
   func stopIfUnused() { if !hub.hasSubscribers { signal.send() } }
 
+  /// Connects to another server if that has become the primary.
+  func move() { signal.send() }
+
   func close() {
     state.withLock { $0.isStopped = true }
     signal.send()
@@ -117,9 +120,11 @@ final class PostgreSQLListener: Sendable {
     return (connection, true)
   }
 
-  /// Passes on notifications until there are no subscribers.
+  /// Passes on notifications until there are no subscribers, or another server has become the primary.
   private func receive(on connection: PostgreSQLConnection) throws {
     while isWanted {
+      // Changes are made on another server.
+      if connector.isOutdated(connection) { return }
       for payload in try connection.notifications() {
         let announcement = PostgreSQLAnnouncement(payload)
         // The engine's own commits have already been reported.

@@ -129,6 +129,12 @@ final class PostgreSQLReader: Sendable {
       for call in calls { call.retract() }
       return .lost
     }
+    if connector.isOutdated(connection) {
+      connection.discard()
+      keep(connection)
+      for call in calls { call.retract() }
+      return .lost
+    }
     connection.meanwhile = {
       meanwhile()
       if !calls.contains(where: { $0.isWanted }) { throw CancellationError() }
