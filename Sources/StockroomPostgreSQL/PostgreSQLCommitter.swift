@@ -158,6 +158,8 @@ final class PostgreSQLCommitter: Sendable {
           hub.send(.everything)
           return rest
         }
+        if losses > 0 { try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile) }
+        losses += 1
       } catch FailedAttempt.conflict(let failure) {
         attempt += 1
         guard attempt < Self.maximumAttempts, ContinuousClock.now < deadline else {

@@ -202,9 +202,22 @@ struct PostgreSQLReaderTests {
 
   @Test("The engine pauses between connections to a server that ends each session at its first statement")
   func pauses() async throws {
-    let name = newNamespace()
+    let (name, other) = (newNamespace(), newNamespace())
     let engine = try await newEngine(name, timeLimit: .seconds(8))
     try await engine.write(value(1), key: key(1))
+    // In the meantime, on a server that ends each session at its first commit.
+    let writer = try await newEngine(other, timeLimit: .seconds(8))
+    try await server.execute(
+      """
+      CREATE SEQUENCE "\(other)".commits_begun;
+      CREATE FUNCTION "\(other)".refuse() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
+        PERFORM nextval('"\(other)".commits_begun');
+        RAISE EXCEPTION 'shutting down' USING ERRCODE = '57P01';
+      END $body$;
+      CREATE TRIGGER refuse BEFORE INSERT ON "\(other)".entries
+        FOR EACH ROW EXECUTE FUNCTION "\(other)".refuse()
+      """)
+    let commit = Task { try await writer.write(value(1), key: key(1)) }
     // The error of a primary that has become a standby. A sequence advances even without a commit.
     try await server.execute(
       """
@@ -226,15 +239,17 @@ struct PostgreSQLReaderTests {
       """)
     await #expect(throws: StorageError.self) { try await engine.read(key: key(1)) }
     await #expect(throws: StorageError.self) { try await engine.remove(key: key(1)) }
+    await #expect(throws: StorageError.self) { try await commit.value }
     // The pauses grow to a third of a second, which limits the attempts within the time limit.
-    for sequence in ["writes", "reads"] {
+    for sequence in ["\"\(name)\".writes", "\"\(name)\".reads", "\"\(other)\".commits_begun"] {
       try await server.execute(
         """
         DO $$ BEGIN
-          ASSERT (SELECT last_value FROM "\(name)".\(sequence)) BETWEEN 2 AND 40;
+          ASSERT (SELECT last_value FROM \(sequence)) BETWEEN 2 AND 40;
         END $$
         """)
     }
     try await engine.close()
+    try await writer.close()
   }
 }
