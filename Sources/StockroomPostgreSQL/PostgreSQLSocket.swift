@@ -33,7 +33,7 @@ enum PostgreSQLSocket {
     while true {
       let left = deadline - ContinuousClock.now
       let isLate = left <= .zero
-      // Nothing more is sent after the deadline.
+      // After the deadline, only an answer matters.
       let wanted = (reading ? Int16(POLLIN) : 0) | (writing && !isLate ? Int16(POLLOUT) : 0)
       var descriptor = pollfd(fd: socket, events: wanted, revents: 0)
       let count = poll(&descriptor, 1, isLate ? 0 : min(left, slice).roundedMilliseconds)

@@ -112,7 +112,8 @@ struct PostgreSQLOpeningTests {
 
   @Test(
     "A name that cannot be the name of a schema is refused",
-    arguments: ["", "pg_mine", String(repeating: "n", count: 64), "a\0b"])
+    // To a server, a combining accent is a character of its own.
+    arguments: ["", "pg_mine", "pg_\u{301}", String(repeating: "n", count: 64), "a\0b"])
   func namespace(name: String) async throws {
     try await PostgreSQLServer.shared.start()
     #expect(await error(PostgreSQLServer.shared.connection, namespace: name)?.code == .unsupported)
