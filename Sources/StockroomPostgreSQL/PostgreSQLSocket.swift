@@ -51,9 +51,9 @@ enum PostgreSQLSocket {
 }
 
 extension Duration {
-  /// At least one.
+  /// From one to the maximum that `poll` and the server accept.
   var roundedMilliseconds: Int32 {
-    let (seconds, attoseconds) = components
+    let (seconds, attoseconds) = min(self, .milliseconds(Int32.max)).components
     return max(1, Int32(clamping: seconds * 1_000 + attoseconds / 1_000_000_000_000_000))
   }
 }
