@@ -278,9 +278,11 @@ final class PostgreSQLConnector: Sendable {
   /// The error with which the server has refused a connection.
   private static func refusal(_ sqlState: String, saying text: String) -> PostgreSQLFailure {
     // PgBouncer has one code for all refusals, and only one language: `protocol_violation`.
-    let isRefused =
-      sqlState == "08P01" && ["authentication failed", "no such user"].contains { text.contains($0) }
-    return PostgreSQLFailure(sqlState: isRefused ? "28P01" : sqlState, text: text)
+    let meanings = [
+      ("authentication failed", "28P01"), ("no such user", "28P01"), ("no such database", "3D000"),
+    ]
+    let meaning = sqlState == "08P01" ? meanings.first { text.contains($0.0) }?.1 : nil
+    return PostgreSQLFailure(sqlState: meaning ?? sqlState, text: text)
   }
 
   /// An error that libpq itself has detected.

@@ -74,6 +74,20 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
+    "A refusal by a pooler, which has one error code for all, has the code of its meaning",
+    arguments: [
+      ("no such user", StorageError.Code.permissionDenied),
+      ("no such database: nowhere", StorageError.Code.unsupported),
+      ("server login has been failing, try again later", StorageError.Code.unavailable),
+    ])
+  func poolerRefusal(message: String, code: StorageError.Code) async throws {
+    let pooler = try RefusingServer(sqlState: "08P01", message: message)
+    defer { pooler.close() }
+    let error = await error("host=127.0.0.1 port=\(pooler.port) user=nobody sslmode=disable")
+    #expect(error?.code == code, "\(String(describing: error))")
+  }
+
+  @Test(
     "A connection string in PGHOST or PGDATABASE is refused, and not included in the error",
     arguments: [
       ["PGHOST", "postgresql://me:secret@localhost/db"],
