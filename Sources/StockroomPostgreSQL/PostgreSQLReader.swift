@@ -22,7 +22,7 @@ final class PostgreSQLReader: Sendable {
 
   private let connector: PostgreSQLConnector
   private let thread = DedicatedThread()
-  /// Changed only on the thread.
+  /// Changed only on the thread, except by ``release()``.
   private let state = MutexProtected(State())
 
   init(_ connector: PostgreSQLConnector) { self.connector = connector }
