@@ -50,8 +50,8 @@ public enum EngineCatalog {
   }
 
   /// The part of a server's database that engines use.
-  public struct Database: Sendable, Equatable {
-    /// The connection string.
+  public struct Database: Sendable, Equatable, CustomStringConvertible, CustomReflectable {
+    /// The connection string, which may contain a password. No description shows it.
     public let connection: String
     /// The prefix of the engines' namespaces.
     public let namespacePrefix: String
@@ -60,6 +60,12 @@ public enum EngineCatalog {
     public init(connection: String, namespacePrefix: String) {
       (self.connection, self.namespacePrefix) = (connection, namespacePrefix)
     }
+
+    /// The prefix of the namespaces, without the connection string.
+    public var description: String { "the namespaces that begin with \(namespacePrefix)" }
+
+    /// The prefix of the namespaces, without the connection string.
+    public var customMirror: Mirror { Mirror(self, children: ["namespacePrefix": namespacePrefix]) }
 
     /// The database of ``PostgreSQLServer/shared``.
     public static let shared = Database(

@@ -23,7 +23,7 @@ struct PostgreSQLAddress: Sendable {
       if let port, UInt16(port).map({ $0 == 0 }) ?? true { return false }
       return [name, address].compactMap { $0 }.allSatisfy { name in
         name.hasPrefix("/") || name.hasPrefix("@")
-          || !name.contains { $0.isWhitespace || "=;?#".contains($0) }
+          || !name.contains { $0.isWhitespace || "=;?#@/".contains($0) }
       }
     }
   }
@@ -72,8 +72,8 @@ struct PostgreSQLAddress: Sendable {
 
   /// Whether the name of a database is itself a connection string, which may contain a password that errors
   /// would show.
-  private static func isConnection(_ name: String) -> Bool {
-    ["postgresql://", "postgres://"].contains(where: name.hasPrefix) || name.contains("password=")
+  static func isConnection(_ name: String) -> Bool {
+    name.contains("://") || name.contains(/(?i)password\s*=/)
   }
 
   /// Whether libpq could parse a part of a password in a URL as a host or a database: if it contains an @ or
@@ -118,9 +118,9 @@ struct PostgreSQLAddress: Sendable {
     }
   }
 
-  private static let malformed = StorageError(
+  static let malformed = StorageError(
     .unsupported,
-    "The connection string is malformed. In a URL, @ and / in a password or name are written %40 and %2F. It is not shown, since it may contain a password."
+    "The connection string is malformed, or what a service or the environment adds to it. In a URL, @ and / in a password or name are written %40 and %2F. It is not shown, since it may contain a password."
   )
 
   /// The parameters for libpq to connect to one host.
@@ -155,7 +155,10 @@ struct PostgreSQLAddress: Sendable {
   }
 }
 
-extension PostgreSQLAddress: CustomStringConvertible {
+extension PostgreSQLAddress: CustomStringConvertible, CustomReflectable {
+  /// The hosts, without the other parameters: one of them may be a password.
+  var customMirror: Mirror { Mirror(self, children: ["hosts": hosts], displayStyle: .struct) }
+
   /// The database and its hosts, without user and password.
   var description: String {
     let database = parameters.first { $0.keyword == "dbname" }?.value

@@ -41,14 +41,15 @@ extension PostgreSQLCommitter {
     until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     let (current, epoch) = state.withLock { ($0.connection, $0.epoch) }
-    if let current, !current.hasEnded {
+    if let current, !connector.isOutdated(current), !current.hasEnded {
       current.meanwhile = meanwhile
       return current
     }
     drop()
     var failures = 0
     while true {
-      let connection = try connector.connect(until: deadline, after: &failures, meanwhile: meanwhile)
+      let connection = try connector.connect(
+        until: deadline, for: .writing, after: &failures, meanwhile: meanwhile)
       do {
         let results = try connection.run(
           [.init(.claim, writer.parameter, .number(epoch))]
@@ -81,4 +82,11 @@ extension PostgreSQLCommitter {
   }
 
   func drop() { state.withLock { $0.connection = nil } }
+
+  /// The connection, which ends when the writing thread does not use it any more.
+  var holder: PostgreSQLConnectionShare.Holder {
+    .init(
+      count: { [weak self] in self?.state.withLock { $0.connection == nil ? 0 : 1 } ?? 0 },
+      release: { [weak self] in self?.drop() })
+  }
 }

@@ -33,7 +33,7 @@ final class PostgreSQLCommitter: Sendable {
   let hub: ChangeHub
   /// Identifies the row and the notifications.
   let writer = UUID()
-  /// Used only on the writing thread, except by ``close()``.
+  /// Used only on the writing thread, except by ``close()`` and ``holder``.
   let state = MutexProtected(State())
   let unknownEpochs = MutexProtected<Set<Int64>>([])
   private let isRunningBodies = MutexProtected(false)
@@ -87,13 +87,15 @@ final class PostgreSQLCommitter: Sendable {
   /// Commits the writes, in this order, together, or throws with nothing done. Writes whose calls end before
   /// the commit is sent are skipped, and none is sent after its deadline.
   ///
+  /// - Parameter lockWait: How long to wait for each lock, if not for the usual time.
   /// - Returns: The last of them that have not been begun, since the transactions before them have taken
   ///   long.
   /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been made; ``FailedRead``;
   ///   ``FailedConnection``; `CancellationError` if all calls have ended.
   func commit(
-    _ writes: [PostgreSQLWrite], meanwhile: @escaping () throws -> Void
+    _ writes: [PostgreSQLWrite], waitingForLocks lockWait: Duration?, meanwhile: @escaping () throws -> Void
   ) throws -> ArraySlice<PostgreSQLWrite> {
+    let preparation = lockWait.map { [PostgreSQLConnection.Step(limitingLockWaits: $0)] } ?? []
     let isOpen = writes.contains { $0.request.knownOperations == nil }
     var (attempt, losses) = (0, 0)
     while true {
@@ -111,7 +113,7 @@ final class PostgreSQLCommitter: Sendable {
           if !writes.contains(where: \.call.isWanted) { throw CancellationError() }
         }
         if isOpen {
-          try begin(on: connection, until: deadline)
+          try begin(preparation, on: connection, until: deadline)
         } else {
           // A write that is begun with hardly any time left would be abandoned in the middle.
           for write in writes { write.call.endIfLate(reserving: limit / 8) }
@@ -132,7 +134,9 @@ final class PostgreSQLCommitter: Sendable {
         // The time of the bodies does not count as the server's.
         if isOpen { answer = max(deadline, .now + limit / 2) }
         // A quarter is left to determine the outcome of a commit whose answer does not arrive.
-        try commit(group, isOpen: isOpen, on: connection, until: .now + (answer - .now) * 0.75)
+        try commit(
+          group, after: isOpen ? [] : preparation, isOpen: isOpen, on: connection,
+          until: .now + (answer - .now) * 0.75)
         if wanted.allSatisfy(\.call.isWanted) {
           hub.send(group.requests, group.operations)
         } else {
@@ -154,6 +158,8 @@ final class PostgreSQLCommitter: Sendable {
           hub.send(.everything)
           return rest
         }
+        if losses > 0 { try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile) }
+        losses += 1
       } catch FailedAttempt.conflict(let failure) {
         attempt += 1
         guard attempt < Self.maximumAttempts, ContinuousClock.now < deadline else {
@@ -176,9 +182,14 @@ final class PostgreSQLCommitter: Sendable {
   }
 
   /// Begins a transaction during which nobody else writes.
-  private func begin(on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant) throws {
+  private func begin(
+    _ preparation: [PostgreSQLConnection.Step], on connection: PostgreSQLConnection,
+    until deadline: ContinuousClock.Instant
+  ) throws {
     do {
-      _ = try connection.run([.init(.beginWriting), .init(.lockExclusively)], until: deadline)
+      var steps: [PostgreSQLConnection.Step] = [.init(.beginWriting), .init(.lockExclusively)]
+      steps.insert(contentsOf: preparation, at: 1)
+      _ = try connection.run(steps, until: deadline)
     } catch {
       // Otherwise it would get the lock later, and keep it.
       drop()
@@ -224,9 +235,12 @@ final class PostgreSQLCommitter: Sendable {
   /// more.
   var runsBodies: Bool { isRunningBodies.withLock { $0 } }
 
-  /// - Parameter isOpen: Whether the transaction has begun.
+  /// - Parameters:
+  ///   - preparation: The first statements of a transaction that has not begun.
+  ///   - isOpen: Whether the transaction has begun.
   private func commit(
-    _ group: Group, isOpen: Bool, on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
+    _ group: Group, after preparation: [PostgreSQLConnection.Step], isOpen: Bool,
+    on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
   ) throws {
     let epoch = state.withLock { $0.epoch }
     let isPooled = connector.settings.isPooled
@@ -236,7 +250,8 @@ final class PostgreSQLCommitter: Sendable {
         _ = try connection.run([.init(.commit)], until: deadline)
         return
       }
-      let steps = group.batch.steps(writer, epoch, announcement, isOpen: isOpen, isPooled: isPooled)
+      var steps = group.batch.steps(writer, epoch, announcement, isOpen: isOpen, isPooled: isPooled)
+      steps.insert(contentsOf: preparation, at: isPooled ? 1 : 0)
       let results = try connection.run(steps, until: deadline)
       for (step, result) in zip(steps, results) where step.statement.reportsFence {
         guard try result.number(0, 0) == 1 else { throw FailedAttempt.fencedOff }
@@ -287,10 +302,4 @@ final class PostgreSQLCommitter: Sendable {
 
   /// Releases the connection, which ends immediately unless the writing thread is still using it.
   func close() { drop() }
-}
-
-extension UUID {
-  var parameter: PostgreSQLParameter {
-    PostgreSQLParameter(bytes: withUnsafeBytes(of: uuid) { [UInt8]($0) })
-  }
 }

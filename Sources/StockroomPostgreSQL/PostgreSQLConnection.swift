@@ -25,6 +25,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
   private let statements: PostgreSQLStatements
   private let settings: PostgreSQLSettings
   private var prepared: Set<PostgreSQLStatement> = []
+  /// See ``PostgreSQLConnector/isOutdated(_:)``.
+  var generation = 0
   /// The notices that have arrived since the last statement was sent.
   let notices: PostgreSQLNotices
   /// Called from time to time while a call waits for the server. An error that it throws ends the wait, and
@@ -109,14 +111,18 @@ final class PostgreSQLConnection: @unchecked Sendable {
       }
       // A transaction with an isolation level must be begun first.
       let beginsTransaction = step.statement == .beginReading || step.statement == .beginWriting
-      if index == 0, !settings.isSessionKept, !beginsTransaction { try sendSettings(&sent) }
+      if index == 0, !settings.isSessionKept, !beginsTransaction {
+        // The default of the pooler's session may be `serializable`, at which a standby runs no statement.
+        if settings.access == .readOnly { try sendSetting(Step(.setReadingIsolation), &sent) }
+        try sendSetting(settings.step, &sent)
+      }
       try send(step)
       sent.parts.append(.step(step.statement))
       // The server answers the first step before it executes those that take long.
       if index == 0, steps.count > 1, firstAnswerDeadline != nil, PQsendFlushRequest(handle) == 0 {
         throw lost()
       }
-      if index == 0, !settings.isSessionKept, beginsTransaction { try sendSettings(&sent) }
+      if index == 0, !settings.isSessionKept, beginsTransaction { try sendSetting(settings.step, &sent) }
       unsent += step.parameters.reduce(0) { $0 + $1.bytes.count }
       // libpq holds at most 2 GiB, and need not hold large values.
       if unsent >= Self.largestBuffer {
@@ -132,8 +138,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
   /// The maximum number of bytes of parameters that libpq holds before they are sent.
   private static let largestBuffer = 16 << 20
 
-  private func sendSettings(_ sent: inout Sent) throws {
-    try send(settings.step)
+  private func sendSetting(_ step: Step, _ sent: inout Sent) throws {
+    try send(step)
     sent.parts.append(.setting)
   }
 

@@ -15,8 +15,18 @@ final class PostgreSQLConnector: Sendable {
   let place: PostgreSQLNamespace
   let settings: PostgreSQLSettings
   private let statements: PostgreSQLStatements
-  /// The host that was last the right one.
-  private let lastHost = MutexProtected(0)
+  /// The connections of the engine, if there are too few for all.
+  let share = PostgreSQLConnectionShare()
+
+  private struct Current {
+    /// The host that was last the right one.
+    var host = 0
+    /// How often that was another one than before, for an engine that writes.
+    var generation = 0
+  }
+
+  private let current = MutexProtected(Current())
+  private let moveHandler = MutexProtected<@Sendable () -> Void>({})
 
   init(_ address: PostgreSQLAddress, _ place: PostgreSQLNamespace, _ settings: PostgreSQLSettings) {
     (self.address, self.place, self.settings) = (address, place, settings)
@@ -38,7 +48,8 @@ final class PostgreSQLConnector: Sendable {
   /// may block.
   ///
   /// - Parameters:
-  ///   - isPatient: Whether a server that is unavailable is retried until the deadline.
+  ///   - isPatient: Whether a server that is unavailable is retried until the deadline. One that has too many
+  ///     connections always is.
   ///   - meanwhile: Called from time to time. An error that it throws ends the attempt.
   /// - Throws: `StorageError` with code `unavailable`; `permissionDenied`; `readOnly` if all servers answer,
   ///   none accepts writes and `isPatient` is false; and others.
@@ -50,52 +61,101 @@ final class PostgreSQLConnector: Sendable {
     return try connect(until: deadline, isPatient: isPatient, after: &failures, meanwhile: meanwhile)
   }
 
-  /// - Parameter failures: The number of consecutive connections that could not be made or used, on which the
-  ///   time to wait depends.
+  /// - Parameters:
+  ///   - side: The side that the connection is for. It leaves a connection to the other side that has been
+  ///     released for that one.
+  ///   - failures: The number of consecutive connections that could not be made or used, on which the time to
+  ///     wait depends.
+  ///   - requestsRelease: Called when the server has too many connections. Whether to request one from the
+  ///     other side.
   func connect(
-    until deadline: ContinuousClock.Instant, isPatient: Bool = true, after failures: inout Int,
-    meanwhile: @escaping () throws -> Void
+    until deadline: ContinuousClock.Instant, isPatient: Bool = true,
+    for side: PostgreSQLConnectionShare.Side? = nil, after failures: inout Int,
+    requestsRelease: () -> Bool = { true }, meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
     var last: StorageError?
     while true {
       if failures > 0 { try Self.pause(failures - 1, until: deadline, meanwhile) }
+      if let side { try share.wait(for: side, until: deadline, meanwhile) }
       do {
-        return try attemptAll(until: deadline, isPatient: isPatient, meanwhile)
+        let connection = try attemptAll(until: deadline, isPatient: isPatient, meanwhile)
+        if let side { share.end(for: side) }
+        return connection
       } catch let error as StorageError {
         failures += 1
         // The error of an attempt that the deadline has cut short says less than the one before it.
         guard ContinuousClock.now < deadline else { throw last ?? error }
-        let isTemporary = (error.underlying as? PostgreSQLFailure)?.isTemporary ?? false
-        guard isPatient, isTemporary else { throw error }
+        let failure = error.underlying as? PostgreSQLFailure
+        let (isFull, isTemporary) = (failure?.isFull ?? false, failure?.isTemporary ?? false)
+        guard isFull || isPatient && isTemporary else { throw error }
+        if isFull, let side, requestsRelease() { share.request(for: side) }
         last = error
       }
     }
+  }
+
+  /// - Parameter handler: Called when another host has become the right one.
+  func onMove(_ handler: @escaping @Sendable () -> Void) { moveHandler.withLock { $0 = handler } }
+
+  /// Whether another host has become the right one since the connection was made, which may show an older state:
+  /// the server of a former primary may still answer.
+  func isOutdated(_ connection: PostgreSQLConnection) -> Bool {
+    connection.generation != current.withLock { $0.generation }
+  }
+
+  /// - Parameter generation: That at the beginning of the attempt to connect.
+  private func adopt(_ connection: PostgreSQLConnection, to index: Int, since generation: Int) throws {
+    let isMoved = current.withLock { current -> Bool? in
+      guard current.generation == generation else { return nil }
+      let isMoved = current.host != index && settings.access == .readWrite
+      current.host = index
+      if isMoved { current.generation += 1 }
+      connection.generation = current.generation
+      return isMoved
+    }
+    guard let isMoved else {
+      throw PostgreSQLFailure(
+        sqlState: nil, text: "another server has become the primary meanwhile", isConnectionLost: true)
+    }
+    let handler = moveHandler.withLock { $0 }
+    if isMoved { handler() }
   }
 
   /// Tries one host after the other, beginning with the last right one. Each has its share of the time.
   private func attemptAll(
     until deadline: ContinuousClock.Instant, isPatient: Bool, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
-    let first = lastHost.withLock { $0 }
-    let hosts = hosts()
+    let (first, generation) = current.withLock { ($0.host, $0.generation) }
+    let hosts = try hosts()
     let count = hosts.count
     var worst: PostgreSQLFailure?
+    // The last one that may disappear by waiting.
+    var temporary: PostgreSQLFailure?
     var isAnyAway = false
     for offset in 0..<count {
       let index = (first + offset) % count
       let left = deadline - ContinuousClock.now
       let share = offset == count - 1 ? left : max(left / (count - offset), min(left, .seconds(1)))
+      let end = ContinuousClock.now + share
       do {
-        let connection = try attempt(hosts[index], until: .now + share, meanwhile)
-        lastHost.withLock { $0 = index }
+        let connection = try attempt(hosts[index], until: end, meanwhile)
+        if isPatient, count > 1 { try requirePlace(on: connection, until: end) }
+        try adopt(connection, to: index, since: generation)
         return connection
       } catch let failure as PostgreSQLFailure {
         worst = failure.isMoreTelling(than: worst) ? failure : worst
-        isAnyAway = isAnyAway || failure.isTemporary && !failure.isStandby
+        guard failure.isTemporary else { continue }
+        temporary = failure.isMoreTelling(than: temporary) ? failure : temporary
+        isAnyAway = isAnyAway || !failure.isStandby
       }
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
     let message = "Connecting to \(address) failed"
+    // The primary is another host, which is unavailable or still a standby.
+    if isPatient, let temporary, !failure.isTemporary {
+      throw StorageError(
+        .unavailable, "\(message), and one of its hosts refuses: \(failure)", underlying: temporary)
+    }
     // The place could be written to before, and a standby is to become the primary; or the primary may be one
     // that is unavailable.
     if isPatient || isAnyAway, failure.isStandby {
@@ -104,9 +164,22 @@ final class PostgreSQLConnector: Sendable {
     throw StorageError.postgreSQL(failure, message)
   }
 
+  /// Another server may have a database of the same name. It must not be taken for the one that is away.
+  private func requirePlace(
+    on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
+  ) throws {
+    let result = try connection.run([.init(.recognise, .text(place.name))], until: deadline).first
+    guard let result, result.rowCount == 1, try result.number(0, 1) == 0 else { return }
+    // `undefined_table`
+    throw PostgreSQLFailure(sqlState: "42P01", text: "the database does not have the schema \(place.schema)")
+  }
+
   /// The hosts to try: those of the connection string or, if it specifies at most a port, those of its
   /// service or of the environment. Reads files.
-  private func hosts() -> [PostgreSQLAddress.Host] {
+  ///
+  /// - Throws: `StorageError` with code `unsupported` if they cannot be hosts: one may be a connection string
+  ///   with a password, which errors would show.
+  private func hosts() throws -> [PostgreSQLAddress.Host] {
     guard !address.namesHosts, address.hosts.count == 1, let host = address.hosts.first else {
       return address.hosts
     }
@@ -117,7 +190,9 @@ final class PostgreSQLConnector: Sendable {
     defer { PQfinish(handle) }
     guard let options = PQconninfo(handle) else { return address.hosts }
     defer { PQconninfoFree(options) }
-    return PostgreSQLAddress.hosts(of: options) ?? address.hosts
+    let hosts = PostgreSQLAddress.hosts(of: options) ?? address.hosts
+    guard hosts.allSatisfy(\.isPlausible) else { throw PostgreSQLAddress.malformed }
+    return hosts
   }
 
   private func attempt(
@@ -156,6 +231,10 @@ final class PostgreSQLConnector: Sendable {
     }
     var isHandedOver = false
     defer { if !isHandedOver { PQfinish(handle) } }
+    // A service or the environment may have determined it.
+    if let name = PQdb(handle), PostgreSQLAddress.isConnection(String(cString: name)) {
+      throw PostgreSQLAddress.malformed
+    }
     // So that errors begin with their code, which is the only part that does not depend on the server's
     // language.
     PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
@@ -199,9 +278,11 @@ final class PostgreSQLConnector: Sendable {
   /// The error with which the server has refused a connection.
   private static func refusal(_ sqlState: String, saying text: String) -> PostgreSQLFailure {
     // PgBouncer has one code for all refusals, and only one language: `protocol_violation`.
-    let isRefused =
-      sqlState == "08P01" && ["authentication failed", "no such user"].contains { text.contains($0) }
-    return PostgreSQLFailure(sqlState: isRefused ? "28P01" : sqlState, text: text)
+    let meanings = [
+      ("authentication failed", "28P01"), ("no such user", "28P01"), ("no such database", "3D000"),
+    ]
+    let meaning = sqlState == "08P01" ? meanings.first { text.contains($0.0) }?.1 : nil
+    return PostgreSQLFailure(sqlState: meaning ?? sqlState, text: text)
   }
 
   /// An error that libpq itself has detected.

@@ -18,6 +18,9 @@ final class PostgreSQLDatabase: Sendable {
     writers = PostgreSQLWriters(committer, timeLimit: connector.settings.timeLimit)
     readers = PostgreSQLReaders(connector, maximum: max(3, maximumConnections) - 2)
     listener = try PostgreSQLListener(connector, committer, hub)
+    connector.onMove { [weak listener] in listener?.move() }
+    connector.share.setHolder(of: .writing, committer.holder)
+    connector.share.setHolder(of: .reading, readers.holder)
   }
 
   deinit {

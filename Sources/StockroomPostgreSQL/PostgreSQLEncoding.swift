@@ -23,6 +23,12 @@ struct PostgreSQLParameter {
   }
 }
 
+extension UUID {
+  var parameter: PostgreSQLParameter {
+    PostgreSQLParameter(bytes: withUnsafeBytes(of: uuid) { [UInt8]($0) })
+  }
+}
+
 /// Calls `body` with pointers to the bytes of each parameter.
 func withPointers<Result>(
   to parameters: ArraySlice<PostgreSQLParameter>, _ pointers: [UnsafePointer<CChar>?] = [],

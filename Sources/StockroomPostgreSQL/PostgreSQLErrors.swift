@@ -29,8 +29,17 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
     sqlState: "25006", text: "the server is a standby, or read-only", isConnectionLost: true)
 
   /// Whether it is more useful to report: an error that a user must correct is more useful than that a server
-  /// is unavailable.
-  func isMoreTelling(than other: PostgreSQLFailure?) -> Bool { other?.isTemporary ?? true }
+  /// is unavailable, and one that says what there is too much of is more useful than others.
+  func isMoreTelling(than other: PostgreSQLFailure?) -> Bool {
+    guard let other else { return true }
+    return other.isTemporary && (!other.isFull || isFull || !isTemporary)
+  }
+
+  /// Whether the server, the role or the database has as many connections as it may have
+  /// (`too_many_connections`), or a pooler has, which has one code for all refusals.
+  var isFull: Bool {
+    sqlState == "53300" || sqlState == "08P01" && text.contains("no more connections allowed")
+  }
 
   /// Whether the write itself was valid, but subscribers are so far behind that the server has no space for
   /// another notification.
@@ -48,10 +57,13 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   /// `read_only_sql_transaction`.
   private static let temporary: Set<String> = ["57P01", "57P02", "57P03", "53300", "25006"]
 
-  /// The code for the end of the session, as sent by the server.
+  /// The code for the end of the session, as sent by the server, or for a session that must not be used any
+  /// more: it is read-only, or has lost the prepared statements (`invalid_sql_statement_name`), as behind a
+  /// pooler that has discarded them.
   static func endsSession(_ sqlState: String?) -> Bool {
     guard let sqlState else { return false }
-    return sqlState.hasPrefix("57P") || sqlState.hasPrefix("08") || ["25P03", "25006"].contains(sqlState)
+    return sqlState.hasPrefix("57P") || sqlState.hasPrefix("08")
+      || ["25P03", "25006", "26000"].contains(sqlState)
   }
 }
 

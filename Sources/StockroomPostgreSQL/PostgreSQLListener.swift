@@ -48,6 +48,9 @@ final class PostgreSQLListener: Sendable {
   /// Ends the connection if there are no subscribers any more.
   func stopIfUnused() { if !hub.hasSubscribers { signal.send() } }
 
+  /// Connects to another server if that has become the primary.
+  func move() { signal.send() }
+
   func close() {
     state.withLock { $0.isStopped = true }
     signal.send()
@@ -100,9 +103,15 @@ final class PostgreSQLListener: Sendable {
 
   /// - Returns: The connection, and whether it had to wait for commits that send no notifications.
   private func connect() throws -> (connection: PostgreSQLConnection, hasWaited: Bool) {
-    let deadline = ContinuousClock.now + connector.settings.timeLimit / 2
+    let usual = ContinuousClock.now + connector.settings.timeLimit / 2
+    let first = state.withLock { $0.waiting.filter(\.isWanted).map(\.deadline).min() }
+    let deadline = min(first ?? usual, usual)
     let lookAround = { [self] in if !isWanted { throw CancellationError() } }
-    let connection = try connector.connect(until: deadline, meanwhile: lookAround)
+    var failures = 0
+    // It keeps its connection, so there must be another one for reads and writes.
+    let connection = try connector.connect(
+      until: deadline, for: .writing, after: &failures, requestsRelease: { connector.share.count > 1 },
+      meanwhile: lookAround)
     _ = try connection.run([.init(.listen)], until: deadline)
     let result = try connection.run([.init(.tryToMarkSubscriber)], until: deadline).first
     if result?.isTrue(0, 0) == true { return (connection, false) }
@@ -111,9 +120,11 @@ final class PostgreSQLListener: Sendable {
     return (connection, true)
   }
 
-  /// Passes on notifications until there are no subscribers.
+  /// Passes on notifications until there are no subscribers, or another server has become the primary.
   private func receive(on connection: PostgreSQLConnection) throws {
     while isWanted {
+      // Changes are made on another server.
+      if connector.isOutdated(connection) { return }
       for payload in try connection.notifications() {
         let announcement = PostgreSQLAnnouncement(payload)
         // The engine's own commits have already been reported.
@@ -126,12 +137,14 @@ final class PostgreSQLListener: Sendable {
     }
   }
 
-  /// Fails waiting calls with errors that do not disappear by waiting. Other calls reach their time limits by
-  /// themselves.
+  /// Fails waiting calls, except those that another connection can still serve if this one has been lost.
   private func failWaiting(_ error: any Error) {
+    let isLost = (error as? PostgreSQLFailure)?.isConnectionLost ?? false
+    let now = ContinuousClock.now
     let waiting = state.withLock { state in
-      defer { state.waiting = [] }
-      return state.waiting
+      let failed = state.waiting.filter { !isLost || !$0.isWanted || now >= $0.deadline }
+      state.waiting.removeAll { call in failed.contains { $0 === call } }
+      return failed
     }
     let error =
       (error as? PostgreSQLFailure).map {

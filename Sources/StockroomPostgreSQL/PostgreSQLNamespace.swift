@@ -11,7 +11,7 @@ struct PostgreSQLNamespace: Sendable {
 
   /// - Throws: `StorageError` with code `unsupported` if no schema can have the name.
   init(_ name: String) throws {
-    guard 1...63 ~= name.utf8.count, !name.utf8.contains(0), !name.hasPrefix("pg_") else {
+    guard 1...63 ~= name.utf8.count, !name.utf8.contains(0), !name.utf8.starts(with: "pg_".utf8) else {
       throw StorageError(
         .unsupported,
         "\(name.debugDescription) cannot be a namespace: it takes 1 to 63 bytes, and not \"pg_\" at the beginning."

@@ -12,6 +12,8 @@ final class PostgreSQLReader: Sendable {
     /// Also nil while it is in use.
     var connection: PostgreSQLConnection?
     var isConnected = false
+    /// Whether the connection in use ends after that.
+    var isReleased = false
     /// The number of consecutive connections that could not be made, or have not answered.
     var failures = 0
     /// How many reads in a row the server has given up for the sake of others.
@@ -20,7 +22,7 @@ final class PostgreSQLReader: Sendable {
 
   private let connector: PostgreSQLConnector
   private let thread = DedicatedThread()
-  /// Changed only on the thread.
+  /// Changed only on the thread, except by ``release()``.
   private let state = MutexProtected(State())
 
   init(_ connector: PostgreSQLConnector) { self.connector = connector }
@@ -35,10 +37,15 @@ final class PostgreSQLReader: Sendable {
   var isConnected: Bool { state.withLock { $0.isConnected } }
 
   /// Connects, after a pause that grows with the number of failures.
-  func connect(until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void) throws {
+  ///
+  /// - Parameter isAlone: Whether no other reader has a connection.
+  func connect(
+    until deadline: ContinuousClock.Instant, isAlone: () -> Bool, meanwhile: @escaping () throws -> Void
+  ) throws {
     var failures = state.withLock { $0.failures }
     defer { state.withLock { $0.failures = failures } }
-    let connection = try connector.connect(until: deadline, after: &failures, meanwhile: meanwhile)
+    let connection = try connector.connect(
+      until: deadline, for: .reading, after: &failures, requestsRelease: isAlone, meanwhile: meanwhile)
     // Until it has answered: a pooler accepts connections even if there is no server behind it.
     failures += 1
     // Others may take waiting reads: only a read in progress keeps its handler.
@@ -50,11 +57,26 @@ final class PostgreSQLReader: Sendable {
     connection.meanwhile = {}
     connection.firstAnswerDeadline = nil
     state.withLock { state in
-      state.isConnected = !connection.isLost
-      guard state.isConnected else { return }
-      state.connection = connection
-      state.failures = 0
+      state.isConnected = !connection.isLost && !state.isReleased
+      state.isReleased = false
+      if !connection.isLost { state.failures = 0 }
+      if state.isConnected { state.connection = connection }
     }
+  }
+
+  /// Whether there is a connection that has not been released.
+  var isReleasable: Bool { state.withLock { $0.isConnected && !$0.isReleased } }
+
+  /// Ends the connection, when it is not in use any more.
+  func release() {
+    let unused = state.withLock { state -> PostgreSQLConnection? in
+      let unused = state.connection.take()
+      if unused != nil { state.isConnected = false }
+      state.isReleased = state.isConnected
+      return unused
+    }
+    // It ends here, without the lock.
+    withExtendedLifetime(unused) {}
   }
 
   // MARK: Reading
@@ -104,6 +126,12 @@ final class PostgreSQLReader: Sendable {
   ) -> Outcome {
     guard let deadline = calls.map(\.deadline).min() else { return .done }
     guard let connection = state.withLock({ $0.connection.take() }) else {
+      for call in calls { call.retract() }
+      return .lost
+    }
+    if connector.isOutdated(connection) {
+      connection.discard()
+      keep(connection)
       for call in calls { call.retract() }
       return .lost
     }

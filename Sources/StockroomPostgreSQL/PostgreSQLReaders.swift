@@ -200,8 +200,9 @@ final class PostgreSQLReaders: Sendable {
   /// Tries to connect as long as any call waits.
   private func connect(_ reader: PostgreSQLReader) {
     guard let deadline = firstDeadline(for: reader) else { return }
+    let isAlone = { [self] in state.withLock { $0.isAlone(reader) } }
     do {
-      try reader.connect(until: deadline) { [self] in
+      try reader.connect(until: deadline, isAlone: isAlone) { [self] in
         if firstDeadline(for: reader) == nil { throw CancellationError() }
       }
     } catch {
@@ -212,6 +213,26 @@ final class PostgreSQLReaders: Sendable {
       let now = ContinuousClock.now
       for call in waiting where !isTemporary || now >= call.deadline { call.fail(error) }
     }
+  }
+
+  /// The connections, each of which ends when it is not in use any more.
+  var holder: PostgreSQLConnectionShare.Holder {
+    .init(
+      count: { [weak self] in self?.state.withLock { $0.readers.count(where: \.isConnected) } ?? 0 },
+      release: { [weak self] in self?.release() })
+  }
+
+  private func release() {
+    let reader = state.withLock { state -> PostgreSQLReader? in
+      let reader = state.idle.last(where: \.isReleasable) ?? state.readers.first(where: \.isReleasable)
+      if let index = state.idle.firstIndex(where: { $0 === reader }) {
+        // Those with a connection are used first.
+        let unconnected = state.idle.remove(at: index)
+        state.idle.insert(unconnected, at: 0)
+      }
+      return reader
+    }
+    reader?.release()
   }
 
   /// The earliest deadline of the calls that wait for a reader without a connection; nil if there are none.

@@ -16,8 +16,7 @@ struct PostgreSQLSettings: Sendable {
 
   /// Applies all settings, for the session or for the transaction.
   var step: PostgreSQLConnection.Step {
-    // The maximum number of milliseconds that the server accepts.
-    let milliseconds = min(timeLimit, .milliseconds(Int32.max)).roundedMilliseconds
+    let milliseconds = timeLimit.roundedMilliseconds
     let settings: [(name: String, value: String)] = [
       // No object that others may have created in a schema of the database can replace a function or an
       // operator that is called here.
@@ -49,5 +48,12 @@ struct PostgreSQLSettings: Sendable {
       Array(value.utf8).withUnsafeBytes { values.append($0) }
     }
     return PostgreSQLConnection.Step(statement, names.parameter, values.parameter)
+  }
+}
+
+extension PostgreSQLConnection.Step {
+  /// Limits the waits for locks until the end of the transaction.
+  init(limitingLockWaits limit: Duration) {
+    self.init(.limitLockWait, .text(String(limit.roundedMilliseconds)))
   }
 }

@@ -24,17 +24,19 @@ enum PostgreSQLSocket {
   /// - Parameters:
   ///   - deadline: When to stop waiting.
   ///   - meanwhile: Called from time to time. An error that it throws ends the wait.
-  /// - Returns: What the socket is ready for; nothing if the deadline has passed.
+  /// - Returns: What the socket is ready for. Nothing if the deadline has passed and no data has arrived: data
+  ///   that arrived while this process was stopped, or had no processor, count as arrived in time.
   static func wait(
     for socket: Int32, reading: Bool = true, writing: Bool = false, until deadline: ContinuousClock.Instant,
     meanwhile: () throws -> Void = {}
   ) throws -> (reading: Bool, writing: Bool) {
-    let wanted = (reading ? Int16(POLLIN) : 0) | (writing ? Int16(POLLOUT) : 0)
     while true {
       let left = deadline - ContinuousClock.now
-      guard left > .zero else { return (false, false) }
+      let isLate = left <= .zero
+      // After the deadline, only an answer matters.
+      let wanted = (reading ? Int16(POLLIN) : 0) | (writing && !isLate ? Int16(POLLOUT) : 0)
       var descriptor = pollfd(fd: socket, events: wanted, revents: 0)
-      let count = poll(&descriptor, 1, min(left, slice).roundedMilliseconds)
+      let count = poll(&descriptor, 1, isLate ? 0 : min(left, slice).roundedMilliseconds)
       if count < 0, errno != EINTR { throw StorageError.posix(errno, "Waiting for the server failed") }
       if count > 0 {
         // An error or the end of the connection is reported when reading.
@@ -42,15 +44,16 @@ enum PostgreSQLSocket {
         let canRead = isOver || descriptor.revents & Int16(POLLIN) != 0
         return (reading && canRead, writing && (isOver || descriptor.revents & Int16(POLLOUT) != 0))
       }
+      if isLate { return (false, false) }
       try meanwhile()
     }
   }
 }
 
 extension Duration {
-  /// At least one.
+  /// From one to the maximum that `poll` and the server accept.
   var roundedMilliseconds: Int32 {
-    let (seconds, attoseconds) = components
+    let (seconds, attoseconds) = min(self, .milliseconds(Int32.max)).components
     return max(1, Int32(clamping: seconds * 1_000 + attoseconds / 1_000_000_000_000_000))
   }
 }

@@ -3,7 +3,8 @@ import StockroomCore
 /// The statements that the engine sends to the server.
 enum PostgreSQLStatement: Int, CaseIterable, Sendable {
   // Settings of sessions and transactions.
-  case settings, localSettings, allowSequentialScans, beginWriting, beginReading, commit
+  case settings, localSettings, allowSequentialScans, limitLockWait
+  case beginWriting, beginReading, setReadingIsolation, commit
   // Places.
   case recognise, list, drop, lockCreation, makeSchema, makeEntries, makeSequence, makeCommits, mark,
     storeValuesOutside
@@ -75,8 +76,12 @@ struct PostgreSQLStatements: Sendable {
         WHEN pg_catalog.version() OPERATOR(pg_catalog.~) 'darwin|freebsd' THEN 150000 END
       """
     case .allowSequentialScans: "SELECT set_config('enable_seqscan', 'on', true)"
+    case .limitLockWait: "SELECT set_config('lock_timeout', $1::text, true)"
     case .beginWriting: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
     case .beginReading: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    // For the transaction in progress only, even if a single statement is one. Needs no snapshot, and changes
+    // nothing in a transaction that `beginReading` has begun.
+    case .setReadingIsolation: "SET transaction_isolation = 'repeatable read'"
     case .commit: "COMMIT"
 
     case .recognise:

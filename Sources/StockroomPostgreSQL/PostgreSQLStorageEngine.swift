@@ -72,13 +72,14 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///   - timeLimit: How long a call may take, at least a millisecond; this includes opening. Waiting for a connection takes at most half
   ///     of it. The server's `statement_timeout` is set to this limit, and its `lock_timeout` to half of it.
   ///   - isPooled: Whether the connection goes through a pooler that assigns each transaction another session of the server, such
-  ///     as pgbouncer with `pool_mode = transaction`. Then no statements are prepared, each read takes one more statement and each
-  ///     write three, and there is no change feed.
+  ///     as pgbouncer with `pool_mode = transaction`. Then no statements are prepared, each read takes one more statement (two
+  ///     if the engine is read-only) and each write three, and there is no change feed.
   ///   - access: Whether the engine may write. A read-only engine creates no tables, and has neither transactions nor a change feed.
   ///     It needs a role with `USAGE` on the schema and `SELECT` on its table `entries`, and accepts a standby, which may lag behind.
   ///     If there are several hosts, it uses the first that answers.
-  /// - Throws: `StorageError` with code `unavailable` if no server answers, or if none of them accepts writes while another host does
-  ///   not answer; `permissionDenied` if the server refuses the user, the password, the certificate or the creation of tables;
+  /// - Throws: `StorageError` with code `unavailable` if no server answers, if none of them accepts writes while another host does
+  ///   not answer, or if the server, the role or the database has as many connections as it may have for the whole time limit;
+  ///   `permissionDenied` if the server refuses the user, the password, the certificate or the creation of tables;
   ///   `readOnly` if the server is a standby and the engine may write; `unsupported` if the connection string is malformed, the
   ///   database does not exist, a read-only engine finds no tables, or the tables belong to another program; `CancellationError`.
   public init(

@@ -132,10 +132,11 @@ final class PostgreSQLWriters: Sendable {
     }
   }
 
-  private func commit(_ writes: [PostgreSQLWrite]) {
+  /// - Parameter lockWait: How long to wait for each lock, if not for the usual time.
+  private func commit(_ writes: [PostgreSQLWrite], waitingForLocks lockWait: Duration? = nil) {
     let error: any Error
     do {
-      let rest = try commitTogether(writes)
+      let rest = try commitTogether(writes, waitingForLocks: lockWait)
       for write in writes.dropLast(rest.count) { write.call.end(.success(())) }
       if !rest.isEmpty { commit(Array(rest)) }
       return
@@ -155,22 +156,29 @@ final class PostgreSQLWriters: Sendable {
     }
     // Nothing has been done. A write that cannot be done does not affect the others.
     for write in writes { write.call.retract() }
+    let isLocked = (error as? StorageError)?.code == .locked
     for (index, write) in writes.enumerated() {
-      state.withLock { $0.next = writes[(index + 1)...].map(\.call) }
-      commit([write])
+      let next = writes[(index + 1)...]
+      state.withLock { $0.next = next.map(\.call) }
+      // They have waited together already: one that cannot get its lock leaves time for the others.
+      let left = max(.zero, write.call.deadline - .now)
+      commit([write], waitingForLocks: isLocked ? left / (2 * (next.count + 1)) : nil)
     }
   }
 
-  private func commitTogether(_ writes: [PostgreSQLWrite]) throws -> ArraySlice<PostgreSQLWrite> {
-    try committer.commit(writes) { [self] in try lookAround() }
+  private func commitTogether(
+    _ writes: [PostgreSQLWrite], waitingForLocks lockWait: Duration?
+  ) throws -> ArraySlice<PostgreSQLWrite> {
+    try committer.commit(writes, waitingForLocks: lockWait) { [self] in try lookAround() }
   }
 
   /// Whether each request alone would fail with the same error. Not if a role may not do all that they do, nor if an
-  /// entry is corrupted.
+  /// entry is corrupted, nor if one of them waits for a lock that the others do not need.
   private static func affectsAll(_ error: any Error) -> Bool {
     if error is PostgreSQLCommitter.FailedRead { return false }
     guard let code = (error as? StorageError)?.code else { return true }
-    return ![.valueTooLarge, .diskFull, .io, .unsupported, .permissionDenied, .corrupted].contains(code)
+    return ![.valueTooLarge, .diskFull, .io, .unsupported, .permissionDenied, .corrupted, .locked]
+      .contains(code)
   }
 
   /// Ends overdue calls.

@@ -17,13 +17,19 @@ private struct ClosablePath: ~Copyable {
     link = place.url.appending(path: "way")
   }
 
+  /// - Parameter port: The port of this machine that is the second host, if any.
+  func connection(orAt port: UInt16?) -> String {
+    let hosts =
+      port.map { "host=\(link.path),127.0.0.1 port=5432,\($0) sslmode=disable" } ?? "host=\(link.path)"
+    return "\(PostgreSQLServer.shared.connection) \(hosts) application_name=\(name)"
+  }
+
   /// Opens the path, and an engine that connects through it.
-  func engine(timeLimit: Duration) async throws -> PostgreSQLStorageEngine {
+  func engine(timeLimit: Duration, orAt port: UInt16? = nil) async throws -> PostgreSQLStorageEngine {
     try await PostgreSQLServer.shared.start()
     try open()
     return try await PostgreSQLStorageEngine(
-      PostgreSQLServer.shared.connection + " host=\(link.path) application_name=\(name)", namespace: name,
-      timeLimit: timeLimit)
+      connection(orAt: port), namespace: name, timeLimit: timeLimit)
   }
 
   func open() throws {
@@ -56,6 +62,52 @@ struct PostgreSQLAwayTests {
     try way.open()
     try await engine.write(value(2), key: key(2))
     #expect(try await engine.allKeys() == [key(0), key(2)])
+  }
+
+  @Test(
+    "While a server is away, calls wait for it, though another host refuses the user or has no such database (rule N3)",
+    arguments: ["28P01", "28000", "3D000"])
+  func refusingHost(sqlState: String) async throws {
+    let way = try ClosablePath()
+    let refusing = try RefusingServer(sqlState: sqlState, message: "not here")
+    defer { refusing.close() }
+    let engine = try await way.engine(timeLimit: .seconds(300), orAt: refusing.port)
+    try await engine.write(value(0), key: key(0))
+    try await way.close()
+    let write = Task { try await engine.write(value(1), key: key(1)) }
+    for await _ in refusing.refusals.prefix(1) {}
+    let read = Task { try await engine.read(key: key(0)) }
+    for await _ in refusing.refusals.prefix(1) {}
+    try way.open()
+    try await write.value
+    #expect(try await read.value == value(0))
+    try await engine.close()
+  }
+
+  @Test(
+    "Opening waits while a server or a pooler has too many connections (rule N6)",
+    arguments: [
+      ("53300", "sorry, too many clients already"),
+      ("08P01", "no more connections allowed (max_client_conn)"),
+    ])
+  func fullServer(sqlState: String, message: String) async throws {
+    try await PostgreSQLServer.shared.start()
+    let way = try ClosablePath()
+    let full = try RefusingServer(sqlState: sqlState, message: message)
+    defer { full.close() }
+    let connection = way.connection(orAt: full.port)
+    let opening = Task {
+      try await PostgreSQLStorageEngine(connection, namespace: newNamespace(), timeLimit: .seconds(300))
+    }
+    for await _ in full.refusals.prefix(1) {}
+    try way.open()
+    try await opening.value.close()
+    let error = await #expect(throws: StorageError.self) {
+      _ = try await PostgreSQLStorageEngine(
+        "host=127.0.0.1 port=\(full.port) user=postgres dbname=postgres sslmode=disable",
+        timeLimit: .milliseconds(200))
+    }
+    #expect(error?.code == .unavailable, "\(String(describing: error))")
   }
 
   @Test(

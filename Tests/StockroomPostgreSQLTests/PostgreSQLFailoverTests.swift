@@ -48,11 +48,12 @@ struct PostgreSQLFailoverTests {
     let place = try TemporaryDirectory()
     let (first, second) = try await PostgreSQLServer.startPair(in: place.parent)
     func open(
-      _ servers: [PostgreSQLServer], _ access: StorageAccess = .readWrite
+      _ servers: [PostgreSQLServer], _ access: StorageAccess = .readWrite, isPooled: Bool = false
     ) async throws -> PostgreSQLStorageEngine {
       try await PostgreSQLStorageEngine(
         "host=\(servers.map(\.directory.path).joined(separator: ",")) user=postgres dbname=postgres "
-          + "options='-c default_transaction_isolation=serializable'", timeLimit: .seconds(8), access: access)
+          + "options='-c default_transaction_isolation=serializable'", timeLimit: .seconds(8),
+        isPooled: isPooled, access: access)
     }
     let engine = try await open([first, second])
     try await engine.write(value(1), key: key(1))
@@ -69,6 +70,14 @@ struct PostgreSQLFailoverTests {
         // The tables have not been replicated yet.
       }
     }
+    // Each of its transactions may have another session.
+    let pooled = try await open([second], .readOnly, isPooled: true)
+    #expect(try await pooled.read(key: key(1)) == value(1))
+    #expect(try await pooled.read(keys: [key(1), key(2)]) == [value(1)])
+    #expect(try await pooled.keyCount() == 1)
+    #expect(try await pooled.readAllEntries().map(\.data) == [value(1)])
+    #expect(try await pooled.readEntries(keys: (0..<20_000).map(key)).map(\.data) == [value(1)])
+    try await pooled.close()
     await first.stop(.killed)
     let waiting = await #expect(throws: StorageError.self) { try await engine.write(value(2), key: key(2)) }
     #expect(waiting?.code == .unavailable, "\(String(describing: waiting))")
@@ -119,38 +128,6 @@ struct PostgreSQLFailoverTests {
     while try await reader.read(key: key) != value(1) {}
     for reader in [reader, other] { try await reader.close() }
     try await engine.remove(key: key)
-  }
-
-  @Test("An engine uses the writable one of the hosts named by a service or PGHOST")
-  func hostsOfEnvironment() async throws {
-    let place = try TemporaryDirectory()
-    let first = PostgreSQLServer(
-      directory: place.parent.appending(path: "1"),
-      settings: PostgreSQLServer.clusterSettings + ["default_transaction_read_only=on"])
-    try await first.start()
-    try await PostgreSQLServer.shared.start()
-    let hosts = "\(first.directory.path),\(PostgreSQLServer.shared.directory.path)"
-    let services = place.parent.appending(path: "services")
-    try Data("[shop]\nhost=\(hosts)\nuser=postgres\ndbname=postgres\n".utf8).write(to: services)
-    // In a separate process, because the environment belongs to the whole process.
-    await #expect(processExitsWith: .success) { [hosts = hosts as String, file = services.path as String] in
-      let namespace = newNamespace()
-      setenv("PGSERVICEFILE", file, 1)
-      let served = try await PostgreSQLStorageEngine(
-        "service=shop", namespace: namespace, timeLimit: .seconds(60))
-      try await served.write(value(1), key: key(1))
-      try await served.close()
-      // Would make libpq prefer a standby, as other programs may need.
-      setenv("PGTARGETSESSIONATTRS", "standby", 1)
-      setenv("PGHOST", hosts, 1)
-      let engine = try await PostgreSQLStorageEngine(
-        "user=postgres dbname=postgres", namespace: namespace, timeLimit: .seconds(60))
-      let found = try await engine.read(key: key(1))
-      precondition(found == value(1))
-      try await engine.write(value(2), key: key(2))
-      try await engine.close()
-    }
-    await first.stop(.fast)
   }
 
   @Test(

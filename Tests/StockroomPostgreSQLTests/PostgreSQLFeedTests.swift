@@ -11,6 +11,27 @@ import Testing
 struct PostgreSQLFeedTests {
   private let server = PostgreSQLServer.shared
 
+  @Test("A subscription whose connection is lost while it begins is made on another one (rules N2, N3)")
+  func lostWhileBeginning() async throws {
+    let name = newNamespace()
+    try await server.start()
+    let engine = try await PostgreSQLStorageEngine(
+      server.connection + " application_name=\(name)", namespace: name, timeLimit: .seconds(300))
+    let lock = try PostgreSQLNamespace(name).lock(of: .subscribers)
+    let committing = try await OtherProgram("SELECT pg_advisory_xact_lock(\(lock))", "COMMIT", in: name)
+    let subscription = Task { try await engine.changes() }
+    try await server.waitForLock(of: name)
+    try await server.execute(
+      """
+      SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+      WHERE application_name = '\(name)' AND wait_event_type = 'Lock'
+      """)
+    try await committing.end()
+    let changes = try await subscription.value
+    withExtendedLifetime(changes) {}
+    try await engine.close()
+  }
+
   @Test(
     "A commit in progress when a subscription begins is reported, although it sent no notification (rule X1)")
   func commitMeanwhile() async throws {

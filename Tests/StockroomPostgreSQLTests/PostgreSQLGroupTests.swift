@@ -18,7 +18,7 @@ struct PostgreSQLGroupTests {
     amongWritesOf engine: PostgreSQLStorageEngine
   ) async throws {
     // Some of them arrive while the first one is being committed, and form a group.
-    for round in 0..<20 {
+    for round in 0..<5 {
       try await withThrowingTaskGroup(of: Void.self) { group in
         for number in 100..<150 {
           group.addTask { try await engine.write(value(round), key: key(number)) }
@@ -50,20 +50,57 @@ struct PostgreSQLGroupTests {
     try await engine.close()
   }
 
-  @Test("A write that detects corruption fails no write of other tasks")
-  func corruption() async throws {
+  @Test(
+    "A write that detects corruption, or cannot get its lock, fails no write of other tasks",
+    arguments: [("XX001", StorageError.Code.corrupted), ("55P03", StorageError.Code.locked)])
+  func refusal(sqlState: String, code: StorageError.Code) async throws {
     let name = newNamespace()
     let engine = try await newEngine(name)
     try await server.execute(
       """
       CREATE FUNCTION "\(name)".refuse() RETURNS trigger LANGUAGE plpgsql AS
-        'BEGIN RAISE EXCEPTION ''broken'' USING ERRCODE = ''XX001''; END';
+        'BEGIN RAISE EXCEPTION ''broken'' USING ERRCODE = ''\(sqlState)''; END';
       CREATE TRIGGER refuse BEFORE INSERT ON "\(name)".entries
         FOR EACH ROW WHEN (NEW.key = 'key-1'::bytea) EXECUTE FUNCTION "\(name)".refuse()
       """)
     try await expectFailure(
-      .corrupted, of: { try await engine.write(value(1), key: key(1)) }, amongWritesOf: engine)
+      code, of: { try await engine.write(value(1), key: key(1)) }, amongWritesOf: engine)
+    try await expectFailure(
+      code, of: { try await engine.withTransaction { try $0.write(value(1), key: key(1)) } },
+      amongWritesOf: engine)
     #expect(try await engine.read(key: key(1)) == nil)
+    try await engine.close()
+  }
+
+  @Test("A write that could not get its lock in a group waits for it only briefly when it is retried alone")
+  func lockWait() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name)
+    try await server.execute(
+      """
+      CREATE FUNCTION "\(name)".refuse() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN RAISE EXCEPTION ''waited for %'', current_setting(''lock_timeout'') USING ERRCODE = ''55P03''; END';
+      CREATE TRIGGER refuse BEFORE INSERT ON "\(name)".entries
+        FOR EACH ROW WHEN (NEW.key = 'key-1'::bytea) EXECUTE FUNCTION "\(name)".refuse()
+      """)
+    // It is not in a group if it is the first one.
+    var wait = ""
+    while wait.isEmpty || wait.contains("150s") {
+      wait = try await withThrowingTaskGroup(of: String.self) { group in
+        for number in [0, 2, 1, 3] {
+          group.addTask {
+            do {
+              try await engine.write(value(number), key: key(number))
+              return ""
+            } catch let error as StorageError where number == 1 && error.code == .locked {
+              return error.description
+            }
+          }
+        }
+        return try await group.reduce(into: "") { $0 += $1 }
+      }
+    }
+    #expect(wait.contains("waited for"), "\(wait)")
     try await engine.close()
   }
 }

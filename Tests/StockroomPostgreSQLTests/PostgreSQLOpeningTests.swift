@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomEngines
-import StockroomPostgreSQL
+@testable import StockroomPostgreSQL
 import TestFixtures
 import Testing
 
@@ -60,6 +60,12 @@ struct PostgreSQLOpeningTests {
       // libpq would parse this as the name of a database.
       "host=/nowhere dbname=postgresql://me:secret@localhost/db",
       "host=/nowhere dbname='host=localhost password=secret'",
+      "host=/nowhere dbname='host=localhost password = secret'",
+      "host=/nowhere dbname=POSTGRES://me:secret@localhost/db",
+      "postgresql:///db?host=/nowhere&dbname=user%3Dme%20PASSWORD%20%3Dsecret",
+      // libpq would parse these as the name of a host.
+      "host=postgresql://me:secret@localhost/db", "host=me:secret@localhost",
+      "postgresql:///db?host=me:secret@localhost", "host=localhost hostaddr=me:secret@localhost",
     ])
   func malformed(connection: String) async throws {
     let error = try #require(await error(connection))
@@ -68,8 +74,60 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
+    "A refusal by a pooler, which has one error code for all, has the code of its meaning",
+    arguments: [
+      ("no such user", StorageError.Code.permissionDenied),
+      ("no such database: nowhere", StorageError.Code.unsupported),
+      ("server login has been failing, try again later", StorageError.Code.unavailable),
+    ])
+  func poolerRefusal(message: String, code: StorageError.Code) async throws {
+    let pooler = try RefusingServer(sqlState: "08P01", message: message)
+    defer { pooler.close() }
+    let error = await error("host=127.0.0.1 port=\(pooler.port) user=nobody sslmode=disable")
+    #expect(error?.code == code, "\(String(describing: error))")
+  }
+
+  @Test(
+    "A connection string in PGHOST or PGDATABASE is refused, and not included in the error",
+    arguments: [
+      ["PGHOST", "postgresql://me:secret@localhost/db"],
+      ["PGDATABASE", "host=localhost password = secret", "PGHOST", "/nowhere"],
+    ])
+  func malformedEnvironment(variables: [String]) async throws {
+    // In a separate process, because the environment belongs to the whole process.
+    await #expect(processExitsWith: .success) { [variables = variables as [String]] in
+      for index in stride(from: 0, to: variables.count, by: 2) {
+        setenv(variables[index], variables[index + 1], 1)
+      }
+      do {
+        _ = try await PostgreSQLStorageEngine("user=nobody", timeLimit: .seconds(60))
+        preconditionFailure("It was accepted.")
+      } catch let error as StorageError {
+        precondition(error.code == .unsupported && !String(reflecting: error).contains("secret"), "\(error)")
+      }
+    }
+  }
+
+  @Test("No description of an engine or its parts contains the password (rule N5)")
+  func descriptions() async throws {
+    try await PostgreSQLServer.shared.start()
+    let connection = PostgreSQLServer.shared.connection + " password=the-secret"
+    let engine = try await PostgreSQLStorageEngine(connection, namespace: newNamespace())
+    let address = try PostgreSQLAddress(connection)
+    var text = "\(engine) \(String(reflecting: engine)) \(address) \(String(reflecting: address))"
+    dump(engine, to: &text)
+    dump(address, to: &text)
+    let place = EngineCatalog.Database(connection: connection, namespacePrefix: "test_")
+    text += "\(place) \(String(reflecting: place))"
+    dump(place, to: &text)
+    #expect(text.contains("hosts") && !text.contains("the-secret"))
+    try await engine.close()
+  }
+
+  @Test(
     "A name that cannot be the name of a schema is refused",
-    arguments: ["", "pg_mine", String(repeating: "n", count: 64), "a\0b"])
+    // To a server, a combining accent is a character of its own.
+    arguments: ["", "pg_mine", "pg_\u{301}", String(repeating: "n", count: 64), "a\0b"])
   func namespace(name: String) async throws {
     try await PostgreSQLServer.shared.start()
     #expect(await error(PostgreSQLServer.shared.connection, namespace: name)?.code == .unsupported)

@@ -35,6 +35,63 @@ struct PostgreSQLReaderTests {
     try await engine.close()
   }
 
+  @Test(
+    "Reads, writes and a change feed share as few connections as the role allows (rule N6)",
+    arguments: [1, 2, 3])
+  func fewConnections(limit: Int) async throws {
+    try await server.start()
+    let name = "user_" + newNamespace().replacing("-", with: "_").lowercased()
+    try await server.execute(
+      "CREATE ROLE \(name) LOGIN CONNECTION LIMIT \(limit); CREATE SCHEMA \(name) AUTHORIZATION \(name)")
+    let engine = try await PostgreSQLStorageEngine(
+      "host=\(server.directory.path) dbname=postgres user=\(name)", namespace: name, timeLimit: .seconds(120))
+    // These take all connections, and one of them always reads.
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<20 { group.addTask { _ = try await engine.read(key: key(number)) } }
+      try await group.waitForAll()
+    }
+    let reading = Task {
+      do {
+        while true { _ = try await engine.read(key: key(0)) }
+      } catch is CancellationError {}
+    }
+    for number in 0..<3 { try await engine.write(value(number), key: key(1)) }
+    let changes = try await limit > 1 ? engine.changes() : nil
+    try await engine.write(value(3), key: key(1))
+    #expect(try await engine.read(key: key(1)) == value(3))
+    reading.cancel()
+    try await reading.value
+    #expect(try await engine.withTransaction { try $0.read(key: key(1)) } == value(3))
+    #expect(try await engine.allKeys() == [key(1)])
+    withExtendedLifetime(changes) {}
+    try await engine.close()
+  }
+
+  @Test("A session that has lost its prepared statements is replaced (rule N3)")
+  func lostStatements() async throws {
+    let name = newNamespace()
+    let engine = try await newEngine(name)
+    try await engine.write(value(1), key: key(1))
+    try await server.execute(
+      """
+      CREATE FUNCTION "\(name)".forget() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN DEALLOCATE ALL; RETURN NEW; END';
+      CREATE TRIGGER forget BEFORE INSERT ON "\(name)".entries
+        FOR EACH ROW EXECUTE FUNCTION "\(name)".forget();
+      ALTER TABLE "\(name)".entries RENAME TO stored;
+      CREATE FUNCTION "\(name)".forget(value bytea) RETURNS bytea VOLATILE LANGUAGE plpgsql AS
+        'BEGIN DEALLOCATE ALL; RETURN value; END';
+      CREATE VIEW "\(name)".entries AS
+        SELECT sequence, created, updated, key, "\(name)".forget(value) AS value FROM "\(name)".stored
+      """)
+    for _ in 0..<3 { #expect(try await engine.read(key: key(1)) == value(1)) }
+    try await server.execute(
+      "DROP VIEW \"\(name)\".entries; ALTER TABLE \"\(name)\".stored RENAME TO entries")
+    for number in 2..<5 { try await engine.write(value(number), key: key(1)) }
+    #expect(try await engine.withTransaction { try $0.read(key: key(1)) } == value(4))
+    try await engine.close()
+  }
+
   @Test("A value that the server cannot read fails no other read (rule R4)")
   func unreadableValue() async throws {
     let name = newNamespace()
@@ -145,9 +202,22 @@ struct PostgreSQLReaderTests {
 
   @Test("The engine pauses between connections to a server that ends each session at its first statement")
   func pauses() async throws {
-    let name = newNamespace()
+    let (name, other) = (newNamespace(), newNamespace())
     let engine = try await newEngine(name, timeLimit: .seconds(8))
     try await engine.write(value(1), key: key(1))
+    // In the meantime, on a server that ends each session at its first commit.
+    let writer = try await newEngine(other, timeLimit: .seconds(8))
+    try await server.execute(
+      """
+      CREATE SEQUENCE "\(other)".commits_begun;
+      CREATE FUNCTION "\(other)".refuse() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
+        PERFORM nextval('"\(other)".commits_begun');
+        RAISE EXCEPTION 'shutting down' USING ERRCODE = '57P01';
+      END $body$;
+      CREATE TRIGGER refuse BEFORE INSERT ON "\(other)".entries
+        FOR EACH ROW EXECUTE FUNCTION "\(other)".refuse()
+      """)
+    let commit = Task { try await writer.write(value(1), key: key(1)) }
     // The error of a primary that has become a standby. A sequence advances even without a commit.
     try await server.execute(
       """
@@ -169,15 +239,17 @@ struct PostgreSQLReaderTests {
       """)
     await #expect(throws: StorageError.self) { try await engine.read(key: key(1)) }
     await #expect(throws: StorageError.self) { try await engine.remove(key: key(1)) }
+    await #expect(throws: StorageError.self) { try await commit.value }
     // The pauses grow to a third of a second, which limits the attempts within the time limit.
-    for sequence in ["writes", "reads"] {
+    for sequence in ["\"\(name)\".writes", "\"\(name)\".reads", "\"\(other)\".commits_begun"] {
       try await server.execute(
         """
         DO $$ BEGIN
-          ASSERT (SELECT last_value FROM "\(name)".\(sequence)) BETWEEN 2 AND 40;
+          ASSERT (SELECT last_value FROM \(sequence)) BETWEEN 2 AND 40;
         END $$
         """)
     }
     try await engine.close()
+    try await writer.close()
   }
 }
