@@ -17,6 +17,8 @@ struct ConformanceCommand: AsyncParsableCommand {
       The level decides which checks run and how thorough they are; checks that search for faults at random, by killing \
       processes or by corrupting files have options of their own. Each failure is printed with the command that \
       reproduces it.
+
+      After Ctrl-C the results so far are printed, and the exit status is that of the signal.
       """)
 
   @OptionGroup var engineOptions: EngineOptions
@@ -105,7 +107,8 @@ struct ConformanceCommand: AsyncParsableCommand {
             : ConformanceProcesses(
               arguments: settings + ["--directory", directory.path(percentEncoded: false)],
               server: try engineOptions.ownServer?.connection),
-          resume: resumeFile)
+          resume: resumeFile
+        ) { [format] in try writeToStandardOutput(try $0.rendered(as: format)) }
     }
     try writeToStandardOutput(try results.rendered(as: format))
     // Only now: that results could not be kept must not cost them.

@@ -24,8 +24,8 @@ struct EndedBySignal: Error {}
 /// is below `nohup` and SIGINT in the background of a script, stays ignored.
 ///
 /// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
-/// directories are removed and the process exits, unless the work is ``CleaningUp``: that is waited for. A second signal
-/// ends the process immediately, SIGHUP not counted: a terminal that is closed may send it twice, or together with SIGTERM.
+/// directories are removed and the process exits after its ``PartialOutput``, unless the work is ``CleaningUp``: that is waited for. A
+/// second signal ends the process immediately, SIGHUP not counted: a terminal that is closed may send it twice, or together with SIGTERM.
 ///
 /// - Throws: ``Interrupted`` if there was a signal, unless the work ended with ``EndedBySignal``; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
@@ -51,6 +51,7 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
       // On a thread of its own: work that hangs may block all threads of the pool.
       Thread.detachNewThread {
         waitForWork()
+        PartialOutput.printWithoutBlocking()
         if CleaningUp.isAwaited {
           writeToStandardError("stockroom: cleaning up; a second signal ends the command without that\n")
           CleaningUp.waitUntilDone()
