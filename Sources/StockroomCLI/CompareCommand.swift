@@ -60,7 +60,7 @@ struct CompareCommand: AsyncParsableCommand {
       // Waited for after a signal, however busy the machine is: the results of the checks are not to be lost.
       let benchmark = try await CleaningUp.awaited {
         do {
-          return try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
+          return try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory, format)
         } catch {
           // The other formats have printed the results of the checks already.
           if format == .json {

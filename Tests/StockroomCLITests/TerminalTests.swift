@@ -80,6 +80,26 @@ import Testing
     }
   }
 
+  @Test("The repetitions so far are printed when a benchmark is interrupted, and are marked as a part")
+  func interruptedBenchmark() async throws {
+    try await withTemporaryDirectory { directory in
+      let terminal = try Terminal()
+      let file = directory.appending(path: "out")
+      let process = try terminal.start(
+        [
+          "bench", "--engine", "memory", "--entries", "100", "--repetitions", "1000", "--directory",
+          directory.path(),
+        ], output: file.path)
+      try await terminal.show(process) { $0.contains("repetition 2 of 1000: ") }
+      #expect(kill(process.identifier, SIGINT) == 0)
+      try await terminal.show(process) { $0.contains("stockroom: interrupted after ") }
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
+      let printed = try String(contentsOf: file, encoding: .utf8)
+      #expect(printed.hasPrefix("Interrupted after ") && printed.contains(" of 1000 repetitions:\n"))
+      #expect(printed.contains("\nworkload "))
+    }
+  }
+
   @Test("The results so far are printed even if the work hangs when it is interrupted")
   func hangingWork() async throws {
     let result = await #expect(
