@@ -175,8 +175,7 @@ public struct ConformanceSuite: Sendable {
     let clock = ContinuousClock()
     let start = clock.now
     let applicable = applicableChecks
-    let ofLevel = applicable.filter { !$0.isBeyondLevel }
-    let checks = identifiers.map { names in applicable.filter { names.contains($0.id) } } ?? ofLevel
+    let checks = applicable.filter { identifiers?.contains($0.id) ?? !$0.isBeyondLevel }
     let results = await withTaskGroup(
       of: (Int, ConformanceReport.Result).self, returning: [ConformanceReport.Result].self
     ) { group in
@@ -190,14 +189,25 @@ public struct ConformanceSuite: Sendable {
       return results.sorted { $0.key < $1.key }.map(\.value)
     }
     progress(ConformanceProgress(completed: results.count, total: checks.count, current: nil))
+    return report(of: results, seconds: (clock.now - start).inSeconds)
+  }
+
+  /// The report of some of the checks.
+  ///
+  /// - Parameters:
+  ///   - results: The results in the order of the contract.
+  ///   - seconds: How long the checks took together.
+  package func report(of results: [ConformanceReport.Result], seconds: Double) -> ConformanceReport {
+    let applicable = applicableChecks
+    let reported = Set(results.map(\.check))
     return ConformanceReport(
       name: name,
       capabilities: EngineCapabilities.named.filter { capabilities.contains($0.capability) }.map(\.name),
-      budget: budget, results: results, applicableCount: ofLevel.count,
-      leftOutCount: checks.count { $0.lacksWorker && !$0.isBeyondLevel },
+      budget: budget, results: results, applicableCount: applicable.count { !$0.isBeyondLevel },
+      leftOutCount: applicable.count { reported.contains($0.id) && $0.lacksWorker && !$0.isBeyondLevel },
       laterChecks: Dictionary(grouping: applicable.filter(\.isBeyondLevel), by: \.definition.level)
         .mapValues(\.count),
-      seconds: (clock.now - start).inSeconds)
+      seconds: seconds)
   }
 }
 

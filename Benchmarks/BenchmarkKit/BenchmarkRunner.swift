@@ -45,11 +45,26 @@ public struct BenchmarkRunner: Sendable {
   public func run(
     _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void = { _ in }
   ) async throws -> BenchmarkReport {
+    try await run(subjects, progress: progress) { _ in }
+  }
+
+  /// Like ``run(_:progress:)``.
+  ///
+  /// - Parameter afterRepetition: Called after each repetition but the last, with a function that returns the
+  ///   report of all repetitions so far. O(repetitions).
+  @concurrent
+  package func run(
+    _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void,
+    afterRepetition: @Sendable (_ report: @escaping @Sendable () -> BenchmarkReport) -> Void
+  ) async throws -> BenchmarkReport {
     try validate(subjects)
     let scratch = try ScratchDirectory(in: configuration.directory, named: "stockroom-bench")
     let (samples, volatile): (Samples, [String])
     do {
-      (samples, volatile) = try await measure(subjects, in: scratch, progress: progress)
+      (samples, volatile) = try await measure(subjects, in: scratch, progress: progress) {
+        samples, volatile, repetitions in
+        afterRepetition { report(samples, of: subjects, volatile, repetitions: repetitions) }
+      }
     } catch {
       do {
         try scratch.remove()
@@ -59,6 +74,14 @@ public struct BenchmarkRunner: Sendable {
       throw error
     }
     try scratch.remove()
+    return report(samples, of: subjects, volatile, repetitions: configuration.repetitions)
+  }
+
+  private func report(
+    _ samples: Samples, of subjects: [BenchmarkSubject], _ volatile: [String], repetitions: Int
+  ) -> BenchmarkReport {
+    var configuration = configuration
+    configuration.repetitions = repetitions
     return BenchmarkReport(
       configuration, subjects: subjects.map(\.name), elsewhere: subjects.filter(\.isElsewhere).map(\.name),
       volatile: volatile
@@ -81,7 +104,8 @@ public struct BenchmarkRunner: Sendable {
   /// The samples, and the subjects whose entries end with their process.
   private func measure(
     _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
-    progress: @Sendable (BenchmarkProgress) -> Void
+    progress: @Sendable (BenchmarkProgress) -> Void,
+    afterRepetition: (_ samples: Samples, _ volatile: [String], _ repetitions: Int) -> Void
   ) async throws -> (Samples, volatile: [String]) {
     let workloads = configuration.workloads
     var recordSets: [RecordSet: BenchmarkRecords] = [:]
@@ -124,6 +148,9 @@ public struct BenchmarkRunner: Sendable {
             }
           }
         }
+      }
+      if (1..<configuration.repetitions).contains(repetition) {
+        afterRepetition(samples, volatile, repetition)
       }
     }
     return (samples, volatile)

@@ -44,11 +44,10 @@ let package = Package(
     .target(
       name: "PerformanceBudget", dependencies: stockroom("StockroomCore", "BenchmarkKit"),
       swiftSettings: settings),
-    .target(name: "Interruption", swiftSettings: settings),
     .executableTarget(
       name: "PeersCommand",
       dependencies: stockroom("StockroomCore", "_StockroomEngines", "BenchmarkKit") + [
-        "PeerEngines", "PerformanceBudget", "Interruption",
+        "PeerEngines", "PerformanceBudget",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings),
@@ -56,7 +55,6 @@ let package = Package(
     .testTarget(
       name: "PeerEnginesTests", dependencies: stockroom("StockroomCore", "BenchmarkKit") + ["PeerEngines"],
       swiftSettings: settings),
-    .testTarget(name: "InterruptionTests", dependencies: ["Interruption"], swiftSettings: settings),
     .testTarget(
       name: "PerformanceBudgetTests",
       dependencies: stockroom("StockroomCore", "StockroomMemory", "BenchmarkKit") + ["PerformanceBudget"],

@@ -14,6 +14,8 @@ struct BenchCommand: AsyncParsableCommand {
       workload; a difference within the spread of the measurements is marked as a tie. An engine that keeps nothing beyond \
       the process is not ranked beside those that do.
 
+      After Ctrl-C the results of the repetitions so far are printed, except as JSON, and the exit status is that of the signal.
+
       Groups of workloads:
       \(Workload.groups.map { "  \($0.name): \($0.summary)" }.joined(separator: "\n"))
       """)
@@ -47,7 +49,7 @@ struct BenchCommand: AsyncParsableCommand {
     let earlier = try earlierReport()
     try fileOptions.check()
     let report = try await engineOptions.withScratchDirectory { directory in
-      try await Self.measure(engineOptions, benchmarkOptions, in: directory)
+      try await Self.measure(engineOptions, benchmarkOptions, in: directory, format)
     }
     // First, so that the results are shown even if a file cannot be written; and the files are written even if nobody reads these.
     let shown = Result<Void, any Error> {
@@ -81,9 +83,11 @@ struct BenchCommand: AsyncParsableCommand {
     }
   }
 
-  /// Runs the benchmark below the directory, and shows progress.
+  /// Runs the benchmark below the directory, and shows progress. If it is interrupted, prints the results of the repetitions so far in
+  /// the format, except as JSON: that might be taken for a complete report.
   static func measure(
-    _ engineOptions: EngineOptions, _ benchmarkOptions: BenchmarkOptions, in directory: URL
+    _ engineOptions: EngineOptions, _ benchmarkOptions: BenchmarkOptions, in directory: URL,
+    _ format: OutputFormat
   ) async throws -> BenchmarkReport {
     let durability = engineOptions.durability
     let subjects = try engineOptions.usableEngines.map { engine in
@@ -96,7 +100,22 @@ struct BenchCommand: AsyncParsableCommand {
       configuration: try benchmarkOptions.configuration(directory: directory, durability: durability))
     let line = ProgressLine()
     defer { line.clear() }
-    return try await runner.run(subjects) { line.show($0.description) }
+    let repetitions = benchmarkOptions.repetitions
+    let partial = MutexProtected<(@Sendable () -> BenchmarkReport)?>(nil)
+    return try await PartialOutput.printed {
+      let report = partial.withLock({ $0 })?()
+      let part = "\(report?.repetitions ?? 0) of \(repetitions) repetitions"
+      line.clear()
+      writeToStandardError("stockroom: interrupted after \(part)\n")
+      guard let report, format != .json else { return }
+      try writeToStandardOutput("Interrupted after \(part):\n\n" + report.rendered(as: format))
+    } unlessEnds: {
+      try await runner.run(subjects) {
+        line.show($0.description)
+      } afterRepetition: { report in
+        partial.withLock { $0 = report }
+      }
+    }
   }
 }
 

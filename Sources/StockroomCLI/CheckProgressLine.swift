@@ -32,7 +32,8 @@ final class CheckProgressLine: Sendable {
     }
   }
 
-  private func clear() {
+  /// Removes the line, until another check is shown.
+  func clear() {
     current.withLock {
       $0 = nil
       line.clear()

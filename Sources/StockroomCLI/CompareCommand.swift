@@ -28,7 +28,7 @@ struct CompareCommand: AsyncParsableCommand {
 
   private struct Comparison: Encodable {
     let conformance: ConformanceResults
-    /// Nil if the benchmark failed.
+    /// Nil if the benchmark failed, or if it has not begun.
     let benchmark: BenchmarkReport?
   }
 
@@ -51,13 +51,16 @@ struct CompareCommand: AsyncParsableCommand {
         of: engineOptions.suites(
           of: try engineOptions.usableEngines, budget: budgetOptions.budget, in: directory)
       )
-      .results(reproduction: engineOptions.reproduction(budgetOptions))
+      .results(reproduction: engineOptions.reproduction(budgetOptions)) {
+        try writeToStandardOutput(
+          Self.checksText($0, format) + Self.benchmarkText(nil, after: $0, format))
+      }
       try writeToStandardOutput(Self.conformanceText(conformance, format))
 
       // Waited for after a signal, however busy the machine is: the results of the checks are not to be lost.
       let benchmark = try await CleaningUp.awaited {
         do {
-          return try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory)
+          return try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory, format)
         } catch {
           // The other formats have printed the results of the checks already.
           if format == .json {
@@ -75,15 +78,23 @@ struct CompareCommand: AsyncParsableCommand {
   /// What is printed after the checks: nothing in JSON, which is one object.
   static func conformanceText(_ conformance: ConformanceResults, _ format: OutputFormat) -> String {
     switch format {
-    case .text: "CONFORMANCE\n\n\(conformance.text)\nSPEED\n\n"
-    case .markdown: "## Conformance\n\n\(conformance.markdown)\n## Speed\n\n"
+    case .text: checksText(conformance, format) + "\nSPEED\n\n"
+    case .markdown: checksText(conformance, format) + "\n## Speed\n\n"
+    case .json: ""
+    }
+  }
+
+  private static func checksText(_ conformance: ConformanceResults, _ format: OutputFormat) -> String {
+    switch format {
+    case .text: "CONFORMANCE\n\n\(conformance.text)"
+    case .markdown: "## Conformance\n\n\(conformance.markdown)"
     case .json: ""
     }
   }
 
   /// What is printed after the benchmark: in JSON the results of the checks as well.
   ///
-  /// - Parameter benchmark: Nil if the benchmark failed.
+  /// - Parameter benchmark: Nil if the benchmark failed, or if it has not begun.
   static func benchmarkText(
     _ benchmark: BenchmarkReport?, after conformance: ConformanceResults, _ format: OutputFormat
   ) throws -> String {

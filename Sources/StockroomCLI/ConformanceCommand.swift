@@ -17,6 +17,8 @@ struct ConformanceCommand: AsyncParsableCommand {
       The level decides which checks run and how thorough they are; checks that search for faults at random, by killing \
       processes or by corrupting files have options of their own. Each failure is printed with the command that \
       reproduces it.
+
+      After Ctrl-C the results so far are printed, and the exit status is that of the signal.
       """)
 
   @OptionGroup var engineOptions: EngineOptions
@@ -67,8 +69,17 @@ struct ConformanceCommand: AsyncParsableCommand {
     if resume?.isEmpty == true { throw ValidationError("The path for --resume is empty.") }
     if list, format == .junit { throw ValidationError("A list of checks has no format junit.") }
     if list, writeMatrix != nil { throw ValidationError("--list and --write-matrix exclude each other.") }
-    if list || writeMatrix != nil, jobs != nil || resume != nil {
-      throw ValidationError("--list and --write-matrix run no check, so they exclude --jobs and --resume.")
+    if list || writeMatrix != nil {
+      if jobs != nil || resume != nil || engineOptions.directory != nil || engineOptions.postgresql != nil {
+        throw ValidationError(
+          "--list and --write-matrix run no check, so they exclude --jobs, --resume, --directory and --postgresql."
+        )
+      }
+      if budgetOptions.budget != ConformanceBudget(budgetOptions.level) {
+        throw ValidationError(
+          "--list and --write-matrix run no check, so only --level decides about them, not how hard to search."
+        )
+      }
     }
     guard let writeMatrix else { return }
     if writeMatrix.isEmpty { throw ValidationError("The path for --write-matrix is empty.") }
@@ -93,7 +104,7 @@ struct ConformanceCommand: AsyncParsableCommand {
     let resumeFile = try resume.map {
       try ResumeFile(
         OutputFile($0), build: buildDescription(),
-        settings: settings.map(\.hidingPasswords).joined(separator: " "))
+        settings: settings(withDatabase: true).map(\.hidingPasswords).joined(separator: " "))
     }
     let results = try await engineOptions.withScratchDirectory { directory in
       try await checkOptions.nonemptyRun(of: suites(of: try engineOptions.usableEngines, in: directory))
@@ -103,9 +114,11 @@ struct ConformanceCommand: AsyncParsableCommand {
           processes: jobs == nil
             ? nil
             : ConformanceProcesses(
-              arguments: settings + ["--directory", directory.path(percentEncoded: false)],
-              server: try engineOptions.ownServer?.connection),
-          resume: resumeFile)
+              arguments: settings(withDatabase: false) + [
+                "--directory", directory.path(percentEncoded: false),
+              ], database: engineOptions.postgresql, server: try engineOptions.ownServer?.connection),
+          resume: resumeFile
+        ) { [format] in try writeToStandardOutput(try $0.rendered(as: format)) }
     }
     try writeToStandardOutput(try results.rendered(as: format))
     // Only now: that results could not be kept must not cost them.
@@ -114,8 +127,8 @@ struct ConformanceCommand: AsyncParsableCommand {
   }
 
   /// The options that the result of a check depends on. A password may be among them.
-  private var settings: [String] {
-    budgetOptions.arguments(seed: budgetOptions.seed) + engineOptions.surroundings
+  private func settings(withDatabase hasDatabase: Bool) -> [String] {
+    budgetOptions.arguments(seed: budgetOptions.seed) + engineOptions.surroundings(withDatabase: hasDatabase)
   }
 
   private func suites(of engines: [EngineCatalog.Entry], in directory: URL) -> [ConformanceSuite] {

@@ -1,24 +1,27 @@
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomEngines
 import StockroomKitSupport
 
 /// Makes each check in a process of this very command.
 struct ConformanceProcesses: Sendable {
   /// The command and the arguments that say how every check is made.
   private let command: [String]
-  /// The connection to a server that they share but for those that act on it, if the engines need one.
+  /// The database of engines that use one, and the connection to a server that its checks share but for those that act on it.
+  private let database: String?
   private let server: String?
 
   /// - Parameters:
-  ///   - arguments: How hard the checks try, and where.
+  ///   - arguments: How hard the checks try, and where, but for the database.
+  ///   - database: The database for the checks of engines that use one, if it is somebody's.
   ///   - server: The connection to a server for all checks but those that act on it, which start one of their own.
-  init(arguments: [String], server: String?) throws {
+  init(arguments: [String], database: String?, server: String?) throws {
     guard let executable = Bundle.main.executableURL else {
       throw StorageError(.unsupported, "The path of this command is not known.")
     }
     command = [executable.path(percentEncoded: false), "conformance", "--format", "json"] + arguments
-    self.server = server
+    (self.database, self.server) = (database, server)
   }
 
   private struct Results: Decodable {
@@ -31,7 +34,9 @@ struct ConformanceProcesses: Sendable {
       ConformanceReport.Result(
         check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome, seconds: 0)
     }
-    let place = server.flatMap { check.actsOnServer ? nil : ["--postgresql", $0] } ?? []
+    let connection = database ?? (check.actsOnServer ? nil : server)
+    let place =
+      EngineCatalog.usesDatabase(engine) ? connection.map { ["--postgresql", $0] } ?? [] : []
     do {
       let output = try await ProgramOutput(of: command + place + ["--engine", engine, "--check", check.id])
       // Without a result the process ended before the check did.

@@ -4,9 +4,12 @@ import StockroomEngines
 
 extension EngineOptions {
   /// The options, as they are written, but for the engines. A password may be among them.
-  var surroundings: [String] {
+  ///
+  /// - Parameter hasDatabase: Whether the database is one of them, which is refused for engines that do not use it.
+  func surroundings(withDatabase hasDatabase: Bool) -> [String] {
     (durability == .full ? [] : ["--durability", durability.rawValue])
-      + (directory.map { ["--directory", $0] } ?? []) + (postgresql.map { ["--postgresql", $0] } ?? [])
+      + (directory.map { ["--directory", $0] } ?? [])
+      + (hasDatabase ? postgresql.map { ["--postgresql", $0] } ?? [] : [])
   }
 
   /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made. In place of a
@@ -14,11 +17,13 @@ extension EngineOptions {
   ///
   /// - Parameter budget: How hard the checks tried; nil if as usual.
   func reproduction(_ budget: BudgetOptions? = nil) -> ConformanceResults.Reproduction {
-    let surroundings = surroundings
+    let (anywhere, inDatabase) = (surroundings(withDatabase: false), surroundings(withDatabase: true))
     return { report, failure in
+      let engine = EngineCatalog.name(titled: report.name)
       let arguments =
-        ["--engine", EngineCatalog.name(titled: report.name), "--check", failure.check]
-        + (budget?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"]) + surroundings
+        ["--engine", engine, "--check", failure.check]
+        + (budget?.arguments(seed: failure.seed) ?? ["--seed", "\(failure.seed)"])
+        + (EngineCatalog.usesDatabase(engine) ? inDatabase : anywhere)
       return "stockroom conformance " + arguments.map(\.hidingPasswords.quotedForShell).joined(separator: " ")
     }
   }

@@ -31,33 +31,56 @@ struct ConformanceRun: Sendable {
   ///   - jobs: How many checks of an engine are made at a time.
   ///   - processes: What makes them. Nil stands for this process.
   ///   - resume: Where the results are that need not be found again, and where the others are kept.
+  ///   - printPartial: Prints the results so far if the command is interrupted after some checks have ended.
   /// - Throws: `CancellationError` if the task was cancelled.
   func results(
     reproduction: ConformanceResults.Reproduction? = nil, jobs: Int = 1,
     processes: ConformanceProcesses? = nil,
-    resume: ResumeFile? = nil
+    resume: ResumeFile? = nil,
+    ifInterrupted printPartial: @escaping @Sendable (ConformanceResults) throws -> Void = { _ in }
   ) async throws -> ConformanceResults {
-    try await CheckProgressLine.whileShown { line in
-      var reports: [ConformanceReport] = []
-      for (suite, checks) in engines {
-        reports.append(
-          await suite.run(only: Set(checks.map(\.id)), width: jobs) {
-            line.show($0, of: suite.name)
-          } result: { check in
-            if let result = resume?.result(of: check.id, engine: suite.name) { return result }
-            let result =
-              if let processes {
-                await processes.result(of: check, engine: EngineCatalog.name(titled: suite.name))
-              } else {
-                await check.result()
-              }
-            if !Task.isCancelled { resume?.add(result, engine: suite.name) }
-            return result
-          })
-        // Checks that were cancelled say nothing about the engine.
-        try Task.checkCancellation()
+    let partial = PartialResults()
+    return try await CheckProgressLine.whileShown { line in
+      try await PartialOutput.printed {
+        line.clear()
+        let ended = partial.count
+        let total = engines.reduce(0) { $0 + $1.checks.count }
+        writeToStandardError("stockroom: interrupted after \(ended) of \(total) checks\n")
+        if ended == 0 { return }
+        try printPartial(
+          ConformanceResults(
+            engines.map { partial.report(of: $0.suite, $0.checks) }, reproduction: reproduction))
+      } unlessEnds: {
+        var reports: [ConformanceReport] = []
+        for (suite, checks) in engines {
+          reports.append(
+            await suite.run(only: Set(checks.map(\.id)), width: jobs) {
+              line.show($0, of: suite.name)
+            } result: { check in
+              let made = await result(of: check, suite, processes, resume)
+              if !Task.isCancelled { partial.add(made, engine: suite.name) }
+              return made
+            })
+          // Checks that were cancelled say nothing about the engine.
+          try Task.checkCancellation()
+        }
+        return ConformanceResults(reports, reproduction: reproduction)
       }
-      return ConformanceResults(reports, reproduction: reproduction)
     }
+  }
+
+  private func result(
+    of check: ConformanceCheck, _ suite: ConformanceSuite, _ processes: ConformanceProcesses?,
+    _ resume: ResumeFile?
+  ) async -> ConformanceReport.Result {
+    if let result = resume?.result(of: check.id, engine: suite.name) { return result }
+    let result =
+      if let processes {
+        await processes.result(of: check, engine: EngineCatalog.name(titled: suite.name))
+      } else {
+        await check.result()
+      }
+    if !Task.isCancelled { resume?.add(result, engine: suite.name) }
+    return result
   }
 }

@@ -23,6 +23,11 @@ extension EngineCatalog {
 
   /// The name of the engine with a title; the title if there is none.
   static func name(titled title: String) -> String { all.first { $0.title == title }?.name ?? title }
+
+  /// Whether the engine with this name, behind which layers may follow, keeps entries in a database.
+  static func usesDatabase(_ name: String) -> Bool {
+    all.contains { $0.database != nil && (name == $0.name || name.hasPrefix($0.name + "+")) }
+  }
 }
 
 extension EngineCatalog.Entry {

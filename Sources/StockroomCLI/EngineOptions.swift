@@ -122,6 +122,9 @@ struct EngineOptions: ParsableArguments {
     if let postgresql, postgresql.isEmpty {
       throw ValidationError("The connection for --postgresql is empty.")
     }
+    if postgresql != nil, try !engines.contains(where: { $0.database != nil }) {
+      throw ValidationError("--postgresql is for the engine postgresql, which --engine leaves out.")
+    }
   }
 
   /// Whether engines keep entries in somebody's database.

@@ -19,7 +19,7 @@ struct PostgreSQLOptionTests {
     "Checks and benchmarks use the database, and leave nothing there",
     arguments: [
       ["conformance", "--check", "keys.case"],
-      ["conformance", "--check", "keys.case", "--jobs", "2"],
+      ["conformance", "--check", "keys.case", "--jobs", "2", "--engine", "memory"],
       ["bench", "--entries", "10", "--repetitions", "1", "--workload", "write-one"],
     ])
   func usesDatabase(_ arguments: [String]) async throws {
@@ -195,7 +195,7 @@ struct PostgreSQLOptionTests {
       try await server.start()
       let page = directory.appending(path: "page.md")
       let output = try await CommandLineTool.run(
-        "bench", "--engine", "sqlite", "--engine", "lmdb", "--entries", "50", "--repetitions", "2",
+        "bench", "--engine", "sqlite", "--engine", "postgresql", "--entries", "50", "--repetitions", "2",
         "--workload", "read-one", "--workload", "write-one", "--durability", "process",
         "--write-results", page.path, "--postgresql", "\(server.connection) password = 'the secret'")
       #expect(output.status == 0, "\(output.standardError)")

@@ -55,6 +55,70 @@ import Testing
     }
   }
 
+  @Test("The results of the checks that have ended are printed when the next one is interrupted")
+  func interruptedChecks() async throws {
+    try await withTemporaryDirectory { directory in
+      let terminal = try Terminal()
+      let file = directory.appending(path: "out")
+      let process = try terminal.start(
+        [
+          "conformance", "--engine", "memory", "--check", "keys.case", "--check", "model.everything",
+          "--operations", "1000000", "--format", "json", "--directory", directory.path(),
+        ], output: file.path)
+      try await terminal.show(process) { $0.contains("check 2 of 2") }
+      #expect(kill(process.identifier, SIGINT) == 0)
+      try await terminal.show(process) { $0.contains("stockroom: interrupted after 1 of 2 checks") }
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
+      let results = try #require(
+        JSONSerialization.jsonObject(with: Data(contentsOf: file)) as? [String: Any])
+      #expect(results["conforms"] is NSNull)
+      let engine = try #require((results["engines"] as? [[String: Any]])?.first)
+      let checks = try #require(engine["checks"] as? [[String: Any]])
+      #expect(checks.map { $0["check"] as? String } == ["keys.case"])
+      #expect(checks.first?["status"] as? String == "passed")
+      #expect(try contents(of: directory) == ["out"])
+    }
+  }
+
+  @Test("The repetitions so far are printed when a benchmark is interrupted, and are marked as a part")
+  func interruptedBenchmark() async throws {
+    try await withTemporaryDirectory { directory in
+      let terminal = try Terminal()
+      let file = directory.appending(path: "out")
+      let process = try terminal.start(
+        [
+          "bench", "--engine", "memory", "--entries", "100", "--repetitions", "1000", "--directory",
+          directory.path(),
+        ], output: file.path)
+      try await terminal.show(process) { $0.contains("repetition 2 of 1000: ") }
+      #expect(kill(process.identifier, SIGINT) == 0)
+      try await terminal.show(process) { $0.contains("stockroom: interrupted after ") }
+      #expect(await process.waitUntilEnd() == .exited(status: 128 + SIGINT))
+      let printed = try String(contentsOf: file, encoding: .utf8)
+      #expect(printed.hasPrefix("Interrupted after ") && printed.contains(" of 1000 repetitions:\n"))
+      #expect(printed.contains("\nworkload "))
+    }
+  }
+
+  @Test("The results so far are printed even if the work hangs when it is interrupted")
+  func hangingWork() async throws {
+    let result = await #expect(
+      processExitsWith: .exitCode(128 + SIGINT), observing: [\.standardOutputContent]
+    ) {
+      signal(SIGINT, SIG_DFL)
+      try await cancellingOnSignal {
+        try await PartialOutput.printed {
+          try writeToStandardOutput("so far")
+        } unlessEnds: {
+          kill(getpid(), SIGINT)
+          while true { await Task.yield() }
+        }
+      }
+    }
+    let output = try #require(result).standardOutputContent
+    #expect(String(decoding: output, as: UTF8.self).contains("so far"))
+  }
+
   @Test("Checks in processes of their own leave nothing behind either")
   func interruptedProcesses() async throws {
     try await withTemporaryDirectory { directory in

@@ -25,6 +25,14 @@ import Testing
     (["bench", "--durability", "none"], "'none' is invalid"),
     (["bench", "--directory", ""], "The path for --directory is empty."),
     (["conformance", "--postgresql", ""], "The connection for --postgresql is empty."),
+    (
+      ["conformance", "--engine", "memory", "--engine", "lmdb+compressed", "--postgresql", "host=h"],
+      "--postgresql is for the engine postgresql, which --engine leaves out."
+    ),
+    (["bench", "--engine", "sqlite", "--postgresql", "host=h"], "--postgresql is for the engine postgresql"),
+    (
+      ["compare", "--engine", "files", "--postgresql", "host=h"], "--postgresql is for the engine postgresql"
+    ),
     (["bench", "--baseline", ""], "The path for --baseline is empty."),
     (["conformance", "--check", "nope"], "There is no check called nope"),
     (["conformance", "--check", "keys.csae"], "for these engines. Did you mean keys.case? `stockroom"),
@@ -72,8 +80,16 @@ import Testing
     (["conformance", "--format", "xml"], "'text', 'markdown', 'json' or 'junit'"),
     (["conformance", "--list", "--format", "junit"], "A list of checks has no format junit."),
     (["conformance", "--list", "--write-matrix", "x"], "--list and --write-matrix exclude each other."),
-    (["conformance", "--list", "--jobs", "2"], "run no check, so they exclude --jobs and --resume."),
-    (["conformance", "--write-matrix", "x", "--resume", "y"], "so they exclude --jobs and --resume."),
+    (
+      ["conformance", "--list", "--jobs", "2"], "run no check, so they exclude --jobs, --resume, --directory"
+    ),
+    (["conformance", "--write-matrix", "x", "--resume", "y"], "so they exclude --jobs, --resume, "),
+    (["conformance", "--list", "--directory", "x"], "so they exclude --jobs, --resume, --directory and "),
+    (["conformance", "--write-matrix", "x", "--postgresql", "host=h"], " --directory and --postgresql."),
+    (
+      ["conformance", "--list", "--kills", "5"], "so only --level decides about them, not how hard to search."
+    ),
+    (["conformance", "--write-matrix", "x", "--minutes", "1"], "so only --level decides about them"),
     (["conformance", "--write-matrix", ""], "The path for --write-matrix is empty."),
     (
       ["conformance", "--write-matrix", "x", "--rule", "K1"], "--write-matrix is about all rules and checks"

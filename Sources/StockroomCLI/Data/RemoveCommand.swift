@@ -47,6 +47,7 @@ struct RemoveCommand: AsyncParsableCommand {
     for key in keys { _ = try keyOptions.key(key) }
     if !all, !force, keys.isEmpty { throw ValidationError("Name the keys to remove, or --all.") }
     if all, !keys.isEmpty { throw ValidationError("--all and keys exclude each other.") }
+    if all, keyOptions.hashed { throw ValidationError("--hashed is about keys, which --all does not take.") }
     if force, !all { throw ValidationError("--force needs --all.") }
     if all, !force, isatty(STDIN_FILENO) == 0 {
       throw ValidationError("--all removes every entry. Without a terminal to ask on, it needs --force.")

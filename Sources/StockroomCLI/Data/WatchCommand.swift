@@ -20,7 +20,8 @@ struct WatchCommand: AsyncParsableCommand {
       is "everything", once the place is being watched. A program that reads again what each line names misses no change. In JSON a \
       line is {"key":"…"} or {"everything":true}.
 
-      Changes of all programs are shown: on this machine or, with PostgreSQL, on any machine. Ctrl-C ends the command with status 0.
+      Changes of all programs are shown: on this machine or, with PostgreSQL, on any machine. Ctrl-C ends the command with status 0. If \
+      a place on this machine is deleted, moved or replaced, the command ends with an error.
 
       Example:
         stockroom watch sqlite:notes | while read -r kind key; do echo "$key"; done
@@ -65,7 +66,11 @@ struct WatchCommand: AsyncParsableCommand {
       try writeToStandardOutput(text(.everything))
       // What waits for a change would not notice that nobody reads the lines any more.
       pipe.whenClosed { Task { try? await engine.close() } }
+      let loss = PlaceLoss()
+      let watching = place.isPostgreSQL ? nil : Task { @concurrent in await loss.watch(engine) }
+      defer { watching?.cancel() }
       for await change in changes { try writeToStandardOutput(text(change)) }
+      if let error = loss.error { throw error }
     }
     if pipe.isClosed { throw Interrupted(signal: SIGPIPE) }
     if Task.isCancelled { throw EndedBySignal() }
@@ -80,6 +85,30 @@ struct WatchCommand: AsyncParsableCommand {
       return try keys.filter(range.contains).sorted().map {
         format == .json ? try jsonLine(Key(key: $0.value)) : "key \($0.value.escaped)\n"
       }.joined()
+    }
+  }
+}
+
+/// Whether a place on this machine has been deleted, moved or replaced. A feed does not report that, and has nothing to report any more.
+private final class PlaceLoss: Sendable {
+  private let state = MutexProtected<StorageError?>(nil)
+
+  /// What the engine throws on a place that is lost (rule C6).
+  var error: StorageError? { state.withLock { $0 } }
+
+  /// Reads an entry from time to time, until the task is cancelled. Closes the engine once its place is lost, which ends its feed.
+  func watch(_ engine: any StorageEngine) async {
+    // An error means that the task has been cancelled.
+    while (try? await Task.sleep(for: .milliseconds(250))) != nil {
+      do {
+        _ = try await engine.keyExists(CacheKey(verbatim: "-"))
+      } catch let error as StorageError where error.code == .io {
+        state.withLock { $0 = error }
+        try? await engine.close()
+        return
+      } catch {
+        // The place is there.
+      }
     }
   }
 }

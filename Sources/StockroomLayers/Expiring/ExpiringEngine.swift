@@ -35,6 +35,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   let sweeper: ExpirySweeper<Base>
 
   init(base: Base, lifetime: Duration?, clock: ExpiryClock) {
+    _ = recognition
     self.base = base
     lifetimes = Lifetimes(time: ExpiryTime(clock), default: lifetime, place: StockroomLayers.place(of: base))
     sweeper = ExpirySweeper(base: base, lifetimes: lifetimes)
@@ -300,6 +301,9 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 }
 
 extension ExpiringEngine: ExpiringLayer {}
+
+/// What is in other modules learns, before there is such an engine, which engines are or have one.
+private let recognition: Void = ExpiringEntries.recognize { expires($0) }
 
 extension [StorageOperation] {
   var writtenKeys: [CacheKey] { compactMap { if case .write(_, let key) = $0 { key } else { nil } } }

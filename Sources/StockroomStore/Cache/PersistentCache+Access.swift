@@ -146,7 +146,7 @@ extension PersistentCache {
     var found: Item?
     var size = 0
     // Until the cache follows the changes of others, it keeps nothing that it reads in memory.
-    let isKept = core.startFollowing() == nil
+    let isKept = core.startFollowing() == nil && core.keepsStoredValues
     defer { withState { $0.endRead(of: key, version: version, found: isKept ? found : nil, size: size) } }
     var hasExpired = false
     do {

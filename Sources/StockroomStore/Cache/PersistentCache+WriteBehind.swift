@@ -63,14 +63,14 @@ extension PersistentCache {
     if batch.isEmpty { return }
     // Before anything is written, so that no later change of others is missed.
     await core.followIfNeeded()
-    let isFollowing = core.isFollowing
+    let isKept = core.isFollowing && core.keepsStoredValues
     var changes = withState { state in batch.compactMap { state.begin($0) } }
     guard !changes.isEmpty else { return }
     for index in changes.indices { encode(&changes[index]) }
     await apply(&changes)
     await enforceStorageLimit(after: changes)
     let ended = changes
-    withState { $0.end(ended, isFollowing: isFollowing) }
+    withState { $0.end(ended, inMemory: isKept) }
     for change in ended {
       guard let acknowledgement = change.acknowledgement else { continue }
       if let failure = change.failure {

@@ -54,6 +54,9 @@ import StockroomCore
 /// A regular read ignores a value that has expired; `cache[item: key]` returns it. It stays until it is replaced, removed
 /// or evicted, or until ``removeExpired()``.
 ///
+/// If the engine, or a layer of it, lets entries expire by itself, as `ExpiringEngine` does, values leave memory once they are
+/// written.
+///
 /// ## Failures
 ///
 /// A read that fails throws and is never treated as a miss (rule R4). Reading an entry that cannot be decoded
@@ -82,11 +85,14 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
     /// Distinguishes the changes of this cache from those of others in the engine's feed.
     let origin = ChangeOrigin()
     let feed = MutexProtected(CacheFeed.notWatched)
+    /// Whether values that are stored may stay in memory too: not if the engine expires them, which nothing reports.
+    let keepsStoredValues: Bool
 
     package init(
       storage: (any StorageEngine)?, namespace: String, memoryLimit: CacheLimit, storageLimit: CacheLimit,
       codec: any Codec = .json, now: @escaping @Sendable () -> Date = { Date() }
     ) {
+      keepsStoredValues = storage.map { !ExpiringEntries.areExpected(in: $0) } ?? true
       self.storage = storage.map { CacheStorage(engine: $0, namespace: CacheNamespace(namespace)) }
       self.codec = ItemCodec(codec)
       self.memoryLimit = memoryLimit

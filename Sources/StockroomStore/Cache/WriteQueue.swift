@@ -59,12 +59,12 @@ extension CacheState {
 
   /// Ends the changes of a batch, which succeeded or failed.
   ///
-  /// - Parameter isFollowing: Whether the cache was notified of the changes of others when the batch began.
-  ///   If not, the written values stay in storage only.
-  mutating func end(_ changes: [CacheChange<Item>], isFollowing: Bool) {
+  /// - Parameter isKept: Whether the written values may stay in memory too: only if the cache was notified of
+  ///   the changes of others when the batch began.
+  mutating func end(_ changes: [CacheChange<Item>], inMemory isKept: Bool) {
     for change in changes {
       end(change)
-      if !isFollowing, !unwritten.contains(change.key), assigned[change.key] == nil {
+      if !isKept, !unwritten.contains(change.key), assigned[change.key] == nil {
         memory.remove(change.key)
       }
     }

@@ -21,6 +21,7 @@ import Testing
       (["remove", "sqlite:x"], "Name the keys to remove, or --all."),
       (["remove", "sqlite:x", "k", "--all", "--force"], "--all and keys exclude each other."),
       (["remove", "sqlite:x", "k", "--force"], "--force needs --all."),
+      (["remove", "sqlite:x", "--all", "--force", "--hashed"], "--hashed is about keys"),
       (["list", "sqlite:x", "--limit", "-1"], "The limit must be 0 or more, not -1."),
       (["list", "sqlite:x", "--null", "--format", "json"], "--null prints keys only"),
       (["list", "sqlite:x", "--format", "xml"], "'xml' is invalid for '--format <format>'"),

@@ -33,6 +33,28 @@ import Testing
     }
   }
 
+  @Test(
+    "A place that is deleted, moved or replaced meanwhile ends it with an error",
+    arguments: ["sqlite", "lmdb", "files"], ["deleted", "moved", "replaced"])
+  func lostPlace(_ engine: String, change: String) async throws {
+    try await withTemporaryDirectory { directory in
+      let place = DataPlace(engine, in: directory)
+      try await place.run("put", "--create", "before", "--value", "1")
+      let other = DataPlace(engine, in: directory, named: "other")
+      if change == "replaced" { try await other.run("put", "--create", "other", "--value", "1") }
+      let process = try await watch(place)
+      #expect(try await line(process) == "everything")
+      if change == "deleted" {
+        try FileManager.default.removeItem(at: place.directory)
+      } else {
+        try FileManager.default.moveItem(at: place.directory, to: directory.appending(path: "aside"))
+      }
+      if change == "replaced" { try FileManager.default.moveItem(at: other.directory, to: place.directory) }
+      #expect(await process.waitUntilEnd() == .exited(status: 1))
+      #expect(process.stderrTail.hasPrefix("stockroom: \(place.url): io: "), "\(process.stderrTail)")
+    }
+  }
+
   @Test("JSON has keys exactly, and --prefix leaves the others out")
   func json() async throws {
     try await withTemporaryDirectory { directory in

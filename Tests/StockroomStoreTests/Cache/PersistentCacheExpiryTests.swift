@@ -1,9 +1,11 @@
 import Foundation
 import StockroomCore
+import StockroomLayers
 import StockroomMemory
-import StockroomStore
 import TestFixtures
 import Testing
+
+@testable import StockroomStore
 
 @Suite("PersistentCache: expiry")
 struct PersistentCacheExpiryTests {
@@ -84,6 +86,29 @@ struct PersistentCacheExpiryTests {
       if isStored { cache.clearMemoryCache() }
       #expect(try await cache["key"] == (isOver ? nil : 1), "\(lifetime)")
     }
+  }
+
+  @Test("What has expired in the engine is not in the memory of the cache", arguments: [false, true])
+  func expiringEngine(isBehindLayer: Bool) async throws {
+    let time = ExpiryClock(now: clock.now, uptime: { .zero })
+    let expiring = MemoryStorageEngine().expiring(after: .seconds(60), clock: time)
+    let storage: any StorageEngine = try isBehindLayer ? expiring.namespaced("n") : expiring
+    let (writer, reader) = (Cache(storage: storage, now: clock.now), Cache(storage: storage, now: clock.now))
+    writer["assigned"] = 1
+    try await writer.store(2, forKey: "stored")
+    try await writer.sync()
+    // The first read subscribes to the feed, before which nothing is kept anyway.
+    for _ in 0..<2 {
+      #expect(try await reader["assigned"] == 1)
+      await reader.core.followIfNeeded()
+    }
+    clock.advance(by: 60)
+    #expect(try await writer["assigned"] == nil)
+    #expect(try await writer["stored"] == nil)
+    #expect(try await reader["assigned"] == nil)
+    // What is not written yet has not begun to expire.
+    writer["assigned"] = 3
+    #expect(try await writer["assigned"] == 3)
   }
 
   @Test("The system clock is the default")

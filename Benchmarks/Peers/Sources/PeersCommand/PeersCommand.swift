@@ -1,7 +1,6 @@
 import ArgumentParser
 import BenchmarkKit
 import Foundation
-import Interruption
 import PeerEngines
 import PerformanceBudget
 import StockroomCore
@@ -66,7 +65,7 @@ struct PeersCommand: AsyncParsableCommand {
           ) { line.show($0.description) }
         }
       }
-    } catch let error as Interrupted {
+    } catch let error as SignalReceived {
       if let cause = error.cause { say("\(cause)") }
       throw ExitCode(128 + error.signal)
     }

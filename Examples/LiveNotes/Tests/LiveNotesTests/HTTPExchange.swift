@@ -77,26 +77,8 @@ struct HTTPExchange: Sendable {
     fields.merge(headers) { _, own in own }
     let head = (["\(method) \(path) HTTP/1.1"] + fields.map { "\($0): \($1)" }).joined(separator: "\r\n")
     // A server that refuses a body need not read all of it.
-    if send(Data("\(head)\r\n\r\n".utf8), to: socket), let body { _ = send(body, to: socket) }
+    if sendAll(Data("\(head)\r\n\r\n".utf8), to: socket), let body { _ = sendAll(body, to: socket) }
     return try Self.parse(receiveAll(from: socket))
-  }
-
-  private func send(_ data: Data, to socket: Int32) -> Bool {
-    #if canImport(Darwin)
-      let flags: Int32 = 0
-    #else
-      let flags = Int32(MSG_NOSIGNAL)
-    #endif
-    return data.withUnsafeBytes { bytes in
-      var sent = 0
-      while sent < bytes.count {
-        let count = systemSend(socket, bytes.baseAddress?.advanced(by: sent), bytes.count - sent, flags)
-        if count < 0, errno == EINTR { continue }
-        if count <= 0 { return false }
-        sent += count
-      }
-      return true
-    }
   }
 
   private static func parse(_ data: Data) throws -> Answer {
@@ -115,6 +97,21 @@ struct HTTPExchange: Sendable {
   }
 }
 
-private func systemSend(_ socket: Int32, _ bytes: UnsafeRawPointer?, _ count: Int, _ flags: Int32) -> Int {
-  send(socket, bytes, count, flags)
+/// Sends all of the bytes. Returns whether the other side took them.
+func sendAll(_ data: Data, to socket: Int32) -> Bool {
+  #if canImport(Darwin)
+    let flags: Int32 = 0
+  #else
+    let flags = Int32(MSG_NOSIGNAL)
+  #endif
+  return data.withUnsafeBytes { bytes in
+    var sent = 0
+    while sent < bytes.count {
+      let count = send(socket, bytes.baseAddress?.advanced(by: sent), bytes.count - sent, flags)
+      if count < 0, errno == EINTR { continue }
+      if count <= 0 { return false }
+      sent += count
+    }
+    return true
+  }
 }

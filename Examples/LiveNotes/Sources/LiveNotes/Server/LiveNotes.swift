@@ -34,6 +34,11 @@ struct LiveNotes: AsyncParsableCommand {
     help: "Another host name or address under which browsers may call this server; repeat it for more.")
   var allowedHosts: [String] = []
   @Option(help: "How many streams of events there may be at the same time.") var streams = 1_000
+  @Option(
+    help:
+      "How many seconds a request may take to arrive, and then its answer to be read. Streams have no such limit."
+  )
+  var timeLimit = 60
   @Option(help: "The least important lines to log: trace, debug, info, notice, warning, error or critical.")
   var logLevel = Logger.Level.notice
 
@@ -48,6 +53,7 @@ struct LiveNotes: AsyncParsableCommand {
       throw ValidationError("Only engines that keep files have a --directory.")
     }
     guard (1...100_000).contains(streams) else { throw ValidationError("From 1 to 100000 streams.") }
+    guard (1...86_400).contains(timeLimit) else { throw ValidationError("From 1 to 86400 seconds.") }
     guard (0...65_535).contains(port) else { throw ValidationError("A port is from 0 to 65535.") }
   }
 
@@ -93,10 +99,13 @@ struct LiveNotes: AsyncParsableCommand {
     ).add(to: router)
 
     let (host, isIPv6) = (host, host.contains(":"))
+    let timeLimit = TimeAmount.seconds(Int64(timeLimit))
     let app = Application(
       router: router,
-      // A client that stops in the middle of a request is disconnected.
-      server: .http1(configuration: .init(idleTimeout: .seconds(30))),
+      // A client that stops in the middle of a request is disconnected, and so is one that is slow.
+      server: .http1(
+        configuration: .init(
+          additionalChannelHandlers: [TransferTimeLimit(timeLimit)], idleTimeout: .seconds(30))),
       configuration: .init(
         address: .hostname(host, port: port), serverName: "LiveNotes",
         // More than the streams, so that a stream beyond the limit is answered by 503. Further connections wait to be accepted.

@@ -1,5 +1,5 @@
 import Foundation
-import Interruption
+import StockroomEngines
 import Testing
 
 @Suite("Interrupted work") struct InterruptionTests {
@@ -9,7 +9,7 @@ import Testing
     // In a process of its own, whose signals are nobody else's.
     await #expect(processExitsWith: .success) { [number = number as Int32] in
       signal(number, SIG_DFL)
-      let error = await #expect(throws: Interrupted.self) {
+      let error = await #expect(throws: SignalReceived.self) {
         try await untilInterrupted {
           kill(getpid(), number)
           while !Task.isCancelled { await Task.yield() }
@@ -24,7 +24,7 @@ import Testing
   func failing() async {
     await #expect(processExitsWith: .success) {
       signal(SIGTERM, SIG_DFL)
-      let error = await #expect(throws: Interrupted.self) {
+      let error = await #expect(throws: SignalReceived.self) {
         try await untilInterrupted {
           kill(getpid(), SIGTERM)
           while !Task.isCancelled { await Task.yield() }
