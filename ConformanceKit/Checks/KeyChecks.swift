@@ -32,7 +32,7 @@ extension CheckDefinition {
       }
     }
 
-    for family in AdversarialKeys.families {
+    for family in AdversarialKeys.families + [AdversarialKeys.lineEnds] {
       Check(.k2, "keys.\(family.name)", family.expectation) { context in
         try await checkDistinct(family.keys, in: try await context.open())
       }
@@ -58,6 +58,7 @@ extension CheckDefinition {
       for key in AdversarialKeys.all { try await engine.write(value(for: key), key: key) }
       try expect(try await engine.allKeys(), areInAnyOrder: AdversarialKeys.all, "allKeys()")
       try await checkMadeKeys(engine)
+      try await checkMadeKeysInEveryCall(engine)
     }
     Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, no matter how often it was written") {
       context in
@@ -218,4 +219,45 @@ private func checkMadeKeys(_ engine: EngineUnderTest) async throws {
   try await engine.write(data("3"), key: plain)
   try await engine.remove(key: same)
   try await expect([(made, nil), (plain, data("3"))], "when the key had been removed by its value")
+}
+
+/// Passes a made key to every method: some of them may use the text that it was made from. The text precedes its value
+/// in byte order.
+private func checkMadeKeysInEveryCall(_ engine: EngineUnderTest) async throws {
+  let made = CacheKey("! a text")
+  let (plain, same, stored) = (key("! a text"), key(made.value), data("stored"))
+  for method in ChangeMethod.writing(engine.capabilities) {
+    try await engine.removeAllData()
+    try await method.perform([(made, stored)], in: engine)
+    try expect(
+      try await engine.read(key: same), is: stored,
+      "read(key:) of a made key's value after \(method.call) of it")
+    try expect(
+      try await engine.read(key: plain), is: nil,
+      "read(key:) of the text that a key was made from, after \(method.call) of it,")
+  }
+  for method in ReadMethod.allCases {
+    let found = try await method.found(of: [made], in: engine)
+    try expect(
+      found, is: [method.givesValues ? stored : nil],
+      "what \(method.call) found of a key that was made of a text")
+  }
+  for (range, count) in [(KeyRange(after: made, upTo: nil), 0), (KeyRange(after: nil, upTo: made), 1)] {
+    let found = try await engine.scan(range, limit: nil).count
+    try expect(found, is: count, "the number of entries of \(describe(range, nil)), a key made of a text,")
+    guard engine.capabilities.contains(.transactions) else { continue }
+    let foundInBody = try await engine.withTransaction { transaction in
+      guard try transaction.read(key: made) == stored, try transaction.read(keys: [made]) == [stored],
+        try transaction.keyExists(made)
+      else { throw Violation("a body did not find a key that was made of a text") }
+      return try transaction.scan(range, limit: nil).count
+    }
+    try expect(foundInBody, is: count, "the number of entries of \(describe(range, nil)) in a body")
+  }
+  for (name, remove) in waysOfRemoving(engine.capabilities) {
+    try await engine.write(stored, key: same)
+    try await remove(engine, [made])
+    try expect(
+      try await engine.read(key: same), is: nil, "read(key:) of a made key's value after \(name) of it")
+  }
 }
