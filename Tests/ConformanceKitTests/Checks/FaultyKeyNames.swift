@@ -10,7 +10,7 @@ func escapedName(_ key: String) -> String {
     switch byte {
     case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"):
       String(UnicodeScalar(byte))
-    default: "%" + String(byte + 256, radix: 16).uppercased().suffix(2)
+    default: "%" + String(Int(byte) + 256, radix: 16).uppercased().suffix(2)
     }
   }.joined()
 }

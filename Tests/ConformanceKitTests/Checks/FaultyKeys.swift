@@ -31,7 +31,8 @@ extension FaultyEngineCase {
     .init(.k1, "refuses keys whose escaped names are too long") {
       RenamingEngine(
         base: $0,
-        length: { $0.utf8.count < 256 && escapedName($0).utf8.count > 255 ? 512 : $0.utf8.count }, rename: { $0 })
+        length: { $0.utf8.count < 256 && escapedName($0).utf8.count > 255 ? 512 : $0.utf8.count },
+        rename: { $0 })
     },
     .init(.k2, "cuts escaped names at 255 bytes", also: [.k1]) {
       RenamingEngine(base: $0) { key in
