@@ -197,7 +197,7 @@ extension CheckDefinition {
         do {
           try await expectStored([], absent: keys(20), in: engine)
         } catch let violation as Violation {
-          throw Violation("after \(method.call) removed everything and a release without close(), \(violation)")
+          throw Violation("after \(method.call) removed everything, without close(), \(violation)")
         }
       }
     }
