@@ -50,6 +50,17 @@ extension CheckDefinition {
       let others = AdversarialKeys.all.filter { !half.contains($0) }
       try await engine.remove(keys: half)
       try await expectStored(entries(others), absent: half, in: engine)
+      // In one batch, with those from which they must be distinguished.
+      let all = AdversarialKeys.all
+      for (version, way) in [wayOfApplying, wayOfImporting].enumerated() {
+        try await way.write(engine, entries(all, version: version + 2))
+        try expect(
+          try await engine.readDataAndKeys(keys: all), are: entries(all, version: version + 2),
+          "after \(way.name) of \(all.count) keys readDataAndKeys(keys:)")
+        context.noteProgress()
+      }
+      try await engine.remove(keys: all)
+      try expect(try await engine.allKeys(), is: [], "allKeys() after remove(keys:) of all")
     }
 
     Check(.k3, "keys.are-listed-as-written", "allKeys() lists every kind of key as it was written") {

@@ -109,6 +109,10 @@ extension CheckDefinition {
         }
         try await expectOrder(next, in: engine)
       }
+      // In the same batch.
+      let replacing = order.map { StorageOperation.write(data("new"), key: $0) }
+      try await engine.apply([.removeAll] + replacing)
+      try await expectOrder(order, in: engine)
     }
     Check(
       .r6, "order.of-concurrent-writes",

@@ -180,14 +180,16 @@ private func takeAfterOthers(
 // MARK: - Read skew and dirty reads
 
 private func checkReadSkew(_ context: CheckContext) async throws {
-  let engine = try await context.open()
+  // Another engine on the place makes some of the transfers.
+  let engines = try await context.openTwiceIfPossible()
+  let engine = engines[0]
   let accounts = Accounts(count: 10, balance: 100)
   try await engine.write(accounts.opening)
   for round in 0..<3 {
     try await engine.withTransaction {
       try $0.read(key: accounts.keys[0])
     } meanwhile: {
-      try await engine.withTransaction {
+      try await engines[round % engines.count].withTransaction {
         try accounts.transfer(1 + round, from: accounts.keys[0], to: accounts.keys[1], in: $0)
       }
     } then: { transaction, first in

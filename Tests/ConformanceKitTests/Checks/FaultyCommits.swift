@@ -21,6 +21,10 @@ extension FaultyEngineCase {
       persistent: .t1, "runs no body again for new keys of another engine",
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, place in OverlooksNewKeysOfOthers(base: base, place: place) },
+    .init(
+      persistent: .t1, "reads in a body what another engine has written meanwhile",
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { base, place in ReadsWritesOfOthers(base: base, place: place) },
     inMemory(.t3, "has written a thousand changes of a body by the time that it throws") {
       WritesLargeBodiesEarly(base: $0)
     },

@@ -107,3 +107,42 @@ final class OverlooksNewKeysOfOthers: FaultyEngine {
     }
   }
 }
+
+/// Has a snapshot for bodies that the transactions of other engines on the place change.
+final class ReadsWritesOfOthers: FaultyEngine {
+  private final class LiveTransaction: ForwardingTransaction {
+    private let live: (CacheKey) throws -> Data??
+    init(_ base: any StorageTransaction, live: @escaping (CacheKey) throws -> Data??) {
+      self.live = live
+      super.init(base)
+    }
+    override func read(key: CacheKey) throws -> Data? {
+      let value = try base.read(key: key)
+      return try live(key) ?? value
+    }
+  }
+  private static let commits = MutexProtected<[String: [Int]]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  private let number = EngineNumbers.next()
+  init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
+
+  /// The number of transactions of other engines.
+  private var commitsOfOthers: Int {
+    Self.commits.withLock { [place, number] commits in (commits[place] ?? []).count { $0 != number } }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let result = try await base.withTransaction { [self] transaction in
+      let before = commitsOfOthers
+      return try body(
+        LiveTransaction(transaction) { [self] key in
+          if commitsOfOthers == before { return nil }
+          return .some(try base.everything().first { $0.key == key }?.data)
+        })
+    }
+    Self.commits.withLock { [place, number] in $0[place, default: []].append(number) }
+    return result
+  }
+}

@@ -38,3 +38,29 @@ struct UsesTexts: FaultyEngine {
     return try await base.scan(range, limit: limit)
   }
 }
+
+extension Sequence {
+  /// The elements without those whose key equals the key of a later one as a string, and not in its bytes.
+  func mergingEqualStrings(_ find: (Element) -> CacheKey?) -> [Element] {
+    var last: [String: CacheKey] = [:]
+    var kept: [Element] = []
+    for element in reversed() {
+      if let key = find(element) {
+        if let other = last[key.value], other != key { continue }
+        last[key.value] = key
+      }
+      kept.append(element)
+    }
+    return kept.reversed()
+  }
+}
+
+extension StorageOperation {
+  /// The key that is written or removed; nil if all of them are.
+  var keyOfChange: CacheKey? {
+    switch self {
+    case .write(_, let key), .remove(let key): key
+    case .removeAll: nil
+    }
+  }
+}

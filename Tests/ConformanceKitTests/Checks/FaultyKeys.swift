@@ -41,6 +41,16 @@ extension FaultyEngineCase {
           ? String(decoding: name.utf8.prefix(255), as: UTF8.self) : key
       }
     },
+    // Two strings are equal in Swift if they are canonically equivalent.
+    .init(.k2, "collects what it applies by strings") {
+      AlteredEngine(base: $0, operations: { $0.mergingEqualStrings { $0.keyOfChange } })
+    },
+    .init(.k2, "collects what it imports by strings") {
+      AlteredEngine(base: $0, imported: { $0.mergingEqualStrings { $0.key } })
+    },
+    .init(.k2, "collects what it removes by strings") {
+      AlteredEngine(base: $0, removal: { $0.mergingEqualStrings { $0 } })
+    },
     .init(.k2, "ends keys at line separators", also: [.k3]) {
       RenamingEngine(base: $0) { key in
         let ends: Set<Unicode.Scalar> = ["\u{B}", "\u{C}", "\u{85}", "\u{2028}", "\u{2029}"]
