@@ -40,7 +40,9 @@ extension CheckDefinition {
       try await engine.writeEntries(given)
       try await expectOrder(old + new, in: engine)
       guard context.capabilities.contains(.persistent) else { return }
-      try await expectOrder(old + new, in: try await context.reopen(engine))
+      let reopened = try await context.reopen(engine)
+      try expectPresent(old + new, among: try await reopened.allKeys(), "an import and reopening")
+      try await expectOrder(old + new, in: reopened)
     }
     Check(
       .w2, "entries.keep-their-times",

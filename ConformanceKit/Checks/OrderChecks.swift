@@ -159,6 +159,7 @@ extension CheckDefinition {
         try await engine.write(data("v"), key: order[order.count - 1])
         engine.release()
         engine = try await context.open()
+        try expectPresent(order, among: try await engine.allKeys(), "a release without close()")
         try await expectOrder(order, in: engine)
       }
     }
@@ -203,6 +204,13 @@ func expectOrder(_ order: [CacheKey], in engine: EngineUnderTest) async throws {
       "readAllEntries() returned \(earlier.key) before \(later.key), which was written first; the keys were "
         + "\(describe(entries.map(\.key)))")
   }
+}
+
+/// Fails by rule W6 unless all keys have been kept: another rule is about their order.
+func expectPresent(_ keys: [CacheKey], among found: [CacheKey], _ what: String) throws {
+  let lost = Set(keys).subtracting(found)
+  if lost.isEmpty { return }
+  throw Violation("after \(what), \(describe(lost.inByteOrder())) were missing", rule: .w6)
 }
 
 /// Has tasks write new keys, and compares each list of all entries with the previous list of the same reader.

@@ -123,8 +123,8 @@ extension FaultyEngineCase {
 
     .init(.k3, "lists keys in lower case") { ListsLowercaseKeys(base: $0) },
     .init(.k3, "writes batches under the texts of their keys") { UsesTexts(base: $0, in: .batches) },
-    .init(.k3, "looks for many keys by their texts") { UsesTexts(base: $0, in: .questions) },
-    .init(.k3, "scans from the text of a key on") { UsesTexts(base: $0, in: .scans) },
+    .init(.l1, "looks for many keys by their texts", also: [.k3]) { UsesTexts(base: $0, in: .questions) },
+    .init(.r5, "scans from the text of a key on", also: [.k3]) { UsesTexts(base: $0, in: .scans) },
     .init(.k3, "lists hashes of keys", also: [.r3]) { ListsHashedKeys(base: $0) },
     .init(.k3, "composes keys in lists", also: [.r6]) { ComposesKeysInLists(base: $0) },
     .init(.k3, "lists a key for each write", also: [.r3, .c1]) { ListsEachWrite(base: $0) },
