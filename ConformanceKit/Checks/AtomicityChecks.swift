@@ -61,8 +61,8 @@ extension CheckDefinition {
   }
 }
 
-/// Every batch, or transaction, writes the same version to all keys. Readers read them while the batches are written, all at
-/// once or one by one.
+/// Every batch, or transaction, writes the same version to all keys. Readers read them while the batches are written,
+/// all at once or one by one.
 private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)
