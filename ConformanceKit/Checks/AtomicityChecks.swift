@@ -61,20 +61,25 @@ extension CheckDefinition {
   }
 }
 
-/// Every batch writes the same version to all keys. Readers read them while the batches are written, all at
-/// once or one by one.
+/// Every batch, or transaction, writes the same version to all keys. Readers read them while the batches are written,
+/// all at once or one by one.
 private func checkAtomicity(_ context: CheckContext, with method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 40, standard: 200, exhaustive: 2_000)
   let keys = keys(16)
+  let wayCount = context.capabilities.contains(.transactions) ? 4 : 3
   try await engine.write(batch(of: keys, version: 0))
   try await whileRunning {
     let start = ContinuousClock.now
     for version in 1...rounds {
       if version > 20, ContinuousClock.now - start > enough { break }
-      switch version % 3 {
+      switch version % wayCount {
       case 0: try await engine.write(batch(of: keys, version: version))
       case 1: try await engine.apply(keys.map { .write(data("\(version)"), key: $0) })
+      case 3:
+        try await engine.withTransaction { transaction in
+          for key in keys { try transaction.write(data("\(version)"), key: key) }
+        }
       default:
         let now = Date()
         try await engine.writeEntries(

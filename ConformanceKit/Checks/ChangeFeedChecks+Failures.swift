@@ -42,7 +42,20 @@ func checkChangesAfterFailures(_ context: CheckContext) async throws {
     try await subscriber.expectCovered(
       changed, "\(method.call) after a call that had thrown or been cancelled")
   }
+  if context.capabilities.contains(.transactions) { try await goOnAfterRefusal(engine, subscriber) }
   for method in methods { try await checkCancelled(method, engine, subscriber, context) }
+}
+
+/// Has a body go on after a write that the transaction has refused.
+private func goOnAfterRefusal(_ engine: EngineUnderTest, _ subscriber: ChangeSubscriber) async throws {
+  let both = keys(2, prefix: "around a refusal/")
+  try await engine.withTransaction { transaction in
+    try transaction.write(data("v"), key: both[0])
+    // Rule T4 covers which error it throws.
+    do { try transaction.write(data("v"), key: key("")) } catch is StorageError {}
+    try transaction.write(data("v"), key: both[1])
+  }
+  try await subscriber.expectCovered(both, "a transaction whose body went on after a write that was refused")
 }
 
 /// Cancels calls of the method, later and later. Those that return must be covered.

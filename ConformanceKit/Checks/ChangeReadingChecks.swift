@@ -57,6 +57,29 @@ private func checkReadability(_ context: CheckContext) async throws {
     try await changed
   }
   try await checkReadabilityOfMany(context, engine, subscriber)
+  if let other = try await context.openAnotherIfPossible() {
+    try await checkReadabilityOfOthers(context, engine, subscriber, changedBy: other)
+  }
+}
+
+/// Reads after each element for a change by another engine on the place.
+private func checkReadabilityOfOthers(
+  _ context: CheckContext, _ engine: EngineUnderTest, _ subscriber: ChangeSubscriber,
+  changedBy other: EngineUnderTest
+) async throws {
+  let methods = ChangeMethod.writing(context.capabilities)
+  for round in context.rounds(quick: 20, standard: 80, exhaustive: 1_000, of: "changes by another engine") {
+    let method = methods[round % methods.count]
+    let changed = key("by another engine \(round)")
+    async let isChanged: Void = method.perform([(changed, value(for: changed))], in: other)
+    try await subscriber.expectCovered([changed], "\(method.call) of another engine on the place") { change in
+      guard case .keys(let found) = change, found.contains(changed) else { return }
+      try expect(
+        try await engine.read(key: changed), is: value(for: changed),
+        "read(key:) of \(changed) after an element that named it, for \(method.call) of another engine")
+    }
+    try await isChanged
+  }
 }
 
 extension ReadMethod {

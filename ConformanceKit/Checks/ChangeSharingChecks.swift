@@ -82,6 +82,20 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
       try await subscriber.expectCovered(many, "a removal of \(what)")
     }
   }
+  try await checkReopened([engine, second], context)
+}
+
+/// Closes all engines on the place, and opens two others: an engine may still know those that have been closed.
+private func checkReopened(_ closed: [EngineUnderTest], _ context: CheckContext) async throws {
+  for engine in closed { try await context.close(engine) }
+  let engine = try await context.open()
+  guard let second = try await context.openUnlessLocked(context.place) else { return }
+  for (number, (writer, reader)) in [(second, engine), (engine, second)].enumerated() {
+    let (changed, subscriber) = (key("reopened \(number)"), try await ChangeSubscriber(to: reader, context))
+    try await writer.write(data("v"), key: changed)
+    try await subscriber.expectCovered(
+      [changed], "a write by another engine, after all engines on the place had been closed and reopened")
+  }
 }
 
 private func checkManyEngines(_ context: CheckContext) async throws {

@@ -41,6 +41,7 @@ extension CheckDefinition {
           }
         }
       }
+      try await gather(0..<16) { try await askForOwnKeys($0, engine) }
     }
     Check(
       .c1, "concurrency.reads-never-go-back",
@@ -158,6 +159,7 @@ extension CheckDefinition {
         try await checkSecondOpening(
           context, at: context.root.appending(path: path, directoryHint: .isDirectory))
       }
+      try await checkEqualNames(context)
     }
     Check(
       .c2, "opening.twice-under-load",
@@ -236,6 +238,9 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
     try await next.removeAllData()
     return try await context.close(next)
   }
+  try expect(
+    try await second.read(key: key("a")), is: value(for: key("a")),
+    "read(key:) of what had been written before the second engine was opened")
   for version in 2...6 {
     let (writer, reader) = version.isMultiple(of: 2) ? (second, first) : (first, second)
     let batch = entries([key("a"), key("b"), key("new \(version)")], version: version)
@@ -259,8 +264,40 @@ private func checkSecondOpening(_ context: CheckContext, at path: URL) async thr
     }
     try await context.close(third)
   }
+  if let fourth = try await context.openUnlessLocked(context.place) {
+    try await fourth.write(data("fourth"), key: key("a"))
+    fourth.release()
+    for number in 0..<2 {
+      try expect(
+        try await second.read(key: key("a")), is: data("fourth"),
+        "read(key:) of what another engine had written that was released without close()")
+      try await second.write(data("\(number)"), key: key("b"))
+      try expect(
+        try await second.read(key: key("b")), is: data("\(number)"),
+        "read(key:) after another engine was released without close()")
+    }
+  }
   try await second.removeAllData()
   try await context.close(second)
+}
+
+/// Opens two directories with the same name, which are two places.
+private func checkEqualNames(_ context: CheckContext) async throws {
+  var engines: [EngineUnderTest] = []
+  for path in ["one/shared", "another/shared"] {
+    engines.append(
+      try await context.open(context.root.appending(path: path, directoryHint: .isDirectory)))
+  }
+  for (number, engine) in engines.enumerated() {
+    try expect(
+      try await engine.read(key: key("k")), is: nil,
+      "read(key:) of what was written to another directory with the same name")
+    try await engine.write(data("\(number)"), key: key("k"))
+  }
+  try expect(
+    try await engines[0].read(key: key("k")), is: data("0"),
+    "read(key:) after a write to another directory with the same name")
+  for engine in engines { try await context.close(engine) }
 }
 
 extension CheckContext {

@@ -39,6 +39,10 @@ extension CheckDefinition {
       let given = (new + [old[1], new[3]]).enumerated().map { entry($1, "new", day(40 - $0)) }
       try await engine.writeEntries(given)
       try await expectOrder(old + new, in: engine)
+      guard context.capabilities.contains(.persistent) else { return }
+      let reopened = try await context.reopen(engine)
+      try expectPresent(old + new, among: try await reopened.allKeys(), "an import and reopening")
+      try await expectOrder(old + new, in: reopened)
     }
     Check(
       .w2, "entries.keep-their-times",
@@ -54,6 +58,10 @@ extension CheckDefinition {
       ]
       try await engine.writeEntries(given)
       try await expectTimes(given, in: engine)
+      // Of several entries for a key, the last one counts, with its times.
+      let repeated = StorageEntry(key: key("twice"), data: data("2"), createdAt: day(7), updatedAt: day(8))
+      try await engine.writeEntries([entry(repeated.key, "1", day(5)), repeated])
+      try await expectTimes([repeated], in: engine)
       let created = try await engine.createdAt(key: old)
       let updated = try await window { try await engine.write(data("2"), key: old) }
       try expect(try await engine.createdAt(key: old), is: created, "createdAt(key:) after an overwrite")
@@ -120,7 +128,22 @@ extension CheckDefinition {
         }
         try expect(created <= updated, "createdAt was \(describe(created)), updatedAt \(describe(updated))")
       }
+      guard context.capabilities.contains(.atomicBatches) else { return }
+      for time in beyond { try await importAround(time, in: engine) }
     }
+  }
+}
+
+/// Imports an entry with a time that may be refused between two others, which must then be refused as well.
+private func importAround(_ time: Date, in engine: EngineUnderTest) async throws {
+  let around = keys(3, prefix: "around \(time.timeIntervalSinceReferenceDate), ")
+  let batch = zip(around, [day(1), time, day(1)]).map { entry($0, "v", $1) }
+  do { try await engine.writeEntries(batch) } catch is CallFailure {
+    let found = try await engine.readDataAndKeys(keys: around).map(\.key)
+    guard !found.isEmpty else { return }
+    throw Violation(
+      "writeEntries(_:) threw because of a time of \(around[1]), and had stored \(describe(found))", rule: .w4
+    )
   }
 }
 

@@ -32,7 +32,7 @@ extension CheckDefinition {
       }
     }
 
-    for family in AdversarialKeys.families {
+    for family in AdversarialKeys.families + [AdversarialKeys.lineEnds] {
       Check(.k2, "keys.\(family.name)", family.expectation) { context in
         try await checkDistinct(family.keys, in: try await context.open())
       }
@@ -50,6 +50,19 @@ extension CheckDefinition {
       let others = AdversarialKeys.all.filter { !half.contains($0) }
       try await engine.remove(keys: half)
       try await expectStored(entries(others), absent: half, in: engine)
+      // In one batch, with those from which they must be distinguished.
+      let all = AdversarialKeys.all
+      for (version, way) in [wayOfApplying, wayOfImporting].enumerated() {
+        try await way.write(engine, entries(all, version: version + 2))
+        try expect(
+          try await engine.readDataAndKeys(keys: all), are: entries(all, version: version + 2),
+          "after \(way.name) of \(all.count) keys readDataAndKeys(keys:)")
+        context.noteProgress()
+      }
+      try await engine.remove(keys: all)
+      try expect(
+        try await engine.readDataAndKeys(keys: all), are: [],
+        "readDataAndKeys(keys:) after remove(keys:) of all")
     }
 
     Check(.k3, "keys.are-listed-as-written", "allKeys() lists every kind of key as it was written") {
@@ -58,6 +71,7 @@ extension CheckDefinition {
       for key in AdversarialKeys.all { try await engine.write(value(for: key), key: key) }
       try expect(try await engine.allKeys(), areInAnyOrder: AdversarialKeys.all, "allKeys()")
       try await checkMadeKeys(engine)
+      try await checkMadeKeysInEveryCall(engine)
     }
     Check(.k3, "keys.are-listed-once", "allKeys() lists a key once, no matter how often it was written") {
       context in
@@ -218,4 +232,45 @@ private func checkMadeKeys(_ engine: EngineUnderTest) async throws {
   try await engine.write(data("3"), key: plain)
   try await engine.remove(key: same)
   try await expect([(made, nil), (plain, data("3"))], "when the key had been removed by its value")
+}
+
+/// Passes a made key to every method: some of them may use the text that it was made from. The text precedes its value
+/// in byte order.
+private func checkMadeKeysInEveryCall(_ engine: EngineUnderTest) async throws {
+  let made = CacheKey("! a text")
+  let (plain, same, stored) = (key("! a text"), key(made.value), data("stored"))
+  for method in ChangeMethod.writing(engine.capabilities) {
+    try await engine.removeAllData()
+    try await method.perform([(made, stored)], in: engine)
+    try expect(
+      try await engine.read(key: same), is: stored,
+      "read(key:) of a made key's value after \(method.call) of it")
+    try expect(
+      try await engine.read(key: plain), is: nil,
+      "read(key:) of the text that a key was made from, after \(method.call) of it,")
+  }
+  func fail(_ what: String, _ rule: ContractRule) -> Violation {
+    Violation("\(what) used the text that a key was made from instead of its value", rule: rule)
+  }
+  for method in ReadMethod.allCases {
+    let found = try await method.found(of: [made], in: engine)
+    guard found == [method.givesValues ? stored : nil] else { throw fail(method.call, method.rule) }
+  }
+  for (range, count) in [(KeyRange(after: made, upTo: nil), 0), (KeyRange(after: nil, upTo: made), 1)] {
+    guard try await engine.scan(range, limit: nil).count == count else {
+      throw fail("scan(_:limit:)", .r5)
+    }
+    guard engine.capabilities.contains(.transactions) else { continue }
+    let isFound = try await engine.withTransaction { transaction in
+      try transaction.read(key: made) == stored && transaction.read(keys: [made]) == [stored]
+        && transaction.keyExists(made) && transaction.scan(range, limit: nil).count == count
+    }
+    guard isFound else { throw fail("a read of a body", .t2) }
+  }
+  for (name, remove) in waysOfRemoving(engine.capabilities) {
+    try await engine.write(stored, key: same)
+    try await remove(engine, [made])
+    try expect(
+      try await engine.read(key: same), is: nil, "read(key:) of a made key's value after \(name) of it")
+  }
 }

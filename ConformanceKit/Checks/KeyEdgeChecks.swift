@@ -22,6 +22,10 @@ extension CheckDefinition {
       }
     }
     Check(
+      .k1, "keys.long-escapes",
+      "keys of up to 255 bytes work whose characters an engine may have to escape, and differ in the last one"
+    ) { try await checkLongEscapes($0) }
+    Check(
       .k1, "keys.refused-in-requests",
       "one invalid key anywhere in a request for many keys makes it throw invalidKey"
     ) { context in
@@ -82,6 +86,38 @@ extension CheckDefinition {
       .k4, "keys.reach-nothing-outside-in-batches",
       "no key in a batch or a read reaches anything outside the directory"
     ) { try await checkConfinementOfBatches($0) }
+  }
+}
+
+/// Writes keys whose escaped names may be too long for a file, in a batch and one by one, and reopens the place.
+private func checkLongEscapes(_ context: CheckContext) async throws {
+  var engine = try await context.open()
+  let keys = AdversarialKeys.longEscapes
+  var expected = entries(keys)
+  try await engine.write(expected)
+  for number in stride(from: 0, to: keys.count, by: 12) {
+    expected[number].data = value(for: keys[number], version: 2)
+    try await engine.write(expected[number].data, key: keys[number])
+    context.noteProgress()
+  }
+  for isReopened in [false, true] {
+    if isReopened {
+      guard context.capabilities.contains(.persistent) else { return }
+      engine = try await context.reopen(engine)
+    }
+    for (key, data) in expected {
+      let found = try await engine.read(key: key)
+      if found == data { continue }
+      let when = isReopened ? " after reopening" : ""
+      throw Violation(
+        "read(key:) of \(key), of \(key.value.utf8.count) bytes, was \(describe(found as Any)) instead of "
+          + describe(data) + when, rule: isReopened ? .w6 : found == nil ? nil : .k2)
+    }
+    do {
+      try expect(try await engine.allKeys(), areInAnyOrder: keys, "allKeys()")
+    } catch let violation as Violation {
+      throw Violation(violation.description, rule: .k3)
+    }
   }
 }
 

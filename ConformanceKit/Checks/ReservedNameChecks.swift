@@ -21,12 +21,13 @@ extension CheckDefinition {
         try await expectAllWaysAgree(in: engine, on: [(key("another"), data("v"))])
       }
     }
-    for way in waysOfWriting.prefix(3) {
+    for (way, needs) in waysForReservedNames {
       Check(
         .k2, "names.reserved-by-\(identifier(of: way.name))",
         "a key with a name that engines use internally, or the name of a file of the engine, works like any "
           + "other for "
-          + way.name, from: way.name == "write(_:key:)" ? .standard : .quick
+          + way.name, needs: needs,
+        from: [wayOfBatches.name, wayOfApplying.name].contains(way.name) ? .quick : .standard
       ) { context in
         let engine = try await context.open()
         // The names of files or rows for long keys may be made from a hash.
@@ -123,11 +124,19 @@ extension CheckDefinition {
   }
 }
 
+/// The ways of writing, with the capabilities that they need.
+private let waysForReservedNames: [(WayOfWriting, EngineCapabilities)] = [
+  (ChangeMethod.write.way, []), (wayOfBatches, []), (wayOfApplying, []), (wayOfImporting, []),
+  (wayOfTransactions, .transactions),
+]
+
 /// The name of a way of writing, as part of a check's identifier.
 private func identifier(of way: String) -> String {
   switch way {
   case "write(_:key:)": "write"
   case "apply(_:)": "apply"
+  case wayOfImporting.name: "import"
+  case wayOfTransactions.name: "transaction"
   default: "batch"
   }
 }

@@ -111,7 +111,9 @@ private func checkPhantoms(
   _ context: CheckContext, _ name: String,
   _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int
 ) async throws {
-  let engine = try await context.open()
+  // In half of the rounds, the transactions are those of two engines on the place.
+  let engines = try await context.openTwiceIfPossible()
+  let engine = engines[0]
   for round in context.rounds(quick: 20, standard: 100, exhaustive: 3_000, of: "rounds of one seat") {
     try await engine.removeAllData()
     // A seat in the middle, so that others are before and after the one that is found.
@@ -120,6 +122,7 @@ private func checkPhantoms(
     let meeting = round < 6 ? Meeting(of: seats.count - 1) : nil
     try await gather(seats.indices.dropLast()) { task in
       let seat = seats[task < seats.count / 2 ? task : task + 1]
+      let engine = engines[round % 4 < 2 ? 0 : task % engines.count]
       try await engine.withTransaction { transaction in
         let isFree = try count(transaction, taken + 1) == taken
         meeting?.arrive()
@@ -177,14 +180,16 @@ private func takeAfterOthers(
 // MARK: - Read skew and dirty reads
 
 private func checkReadSkew(_ context: CheckContext) async throws {
-  let engine = try await context.open()
+  // Another engine on the place makes some of the transfers.
+  let engines = try await context.openTwiceIfPossible()
+  let engine = engines[0]
   let accounts = Accounts(count: 10, balance: 100)
   try await engine.write(accounts.opening)
   for round in 0..<3 {
     try await engine.withTransaction {
       try $0.read(key: accounts.keys[0])
     } meanwhile: {
-      try await engine.withTransaction {
+      try await engines[round % engines.count].withTransaction {
         try accounts.transfer(1 + round, from: accounts.keys[0], to: accounts.keys[1], in: $0)
       }
     } then: { transaction, first in

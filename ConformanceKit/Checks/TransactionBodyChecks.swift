@@ -103,9 +103,30 @@ private func checkThrownBodies(_ context: CheckContext) async throws {
       try await engine.readAllEntries(), is: before, "readAllEntries() after a body that threw \(when)")
     try expect(try await engine.keyCount(), is: 4, "keyCount() after a body that threw \(when)")
   }
+  try await throwAfterMuch(engine, context)
   guard context.capabilities.contains(.persistent) else { return }
   let reopened = try await context.reopen(engine)
   try await expectStored(entries(keys(4)), absent: [key("new")], in: reopened)
+}
+
+/// Has bodies throw after more changes, and more bytes, than an engine may keep in memory until they end.
+private func throwAfterMuch(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
+  let before = try await engine.readAllEntries()
+  let count = try await context.affordableCount(
+    1_100, of: "writes of a body that throws", by: wayOfTransactions)
+  try await expectThrown(Refusal(), by: engine, "after \(count) writes") { transaction in
+    for key in keys(count) { try transaction.write(data("new"), key: key) }
+  }
+  try expect(
+    try await engine.readAllEntries(), is: before,
+    "readAllEntries() after a body that threw after \(count) writes")
+  context.noteProgress()
+  try await expectThrown(Refusal(), by: engine, "after writes of 2 MiB") { transaction in
+    for key in keys(4) { try transaction.write(noise(512 << 10), key: key) }
+  }
+  try expect(
+    try await engine.readAllEntries(), is: before,
+    "readAllEntries() after a body that threw after writes of 2 MiB")
 }
 
 /// Fails unless the transaction throws exactly this error.
@@ -197,6 +218,32 @@ private func checkCallsBesideThrown(_ context: CheckContext) async throws {
     }.flatMap { $0 } + [key("common")]
   try await expectStored(written.map { ($0, data("kept")) }, in: engine)
   try expect(try await engine.allKeys(), areInAnyOrder: written, "allKeys()")
+  try await changeBehindThrown(engine)
+}
+
+/// Makes other calls while a body runs that throws: an engine may commit them together with it.
+private func changeBehindThrown(_ engine: EngineUnderTest) async throws {
+  let methods = ChangeMethod.all([]).filter { $0 != .removeAll }
+  let changed = methods.map { key("behind a body that throws, \($0.rawValue)") }
+  try await engine.write(
+    zip(methods, changed).filter { $0.0.removes }.map { (key: $0.1, data: data("to be removed")) })
+  let body = PausedBody(in: engine, milliseconds: 60) { transaction, pause in
+    try transaction.write(data("thrown"), key: key("of a body that throws"))
+    pause()
+    throw ThrownByBody()
+  }
+  try await body.begin()
+  try await gather(0..<methods.count) { number in
+    try await methods[number].perform([(changed[number], data("v"))], in: engine)
+  }
+  do {
+    try await body.end()
+  } catch let failure as CallFailure where failure.error is ThrownByBody {}
+  for (method, key) in zip(methods, changed) {
+    try expect(
+      try await engine.read(key: key), is: method.removes ? nil : data("v"),
+      "read(key:) of a key after \(method.call) that was called while a body ran that threw")
+  }
 }
 
 // MARK: - Results
@@ -227,4 +274,17 @@ private func checkResults(_ context: CheckContext) async throws {
     return results
   }.flatMap { $0 }
   try expect(results.sorted(), is: Array(1...results.count), "what transactions had returned, sorted,")
+  try await returnNil(engine)
+}
+
+/// Has a body return nil, which an engine may take for a transaction that it has given up.
+private func returnNil(_ engine: EngineUnderTest) async throws {
+  let (absent, beside) = (key("absent"), key("beside nil"))
+  let found: Data? = try await engine.withTransaction { transaction in
+    try transaction.write(data("v"), key: beside)
+    return try transaction.read(key: absent)
+  }
+  try expect(found, is: nil, "what a transaction had returned whose body returned nil")
+  try expect(
+    try await engine.read(key: beside), is: data("v"), "what a body had written that returned nil")
 }

@@ -160,6 +160,10 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
       try await changeBesideBody(method, engine, by: writer)
     }
   }
+  for (what, decision) in decisions {
+    context.noteProgress()
+    try await decideBesideWrite(what, decision, engine)
+  }
   if context.capabilities.contains(.atomicBatches) { try await writeBesideRemoval(engine) }
   let rounds = context.rounds(quick: 60, standard: 300, exhaustive: 5_000, of: "writes beside transactions")
   try await whileRunning {
@@ -194,6 +198,41 @@ private func changeBesideBody(
     allowed.contains(found),
     "read(key:) of a number was \(describe(found as Any)) after a transaction had added one to it and \(method.call) had "
       + (method.removes ? "removed it" : "stored 2000") + " meanwhile")
+}
+
+/// What a body does with a number that it has read.
+private let decisions: [(String, @Sendable (any StorageTransaction, CacheKey) throws -> Void)] = [
+  ("removed it", { try $0.remove(key: $1) }),
+  ("removed everything", { transaction, _ in try transaction.removeAll() }),
+  (
+    "imported another",
+    { transaction, key in
+      let past = Date(timeIntervalSince1970: 1_500_000_000)
+      try transaction.writeEntry(
+        StorageEntry(key: key, data: data("1"), createdAt: past, updatedAt: past))
+    }
+  ),
+]
+
+/// Has a body change a number only if it is the first one, and another call store a second number meanwhile. Whichever
+/// comes first, the second number is there in the end.
+private func decideBesideWrite(
+  _ what: String, _ decide: @escaping @Sendable (any StorageTransaction, CacheKey) throws -> Void,
+  _ engine: EngineUnderTest
+) async throws {
+  let counter = key("decided by a body")
+  try await engine.write(data("1000"), key: counter)
+  try await engine.withTransaction {
+    try $0.number(counter)
+  } meanwhile: {
+    try await engine.write(data("2000"), key: counter)
+  } then: { transaction, number in
+    if number == 1_000 { try decide(transaction, counter) }
+  }
+  try expect(
+    try await engine.read(key: counter), is: data("2000"),
+    "read(key:) of a number, when a transaction had \(what) if it was 1000, and 2000 had been stored meanwhile,"
+  )
 }
 
 /// Has a body remove everything, and a batch overwrite one entry and add another before the body ends. The removal

@@ -33,7 +33,7 @@ private let callsWithoutKeys: [(String, @Sendable (any StorageTransaction) throw
 
 /// Keeps a transaction beyond its body, which is not allowed.
 private final class TransactionHolder: @unchecked Sendable {
-  // Safe to share: written by the body, and read after withTransaction(_:) has returned.
+  // Safe to share: written by the body, and read after withTransaction(_:) has returned, by one body at a time.
   var transaction: (any StorageTransaction)?
 }
 
@@ -54,7 +54,16 @@ func checkLateUseOfTransactions(_ context: CheckContext) async throws {
       try expectRefused(name, end) { try call(transaction, key("k")) }
     }
     for (name, call) in callsWithoutKeys { try expectRefused(name, end) { try call(transaction) } }
-    try await engine.withTransaction { _ in }
+    // The body of another transaction must not receive its changes either.
+    try await engine.withTransaction { _ in
+      guard let transaction = holder.transaction else { return }
+      for (name, call) in callsOfTransactions {
+        try expectRefused("\(name), called while another body ran,", end) { try call(transaction, key("k")) }
+      }
+      for (name, call) in callsWithoutKeys {
+        try expectRefused("\(name), called while another body ran,", end) { try call(transaction) }
+      }
+    }
     try await expectStored([(key("k"), data("v"))], in: engine)
     try expect(try await engine.keyCount(), is: 1, "keyCount() after a transaction was used too late")
   }

@@ -61,6 +61,7 @@ private func checkTimesOfChanges(_ context: CheckContext) async throws {
       try transaction.write(data("new"), key: key("renewed"))
       try transaction.remove(key: key("removed"))
       try transaction.write(data("second"), key: key("new, a"))
+      try transaction.write(data("again"), key: key("new, z"))
       // An entry that the body writes and then removes leaves nothing.
       try transaction.write(data("passing"), key: key("passing"))
       try transaction.remove(key: key("passing"))
@@ -104,6 +105,41 @@ private func checkWrittenEntries(_ context: CheckContext) async throws {
   for readsBetween in [true, false] {
     let place = context.root.appending(path: "reads \(readsBetween)", directoryHint: .isDirectory)
     try await writeEntries(in: try await context.open(place), readsBetween: readsBetween)
+  }
+  guard context.capabilities.contains(.preservesTimestamps) else { return }
+  let place = context.root.appending(path: "written over", directoryHint: .isDirectory)
+  try await writeOverEntries(in: try await context.open(place))
+}
+
+/// Writes over entries that the same body has imported, and imports an entry over one that it has written.
+private func writeOverEntries(in engine: EngineUnderTest) async throws {
+  let past = Date(timeIntervalSince1970: 1_400_000_000)
+  let imported = ["overwritten", "renewed", "imported last"].map {
+    StorageEntry(key: key($0), data: data("imported"), createdAt: past, updatedAt: past)
+  }
+  let window = try await window {
+    try await engine.withTransaction { transaction in
+      try transaction.write(data("v"), key: imported[2].key)
+      for entry in imported { try transaction.writeEntry(entry) }
+      try transaction.write(data("v"), key: imported[0].key)
+      try transaction.remove(key: imported[1].key)
+      try transaction.write(data("v"), key: imported[1].key)
+    }
+  }
+  for (number, entry) in imported.enumerated() {
+    let times = (try await engine.createdAt(key: entry.key), try await engine.updatedAt(key: entry.key))
+    guard case (let created?, let updated?) = times else {
+      throw Violation("the times of \(entry.key) were nil, which a body had written and imported", rule: .w2)
+    }
+    // Which of the two times are those of the transaction.
+    let (isCreated, isUpdated) = (number == 1, number < 2)
+    guard isCreated ? window.contains(created) : isSame(created, past),
+      isUpdated ? window.contains(updated) : isSame(updated, past)
+    else {
+      throw Violation(
+        "createdAt and updatedAt of the entry \(entry.key), which a body had written and imported, were "
+          + describe([created, updated]), rule: .w2)
+    }
   }
 }
 

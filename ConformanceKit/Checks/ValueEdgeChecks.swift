@@ -112,6 +112,17 @@ extension CheckDefinition {
         for index in returned.indices { returned[index] = 0 }
         var more = try await engine.readAllData().first ?? Data()
         more.replaceSubrange(more.startIndex..<more.endIndex, with: Data(count: size))
+        for method in ReadMethod.ofManyValues {
+          var values = try await method.found(of: [key], in: engine).compactMap { $0 }
+          // Nothing else refers to the value, so that it is changed in place.
+          while var value = values.popLast() { for index in value.indices { value[index] = 0 } }
+        }
+        if context.capabilities.contains(.transactions) {
+          try await engine.withTransaction { transaction in
+            var value = try transaction.read(key: key) ?? Data()
+            for index in value.indices { value[index] = 0 }
+          }
+        }
         try expect(
           try await engine.read(key: key), is: plain(size),
           "after the caller had overwritten returned data, read(key:)")

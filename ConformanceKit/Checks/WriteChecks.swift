@@ -124,11 +124,16 @@ extension CheckDefinition {
       needs: .persistent
     ) { context in
       let engine = try await context.open()
-      try await engine.write(entries([key("a"), key("b")]))
+      let keys = ["a", "b", "c", "d"].map { key($0) }
+      try await engine.write(entries(keys))
       try await letClockAdvance()
-      try await engine.write(data("v"), key: key("a"))
-      let before = try await timestamps(of: [key("a"), key("b")], in: engine)
-      let after = try await timestamps(of: [key("a"), key("b")], in: try await context.reopen(engine))
+      try await engine.write(data("v"), key: keys[0])
+      // In a log, a removal and a write may look like an overwrite.
+      try await engine.remove(key: keys[2])
+      try await engine.write(data("v"), key: keys[2])
+      try await wayOfReplacing.write(engine, entries([keys[3]]))
+      let before = try await timestamps(of: keys, in: engine)
+      let after = try await timestamps(of: keys, in: try await context.reopen(engine))
       for (before, after) in zip(before, after) {
         try expect(
           abs(before.timeIntervalSince(after)) <= precisionOfTime,
@@ -184,6 +189,15 @@ extension CheckDefinition {
           try await expectStored(new, absent: keys(20).filter { $0 != keys(20)[3] }, in: engine)
         } catch let violation as Violation {
           throw Violation("after \(method.call) removed everything, writes and reopening, \(violation)")
+        }
+        try await engine.write(entries(keys(20)))
+        try await method.perform([.removeAll], in: engine)
+        engine.release()
+        engine = try await context.open()
+        do {
+          try await expectStored([], absent: keys(20), in: engine)
+        } catch let violation as Violation {
+          throw Violation("after \(method.call) removed everything, without close(), \(violation)")
         }
       }
     }

@@ -100,7 +100,27 @@ enum AdversarialKeys {
     return keys.sorted()
   }()
 
-  static let all: [CacheKey] = families.flatMap(\.keys) + [longestEmoji]
+  static let all: [CacheKey] = families.flatMap(\.keys) + [longestEmoji] + lineEnds.keys
+
+  /// Characters at which a program may split lines, besides those among the control characters and the spaces.
+  static let lineEnds = Family(
+    "line-ends", "every character that ends a line is significant",
+    [
+      "line", "line\u{B}", "line\u{B}b", "line\u{C}b", "line\u{1C}b", "line\u{1E}b", "line\u{85}",
+      "line\u{85}b", "line\u{2028}b", "line\u{2029}b", "\u{2028}line", "line\u{2029}",
+    ])
+
+  /// Keys of up to 255 bytes whose names are longer than a name of a file may be once every character but letters and
+  /// digits, or every capital, has been escaped. Two of each length differ in their last character.
+  static let longEscapes: [CacheKey] = {
+    var texts: Set<CacheKey> = []
+    for character in ["/", "A", " ", "%", "é", "日", "🗄", "\0", "."] {
+      for length in [64, 84, 85, 127, 128, 170, 250, 254] {
+        texts.insert(key(long(character, length / character.utf8.count)))
+      }
+    }
+    return texts.inByteOrder().flatMap { text in ["x", "y"].map { key(text.value + $0) } }
+  }()
 
   /// 511 bytes, most of them emoji.
   static let longestEmoji = key(long("🗄", 127) + "€")

@@ -12,18 +12,20 @@ extension ChangeFaultEngine {
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
     case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
     case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
-    case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest
+    case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest, missesTransactionsWithRefusals
     // Misses changes by others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
     case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
+    case hearsNobodyWhenReopened
     // Reports changes too early
     case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
-      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate
+      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate, tellsOtherEnginesEarly
     // Reports too much
     case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
     case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
-    case tellsOfOtherPlaces
+    case tellsOfOtherPlaces, tellsOfSubscriptions, tellsOfCancelledCalls, tellsOfThrownRemovalsOfAll
+    case tellsOthersOfThrownBodies, tellsOfOpeningsOfOtherProcesses
     // Uses too many resources
     case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
     // Ends wrongly

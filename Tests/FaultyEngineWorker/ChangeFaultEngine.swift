@@ -36,6 +36,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     state.log = try ChangeFaultLog(in: directory)
     self.state = MutexProtected(state)
     if fault == .tellsOfOpenings { feed.reportToAllEngines(.everything) }
+    if fault == .tellsOfOpeningsOfOtherProcesses { feed.noteOpening() }
   }
 
   deinit {
@@ -95,6 +96,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       try Task.checkCancellation()
     } catch {
       feed.noteError(operations)
+      if fault == .tellsOfCancelledCalls, error is CancellationError { feed.report(of: operations, by: call) }
       throw error
     }
     if operations.isEmpty {
@@ -109,6 +111,10 @@ package final class ChangeFaultEngine: ApplyingEngine {
       || fault == .tellsOfLargeBatchesEarly && operations.count > StorageChanges.defaultKeyLimit
     if isEarly {
       feed.report(of: operations, by: call)
+      try? await Task.sleep(for: .milliseconds(2))
+    }
+    if fault == .tellsOtherEnginesEarly, let change = StorageChange(of: operations) {
+      feed.reportToOtherEngines(change)
       try? await Task.sleep(for: .milliseconds(2))
     }
     let subscribers = fault == .knowsSubscribersEarly ? feed.subscribers : nil
@@ -191,13 +197,18 @@ package final class ChangeFaultEngine: ApplyingEngine {
             if fault == .tellsOfTransactionsThatRead { feed.report(.everything) }
           } else {
             let removesAll = operations.contains { $0.isRemoveAll }
-            let isMissed = fault == .missesImportsOfTransactions && transaction.hasWrittenEntries
+            let isMissed =
+              fault == .missesImportsOfTransactions && transaction.hasWrittenEntries
+              || fault == .missesTransactionsWithRefusals && transaction.hasRefused
             try commit(
               operations, by: isMissed ? .none : removesAll ? .transactionRemoveAll : .transaction, &state)
           }
           return result
         } catch {
           if fault == .tellsOfTransactionsThatThrow { feed.report(of: transaction.end(), by: .transaction) }
+          let hasRemovedAll = transaction.operations.contains { $0.isRemoveAll }
+          if fault == .tellsOfThrownRemovalsOfAll, hasRemovedAll { feed.report(.everything) }
+          if fault == .tellsOthersOfThrownBodies { feed.reportToOtherEngines(.everything) }
           feed.noteError([])
           transaction.end()
           throw error

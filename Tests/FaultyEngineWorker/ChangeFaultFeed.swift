@@ -31,6 +31,7 @@ final class ChangeFaultFeed: Sendable {
     var lastOfOthers: [StorageOperation] = []
     var bytesOfOthers = 0
     var backlogs: [Int: ChangeFaultBacklog] = [:]
+    var lastOpening = ""
   }
 
   private let state = MutexProtected(State())
@@ -38,14 +39,18 @@ final class ChangeFaultFeed: Sendable {
   private let place: String
   /// How many engines were already open at the place.
   private let number: Int
+  /// Whether an engine on the place has been closed before.
+  private let isReopened: Bool
 
   /// The feeds of this process by place, for faults that mix them up.
   private struct Weak: Sendable { weak var feed: ChangeFaultFeed? }
   private static let feeds = MutexProtected<[String: [Weak]]>([:])
+  private static let closedPlaces = MutexProtected<Set<String>>([])
 
   init(_ fault: Fault?, place: URL) {
     let path = place.path(percentEncoded: false)
     (self.fault, self.place) = (fault, path)
+    isReopened = Self.closedPlaces.withLock { $0.contains(path) }
     number = Self.feeds.withLock { feeds in (feeds[path] ?? []).count { $0.feed != nil } }
     Self.feeds.withLock { $0[path, default: []].append(Weak(feed: self)) }
   }
@@ -80,6 +85,9 @@ final class ChangeFaultFeed: Sendable {
       return (state.nextID, !state.isPolled)
     }
     continuation.onTermination { [weak self] in self?.leave(id) }
+    if fault == .tellsOfSubscriptions {
+      for (other, continuation) in subscribers where other != id { continuation.send(.everything) }
+    }
     // The system informs the second subscriber that events were dropped.
     if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
     if isFirst, let look, !isDeaf { poll(look) }
@@ -107,6 +115,7 @@ final class ChangeFaultFeed: Sendable {
       while let self, !self.state.withLock({ $0.isStopped }) {
         if !self.subscribers.isEmpty { look() }
         if self.fault == .tellsNowAndThen { self.reportPeriodically() }
+        if self.fault == .tellsOfOpeningsOfOtherProcesses { self.reportOpenings() }
         self.sendDelayed()
         usleep(1_000)
       }
@@ -123,7 +132,25 @@ final class ChangeFaultFeed: Sendable {
     if isDue { report(.everything) }
   }
 
+  /// Leaves word in the place that this process has opened it.
+  func noteOpening() {
+    let opening = "\(ProcessInfo.processInfo.processIdentifier) \(UUID())"
+    try? opening.write(toFile: place + "/opening", atomically: true, encoding: .utf8)
+  }
+
+  /// Sends an element for everything when another process has opened the place.
+  private func reportOpenings() {
+    let opening = (try? String(contentsOfFile: place + "/opening", encoding: .utf8)) ?? ""
+    let isOwn = opening.hasPrefix("\(ProcessInfo.processInfo.processIdentifier) ")
+    let isNew = state.withLock { state in
+      defer { state.lastOpening = opening }
+      return opening != state.lastOpening
+    }
+    if isNew, !isOwn, !opening.isEmpty { report(.everything) }
+  }
+
   func close() {
+    Self.closedPlaces.withLock { [place] in _ = $0.insert(place) }
     let subscribers = state.withLock { state in
       state.isStopped = true
       return state.subscribers
@@ -187,6 +214,10 @@ final class ChangeFaultFeed: Sendable {
   }
 
   func reportToAllEngines(_ change: StorageChange) { for feed in siblings { feed.report(change) } }
+
+  func reportToOtherEngines(_ change: StorageChange) {
+    for feed in siblings where feed !== self { feed.report(change) }
+  }
 
   private func sendDelayed() {
     let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
@@ -256,6 +287,7 @@ final class ChangeFaultFeed: Sendable {
     let reported = state.withLock { state -> [StorageOperation] in
       switch fault {
       case .hearsOnlyItself, .hearsOnlyItsProcess: return []
+      case .hearsNobodyWhenReopened where isReopened: return []
       case .hearsFewEngines where number >= 8: return []
       case .hearsNoOtherAfterOwnWrites where state.hasWritten: return []
       case .losesItsPlaceInNewLogs:

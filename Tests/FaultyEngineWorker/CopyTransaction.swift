@@ -8,6 +8,7 @@ package final class CopyTransaction: StorageTransaction {
     var operations: [StorageOperation] = []
     var isOver = false
     var hasWrittenEntries = false
+    var hasRefused = false
   }
 
   private let state: MutexProtected<State>
@@ -27,6 +28,9 @@ package final class CopyTransaction: StorageTransaction {
 
   /// Whether it has imported entries.
   package var hasWrittenEntries: Bool { state.withLock { $0.hasWrittenEntries } }
+
+  /// Whether it has refused a write.
+  package var hasRefused: Bool { state.withLock { $0.hasRefused } }
 
   /// Ends the transaction. Returns its operations.
   @discardableResult
@@ -69,7 +73,12 @@ package final class CopyTransaction: StorageTransaction {
   }
 
   package func write(_ data: Data, key: CacheKey) throws {
-    try key.validate()
+    do {
+      try key.validate()
+    } catch {
+      state.withLock { $0.hasRefused = true }
+      throw error
+    }
     try perform { state in
       state.entries[key] = Data(data)
       state.operations.append(.write(Data(data), key: key))

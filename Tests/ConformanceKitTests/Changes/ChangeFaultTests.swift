@@ -94,6 +94,12 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "misses a transaction after one that threw", .missesTheNextAfterErrors,
       by: "changes.after-failing-calls"),
+    .init(
+      .x1, "misses a transaction that has refused a write", .missesTransactionsWithRefusals,
+      by: "changes.after-failing-calls", stallTimeout: .seconds(6)),
+    .init(
+      .x1, "hears nobody once all engines on the place were reopened", .hearsNobodyWhenReopened,
+      by: "changes.of-another-engine", stallTimeout: .seconds(6)),
     .init(.x1, "has no room for long keys", .missesLongKeys, by: "changes.of-any-key"),
     .init(.x1, "names keys in lower case", .namesKeysWithoutCase, by: "changes.of-any-key"),
     .init(.x1, "leaves it to other calls to tell", .leavesItToOthers, by: "changes.of-many-tasks"),
@@ -136,7 +142,23 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(.x2, "tells of transactions early", .tellsOfTransactionsEarly, by: "changes.can-be-read"),
     .init(
       .x2, "tells of what it does not read yet", .tellsOfOthersEarly, by: "processes.changes-can-be-read"),
+    .init(
+      .x2, "tells other engines on the place before it writes", .tellsOtherEnginesEarly,
+      by: "changes.can-be-read"),
     .init(.x3, "tells of reads", .tellsOfReads, by: "changes.silence-of-reads"),
+    .init(.x3, "tells of subscriptions", .tellsOfSubscriptions, by: "changes.silence-of-subscriptions"),
+    .init(
+      .x3, "tells of calls that were cancelled", .tellsOfCancelledCalls,
+      by: "changes.silence-of-cancelled-calls"),
+    .init(
+      .x3, "tells of bodies that removed everything and threw", .tellsOfThrownRemovalsOfAll,
+      by: "changes.silence-of-transactions-that-throw"),
+    .init(
+      .x3, "tells other engines of bodies that threw", .tellsOthersOfThrownBodies,
+      by: "changes.silence-of-a-second-engine"),
+    .init(
+      .x3, "tells of openings by other processes", .tellsOfOpeningsOfOtherProcesses,
+      by: "processes.changes-silence-of-openings"),
     .init(.x3, "tells of verification", .tellsOfVerification, by: "changes.silence-of-verification"),
     .init(.x3, "tells of empty batches", .tellsOfEmptyBatches, by: "changes.silence-of-empty-batches"),
     .init(

@@ -13,6 +13,7 @@ extension FaultyEngineCase {
     .init(.c4, "throws after entries of others are written") { ThrowsAfterEntries(base: $0) },
     .init(.c4, "returns the entries that it had read") { ReturnsFirstEntries(base: $0) },
     .init(.c4, "stops half way") { StopsHalfWay(base: $0) },
+    .init(.c4, "keeps the snapshot of a list that was cancelled") { KeepsCancelledSnapshots(base: $0) },
     .init(.c4, "gives up reading") { GivesUpReading(base: $0) },
     .init(.c4, "returns the pages that it had read") { ReturnsFirstPages(base: $0) },
     // The underlying library reports an interruption.
@@ -229,4 +230,20 @@ final class CountsCancelledWrites: FaultyEngine {
     }
   }
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
+}
+
+/// Does not end the snapshot of a list that is cancelled, and uses it for all later ones.
+final class KeepsCancelledSnapshots: FaultyEngine {
+  let base: ReferenceEngine
+  private let snapshot = MutexProtected<[StorageEntry]?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+  func readAllEntries() async throws -> [StorageEntry] {
+    if let kept = snapshot.withLock({ $0 }) { return kept }
+    if Task.isCancelled {
+      let entries = try base.entries()
+      snapshot.withLock { $0 = entries }
+      throw CancellationError()
+    }
+    return try await base.readAllEntries()
+  }
 }

@@ -7,6 +7,8 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let ofConcurrency: [FaultyEngineCase] = [
+    .init(.c1, "answers requests for as many keys with one answer") { SharesRequests(base: $0, .ofOneSize) },
+    .init(.c1, "answers scans with the same limit with one answer") { SharesRequests(base: $0, .scans) },
     .init(.c1, "loses concurrent writes", claiming: []) { _ in LosesConcurrentWrites() },
     .init(.c1, "reads what its cache had", claiming: []) { ReadsItsCache(base: $0) },
     .init(.c1, "loses counts", claiming: []) { LosesCounts(base: $0) },
@@ -255,5 +257,41 @@ final class WritesWhatItVerifies: FaultyEngine {
         try await base.write(entry.data, key: entry.key)
       }
     }
+  }
+}
+
+/// Has one request under way for all tasks that ask for the same number of keys, or scan with the same limit.
+final class SharesRequests: FaultyEngine {
+  enum Requests { case ofOneSize, scans }
+  typealias Entries = [(key: CacheKey, data: Data)]
+  let base: ReferenceEngine
+  private let requests: Requests
+  private let underWay = MutexProtected<[Int: Task<Entries, any Error>]>([:])
+  init(base: ReferenceEngine, _ requests: Requests) { (self.base, self.requests) = (base, requests) }
+
+  private func shared(
+    _ number: Int, _ read: @escaping @Sendable () async throws -> Entries
+  ) async throws -> Entries {
+    let task = underWay.withLock { underWay in
+      if let task = underWay[number] { return task }
+      let task = Task {
+        for _ in 0..<4 { await Task.yield() }
+        return try await read()
+      }
+      underWay[number] = task
+      return task
+    }
+    defer { underWay.withLock { $0[number] = nil } }
+    return try await task.value
+  }
+  func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
+    guard requests == .ofOneSize else { return try await base.readDataAndKeys(keys: keys) }
+    try keys.validate()
+    return try await shared(keys.count) { [base] in try await base.readDataAndKeys(keys: keys) }
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    guard requests == .scans, let limit else { return try await base.scan(range, limit: limit) }
+    try range.validate()
+    return try await shared(limit) { [base] in try await base.scan(range, limit: limit) }
   }
 }

@@ -58,7 +58,8 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     ofKeys, ofValues, ofWrites, ofTimes, ofBatches, ofEntries, ofReads, ofSnapshots, ofScans, ofRemovals,
     ofConcurrency, ofCancellation, ofFiles, ofClaims, ofTransactions, ofBodies, ofBodiesBesideOthers,
     ofIsolation,
-    ofMoments, ofRuns, ofFirstCalls, ofReopenings, ofLayers,
+    ofMoments, ofRuns, ofCommits, ofFirstCalls, ofReopenings, ofReleases,
+    ofLayers,
     ofClosings, ofWaiting,
   ].flatMap { $0 }
 }

@@ -22,6 +22,11 @@ extension FaultyEngineCase {
       claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps, .transactions]
     ) { _ in CutsTimesTowardsZero(base: MemoryStorageEngine()) },
     .init(.w2, "stores an entry as created after it was updated") { BelievesTimesOfEntries(base: $0) },
+    .init(
+      .w2, "keeps the time at which the first of two entries was created",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
+    ) { _ in KeepsFirstCreations(base: MemoryStorageEngine()) },
+    .init(.w4, "refuses times of entries on the way", also: [.w2]) { RefusesTimesOnTheWay(base: $0) },
     .init(.w3, "keeps the first of two entries of others") { KeepsFirstOfEntries(base: $0) },
     .init(.w4, "validates keys of entries on the way") { ValidatesEntriesOnTheWay(base: $0) },
     .init(.w4, "writes entries in parts") { WritesEntriesInParts(base: $0) },
@@ -51,6 +56,38 @@ struct CutsTimesTowardsZero: FaultyEngine {
         entry.updatedAt = stored(entry.updatedAt)
         return entry
       })
+  }
+}
+
+/// In a batch, replaces the value and the last update of an entry, and not when it was created.
+struct KeepsFirstCreations: FaultyEngine {
+  let base: MemoryStorageEngine
+  var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    var first: [CacheKey: Date] = [:]
+    try await base.writeEntries(
+      entries.map { entry in
+        var entry = entry
+        entry.createdAt = first[entry.key] ?? entry.createdAt
+        first[entry.key] = entry.createdAt
+        return entry
+      })
+  }
+}
+
+/// Finds out that it cannot store a time when it has stored the entries before it.
+struct RefusesTimesOnTheWay: FaultyEngine {
+  let base: ReferenceEngine
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    let isStorable = { (entry: StorageEntry) in
+      abs(entry.createdAt.timeIntervalSince1970) < 1e11 && abs(entry.updatedAt.timeIntervalSince1970) < 1e11
+    }
+    guard let index = entries.firstIndex(where: { !isStorable($0) }) else {
+      return try await base.writeEntries(entries)
+    }
+    try await base.writeEntries(Array(entries[..<index]))
+    throw StorageError(.io, "A time of \(entries[index].key) is too far away.")
   }
 }
 

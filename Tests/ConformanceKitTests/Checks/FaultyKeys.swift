@@ -27,6 +27,37 @@ extension FaultyEngineCase {
       ReadsEntriesOfAnyKeys(base: $0)
     },
 
+    // Only longer keys are hashed.
+    .init(.k1, "refuses keys whose escaped names are too long") {
+      RenamingEngine(
+        base: $0,
+        length: { $0.utf8.count < 256 && escapedName($0).utf8.count > 255 ? 512 : $0.utf8.count },
+        rename: { $0 })
+    },
+    .init(.k2, "cuts escaped names at 255 bytes", also: [.k1]) {
+      RenamingEngine(base: $0) { key in
+        let name = escapedName(key)
+        return key.utf8.count < 256 && name.utf8.count > 255
+          ? String(decoding: name.utf8.prefix(255), as: UTF8.self) : key
+      }
+    },
+    // Two strings are equal in Swift if they are canonically equivalent.
+    .init(.k2, "collects what it applies by strings") {
+      AlteredEngine(base: $0, operations: { $0.mergingEqualStrings { $0.keyOfChange } })
+    },
+    .init(.k2, "collects what it imports by strings") {
+      AlteredEngine(base: $0, imported: { $0.mergingEqualStrings { $0.key } })
+    },
+    .init(.k2, "collects what it removes by strings") {
+      AlteredEngine(base: $0, removal: { $0.mergingEqualStrings { $0 } })
+    },
+    .init(.k2, "ends keys at line separators", also: [.k3]) {
+      RenamingEngine(base: $0) { key in
+        let ends: Set<Unicode.Scalar> = ["\u{B}", "\u{C}", "\u{85}", "\u{2028}", "\u{2029}"]
+        return String(String.UnicodeScalarView(key.unicodeScalars.prefix { !ends.contains($0) }))
+      }
+    },
+
     .init(.k2, "ignores case", also: [.k3]) { RenamingEngine(base: $0) { $0.lowercased() } },
     .init(.k2, "composes accents", also: [.k3]) {
       RenamingEngine(base: $0) { $0.precomposedStringWithCanonicalMapping }
@@ -91,6 +122,9 @@ extension FaultyEngineCase {
     .init(.k2, "removes what is below a key") { RemovesWhatIsBelow(base: $0) },
 
     .init(.k3, "lists keys in lower case") { ListsLowercaseKeys(base: $0) },
+    .init(.k3, "writes batches under the texts of their keys") { UsesTexts(base: $0, in: .batches) },
+    .init(.l1, "looks for many keys by their texts", also: [.k3]) { UsesTexts(base: $0, in: .questions) },
+    .init(.r5, "scans from the text of a key on", also: [.k3]) { UsesTexts(base: $0, in: .scans) },
     .init(.k3, "lists hashes of keys", also: [.r3]) { ListsHashedKeys(base: $0) },
     .init(.k3, "composes keys in lists", also: [.r6]) { ComposesKeysInLists(base: $0) },
     .init(.k3, "lists a key for each write", also: [.r3, .c1]) { ListsEachWrite(base: $0) },

@@ -43,6 +43,7 @@ extension FaultyEngineCase {
     .init(.r6, "reads some entries twice") { ReadsEntriesTwice(base: $0) },
     .init(.r6, "lists entries by last write") { ListsEntriesByLastWrite(base: $0) },
     .init(.r6, "sorts batches") { SortsBatches(base: $0) },
+    .init(.r6, "sorts what replaces everything") { SortsReplacements(base: $0) },
     .init(.r6, "puts what is written twice at the end of a batch") { PutsRepeatsLast(base: $0) },
     .init(.r6, "remembers the place of what was removed") { RemembersPlaces(base: $0) },
     .init(persistent: .r6, "orders entries by key when it is opened", fault: .ordersByKeyWhenOpened),
@@ -248,6 +249,24 @@ struct SortsBatches: FaultyEngine {
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     let sorted = dataAndKeys.enumerated().sorted { ($0.element.key, $0.offset) < ($1.element.key, $1.offset) }
     try await base.write(sorted.map(\.element))
+  }
+}
+
+/// Writes a new file from a dictionary if a batch begins by removing everything.
+struct SortsReplacements: FaultyEngine {
+  let base: ReferenceEngine
+  func apply(_ operations: [StorageOperation]) async throws {
+    guard operations.first == .removeAll else { return try await base.apply(operations) }
+    try operations.validate()
+    var last: [CacheKey: StorageOperation] = [:]
+    for operation in operations {
+      switch operation {
+      case .write(_, let key): last[key] = operation
+      case .remove(let key): last[key] = nil
+      case .removeAll: last = [:]
+      }
+    }
+    try await base.apply([.removeAll] + last.sorted { $0.key < $1.key }.map(\.value))
   }
 }
 

@@ -68,6 +68,7 @@ extension FaultyEngineCase {
     .init(.v3, "returns slices") { ReturnsSlices(base: $0) },
     // A database returns pointers into its pages.
     .init(.v3, "gives its own memory away") { GivesItsMemoryAway(base: $0) },
+    .init(.v3, "gives its own memory to those who scan") { LendsMemoryToScans(base: $0) },
     inMemory(.v3, "gives its own memory to bodies") { GivesItsMemoryAway(base: $0, inBodies: true) },
   ]
 }
@@ -230,5 +231,41 @@ final class GivesItsMemoryAway: FaultyEngine {
   ) async throws -> Result {
     if !isInBodies { return try await base.withTransaction(body) }
     return try await base.withTransaction { [self] in try body(SharedMemoryTransaction($0, lend: ownMemory)) }
+  }
+}
+
+/// Has single writes in pages, to which the values of a scan point.
+final class LendsMemoryToScans: InterceptingEngine {
+  let base: ReferenceEngine
+  /// Never freed, so that callers can still use it.
+  private struct Page: @unchecked Sendable { let bytes: UnsafeMutableRawBufferPointer }
+  private let pages = MutexProtected<[CacheKey: Page]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    if isChange { pages.withLock { $0 = [:] } }
+    return try await work()
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    pages.withLock { $0 = [:] }
+    try await base.write(data, key: key)
+    // Tasks do not access small values concurrently.
+    guard (400..<400_000).contains(data.count) else { return }
+    let page = Page(bytes: .allocate(byteCount: data.count, alignment: 8))
+    page.bytes.copyBytes(from: data)
+    pages.withLock { $0[key] = page }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    guard let value = try await base.read(key: key) else { return nil }
+    return pages.withLock { $0[key].map { Data($0.bytes) } } ?? value
+  }
+  func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
+    let pages = pages.withLock { $0 }
+    return try await base.scan(range, limit: limit).map { key, data in
+      guard let bytes = pages[key]?.bytes, let start = bytes.baseAddress else { return (key, data) }
+      return (key, Data(bytesNoCopy: start, count: bytes.count, deallocator: .none))
+    }
   }
 }

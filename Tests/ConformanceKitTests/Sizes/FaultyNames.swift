@@ -39,6 +39,14 @@ extension SizeFault {
     .init(.k2, "names.reserved-by-batch", "never writes over its own file", isPersistent: true) {
       AlteredEngine(base: $0, batch: { $0.filter { $0.key.value != "reference.log" } })
     },
+    .init(.k2, "names.reserved-by-import", "imports nothing over its own metadata") {
+      AlteredEngine(base: $0, imported: { $0.filter { $0.key.value != "__meta__" } })
+    },
+    .init(
+      .k2, "names.reserved-by-transaction", "removes its journal when a body ends", claiming: .transactions
+    ) {
+      RemovesItsJournal(base: $0)
+    },
     .init(.k2, "names.reserved-by-apply", "forgets what a dictionary has of its own") {
       AlteredEngine(
         base: $0,
@@ -274,6 +282,18 @@ struct TakesCommitsForRemovals: FaultyEngine {
     for case .write(let data, let key) in operations where data == Data("__deleted__".utf8) {
       try await base.remove(key: key)
     }
+    return result
+  }
+}
+
+/// Has a journal beside the entries while a body runs.
+struct RemovesItsJournal: FaultyEngine {
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let result = try await base.withTransaction(body)
+    try await base.remove(key: CacheKey(verbatim: "journal"))
     return result
   }
 }

@@ -1,0 +1,148 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+import TestFixtures
+
+// Engines that overlook some conflicts between bodies and other changes.
+
+/// Runs bodies on a copy, and again if others have changed anything, except bodies that make certain changes.
+struct RunsAgainUnless: FaultyEngine {
+  enum Exempt { case removals, imports }
+  private final class NotesImports: ForwardingTransaction {
+    private(set) var hasImported = false
+    override func writeEntry(_ entry: StorageEntry) throws {
+      try base.writeEntry(entry)
+      hasImported = true
+    }
+  }
+  let base: ReferenceEngine
+  let exempt: Exempt
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    while true {
+      let before = Dictionary(
+        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
+      let (outcome, operations) = try await runOnCopy { transaction in
+        let noting = NotesImports(transaction)
+        let result = try body(noting)
+        return (result, noting.hasImported)
+      }
+      let (result, hasImported) = outcome
+      if operations.isEmpty { return result }
+      let onlyRemoves = operations.allSatisfy { if case .write = $0 { false } else { true } }
+      let isExempt = exempt == .imports ? hasImported : onlyRemoves
+      // The check and the commit are one step.
+      let isDone = try await base.withTransaction { transaction in
+        let now = try transaction.scan(.all, limit: nil)
+        let isSame = now.count == before.count && now.allSatisfy { before[$0.key] == $0.data }
+        guard isSame || isExempt else { return false }
+        try transaction.apply(operations)
+        return true
+      }
+      if isDone { return result }
+    }
+  }
+}
+
+/// Runs bodies on a copy, and again if an entry has changed, but not for a new one of another engine on the place that
+/// the body has only searched for: it locks ranges for its own bodies only.
+final class OverlooksNewKeysOfOthers: FaultyEngine {
+  private final class NotesReads: ForwardingTransaction {
+    private(set) var keys: Set<CacheKey> = []
+    override func read(key: CacheKey) throws -> Data? {
+      keys.insert(key)
+      return try base.read(key: key)
+    }
+    override func read(keys: [CacheKey]) throws -> [Data] {
+      self.keys.formUnion(keys)
+      return try base.read(keys: keys)
+    }
+    override func keyExists(_ key: CacheKey) throws -> Bool {
+      keys.insert(key)
+      return try base.keyExists(key)
+    }
+  }
+  private static let written = MutexProtected<[String: [(engine: Int, key: CacheKey)]]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  private let number = EngineNumbers.next()
+  init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
+
+  /// The keys that bodies of other engines have written after this number of writes.
+  private func writtenByOthers(since count: Int) -> Set<CacheKey> {
+    Self.written.withLock { [place, number] written in
+      Set((written[place] ?? []).dropFirst(count).filter { $0.engine != number }.map(\.key))
+    }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    while true {
+      let count = Self.written.withLock { [place] in $0[place]?.count ?? 0 }
+      let before = Dictionary(
+        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
+      let (outcome, operations) = try await runOnCopy { transaction in
+        let noting = NotesReads(transaction)
+        let result = try body(noting)
+        return (result, noting.keys)
+      }
+      let (result, keys) = outcome
+      if operations.isEmpty { return result }
+      // The check and the commit are one step.
+      let isDone = try await base.withTransaction { [self] transaction in
+        let overlooked = writtenByOthers(since: count).subtracting(before.keys).subtracting(keys)
+        let now = try transaction.scan(.all, limit: nil).filter { !overlooked.contains($0.key) }
+        guard now.count == before.count, now.allSatisfy({ before[$0.key] == $0.data }) else { return false }
+        try transaction.apply(operations)
+        return true
+      }
+      guard isDone else { continue }
+      let new = operations.compactMap { operation -> (engine: Int, key: CacheKey)? in
+        if case .write(_, let key) = operation { (engine: number, key: key) } else { nil }
+      }
+      Self.written.withLock { [place] in $0[place, default: []] += new }
+      return result
+    }
+  }
+}
+
+/// Has a snapshot for bodies that the transactions of other engines on the place change.
+final class ReadsWritesOfOthers: FaultyEngine {
+  private final class LiveTransaction: ForwardingTransaction {
+    private let live: (CacheKey) throws -> Data??
+    init(_ base: any StorageTransaction, live: @escaping (CacheKey) throws -> Data??) {
+      self.live = live
+      super.init(base)
+    }
+    override func read(key: CacheKey) throws -> Data? {
+      let value = try base.read(key: key)
+      return try live(key) ?? value
+    }
+  }
+  private static let commits = MutexProtected<[String: [Int]]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  private let number = EngineNumbers.next()
+  init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
+
+  /// The number of transactions of other engines.
+  private var commitsOfOthers: Int {
+    Self.commits.withLock { [place, number] commits in (commits[place] ?? []).count { $0 != number } }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let result = try await base.withTransaction { [self] transaction in
+      let before = commitsOfOthers
+      return try body(
+        LiveTransaction(transaction) { [self] key in
+          if commitsOfOthers == before { return nil }
+          return .some(try base.everything().first { $0.key == key }?.data)
+        })
+    }
+    Self.commits.withLock { [place, number] in $0[place, default: []].append(number) }
+    return result
+  }
+}
