@@ -46,7 +46,7 @@ extension CheckDefinition {
     }
     for (name, mode, what) in [
       ("away", NetworkProxy.Mode.away, "away"), ("unreachable", .unreachable, "unreachable"),
-      ("silent", .silent, "silent"),
+      ("silent", .silent, "silent, and so does a write of 8 MiB"),
       ("stalled", .stalling(after: 1), "silent in the middle of its answers"),
     ] {
       Check(
@@ -56,6 +56,30 @@ extension CheckDefinition {
       ) { context in
         try await context.throughProxy { try await $0.checkAnyCall(mode) }
       }
+    }
+    Check(
+      .n1, "network.trickling-any-call",
+      "every read, every removal, verify() and changes() end within the time limit while answers arrive slowly, "
+        + "one byte after the other", needs: .networked
+    ) { context in
+      // An answer of four bytes takes as long as the time limit.
+      try await context.throughProxy {
+        try await $0.checkAnyCall(.trickling(pause: $0.server.timeLimit / 4))
+      }
+    }
+    Check(
+      .n1, "network.cancelled-any-call",
+      "every read, every removal, verify(), changes(), a write of 8 MiB and opening end when they are cancelled "
+        + "while the server is silent", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkAnyCancellation() }
+    }
+    Check(
+      .n1, "network.silent-crowd",
+      "while the server is silent, each of many more calls than there are connections ends within its time limit",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkSilentCrowd() }
     }
     for call in [NetworkCall.read, .write] {
       Check(
@@ -92,6 +116,13 @@ extension CheckDefinition {
       needs: .networked
     ) { context in
       try await context.withServer { try await CutSearch(context, $0).run() }
+    }
+    Check(
+      .n2, "network.cut-any-read",
+      "a read whose connection is cut in the middle of the answer returns the whole answer, or throws unavailable",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkCutReads() }
     }
     Check(
       .n2, "network.cut-under-load",
@@ -147,17 +178,10 @@ extension CheckDefinition {
     }
     Check(
       .n1, "network.dripping",
-      "data that arrives one byte at a time is read correctly", needs: .networked
+      "data that arrives one byte at a time is read correctly by every method, and by feeds",
+      needs: .networked
     ) { context in
-      try await context.throughProxy { network in
-        network.proxy.set(.dripping)
-        let entries = entries(keys(8))
-        // On a busy machine, each byte may have to wait for all other running programs.
-        try await network.untilAvailable { try await $0.write(entries) }
-        try expect(
-          try await network.untilAvailable { try await $0.read(keys: keys(8)) }, is: entries.map(\.data),
-          "read(keys:)")
-      }
+      try await context.throughProxy { try await $0.checkDripping() }
     }
     Check(
       .n5, "network.refused",
@@ -213,7 +237,8 @@ extension CheckDefinition {
     }
     Check(
       .n6, "network.lost-connections-are-closed",
-      "connections that the server has ended are closed, and leave no descriptors behind", needs: .networked
+      "connections that the server has ended or refused are closed, and leave no descriptors behind",
+      needs: .networked
     ) { context in
       try await context.throughProxy { try await $0.checkLostConnectionsAreClosed() }
     }

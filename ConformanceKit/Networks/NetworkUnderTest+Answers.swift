@@ -1,0 +1,99 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Answers that arrive in pieces, in part, or for many calls not at all.
+
+extension NetworkUnderTest {
+  /// Reads in every way, and receives changes, while data arrives one byte at a time.
+  func checkDripping() async throws {
+    proxy.set(.dripping)
+    let entries = entries(keys(8))
+    // On a busy machine, each byte may have to wait for all other running programs.
+    try await untilAvailable { try await $0.write(entries) }
+    try expect(
+      try await untilAvailable { try await $0.read(keys: keys(8)) }, is: entries.map(\.data), "read(keys:)")
+    for method in ReadMethod.allCases {
+      context.noteProgress()
+      let wanted = method.isOfOneKey ? Array(entries.prefix(1)) : entries
+      let found = try await untilAvailable { try await method.found(of: wanted.map(\.key), in: $0) }
+      try expect(found, areOf: wanted, method)
+    }
+    guard context.capabilities.contains(.changeFeed) else { return }
+    let passage = try NetworkProxy(to: server.address)
+    defer { passage.close() }
+    let direct = try await context.untilReached { try await context.open(through: passage.port, to: server) }
+    defer { direct.release() }
+    let subscriber = try await untilAvailable { try await ChangeSubscriber(to: $0, context) }
+    try await context.untilReached { try await direct.write(data("v"), key: key("by another")) }
+    try await subscriber.expectCovered([key("by another")], "a write by another engine")
+  }
+
+  /// Cuts the connection in the middle of the answer to every kind of read. The part that has arrived is not the answer.
+  func checkCutReads() async throws {
+    let all = entries(keys(40))
+    try await untilAvailable { try await $0.write(all) }
+    for method in ReadMethod.allCases {
+      let wanted = method.isOfOneKey ? Array(all.prefix(1)) : all
+      let read = { @Sendable (engine: EngineUnderTest) in
+        try await method.found(of: wanted.map(\.key), in: engine)
+      }
+      for quarter in 1...3 {
+        context.noteProgress()
+        // The first one may have to connect.
+        _ = try await untilAvailable(read)
+        _ = proxy.takeCounts()
+        try expect(try await untilAvailable(read), areOf: wanted, method)
+        let length = proxy.takeCounts()[.toEngine, default: 0]
+        if length < 2 { break }
+        proxy.cut(after: max(1, length * quarter / 4), .toEngine, willCut: {}, onCut: {})
+        defer { proxy.endCut() }
+        do {
+          try expect(try await read(engine), areOf: wanted, method)
+        } catch let failure as CallFailure {
+          // Other checks cover that it is read again.
+          guard (failure.error as? StorageError)?.code == .unavailable else { throw failure }
+        }
+      }
+    }
+  }
+
+  /// Makes many more calls at once than there are connections while the server is silent. The time limit of a call
+  /// includes the time for which it waits for others. Repeats calls that took too long, because the machine may be busy.
+  func checkSilentCrowd() async throws {
+    let calls: [NetworkCall] = [.read, .write, .readAll, .batch]
+    let count = 8 * server.maximumConnections
+    var durations: [Duration] = []
+    for _ in 0..<Self.attempts {
+      context.noteProgress()
+      try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+      proxy.set(.silent)
+      let ends = try await gather(0..<count) { [engine] number in
+        let start = ContinuousClock.now
+        // Other checks cover what they throw.
+        do { try await calls[number % calls.count].perform(on: engine) } catch is CallFailure {}
+        return start.duration(to: .now)
+      }
+      proxy.set(.open)
+      let longest = ends.max() ?? .zero
+      if longest < server.timeLimit * Self.timesOfTheLimit { return }
+      durations.append(longest)
+    }
+    throw Violation(
+      "the longest of \(count) simultaneous calls, with a time limit of \(server.timeLimit), ended after "
+        + "\(durations)")
+  }
+}
+
+/// Fails unless the method has found exactly the values of these entries, in any order.
+private func expect(
+  _ found: [Data?], areOf entries: [(key: CacheKey, data: Data)], _ method: ReadMethod
+) throws {
+  let wanted = entries.map { method.givesValues ? $0.data : nil }
+  try expect(
+    found.count == wanted.count && Set(found) == Set(wanted),
+    "\(method.call) found \(describe(found)) of \(entries.count) entries")
+}
