@@ -16,7 +16,8 @@ struct Holdings {
   /// How many more bytes of files and of memory are tolerated.
   static let room = 64 << 20
 
-  private let files: Int
+  /// The number of files.
+  let files: Int
   /// The total size of the files.
   let bytes: Int
   private let descriptors: Int

@@ -17,6 +17,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
     case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
     case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
+    case leavesLocksOfKeys, keepsAbsentKeys
     // What is read at opening
     case readsTheFirstSegment, readsTheTimesOfTheFirstSegment
     // Time
@@ -176,8 +177,12 @@ package final class LifeFaultEngine: ApplyingEngine {
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()
+    if fault == .leavesLocksOfKeys { try Self.leaveLock(of: key, in: directory) }
     return try perform { state in
-      guard let entry = visible(state)[key] else { return nil }
+      guard let entry = visible(state)[key] else {
+        if fault == .keepsAbsentKeys { state.kept.append(Data(repeating: 1, count: 4_096)) }
+        return nil
+      }
       // The latest version is the one with the highest number, which has two bytes.
       if fault == .wrapsVersions,
         UInt16(truncatingIfNeeded: entry.version) < UInt16(truncatingIfNeeded: entry.olderVersion)
