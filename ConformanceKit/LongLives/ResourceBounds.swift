@@ -36,7 +36,7 @@ struct ResourceBounds: CheckTask {
         "after overwrites of few keys with 100 MiB and more, files and memory have grown by at most 64 MiB, "
           + "or have stopped growing, there are \(bound) than before, and nothing is lost or comes back"
       case .absentKeys:
-        "after reads of 150,000 absent keys and more, files and memory have grown by at most "
+        "after reads of 150,000 absent keys and more, and 30,000 scans, files and memory have grown by at most "
           + "\(ResourceBounds.roomForAbsentKeys >> 20) MiB"
       }
     }

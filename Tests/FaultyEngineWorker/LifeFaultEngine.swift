@@ -17,7 +17,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
     case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
     case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
-    case leavesLocksOfKeys, keepsAbsentKeys
+    case leavesLocksOfKeys, keepsAbsentKeys, keepsResultsOfScans
     // What is read at opening
     case readsTheFirstSegment, readsTheTimesOfTheFirstSegment
     // Time
@@ -214,7 +214,8 @@ package final class LifeFaultEngine: ApplyingEngine {
   package func readAllEntries() async throws -> [StorageEntry] {
     if fault == .leaksDescriptorsPerScan { _ = open("/dev/null", O_RDONLY) }
     return try perform { state in
-      visible(state).sorted {
+      if fault == .keepsResultsOfScans { state.kept.append(Data(repeating: 1, count: 192 << 10)) }
+      return visible(state).sorted {
         fault == .ordersByTime
           ? ($0.value.createdAt, $0.value.sequence) < ($1.value.createdAt, $1.value.sequence)
           : $0.value.sequence < $1.value.sequence

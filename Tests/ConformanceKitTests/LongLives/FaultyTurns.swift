@@ -173,6 +173,26 @@ final class RepeatsWrites: FaultyEngine {
   }
 }
 
+/// Repeats a removal of several keys now and then, although it has been done.
+final class RepeatsRemovalsOfMany: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func remove(keys: [CacheKey]) async throws {
+    try await base.remove(keys: keys)
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    guard number.isMultiple(of: 10) else { return }
+    Task.detached { [base] in
+      for _ in 0..<8 { await Task.yield() }
+      // Only fails if the engine has been closed, which does not matter here.
+      try? await base.remove(keys: keys)
+    }
+  }
+}
+
 /// Throws when it is cancelled, but still performs the call later.
 final class WorksAfterThrowing: FaultyEngine {
   let base: ReferenceEngine

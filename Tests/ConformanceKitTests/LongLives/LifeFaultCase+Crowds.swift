@@ -135,6 +135,9 @@ extension LifeFaultCase {
     .init([.c1], memory: "sends a write again", by: "late.after-acknowledged-calls") {
       RepeatsWrites(base: $0)
     },
+    .init([.c1], memory: "sends a removal of several keys again", by: "late.after-acknowledged-calls") {
+      RepeatsRemovalsOfMany(base: $0)
+    },
     .init(
       [.c1], memory: "sends a write again that has waited for a body", by: "late.behind-long-bodies",
       claiming: .transactions
