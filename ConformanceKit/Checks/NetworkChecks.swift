@@ -81,6 +81,13 @@ extension CheckDefinition {
     ) { context in
       try await context.throughProxy { try await $0.checkSilentCrowd() }
     }
+    Check(
+      .n1, "network.silent-in-a-body",
+      "a transaction throws within its time limit when the server becomes silent while its body runs, and has "
+        + "happened or not", needs: [.networked, .transactions]
+    ) { context in
+      try await context.throughProxy { try await $0.checkSilentBody() }
+    }
     for call in [NetworkCall.read, .write] {
       Check(
         .n1, "network.unreachable-\(call.rawValue)",

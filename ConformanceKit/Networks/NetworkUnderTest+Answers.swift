@@ -88,6 +88,44 @@ extension NetworkUnderTest {
   }
 }
 
+extension NetworkUnderTest {
+  /// Makes the server silent during the body of a transaction, which then reads. Repeats a transaction that took too
+  /// long, because the machine may be busy.
+  func checkSilentBody() async throws {
+    var mayHaveHappened = false
+    var durations: [Duration] = []
+    for _ in 0..<Self.attempts {
+      context.noteProgress()
+      try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+      let start = ContinuousClock.now
+      do {
+        try await engine.withTransaction { [proxy] transaction in
+          _ = try transaction.read(key: key("old"))
+          proxy.set(.silent)
+          // An engine may have read it already.
+          _ = try transaction.read(key: key("absent"))
+          try transaction.write(data("new"), key: key("new"))
+        }
+        throw Violation("withTransaction(_:) returned although the server had not answered")
+      } catch let failure as CallFailure {
+        let code = (failure.error as? StorageError)?.code
+        try expect(code == .unavailable || code == .outcomeUnknown, "a transaction threw \(failure.error)")
+        mayHaveHappened = mayHaveHappened || code == .outcomeUnknown
+      }
+      durations.append(start.duration(to: .now))
+      let contents = try await contents()
+      try expect(contents[key("old")] == data("old"), "an existing entry was lost")
+      try expect(
+        mayHaveHappened || contents[key("new")] == nil,
+        "withTransaction(_:) had taken effect, although it threw unavailable")
+      if durations.contains(where: { $0 < server.timeLimit * Self.timesOfTheLimit }) { return }
+    }
+    throw Violation(
+      "withTransaction(_:), with a time limit of \(server.timeLimit), ended after \(durations), when the server "
+        + "had become silent during its body")
+  }
+}
+
 /// Fails unless the method has found exactly the values of these entries, in any order.
 private func expect(
   _ found: [Data?], areOf entries: [(key: CacheKey, data: Data)], _ method: ReadMethod

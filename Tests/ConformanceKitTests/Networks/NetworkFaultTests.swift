@@ -179,6 +179,24 @@ struct NetworkFaultTests {
     }
   }
 
+  @Test(
+    "An engine whose bodies wait for a silent server fails; one whose reads in bodies end in time passes",
+    arguments: [false, true])
+  func readsInBodies(isPatient: Bool) async throws {
+    let server = try WireServer()
+    let suite = ConformanceSuite(
+      "Bodies", capabilities: ReadsInBodies.promises,
+      // Only the faulty engine hangs.
+      stallTimeout: isPatient ? .seconds(6) : .seconds(300), budget: .quick,
+      server: ConformanceServer(
+        address: server.address, timeLimit: WireEngine.timeLimit,
+        maximumConnections: WireEngine.maximumConnections, start: { server.start() }, kill: { server.kill() }
+      ) { try await ReadsInBodies($0, port: $1, isPatient: isPatient) }
+    ) { _ in throw StorageError(.unavailable, "It is reached through the proxy alone.") }
+    let outcome = try await #require(suite.checks.first { $0.id == "network.silent-in-a-body" }).outcome()
+    if isPatient { #expect(outcome.failure?.rule == .n1) } else { #expect(outcome == .passed, "\(outcome)") }
+  }
+
   /// It had not been refused by then.
   @Test("An engine that does not reach the server in time when it should be refused does not fail")
   func lateRefusal() async throws {
