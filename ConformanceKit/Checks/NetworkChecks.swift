@@ -162,6 +162,13 @@ extension CheckDefinition {
       }
     }
     Check(
+      .n3, "network.half-open",
+      "connections on which nothing arrives any more are replaced while the server is reachable, and the same "
+        + "engine works again by itself", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkHalfOpenConnections() }
+    }
+    Check(
       .n4, "network.failover",
       "after a failover during calls of many tasks, nothing acknowledged is lost, and missed and later "
         + "changes are covered for subscribers",

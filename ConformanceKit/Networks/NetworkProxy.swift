@@ -31,6 +31,8 @@ final class NetworkProxy: Sendable {
     /// Both ends of every connection, and those that lead to engines.
     var connections: Set<Int32> = []
     var clients: Set<Int32> = []
+    /// The connections to engines on which nothing is passed on any more: see ``NetworkProxy/freeze()``.
+    var frozen: Set<Int32> = []
     /// The connections to engines that the server has ended: see ``NetworkProxy/endServerSides()``.
     var endedByServer: Set<Int32> = []
     var mostConnections = 0
@@ -150,6 +152,10 @@ final class NetworkProxy: Sendable {
     }
   }
 
+  /// Passes nothing on any more on existing connections, and does not end them, as if the other side had disappeared
+  /// without a message. New connections work.
+  func freeze() { state.withLock { $0.frozen = $0.clients } }
+
   /// Ends all existing connections.
   func endConnections() {
     // While locked, because the number of a closed socket may be reused, even by other code.
@@ -207,6 +213,7 @@ final class NetworkProxy: Sendable {
       state.clients.remove(client)
       state.endedByServer.remove(client)
       state.behind.remove(client)
+      state.frozen.remove(client)
     }
     NetworkSocket.close(client)
   }
@@ -258,8 +265,10 @@ final class NetworkProxy: Sendable {
     var nextByte = ContinuousClock.now
     while true {
       var descriptors = [client, target].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-      let (mode, modeNumber, allowance) = state.withLock { ($0.mode, $0.modeNumber, $0.allowance) }
-      let isSilent = if case .silent = mode { true } else { allowance <= 0 }
+      let (mode, modeNumber, allowance, isFrozen) = state.withLock {
+        ($0.mode, $0.modeNumber, $0.allowance, $0.frozen.contains(client))
+      }
+      let isSilent = if case .silent = mode { true } else { isFrozen || allowance <= 0 }
       if isSilent {
         // Reads nothing, so that senders only see silence.
         for index in descriptors.indices { descriptors[index].events = 0 }

@@ -79,10 +79,13 @@ extension NetworkUnderTest {
   /// Fails if a call receives the answer to another one, which a connection may still hold if a call on it has ended
   /// without its answer.
   func expectOwnAnswers() async throws {
-    let old = try await untilAvailable { try await $0.read(key: key("old")) }
-    try expect(old, is: data("old"), "after calls had been cancelled read(key:) of an existing key")
-    let absent = try await untilAvailable { try await $0.read(key: key("absent")) }
-    try expect(absent, is: nil, "after calls had been cancelled read(key:) of an absent key")
+    // So many at once that every connection is used.
+    try await gather(0..<2 * server.maximumConnections) { _ in
+      let absent = try await untilAvailable { try await $0.read(key: key("absent")) }
+      try expect(absent, is: nil, "after calls had been cancelled read(key:) of an absent key")
+      let old = try await untilAvailable { try await $0.read(key: key("old")) }
+      try expect(old, is: data("old"), "after calls had been cancelled read(key:) of an existing key")
+    }
   }
 
   private struct CancelledEnd: Sendable {

@@ -171,6 +171,17 @@ extension NetworkUnderTest {
     try await untilAvailable { _ = try await $0.read(key: key("old")) }
   }
 
+  /// Lets all connections of the engine fall silent for good, and calls it until it has replaced them. How long it may
+  /// take to notice is not limited, except by the stall timeout.
+  func checkHalfOpenConnections() async throws {
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    _ = try await untilAvailable { try await $0.readAllDataAndKeys() }
+    proxy.freeze()
+    try await untilAvailable { try await $0.write(data("new"), key: key("new")) }
+    let found = try await untilAvailable { try await $0.read(key: key("new")) }
+    try expect(found, is: data("new"), "read(key:) on a new connection")
+  }
+
   /// Lets calls time out repeatedly.
   func checkSilentConnectionsAreClosed() async throws {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }

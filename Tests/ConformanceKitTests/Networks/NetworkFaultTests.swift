@@ -64,6 +64,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n2, fault: .neverFindsOut, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .neverKnows, check: "network.cut-under-load"),
     .init(rule: .n3, fault: .staysDisconnected, check: "network.server-restarts"),
+    .init(rule: .n3, fault: .keepsSilentConnections, check: "network.half-open"),
     .init(rule: .n4, fault: .none, replicatesLate: true, check: "network.failover"),
     .init(rule: .n5, fault: .showsThePassword, check: "network.refused"),
     .init(rule: .n5, fault: .callsARefusalAnError, check: "network.refused"),

@@ -19,7 +19,7 @@ final class WireEngine: StorageEngine {
       callsLostAnswersFailures, callsLostAnswersSuccesses,
       givesUpReads, neverReadsAgain, readsAgainOnce, neverKnows, neverFindsOut, readsNoKeysAgain,
       takesTheEndForTheRest
-    case staysDisconnected
+    case staysDisconnected, keepsSilentConnections
     case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
     case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections,
       forgetsLostConnections, forgetsSilentConnections, forgetsRefusedConnections, losesItsLimit
@@ -362,7 +362,9 @@ final class WireEngine: StorageEngine {
       : isSent ? next(&reader, until: waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {
-      if fault == .keepsCancelledConnections, shared.isCancelled, !NetworkSocket.isEndedByPeer(socket) {
+      let mayBeKept =
+        fault == .keepsCancelledConnections && shared.isCancelled || fault == .keepsSilentConnections
+      if mayBeKept, !NetworkSocket.isEndedByPeer(socket) {
         state.withLock { $0.idle.append(socket) }
       } else if forgets(socket, shared, isNew: idle == nil) {
         state.withLock { $0.abandoned.append(socket) }
