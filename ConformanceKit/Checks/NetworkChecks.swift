@@ -88,6 +88,13 @@ extension CheckDefinition {
     ) { context in
       try await context.throughProxy { try await $0.checkSilentBody() }
     }
+    Check(
+      .n1, "network.cancelled-in-a-body",
+      "a transaction ends when it is cancelled while its body waits for a silent server",
+      needs: [.networked, .transactions]
+    ) { context in
+      try await context.throughProxy { try await $0.checkCancelledBody() }
+    }
     for call in [NetworkCall.read, .write] {
       Check(
         .n1, "network.unreachable-\(call.rawValue)",
@@ -281,36 +288,6 @@ extension CheckDefinition {
           try await network.server.start()
         }
       }
-    }
-  }
-}
-
-extension CheckContext {
-  /// Calls `body` with an engine that connects to the server through a proxy.
-  fileprivate func throughProxy(_ body: (NetworkUnderTest) async throws -> Void) async throws {
-    try await withServer { server in
-      let proxy = try NetworkProxy(to: server.address)
-      defer { proxy.close() }
-      let engine = try await untilReached { try await open(through: proxy.port, to: server) }
-      let network = NetworkUnderTest(context: self, server: server, proxy: proxy, engine: engine)
-      do {
-        try await body(network)
-      } catch {
-        proxy.set(.open)
-        try? await close(engine)
-        throw error
-      }
-      proxy.set(.open)
-      try await close(engine)
-    }
-  }
-
-  /// How often the network fails.
-  fileprivate var networkRounds: Int {
-    switch budget.level {
-    case .quick: 3
-    case .standard: 20
-    case .exhaustive: 100
     }
   }
 }

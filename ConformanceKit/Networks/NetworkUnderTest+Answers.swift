@@ -99,13 +99,7 @@ extension NetworkUnderTest {
       try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
       let start = ContinuousClock.now
       do {
-        try await engine.withTransaction { [proxy] transaction in
-          _ = try transaction.read(key: key("old"))
-          proxy.set(.silent)
-          // An engine may have read it already.
-          _ = try transaction.read(key: key("absent"))
-          try transaction.write(data("new"), key: key("new"))
-        }
+        try await becomeSilentInBody()
         throw Violation("withTransaction(_:) returned although the server had not answered")
       } catch let failure as CallFailure {
         let code = (failure.error as? StorageError)?.code
@@ -123,6 +117,77 @@ extension NetworkUnderTest {
     throw Violation(
       "withTransaction(_:), with a time limit of \(server.timeLimit), ended after \(durations), when the server "
         + "had become silent during its body")
+  }
+}
+
+extension NetworkUnderTest {
+  /// Makes the server silent during the body of a transaction, which then reads and writes.
+  ///
+  /// - Parameter note: Called when the server is silent.
+  private func becomeSilentInBody(_ note: @escaping @Sendable () -> Void = {}) async throws {
+    try await engine.withTransaction { [proxy] transaction in
+      _ = try transaction.read(key: key("old"))
+      proxy.set(.silent)
+      note()
+      // An engine may have read it already.
+      _ = try transaction.read(key: key("absent"))
+      try transaction.write(data("new"), key: key("new"))
+    }
+  }
+
+  /// Cancels a transaction whose body waits for the silent server. Repeats one that ended too late, because the machine
+  /// may be busy.
+  func checkCancelledBody() async throws {
+    var durations: [Duration] = []
+    for _ in 0..<4 * Self.attempts where durations.count < Self.attempts {
+      context.noteProgress()
+      try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+      let start = ContinuousClock.now
+      let isSilent = Flag()
+      let (error, isInTime) = try await withThrowingTaskGroup(of: (any Error)?.self) { group in
+        group.addTask { @concurrent in
+          do {
+            try await becomeSilentInBody { isSilent.set() }
+            return nil
+          } catch {
+            return error
+          }
+        }
+        while !isSilent.isSet, start.duration(to: .now) < server.timeLimit / 2 { await letTimePass() }
+        await untilSomethingIsHeldBack()
+        group.cancelAll()
+        let isInTime = start.duration(to: .now) < server.timeLimit / 2
+        return (try await group.next() ?? nil, isInTime)
+      }
+      let elapsed = start.duration(to: .now)
+      guard let error else {
+        throw Violation("withTransaction(_:) returned although the server had not answered")
+      }
+      let cause = (error as? CallFailure)?.error ?? error
+      let code = (cause as? StorageError)?.code
+      // On a busy machine the time limit may expire before the engine notices the cancellation.
+      let mayBeLate = !isInTime || elapsed >= server.timeLimit
+      try expect(
+        cause is CancellationError || code == .outcomeUnknown || mayBeLate && code == .unavailable,
+        "withTransaction(_:), cancelled during its body, threw \(cause)")
+      let contents = try await contents()
+      try expect(contents[key("old")] == data("old"), "an existing entry was lost")
+      try expect(
+        code == .outcomeUnknown || contents[key("new")] == nil,
+        "withTransaction(_:) had taken effect, although it was cancelled before")
+      // What may have happened may happen later.
+      if code == .outcomeUnknown { try await untilAvailable { try await $0.remove(key: key("new")) } }
+      guard isInTime else { continue }
+      durations.append(elapsed)
+      // Otherwise the time limit might have ended the call.
+      if elapsed < server.timeLimit { return }
+    }
+    guard durations.count == Self.attempts else {
+      return context.noteShortfall("\(durations.count) of \(Self.attempts) cancellations in time")
+    }
+    throw Violation(
+      "withTransaction(_:), with a time limit of \(server.timeLimit) and cancelled during its body, ended after "
+        + "\(durations)")
   }
 }
 

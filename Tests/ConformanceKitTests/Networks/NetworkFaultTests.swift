@@ -180,22 +180,41 @@ struct NetworkFaultTests {
     }
   }
 
-  @Test(
-    "An engine whose bodies wait for a silent server fails; one whose reads in bodies end in time passes",
-    arguments: [false, true])
-  func readsInBodies(isPatient: Bool) async throws {
+  /// - Parameter fault: Nil for a correct engine.
+  private func outcome(of id: String, ofBodiesWith fault: ReadsInBodies.Fault?) async throws
+    -> ConformanceOutcome
+  {
     let server = try WireServer()
     let suite = ConformanceSuite(
       "Bodies", capabilities: ReadsInBodies.promises,
       // Only the faulty engine hangs.
-      stallTimeout: isPatient ? .seconds(6) : .seconds(300), budget: .quick,
+      stallTimeout: fault == .isPatient ? .seconds(6) : .seconds(300), budget: .quick,
       server: ConformanceServer(
         address: server.address, timeLimit: WireEngine.timeLimit,
         maximumConnections: WireEngine.maximumConnections, start: { server.start() }, kill: { server.kill() }
-      ) { try await ReadsInBodies($0, port: $1, isPatient: isPatient) }
+      ) { try await ReadsInBodies($0, port: $1, fault: fault) }
     ) { _ in throw StorageError(.unavailable, "It is reached through the proxy alone.") }
-    let outcome = try await #require(suite.checks.first { $0.id == "network.silent-in-a-body" }).outcome()
-    if isPatient { #expect(outcome.failure?.rule == .n1) } else { #expect(outcome == .passed, "\(outcome)") }
+    return try await #require(suite.checks.first { $0.id == id }).outcome()
+  }
+
+  @Test("An engine whose bodies wait for a silent server for too long fails")
+  func patientBodies() async throws {
+    let outcome = try await outcome(of: "network.silent-in-a-body", ofBodiesWith: .isPatient)
+    #expect(outcome.failure?.rule == .n1)
+  }
+
+  @Test("An engine whose bodies wait for a silent server although they are cancelled fails")
+  func uncancellableBodies() async throws {
+    let outcome = try await outcome(of: "network.cancelled-in-a-body", ofBodiesWith: .ignoresCancellation)
+    #expect(outcome.failure?.rule == .n1)
+  }
+
+  @Test(
+    "An engine whose reads in bodies end in time, and when they are cancelled, passes",
+    arguments: ["network.silent-in-a-body", "network.cancelled-in-a-body"])
+  func bodies(_ id: String) async throws {
+    let outcome = try await outcome(of: id, ofBodiesWith: nil)
+    #expect(outcome == .passed, "\(outcome)")
   }
 
   /// It had not been refused by then.

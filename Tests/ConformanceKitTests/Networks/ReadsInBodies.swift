@@ -6,13 +6,18 @@ import StockroomCore
 
 /// Has transactions in front of a server that has none. Each read in a body asks the server.
 struct ReadsInBodies: FaultyEngine {
-  let base: WireEngine
-  /// Whether a read in a body is repeated until the server answers, for far longer than its time limit. This is a fault.
-  private let isPatient: Bool
+  enum Fault: Sendable {
+    /// A read in a body is repeated until the server answers, for far longer than its time limit.
+    case isPatient
+    case ignoresCancellation
+  }
 
-  init(_ directory: URL, port: UInt16, isPatient: Bool) async throws {
+  let base: WireEngine
+  private let fault: Fault?
+
+  init(_ directory: URL, port: UInt16, fault: Fault?) async throws {
     base = try await WireEngine(directory, port: port, fault: .none)
-    self.isPatient = isPatient
+    self.fault = fault
   }
 
   static let promises = WireEngine.promises.union(.transactions)
@@ -24,8 +29,8 @@ struct ReadsInBodies: FaultyEngine {
   ) async throws -> Result {
     let thread = DedicatedThread()
     defer { thread.stop() }
-    let (result, operations) = try await thread.run { [self] in
-      let transaction = CopyTransaction([:]) { key, _ in try ask(for: key) }
+    let (result, operations) = try await thread.runCancellably { [self] flag in
+      let transaction = CopyTransaction([:]) { key, _ in try ask(for: key, flag) }
       // Even if the body throws.
       defer { transaction.end() }
       return (try body(transaction), transaction.end())
@@ -40,7 +45,7 @@ struct ReadsInBodies: FaultyEngine {
   }
 
   /// Must run on a thread that may block.
-  private func ask(for key: CacheKey) throws -> Data? {
+  private func ask(for key: CacheKey, _ flag: CancellationFlag) throws -> Data? {
     var attempts = 0
     while true {
       let answer = Answer()
@@ -53,11 +58,13 @@ struct ReadsInBodies: FaultyEngine {
         }
         answer.hasCome.signal()
       }
-      answer.hasCome.wait()
+      while answer.hasCome.wait(timeout: .now() + .milliseconds(5)) == .timedOut {
+        if fault != .ignoresCancellation { try flag.check() }
+      }
       attempts += 1
       switch answer.result.withLock({ $0.take() }) {
       case .success(let data)?: return data
-      case .failure(let error)?: if !isPatient || attempts == 8 { throw error }
+      case .failure(let error)?: if fault != .isPatient || attempts == 8 { throw error }
       case nil: throw StorageError(.io, "There is no answer.")
       }
     }
