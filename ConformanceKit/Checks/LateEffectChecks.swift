@@ -141,16 +141,18 @@ private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest)
   }
 }
 
-/// Has several tasks each change keys of their own repeatedly, and reads all of them some calls later.
+/// Has several tasks each change keys of their own repeatedly, by every method, and reads all of them some calls later.
 private func changeAndLookAgain(_ engine: EngineUnderTest, _ round: Int) async throws {
+  let (writing, removing) = (ChangeMethod.writing(engine.capabilities), [ChangeMethod.remove, .removeMany])
   try await gather(0..<4) { task in
     let own = key("again-\(task)")
     for step in 0..<5 {
       let number = round * 5 + step
       if number % 3 == 2 {
-        try await engine.remove(key: own)
+        try await removing[number / 3 % removing.count].perform([(own, Data())], in: engine)
       } else {
-        try await engine.write(data("number \(number)"), key: own)
+        let method = writing[(number / 3 * 2 + number % 3) % writing.count]
+        try await method.performAmongMany([(own, data("number \(number)"))], in: engine)
       }
     }
     let last = round * 5 + 4

@@ -59,7 +59,7 @@ extension CheckDefinition {
     for question in ResourceBounds.Question.allCases {
       Check(
         .o4, "life.\(question.name)", question.expectation, needsWorker: true,
-        from: question == .overwrites || question == .openings ? .standard : .quick
+        from: [.overwrites, .openings, .absentKeys].contains(question) ? .standard : .quick
       ) { context in
         try await context.check(
           ResourceBounds(

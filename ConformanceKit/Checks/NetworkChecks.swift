@@ -46,7 +46,7 @@ extension CheckDefinition {
     }
     for (name, mode, what) in [
       ("away", NetworkProxy.Mode.away, "away"), ("unreachable", .unreachable, "unreachable"),
-      ("silent", .silent, "silent"),
+      ("silent", .silent, "silent, and so does a write of 8 MiB"),
       ("stalled", .stalling(after: 1), "silent in the middle of its answers"),
     ] {
       Check(
@@ -56,6 +56,44 @@ extension CheckDefinition {
       ) { context in
         try await context.throughProxy { try await $0.checkAnyCall(mode) }
       }
+    }
+    Check(
+      .n1, "network.trickling-any-call",
+      "every read, every removal, verify() and changes() end within the time limit while answers arrive slowly, "
+        + "one byte after the other", needs: .networked
+    ) { context in
+      // An answer of four bytes takes as long as the time limit.
+      try await context.throughProxy {
+        try await $0.checkAnyCall(.trickling(pause: $0.server.timeLimit / 4))
+      }
+    }
+    Check(
+      .n1, "network.cancelled-any-call",
+      "every read, every removal, verify(), changes(), a write of 8 MiB and opening end when they are cancelled "
+        + "while the server is silent", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkAnyCancellation() }
+    }
+    Check(
+      .n1, "network.silent-crowd",
+      "while the server is silent, each of many more calls than there are connections ends within its time limit",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkSilentCrowd() }
+    }
+    Check(
+      .n1, "network.silent-in-a-body",
+      "a transaction throws within its time limit when the server becomes silent while its body runs, and has "
+        + "happened or not", needs: [.networked, .transactions]
+    ) { context in
+      try await context.throughProxy { try await $0.checkSilentBody() }
+    }
+    Check(
+      .n1, "network.cancelled-in-a-body",
+      "a transaction ends when it is cancelled while its body waits for a silent server",
+      needs: [.networked, .transactions]
+    ) { context in
+      try await context.throughProxy { try await $0.checkCancelledBody() }
     }
     for call in [NetworkCall.read, .write] {
       Check(
@@ -94,6 +132,13 @@ extension CheckDefinition {
       try await context.withServer { try await CutSearch(context, $0).run() }
     }
     Check(
+      .n2, "network.cut-any-read",
+      "a read whose connection is cut in the middle of the answer returns the whole answer, or throws unavailable",
+      needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkCutReads() }
+    }
+    Check(
       .n2, "network.cut-under-load",
       "while the connections of many tasks are cut repeatedly, each acknowledged change is made once, and no "
         + "change is made late",
@@ -124,6 +169,13 @@ extension CheckDefinition {
       }
     }
     Check(
+      .n3, "network.half-open",
+      "connections on which nothing arrives any more are replaced while the server is reachable, and the same "
+        + "engine works again by itself", needs: .networked
+    ) { context in
+      try await context.throughProxy { try await $0.checkHalfOpenConnections() }
+    }
+    Check(
       .n4, "network.failover",
       "after a failover during calls of many tasks, nothing acknowledged is lost, and missed and later "
         + "changes are covered for subscribers",
@@ -147,17 +199,10 @@ extension CheckDefinition {
     }
     Check(
       .n1, "network.dripping",
-      "data that arrives one byte at a time is read correctly", needs: .networked
+      "data that arrives one byte at a time is read correctly by every method, and by feeds",
+      needs: .networked
     ) { context in
-      try await context.throughProxy { network in
-        network.proxy.set(.dripping)
-        let entries = entries(keys(8))
-        // On a busy machine, each byte may have to wait for all other running programs.
-        try await network.untilAvailable { try await $0.write(entries) }
-        try expect(
-          try await network.untilAvailable { try await $0.read(keys: keys(8)) }, is: entries.map(\.data),
-          "read(keys:)")
-      }
+      try await context.throughProxy { try await $0.checkDripping() }
     }
     Check(
       .n5, "network.refused",
@@ -213,7 +258,8 @@ extension CheckDefinition {
     }
     Check(
       .n6, "network.lost-connections-are-closed",
-      "connections that the server has ended are closed, and leave no descriptors behind", needs: .networked
+      "connections that the server has ended or refused are closed, and leave no descriptors behind",
+      needs: .networked
     ) { context in
       try await context.throughProxy { try await $0.checkLostConnectionsAreClosed() }
     }
@@ -242,36 +288,6 @@ extension CheckDefinition {
           try await network.server.start()
         }
       }
-    }
-  }
-}
-
-extension CheckContext {
-  /// Calls `body` with an engine that connects to the server through a proxy.
-  fileprivate func throughProxy(_ body: (NetworkUnderTest) async throws -> Void) async throws {
-    try await withServer { server in
-      let proxy = try NetworkProxy(to: server.address)
-      defer { proxy.close() }
-      let engine = try await untilReached { try await open(through: proxy.port, to: server) }
-      let network = NetworkUnderTest(context: self, server: server, proxy: proxy, engine: engine)
-      do {
-        try await body(network)
-      } catch {
-        proxy.set(.open)
-        try? await close(engine)
-        throw error
-      }
-      proxy.set(.open)
-      try await close(engine)
-    }
-  }
-
-  /// How often the network fails.
-  fileprivate var networkRounds: Int {
-    switch budget.level {
-    case .quick: 3
-    case .standard: 20
-    case .exhaustive: 100
     }
   }
 }

@@ -19,6 +19,7 @@ extension CheckDefinition {
       let names = try names(wanted, knownTo: probe)
       if names.count < wanted.count { context.noteShortfall("\(names.count) of \(wanted.count) names") }
       try await checkNames(names, context)
+      try await checkNamesAtOnce(context)
     }
     Check(
       .o1, "opening.relative-path", "a relative path refers to the right directory",
@@ -61,6 +62,9 @@ private let placeNames: [String] = {
     "\u{E9}", "e\u{301}", "Case", "case", "\u{212B}", "\u{C5}",
   ]
 }()
+
+/// Names that an engine may confuse only while several places are open, such as those that are equal as strings.
+private let namesAtOnce = ["\u{E9}", "e\u{301}", "case", "Case", "a b", "a%20b"]
 
 /// The names that the file system supports and distinguishes. Some file systems ignore case or normalization, or refuse
 /// characters.
@@ -113,6 +117,28 @@ private func checkNames(_ names: [String], _ context: CheckContext) async throws
       "read(key:) in the directory \(name.debugDescription)")
     try await context.close(engine)
   }
+}
+
+/// Opens places with similar names at the same time.
+private func checkNamesAtOnce(_ context: CheckContext) async throws {
+  let probe = context.root.appending(path: "second probe", directoryHint: .isDirectory)
+  let known = try names(namesAtOnce, knownTo: probe)
+  let parent = context.root.appending(path: "names at once", directoryHint: .isDirectory)
+  try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)
+  let path = parent.systemPath + (parent.systemPath.hasSuffix("/") ? "" : "/")
+  var engines: [EngineUnderTest] = []
+  for name in known {
+    context.noteProgress()
+    let engine = try await context.open(URL(filePath: path + name, directoryHint: .isDirectory))
+    try await engine.write(data(name), key: key("name"))
+    engines.append(engine)
+  }
+  for (name, engine) in zip(known, engines) {
+    try expect(
+      try await engine.read(key: key("name")), is: data(name),
+      "read(key:) in the directory \(name.debugDescription), beside others that were open,")
+  }
+  for engine in engines { try await context.close(engine) }
 }
 
 /// A path relative to the working directory.

@@ -193,7 +193,7 @@ struct WriteSteps: WorkerTask {
   }
 }
 
-/// The work of several concurrent writers: each has its own keys, with single writes and removals numbered from 1.
+/// The work of several concurrent writers: each has its own keys, with writes and removals of one key numbered from 1.
 struct ConcurrentWriters: Codable, Sendable {
   let seed: UInt64
   let writerCount: Int
@@ -207,6 +207,16 @@ struct ConcurrentWriters: Codable, Sendable {
     let key = name.hasSuffix("/7") ? longKey(name) : key(name)
     if random.once(in: 5) { return .remove(key: key) }
     return .write(NumberedBatches.value("writer \(writer), write \(number)", &random), key: key)
+  }
+
+  /// The method for an operation. They take turns, because an engine may combine only the calls of some of them.
+  func method(
+    _ number: Int, for operation: StorageOperation, _ capabilities: EngineCapabilities
+  ) -> ChangeMethod {
+    var methods: [ChangeMethod] =
+      operation.written == nil ? [.remove, .removeMany, .apply] : [.write, .writeMany, .apply]
+    if capabilities.contains(.transactions) { methods.append(.transaction) }
+    return methods[number % methods.count]
   }
 }
 
@@ -231,11 +241,9 @@ struct WriteInTasks: WorkerTask {
     try await withoutActuallyEscaping(send) { send in
       _ = try await gather(0..<tasks.writerCount) { writer in
         for number in first[writer]... {
-          switch tasks.operation(number, of: writer) {
-          case .write(let data, let key): try await engine.write(data, key: key)
-          case .remove(let key): try await engine.remove(key: key)
-          case .removeAll: try await engine.removeAllData()
-          }
+          let operation = tasks.operation(number, of: writer)
+          let method = tasks.method(number, for: operation, engine.capabilities)
+          try await engine.perform([operation], by: method)
           try send(WriterMessage(writer: writer, number: number))
         }
       }

@@ -203,7 +203,7 @@ extension CheckContext {
   }
 }
 
-/// Opens a place that cannot be opened again and again, and counts the descriptors.
+/// Opens a place that cannot be opened again and again, and counts the descriptors and files.
 struct FailedOpenings: CheckTask {
   let place: URL
   let count: Int
@@ -217,10 +217,12 @@ struct FailedOpenings: CheckTask {
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     try note("opening what cannot be opened")
-    var before = 0
+    var (before, filesBefore) = (0, 0)
     for number in 0..<count {
-      // The first attempts may open files that the process keeps open.
-      if number == 5 { before = System.descriptorCount }
+      // The first attempts may open files that the process keeps open, and make files that later ones find.
+      if number == 5 {
+        (before, filesBefore) = (System.descriptorCount, try await Holdings.measured(in: place).files)
+      }
       do {
         let engine = EngineUnderTest(try await makeEngine(place))
         try? await engine.close()
@@ -235,5 +237,7 @@ struct FailedOpenings: CheckTask {
     let growth = System.descriptorCount - before
     try expect(
       growth <= Self.slack, "\(count) opens that threw left \(growth) file descriptors open")
+    let files = try await Holdings.measured(in: place).files - filesBefore
+    try expect(files <= Holdings.slack, "\(count) opens that threw left \(files) files")
   }
 }

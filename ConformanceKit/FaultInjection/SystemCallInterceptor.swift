@@ -28,6 +28,9 @@ final class SystemCallInterceptor: Sendable {
     var observation = Observation()
     /// The path of the file of the first call that failed.
     var failedPath: [UInt8] = []
+    /// The call that goes on with what a call has done in part. It does only half of its work as well, because an
+    /// engine may expect that the rest never fails to fit.
+    var continuation: (call: SystemCall, path: [UInt8], count: UInt64)?
     /// Nil if pages whose sync failed are kept.
     var unsynced: UnsyncedPages?
 
@@ -38,6 +41,13 @@ final class SystemCallInterceptor: Sendable {
       guard fault.persists, observation.failedFile != nil else { return nil }
       let goesOn = fault.call.isRead ? call.isRead && path == failedPath : call.isWrite
       return goesOn ? .inputOutput : nil
+    }
+
+    /// Whether the call is the ``continuation``. There is at most one.
+    mutating func takeContinuation(_ call: SystemCall, _ path: [UInt8], _ arguments: [UInt64]) -> Bool {
+      guard fault != nil, let next = continuation, next.call == call, next.path == path else { return false }
+      continuation = nil
+      return arguments[2] == next.count
     }
   }
 
@@ -119,7 +129,8 @@ final class SystemCallInterceptor: Sendable {
         else { return .proceed }
         let number = state.observation.counts[call, default: 0] + 1
         state.observation.counts[call] = number
-        let failure = state.failure(of: call, number, file)
+        let isContinuation = state.takeContinuation(call, file, request.arguments)
+        let failure = state.failure(of: call, number, file) ?? (isContinuation ? .short : nil)
         let access = FileAccess(call: call, arguments: request.arguments, filter: filter)
         state.unsynced?.note(access, path: file, failure: failure)
         guard let failure else { return .proceed }
@@ -132,6 +143,9 @@ final class SystemCallInterceptor: Sendable {
         }
         guard let result = access.doHalf() else { return .proceed }
         state.observation.failedFile = Self.name(file)
+        if !isContinuation, case .result(let done) = result {
+          state.continuation = (call, file, request.arguments[2] - UInt64(max(0, done)))
+        }
         return result
       }
     }

@@ -16,7 +16,8 @@ struct Holdings {
   /// How many more bytes of files and of memory are tolerated.
   static let room = 64 << 20
 
-  private var files = 0
+  /// The number of files.
+  private(set) var files = 0
   /// The total size of the files.
   private(set) var bytes = 0
   private var descriptors = 0

@@ -8,7 +8,7 @@ import StockroomCore
 /// The resources that remain in use after many calls, in a process that does nothing else.
 struct ResourceBounds: CheckTask {
   enum Question: String, Codable, Sendable, CaseIterable {
-    case calls, errors, cancellations, openings, overwrites
+    case calls, errors, cancellations, openings, overwrites, absentKeys
 
     var name: String {
       switch self {
@@ -17,6 +17,7 @@ struct ResourceBounds: CheckTask {
       case .cancellations: "leaves-nothing-after-cancelled-calls"
       case .openings: "leaves-nothing-after-openings"
       case .overwrites: "gives-room-back"
+      case .absentKeys: "keeps-no-absent-keys"
       }
     }
 
@@ -34,6 +35,9 @@ struct ResourceBounds: CheckTask {
       case .overwrites:
         "after overwrites of few keys with 100 MiB and more, files and memory have grown by at most 64 MiB, "
           + "or have stopped growing, there are \(bound) than before, and nothing is lost or comes back"
+      case .absentKeys:
+        "after reads of 150,000 absent keys and more, and 30,000 scans, files and memory have grown by at most "
+          + "\(ResourceBounds.roomForAbsentKeys >> 20) MiB"
       }
     }
   }
@@ -69,6 +73,7 @@ struct ResourceBounds: CheckTask {
         last = try await openAndClose(makeEngine, number, expecting: last)
       }
     case .overwrites: try await overwrite(engine, note)
+    case .absentKeys: try await askForAbsentKeys(engine, note)
     }
     try await engine.close()
   }
@@ -107,26 +112,32 @@ struct ResourceBounds: CheckTask {
 
   private func call(_ engine: EngineUnderTest, _ number: Int) async throws {
     let key = Self.keys[number % Self.keys.count]
+    // Different ones in each call, in case the engine keeps something for each of them.
+    let absent = ConformanceKit.keys(2, prefix: "absent \(number), ")
     switch number % 13 {
     case 0: try await engine.write(value(for: key, version: number), key: key)
     case 1:
-      _ = try await engine.read(key: key)
-      _ = try await engine.keyExists(key)
+      for key in [key] + absent {
+        _ = try await engine.read(key: key)
+        _ = try await engine.keyExists(key)
+      }
     case 2:
-      _ = try await engine.read(keys: Self.keys)
-      _ = try await engine.readDataAndKeys(keys: Self.keys)
-      _ = try await engine.readEntries(keys: Self.keys)
+      _ = try await engine.read(keys: Self.keys + absent)
+      _ = try await engine.readDataAndKeys(keys: Self.keys + absent)
+      _ = try await engine.readEntries(keys: Self.keys + absent)
     case 3:
       _ = try await engine.readAllEntries()
       _ = try await engine.readAllData()
     case 4: _ = try await engine.scan(.all, limit: 3)
-    case 5: _ = try await engine.keysExist(Self.keys)
+    case 5: _ = try await engine.keysExist(Self.keys + absent)
     case 6:
       _ = try await engine.allKeys()
       _ = try await engine.keyCount()
     case 7:
-      _ = try await engine.updatedAt(key: key)
-      _ = try await engine.createdAt(key: key)
+      for key in [key] + absent {
+        _ = try await engine.updatedAt(key: key)
+        _ = try await engine.createdAt(key: key)
+      }
     case 8:
       try await engine.write(entries([key, Self.keys[0]], version: number))
       try await wayOfImporting.write(engine, entries([key, Self.keys[0]], version: number))
@@ -135,8 +146,8 @@ struct ResourceBounds: CheckTask {
       guard engine.capabilities.contains(.transactions) else { return }
       try await engine.withTransaction { try $0.write(value(for: key), key: key) }
     case 10:
-      try await engine.remove(key: ConformanceKit.key("absent"))
-      try await engine.remove(keys: [key, Self.keys[0], ConformanceKit.key("absent")])
+      for key in absent { try await engine.remove(key: key) }
+      try await engine.remove(keys: [key, Self.keys[0]] + absent)
     case 11:
       try await engine.removeAllData()
       try await engine.write(entries(Self.keys, version: number))

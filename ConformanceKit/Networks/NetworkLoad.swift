@@ -44,6 +44,12 @@ extension NetworkUnderTest {
     }
     let contents = try await contents()
     for counter in counters.withLock(\.values) { try counter.check(contents) }
+    // Each connection may need another one to send the server a cancellation.
+    let (most, limit) = (proxy.mostConnections, 2 * server.maximumConnections)
+    guard most > limit else { return }
+    throw Violation(
+      "64 tasks had \(most) connections at the same time after connections had been lost; the maximum is "
+        + "\(server.maximumConnections), plus as many that ask the server to cancel", rule: .n6)
   }
 }
 

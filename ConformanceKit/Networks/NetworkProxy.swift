@@ -11,35 +11,6 @@ import StockroomCore
 
 /// A proxy between an engine and its server, at a port of 127.0.0.1, that simulates failures of a network.
 final class NetworkProxy: Sendable {
-  /// The direction of bytes.
-  enum Direction: String, CaseIterable, Sendable {
-    case toServer = "to the server"
-    case toEngine = "to the engine"
-  }
-
-  /// How the proxy treats connections.
-  enum Mode: Sendable {
-    /// Passes everything on.
-    case open
-    /// Accepts connections, but passes nothing on.
-    case silent
-    /// Passes on this many bytes of answers, and then nothing.
-    case stalling(after: Int)
-    /// Accepts no connections, and ends existing ones.
-    case away
-    /// Does not answer connection attempts, and ends existing connections.
-    case unreachable
-    /// Passes bytes on one at a time.
-    case dripping
-  }
-
-  /// Ends every connection once this many bytes have been passed on in one direction, even in the middle of a
-  /// message.
-  struct Cut: Sendable {
-    var direction: Direction
-    var bytes: Int
-  }
-
   private struct State {
     var server: ConformanceServer.Address
     var mode = Mode.open
@@ -60,9 +31,13 @@ final class NetworkProxy: Sendable {
     /// Both ends of every connection, and those that lead to engines.
     var connections: Set<Int32> = []
     var clients: Set<Int32> = []
+    /// The connections to engines on which nothing is passed on any more: see ``NetworkProxy/freeze()``.
+    var frozen: Set<Int32> = []
     /// The connections to engines that the server has ended: see ``NetworkProxy/endServerSides()``.
     var endedByServer: Set<Int32> = []
     var mostConnections = 0
+    /// The number of connections that were refused.
+    var refusalCount = 0
     var isClosed = false
 
     /// The number of open connections of engines, including those that the server has ended. A connection that an
@@ -125,9 +100,12 @@ final class NetworkProxy: Sendable {
   var hasPassedOn: Bool { state.withLock { $0.behind.isEmpty } }
 
   /// Whether data from an engine is held back.
-  var isHoldingBack: Bool {
+  var isHoldingBack: Bool { heldBackCount > 0 }
+
+  /// The number of connections on which data from an engine is held back.
+  var heldBackCount: Int {
     state.withLock { state in
-      state.clients.contains { NetworkSocket.hasInput($0) && !NetworkSocket.isEndedByPeer($0) }
+      state.clients.count { NetworkSocket.hasInput($0) && !NetworkSocket.isEndedByPeer($0) }
     }
   }
 
@@ -161,6 +139,9 @@ final class NetworkProxy: Sendable {
   /// The number of connections that engines have not closed, whether or not the server has ended them.
   var connectionCount: Int { state.withLock { $0.connectionCount } }
 
+  /// The number of connections that the proxy has refused.
+  var refusalCount: Int { state.withLock { $0.refusalCount } }
+
   /// Ends the server's side of all existing connections, as a server would. Each remains until the engine has closed
   /// its side.
   func endServerSides() {
@@ -170,6 +151,10 @@ final class NetworkProxy: Sendable {
       for socket in state.connections.subtracting(state.clients) { NetworkSocket.shutDown(socket) }
     }
   }
+
+  /// Passes nothing on any more on existing connections, and does not end them, as if the other side had disappeared
+  /// without a message. New connections work.
+  func freeze() { state.withLock { $0.frozen = $0.clients } }
 
   /// Ends all existing connections.
   func endConnections() {
@@ -189,6 +174,7 @@ final class NetworkProxy: Sendable {
         NetworkSocket.close(client)
         break
       }
+      if refuses(client) { continue }
       // The engine may have given up a connection that waited.
       guard !isCutOff, !NetworkSocket.isEndedByPeer(client),
         let target = try? NetworkSocket.connect(to: server)
@@ -214,16 +200,49 @@ final class NetworkProxy: Sendable {
         state.withLock { _ = $0.connections.remove(target) }
         NetworkSocket.close(target)
         if state.withLock({ $0.endedByServer.contains(client) }) { waitForEnd(of: client) }
-        state.withLock { state in
-          state.connections.remove(client)
-          state.clients.remove(client)
-          state.endedByServer.remove(client)
-          state.behind.remove(client)
-        }
-        NetworkSocket.close(client)
+        end(client)
       }
     }
     NetworkSocket.close(listener)
+  }
+
+  /// Closes the proxy's side of a connection to an engine.
+  private func end(_ client: Int32) {
+    state.withLock { state in
+      state.connections.remove(client)
+      state.clients.remove(client)
+      state.endedByServer.remove(client)
+      state.behind.remove(client)
+      state.frozen.remove(client)
+    }
+    NetworkSocket.close(client)
+  }
+
+  /// How many refused connections remain until the engine has closed its side, each with a thread. Later ones are
+  /// closed at once.
+  private static let mostRefusals = 64
+
+  /// Ends the server's side of a new connection if the proxy is refusing. Returns whether it is.
+  private func refuses(_ client: Int32) -> Bool {
+    let remains = state.withLock { state -> Bool? in
+      guard case .refusing = state.mode, !state.isClosed else { return nil }
+      state.refusalCount += 1
+      guard state.refusalCount <= Self.mostRefusals else { return false }
+      state.connections.insert(client)
+      state.clients.insert(client)
+      state.endedByServer.insert(client)
+      return true
+    }
+    guard let remains else { return false }
+    guard remains else {
+      NetworkSocket.close(client)
+      return true
+    }
+    Thread.detachNewThread { [self] in
+      waitForEnd(of: client)
+      end(client)
+    }
+    return true
   }
 
   /// The next connection. None is accepted while the proxy is unreachable.
@@ -243,14 +262,19 @@ final class NetworkProxy: Sendable {
   /// Passes on data until one side ends.
   private func relay(_ client: Int32, _ target: Int32) {
     var buffer = [UInt8](repeating: 0, count: 65_536)
+    var nextByte = ContinuousClock.now
     while true {
       var descriptors = [client, target].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-      let (mode, modeNumber, allowance) = state.withLock { ($0.mode, $0.modeNumber, $0.allowance) }
-      let isSilent = if case .silent = mode { true } else { allowance <= 0 }
+      let (mode, modeNumber, allowance, isFrozen) = state.withLock {
+        ($0.mode, $0.modeNumber, $0.allowance, $0.frozen.contains(client))
+      }
+      let isSilent = if case .silent = mode { true } else { isFrozen || allowance <= 0 }
       if isSilent {
         // Reads nothing, so that senders only see silence.
         for index in descriptors.indices { descriptors[index].events = 0 }
       }
+      let pause: Duration? = if case .trickling(let pause) = mode { pause } else { nil }
+      if pause != nil, ContinuousClock.now < nextByte { descriptors[1].events = 0 }
       // The timeout makes it notice a change of mode.
       let ready = poll(&descriptors, 2, 20)
       guard ready >= 0 || errno == EINTR else { return }
@@ -261,6 +285,7 @@ final class NetworkProxy: Sendable {
         var limit = buffer.count
         if case .dripping = mode { limit = 1 }
         if direction == .toEngine { limit = min(limit, allowance) }
+        if direction == .toEngine, let pause { (limit, nextByte) = (1, .now + pause) }
         let count = NetworkSocket.receive(descriptor.fd, &buffer, limit)
         if direction == .toEngine, count > 0 { state.withLock { $0.allowance -= count } }
         guard count > 0, pass(buffer[..<count], direction, to: index == 0 ? target : client) else { return }

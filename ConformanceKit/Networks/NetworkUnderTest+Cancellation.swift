@@ -65,8 +65,131 @@ extension NetworkUnderTest {
       try expect(
         isUnknown || contents[key(name)] == nil,
         "\(call.phrase) had taken effect, although each was cancelled before")
+      try expect(contents[key("old")] == data("old"), "readAllDataAndKeys() did not return an existing entry")
+      try await expectOwnAnswers()
       try await untilAvailable { try await $0.write(data("later"), key: key("later")) }
     }
     return isInTime ? elapsed : nil
+  }
+}
+
+// Calls that have no separate check.
+
+extension NetworkUnderTest {
+  /// Fails if a call receives the answer to another one, which a connection may still hold if a call on it has ended
+  /// without its answer.
+  func expectOwnAnswers() async throws {
+    // So many at once that every connection is used.
+    try await gather(0..<2 * server.maximumConnections) { _ in
+      let absent = try await untilAvailable { try await $0.read(key: key("absent")) }
+      try expect(absent, is: nil, "after calls had been cancelled read(key:) of an absent key")
+      let old = try await untilAvailable { try await $0.read(key: key("old")) }
+      try expect(old, is: data("old"), "after calls had been cancelled read(key:) of an existing key")
+    }
+  }
+
+  private struct CancelledEnd: Sendable {
+    let number: Int
+    let end: ContinuousClock.Instant
+    /// Nil if the call returned.
+    let error: (any Error)?
+  }
+
+  /// Makes every call that has no separate check, and opens an engine, while the server is silent, and cancels all of
+  /// them. Each uses its own engine, so that none waits for another's connection. Repeats the calls that ended too late,
+  /// because the machine may be busy.
+  func checkAnyCancellation() async throws {
+    let present = key("old")
+    var calls = anyCalls(present, .silent)
+    calls.append(
+      AnyCall(name: "opening the engine", mayReturn: true) { _ in try await openAnother().release() })
+    var (slow, inTime): ([String: [Duration]], Int) = ([:], 0)
+    var uncertain: Set<CacheKey> = []
+    for _ in 0..<4 * Self.attempts where inTime < Self.attempts {
+      context.noteProgress()
+      try await untilAvailable { try await $0.write(data("old"), key: present) }
+      var engines: [EngineUnderTest] = []
+      for _ in calls {
+        let other = try await untilAvailable { _ in try await openAnother() }
+        // An engine may only connect when it is first used.
+        _ = try await untilAvailable { _ in try await other.read(key: present) }
+        engines.append(other)
+      }
+      proxy.set(.silent)
+      let (start, cancelled, ends) = try await cancelAll(calls, on: engines)
+      let isInTime = start.duration(to: cancelled) < server.timeLimit / 2
+      for end in ends {
+        let call = calls[end.number]
+        let isOver = start.duration(to: end.end) >= server.timeLimit
+        if try isUnknown(call, after: end.error, mayBeLate: !isInTime || isOver), let changed = call.changed {
+          uncertain.insert(changed)
+        }
+      }
+      let found = try await contents()
+      for other in engines { try await other.close() }
+      try expect(found, onlyDiffersFrom: [present: data("old")], in: uncertain)
+      guard isInTime else { continue }
+      for end in ends {
+        let (name, duration) = (calls[end.number].name, start.duration(to: end.end))
+        // Otherwise the time limit might have ended the call.
+        if duration < server.timeLimit { slow[name] = nil } else { slow[name, default: []].append(duration) }
+      }
+      inTime += 1
+      slow = slow.filter { $0.value.count == inTime }
+      if slow.isEmpty { return }
+    }
+    guard inTime == Self.attempts else {
+      return context.noteShortfall("\(inTime) of \(Self.attempts) cancellations in time")
+    }
+    for (name, durations) in slow.sorted(by: { $0.key < $1.key }) {
+      throw Violation(
+        "\(name), with a time limit of \(server.timeLimit) and cancelled at once, ended after \(durations)")
+    }
+  }
+
+  /// Makes the calls, and cancels all of them once they wait for the server.
+  private func cancelAll(
+    _ calls: [AnyCall], on engines: [EngineUnderTest]
+  ) async throws -> (start: ContinuousClock.Instant, cancelled: ContinuousClock.Instant, ends: [CancelledEnd])
+  {
+    let start = ContinuousClock.now
+    return try await withThrowingTaskGroup(of: CancelledEnd.self) { group in
+      for number in calls.indices {
+        let (call, engine) = (calls[number], number < engines.count ? engines[number] : self.engine)
+        group.addTask { @concurrent in
+          do {
+            try await call.perform(engine)
+            return CancelledEnd(number: number, end: .now, error: nil)
+          } catch {
+            return CancelledEnd(number: number, end: .now, error: error)
+          }
+        }
+      }
+      // Only for a moment, because the engine may have nothing to send.
+      while proxy.heldBackCount < calls.count, start.duration(to: .now) < server.timeLimit / 10 {
+        await letTimePass()
+      }
+      group.cancelAll()
+      let cancelled = ContinuousClock.now
+      var ends: [CancelledEnd] = []
+      for try await end in group { ends.append(end) }
+      return (start, cancelled, ends)
+    }
+  }
+
+  /// Whether the outcome of a cancelled call is unknown. Fails if it returned, or threw an error that is not allowed.
+  ///
+  /// - Parameter mayBeLate: Whether its time limit may have ended the call.
+  private func isUnknown(_ call: AnyCall, after error: (any Error)?, mayBeLate: Bool) throws -> Bool {
+    guard let error else {
+      try expect(call.mayReturn, "\(call.name) returned although the server had not answered")
+      return false
+    }
+    let cause = (error as? CallFailure)?.error ?? error
+    if cause is CancellationError { return false }
+    let code = (cause as? StorageError)?.code
+    if mayBeLate, code == .unavailable { return false }
+    try expect(code == .outcomeUnknown && call.changed != nil, "\(call.name), cancelled, threw \(cause)")
+    return true
   }
 }

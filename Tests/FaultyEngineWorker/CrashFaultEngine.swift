@@ -8,7 +8,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     // If the process dies
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
     case logsLargeBatchesInParts, logsLargeRemovalsInParts, acknowledgesImportsEarly,
-      acknowledgesImportsOfBodiesEarly
+      acknowledgesImportsOfBodiesEarly, acknowledgesGroupedBatchesEarly
     case makesUpTimes, datesWhatItReplays, rewritesInPlace, refusesTornLines, trapsOnTornLines,
       keepsLongKeysUntilClosed
     // Beside another process
@@ -89,10 +89,28 @@ package final class CrashFaultEngine: ApplyingEngine {
     }
   }
 
+  package func write(_ data: Data, key: CacheKey) async throws {
+    try await applySingle(.write(data, key: key))
+  }
+
+  package func remove(key: CacheKey) async throws { try await applySingle(.remove(key: key)) }
+
+  private func applySingle(_ operation: StorageOperation) async throws {
+    guard fault == .acknowledgesGroupedBatchesEarly else { return try await apply([operation]) }
+    try [operation].validate()
+    try applyAlone([operation])
+  }
+
   package func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     if operations.isEmpty { return }
-    if fault == .acknowledgesTheGroupEarly { return try await applyInGroups(operations) }
+    if fault == .acknowledgesTheGroupEarly || fault == .acknowledgesGroupedBatchesEarly {
+      return try await applyInGroups(operations)
+    }
+    try applyAlone(operations)
+  }
+
+  private func applyAlone(_ operations: [StorageOperation]) throws {
     try perform { state in
       for record in records(of: operations, &state) { try state.log?.append(record) }
       if fault == .overwritesOthers { state.apply(CrashFaultLog.Record(operations), at: Date()) }

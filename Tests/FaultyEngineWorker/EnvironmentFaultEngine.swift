@@ -24,7 +24,8 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     // Transactions
     case mergesTransactionsFirst
     // Descriptors and permission
-    case leaksDescriptors, emptyWithoutDescriptors, nilWithoutDescriptors, trapsWithoutDescriptors
+    case leaksDescriptors, leavesFilesWhenNotOpened, emptyWithoutDescriptors, nilWithoutDescriptors,
+      trapsWithoutDescriptors
     case existsNotWithoutDescriptors
     case callsDescriptorsCorrupted
     case concealsPath, concealsCause, emptyWithoutPermission, forgetsWhenRefused
@@ -61,7 +62,16 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     self.fault = fault
     file = EnvironmentFaultFile(directory: directory, fault: fault)
     var state = State()
-    for var entry in try file.load() {
+    let loaded: [EnvironmentFaultEntry]
+    do {
+      loaded = try file.load()
+    } catch {
+      if fault == .leavesFilesWhenNotOpened {
+        try Data().write(to: directory.appending(path: "recovered-\(UUID().uuidString)"))
+      }
+      throw error
+    }
+    for var entry in loaded {
       if fault == .remembersTimesUntilClosed { entry.updatedAt = entry.createdAt }
       state.entries[entry.key] = entry
     }

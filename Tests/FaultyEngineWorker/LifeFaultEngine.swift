@@ -17,6 +17,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case leaksThreads, keepsVersionsInMemory, hidesItsPlace
     case leaksFilesPerRemovalOfAll, leaksDescriptorsPerOpening, leaksFilesPerCount, leavesTemporaryFiles
     case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
+    case leavesLocksOfKeys, keepsAbsentKeys, keepsResultsOfScans
     // What is read at opening
     case readsTheFirstSegment, readsTheTimesOfTheFirstSegment
     // Time
@@ -176,8 +177,12 @@ package final class LifeFaultEngine: ApplyingEngine {
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()
+    if fault == .leavesLocksOfKeys { try Self.leaveLock(of: key, in: directory) }
     return try perform { state in
-      guard let entry = visible(state)[key] else { return nil }
+      guard let entry = visible(state)[key] else {
+        if fault == .keepsAbsentKeys { state.kept.append(Data(repeating: 1, count: 4_096)) }
+        return nil
+      }
       // The latest version is the one with the highest number, which has 13 bits.
       if fault == .wrapsVersions, entry.version % (1 << 13) < entry.olderVersion % (1 << 13) {
         return entry.older
@@ -207,7 +212,8 @@ package final class LifeFaultEngine: ApplyingEngine {
   package func readAllEntries() async throws -> [StorageEntry] {
     if fault == .leaksDescriptorsPerScan { _ = open("/dev/null", O_RDONLY) }
     return try perform { state in
-      visible(state).sorted {
+      if fault == .keepsResultsOfScans { state.kept.append(Data(repeating: 1, count: 192 << 10)) }
+      return visible(state).sorted {
         fault == .ordersByTime
           ? ($0.value.createdAt, $0.value.sequence) < ($1.value.createdAt, $1.value.sequence)
           : $0.value.sequence < $1.value.sequence

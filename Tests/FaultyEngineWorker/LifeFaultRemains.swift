@@ -13,6 +13,11 @@ extension LifeFaultEngine {
     try Data(count: 100).write(to: directory.appending(path: "tmp-\(UUID().uuidString)"))
   }
 
+  /// Leaves an empty file that belongs to a key, whether the key is there or not.
+  static func leaveLock(of key: CacheKey, in directory: URL) throws {
+    try Data().write(to: directory.appending(path: "lock-\(CacheKey(key.value).value)"))
+  }
+
   /// How often the place has been opened, including this time.
   static func countOpening(of directory: URL) throws -> Int {
     let file = directory.appending(path: "openings")

@@ -22,7 +22,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
-    case trimsPaths, anchorsRelativePaths
+    case trimsPaths, anchorsRelativePaths, comparesPathsAsText
     // No faults
     case givesUpWaiting, waitsToOpen
   }

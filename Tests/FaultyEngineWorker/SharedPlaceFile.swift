@@ -36,12 +36,15 @@ final class SharedPlaceFile {
 
   /// The caches that faulty engines keep for a whole process, by the path on which they were opened.
   private static let remembered = MutexProtected<[String: [String: SharedPlaceEntry]]>([:])
+  /// The paths of open places, with the numbers of engines. Paths are equal that only differ in their normalization.
+  private static let openPlaces = MutexProtected<[String: (path: String, count: Int)]>([:])
   /// Serializes waiting, for faulty engines.
   private static let turn = NSLock()
 
   init(in directory: URL, isShared: Bool, fault: Fault?) throws {
     (self.isShared, self.fault) = (isShared, fault)
-    let place = Self.spelling(of: directory, fault)
+    let spelling = Self.spelling(of: directory, fault)
+    let place = fault == .comparesPathsAsText ? Self.open(spelling) : spelling
     (self.directory, path) = (place, place + "/everything")
     lockPath = fault == .locksBesideItsPlace ? place + ".lock" : place + "/lock"
     try makeDirectory(place)
@@ -62,12 +65,32 @@ final class SharedPlaceFile {
   }
 
   deinit {
+    if fault == .comparesPathsAsText { Self.close(directory) }
     if keptOpen >= 0 { systemClose(keptOpen) }
     if lockFile < 0 { return }
     if fault == .unlinksItsLock, holdsPlace { unlink(lockPath) }
     // A child of this process has a copy of the descriptor until it executes a program, and keeps the lock until then.
     if fault != .letsLocksBeInherited { _ = flock(lockFile, LOCK_UN) }
     systemClose(lockFile)
+  }
+
+  /// The path of an open place that is equal to this one.
+  private static func open(_ path: String) -> String {
+    openPlaces.withLock { places in
+      let open = places[path] ?? (path, 0)
+      places[path] = (open.path, open.count + 1)
+      return open.path
+    }
+  }
+
+  private static func close(_ path: String) {
+    openPlaces.withLock { places in
+      guard let open = places[path], open.count > 1 else {
+        places[path] = nil
+        return
+      }
+      places[path] = (open.path, open.count - 1)
+    }
   }
 
   private static func spelling(of directory: URL, _ fault: Fault?) -> String {

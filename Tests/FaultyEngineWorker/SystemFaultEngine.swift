@@ -8,6 +8,7 @@ package final class SystemFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // Writes
     case ignoresWriteErrors, acknowledgesInterruptedWrites, acknowledgesShortWrites, repeatsShortWritesWhole
+    case continuesShortWritesOnce
     case appliesBeforeWriting, countsRefusedWrites, leavesRefusedRecords, logsEntryByEntry,
       repeatsRefusedWrites
     case evictsWhenFull, truncatesBeforeWriting, logsTransactionsEntryByEntry, appendsBehindTornRecords

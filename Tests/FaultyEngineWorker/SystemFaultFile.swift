@@ -206,7 +206,7 @@ final class SystemFaultFile {
       }
       if count >= 0 {
         if count < record.count - done {
-          if fault == .acknowledgesShortWrites { return }
+          if fault == .acknowledgesShortWrites || fault == .continuesShortWritesOnce && done > 0 { return }
           if fault == .repeatsShortWritesWhole {
             length += count
             continue

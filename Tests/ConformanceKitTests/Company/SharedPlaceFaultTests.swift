@@ -120,6 +120,8 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(.o1, "takes # and ? for the end of a path", .cutsPathsAtFragments, by: "opening.any-name"),
     .init(.o1, "cuts long names", .cutsLongPaths, by: "opening.any-name"),
     .init(.o1, "composes accents in its path", .composesPaths, by: "opening.any-name"),
+    .init(
+      .o1, "takes places for one whose paths are equal as text", .comparesPathsAsText, by: "opening.any-name"),
     .init(.o1, "writes its path in small letters", .lowercasesPaths, by: "opening.any-name"),
     .init(.o1, "trims blanks from its path", .trimsPaths, by: "opening.any-name"),
     .init(.o1, "puts relative paths elsewhere", .anchorsRelativePaths, by: "opening.relative-path"),

@@ -47,6 +47,9 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       [.w6], "has one task write for others that do not wait", .acknowledgesTheGroupEarly,
       by: ["killed.while-several-tasks-write"]),
     .init(
+      [.w6], "has one task write the batches of others that do not wait", .acknowledgesGroupedBatchesEarly,
+      by: ["killed.while-several-tasks-write"]),
+    .init(
       [.w6], "notes removals with the next write", .notesRemovalsLater,
       by: ["killed.while-writing-one-by-one"]),
     .init(

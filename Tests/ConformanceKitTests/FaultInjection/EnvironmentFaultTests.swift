@@ -71,6 +71,9 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .o4, "keeps descriptors when opening fails", .leaksDescriptors,
       by: "dropping.after-many-failed-openings"),
+    .init(
+      .o4, "leaves a file when opening fails", .leavesFilesWhenNotOpened,
+      by: "dropping.after-many-failed-openings"),
     .init(.o2, "is empty without descriptors", .emptyWithoutDescriptors, by: "opening.without-descriptors"),
     .init(
       .r4, "finds nothing without descriptors", .nilWithoutDescriptors, by: "faults.no-descriptors-while-open"

@@ -28,6 +28,7 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w6, .f4], "takes long keys that could not be written for written", .ignoresErrorsOfLongKeys),
     .init([.w6, .f4], "takes an interrupted write for a whole one", .acknowledgesInterruptedWrites),
     .init([.w6, .f4], "takes half of a write for a whole one", .acknowledgesShortWrites),
+    .init([.w6, .f4], "takes half of the rest of a write for the whole", .continuesShortWritesOnce),
     .init([.w6, .f4], "begins again behind half of a write", .repeatsShortWritesWhole),
     .init([.f4], "shows removals that threw", .appliesBeforeWriting),
     .init([.f4], "counts writes that threw", .countsRefusedWrites),

@@ -173,6 +173,26 @@ final class RepeatsWrites: FaultyEngine {
   }
 }
 
+/// Repeats a removal of several keys now and then, although it has been done.
+final class RepeatsRemovalsOfMany: FaultyEngine {
+  let base: ReferenceEngine
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func remove(keys: [CacheKey]) async throws {
+    try await base.remove(keys: keys)
+    let number = count.withLock { count in
+      count += 1
+      return count
+    }
+    guard number.isMultiple(of: 10) else { return }
+    Task.detached { [base] in
+      for _ in 0..<8 { await Task.yield() }
+      // Only fails if the engine has been closed, which does not matter here.
+      try? await base.remove(keys: keys)
+    }
+  }
+}
+
 /// Throws when it is cancelled, but still performs the call later.
 final class WorksAfterThrowing: FaultyEngine {
   let base: ReferenceEngine
@@ -242,6 +262,25 @@ final class ForgetsWhoWaits: InterceptingEngine {
   }
   func close() async throws {
     isClosed.withLock { $0 = true }
+    try await base.close()
+  }
+}
+
+/// Waits at close() until no call is in progress, although new ones keep coming.
+final class ClosesWhenQuiet: InterceptingEngine {
+  let base: ReferenceEngine
+  private let callCount = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    callCount.withLock { $0 += 1 }
+    defer { callCount.withLock { $0 -= 1 } }
+    for _ in 0..<Int.random(in: 4...20) { await Task.yield() }
+    return try await work()
+  }
+  func close() async throws {
+    while callCount.withLock({ $0 > 0 }) { await Task.yield() }
     try await base.close()
   }
 }

@@ -119,6 +119,14 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o4], "leaves a temporary file after each change", .leavesTemporaryFiles,
       by: "life.leaves-nothing-after-calls", at: .standard),
     .init(
+      [.o4], "leaves the lock of each key that it is asked for", .leavesLocksOfKeys,
+      by: "life.leaves-nothing-after-calls", at: .standard),
+    .init(
+      [.o4], "keeps the results of scans", .keepsResultsOfScans, by: "life.keeps-no-absent-keys",
+      at: .standard),
+    .init(
+      [.o4], "keeps what it has not found", .keepsAbsentKeys, by: "life.keeps-no-absent-keys", at: .standard),
+    .init(
       [.o4], "leaves a file after each question with a key that is refused", .leaksFilesPerRefusedQuestion,
       by: "life.leaves-nothing-after-errors", at: .standard),
     .init(

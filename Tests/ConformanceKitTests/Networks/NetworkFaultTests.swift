@@ -37,6 +37,17 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n1, fault: .connectsWithoutALimit, check: "network.unreachable-opening"),
     .init(rule: .n1, fault: .connectsThoughCancelled, check: "network.unreachable-cancelled-read"),
     .init(rule: .n1, fault: .connectsThoughCancelled, check: "network.unreachable-cancelled-write"),
+    .init(rule: .n1, fault: .waitsForEachByte, check: "network.trickling-any-call"),
+    .init(rule: .n1, fault: .sendsWithoutALimit, check: "network.silent-any-call"),
+    .init(rule: .n1, fault: .cannotCancelRemovals, check: "network.cancelled-any-call"),
+    .init(rule: .n1, fault: .cannotCancelSubscriptions, check: "network.cancelled-any-call"),
+    .init(rule: .n1, fault: .cannotCancelOpening, check: "network.cancelled-any-call"),
+    .init(rule: .n1, fault: .cannotCancelLargeWrites, check: "network.cancelled-any-call"),
+    .init(rule: .n1, fault: .keepsCancelledConnections, check: "network.cancelled-read"),
+    .init(rule: .n1, fault: .countsFromItsTurn, check: "network.silent-crowd"),
+    .init(rule: .n1, fault: .leavesCallsAtClose, check: "network.silent-opening"),
+    .init(rule: .n1, fault: .takesOneReadForAChange, check: "network.dripping"),
+    .init(rule: .n1, fault: .takesOneReadForKeys, check: "network.dripping"),
     .init(rule: .n1, fault: .takesSilenceForSuccess, check: "network.away-batch"),
     .init(rule: .n1, fault: .callsCancelledWritesUndone, check: "network.cancelled-write"),
     .init(rule: .n2, fault: .repeatsBlindly, check: "network.cut-anywhere"),
@@ -48,9 +59,12 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n2, fault: .givesUpReads, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .neverReadsAgain, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .readsAgainOnce, check: "network.pool-of-lost-connections"),
+    .init(rule: .n2, fault: .readsNoKeysAgain, check: "network.pool-of-lost-connections"),
+    .init(rule: .n2, fault: .takesTheEndForTheRest, check: "network.cut-any-read"),
     .init(rule: .n2, fault: .neverFindsOut, check: "network.cut-anywhere"),
     .init(rule: .n2, fault: .neverKnows, check: "network.cut-under-load"),
     .init(rule: .n3, fault: .staysDisconnected, check: "network.server-restarts"),
+    .init(rule: .n3, fault: .keepsSilentConnections, check: "network.half-open"),
     .init(rule: .n4, fault: .none, replicatesLate: true, check: "network.failover"),
     .init(rule: .n5, fault: .showsThePassword, check: "network.refused"),
     .init(rule: .n5, fault: .callsARefusalAnError, check: "network.refused"),
@@ -62,6 +76,8 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
       rule: .n6, fault: .abandonsCancelledConnections, check: "network.cancelled-calls-leave-no-connections"),
     .init(rule: .n6, fault: .forgetsLostConnections, check: "network.lost-connections-are-closed"),
     .init(rule: .n6, fault: .forgetsSilentConnections, check: "network.silent-connections-are-closed"),
+    .init(rule: .n6, fault: .forgetsRefusedConnections, check: "network.lost-connections-are-closed"),
+    .init(rule: .n6, fault: .losesItsLimit, check: "network.cut-under-load"),
     .init(rule: .x5, fault: .comparesCounts, check: "network.failover"),
     .init(rule: .x5, fault: .staysDeaf, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-cuts"),
@@ -162,6 +178,43 @@ struct NetworkFaultTests {
       }
       return try await WireEngine($0, port: $1, fault: .none)
     }
+  }
+
+  /// - Parameter fault: Nil for a correct engine.
+  private func outcome(of id: String, ofBodiesWith fault: ReadsInBodies.Fault?) async throws
+    -> ConformanceOutcome
+  {
+    let server = try WireServer()
+    let suite = ConformanceSuite(
+      "Bodies", capabilities: ReadsInBodies.promises,
+      // Only the faulty engine hangs.
+      stallTimeout: fault == .isPatient ? .seconds(6) : .seconds(300), budget: .quick,
+      server: ConformanceServer(
+        address: server.address, timeLimit: WireEngine.timeLimit,
+        maximumConnections: WireEngine.maximumConnections, start: { server.start() }, kill: { server.kill() }
+      ) { try await ReadsInBodies($0, port: $1, fault: fault) }
+    ) { _ in throw StorageError(.unavailable, "It is reached through the proxy alone.") }
+    return try await #require(suite.checks.first { $0.id == id }).outcome()
+  }
+
+  @Test("An engine whose bodies wait for a silent server for too long fails")
+  func patientBodies() async throws {
+    let outcome = try await outcome(of: "network.silent-in-a-body", ofBodiesWith: .isPatient)
+    #expect(outcome.failure?.rule == .n1)
+  }
+
+  @Test("An engine whose bodies wait for a silent server although they are cancelled fails")
+  func uncancellableBodies() async throws {
+    let outcome = try await outcome(of: "network.cancelled-in-a-body", ofBodiesWith: .ignoresCancellation)
+    #expect(outcome.failure?.rule == .n1)
+  }
+
+  @Test(
+    "An engine whose reads in bodies end in time, and when they are cancelled, passes",
+    arguments: ["network.silent-in-a-body", "network.cancelled-in-a-body"])
+  func bodies(_ id: String) async throws {
+    let outcome = try await outcome(of: id, ofBodiesWith: nil)
+    #expect(outcome == .passed, "\(outcome)")
   }
 
   /// It had not been refused by then.

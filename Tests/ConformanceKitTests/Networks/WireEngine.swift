@@ -9,16 +9,20 @@ final class WireEngine: StorageEngine {
     case none
     case waitsForEver, takesLongerThanItsLimit, takesOneReadForAMessage, ignoresCancellation,
       isCancelledAtItsLimit, saysNothingIsThere, saysNothingExists, takesSilenceForSuccess,
-      waitsForEverToBeOpened, waitsForTheRest
+      waitsForEverToBeOpened, waitsForTheRest, waitsForEachByte, takesOneReadForAChange, takesOneReadForKeys
+    case cannotCancelRemovals, cannotCancelSubscriptions, cannotCancelOpening, cannotCancelLargeWrites
+    case keepsCancelledConnections
+    case sendsWithoutALimit, countsFromItsTurn, leavesCallsAtClose
     case connectsWithoutALimit, connectsThoughCancelled
     case callsCancelledWritesUndone
     case repeatsBlindly, repeatsRemovalsBlindly, repeatsRemovalsOfAllBlindly, takesLostRemovalsForDone,
       callsLostAnswersFailures, callsLostAnswersSuccesses,
-      givesUpReads, neverReadsAgain, readsAgainOnce, neverKnows, neverFindsOut
-    case staysDisconnected
+      givesUpReads, neverReadsAgain, readsAgainOnce, neverKnows, neverFindsOut, readsNoKeysAgain,
+      takesTheEndForTheRest
+    case staysDisconnected, keepsSilentConnections
     case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
     case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections,
-      forgetsLostConnections, forgetsSilentConnections
+      forgetsLostConnections, forgetsSilentConnections, forgetsRefusedConnections, losesItsLimit
     // Faults of feeds after a lost connection
     case staysDeaf, listensOnce, listensAgainSilently, comparesCounts
   }
@@ -38,6 +42,7 @@ final class WireEngine: StorageEngine {
     var feeds: [WireFeed] = []
     var hasLost = false
     var isOpening = true
+    var isClosed = false
   }
 
   private let port: UInt16
@@ -62,7 +67,10 @@ final class WireEngine: StorageEngine {
 
   var capabilities: EngineCapabilities { Self.promises }
 
-  func close() async throws { endAll() }
+  func close() async throws {
+    state.withLock { $0.isClosed = true }
+    endAll()
+  }
 
   private func endAll() {
     let (sockets, feeds) = state.withLock { state in
@@ -118,12 +126,16 @@ final class WireEngine: StorageEngine {
   func createdAt(key: CacheKey) async throws -> Date? { try await entry(key)?.createdAt }
   func updatedAt(key: CacheKey) async throws -> Date? { try await entry(key)?.updatedAt }
 
-  func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
+  func allKeys() async throws -> [CacheKey] {
+    try await call(.init(kind: .readAll, key: place, isForKeys: true)).entries.map(key)
+  }
 
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
-    try await call(.init(kind: .readAll, key: place)).entries.map {
-      (CacheKey(verbatim: String($0.key.dropFirst(place.count))), $0.data)
-    }
+    try await call(.init(kind: .readAll, key: place)).entries.map { (key($0), $0.data) }
+  }
+
+  private func key(_ entry: WireServer.Entry) -> CacheKey {
+    CacheKey(verbatim: String(entry.key.dropFirst(place.count)))
   }
 
   func changes() async throws -> StorageChanges {
@@ -143,14 +155,26 @@ final class WireEngine: StorageEngine {
   private func listen() async throws {
     if fault != .connectsForEachSubscriber, state.withLock({ !$0.feeds.isEmpty }) { return }
     let feed = WireFeed(port: port, place: place, fault: fault, hub)
-    try await ThreadResult<Void>.wait { finish in
-      Thread.detachNewThread {
-        feed.run(until: .now + Self.timeLimit) { hasBegun in
-          finish(
-            hasBegun ? .success(()) : .failure(StorageError(.unavailable, "The server has not answered.")))
+    let begun: Result<Void, any Error> = await withTaskCancellationHandler {
+      do {
+        try await ThreadResult<Void>.wait { finish in
+          Thread.detachNewThread {
+            feed.run(until: .now + Self.timeLimit) { hasBegun in
+              finish(
+                hasBegun
+                  ? .success(()) : .failure(StorageError(.unavailable, "The server has not answered.")))
+            }
+          }
         }
+        return .success(())
+      } catch {
+        return .failure(error)
       }
+    } onCancel: {
+      if fault != .cannotCancelSubscriptions { feed.stop() }
     }
+    if feed.isStopped { throw CancellationError() }
+    try begun.get()
     state.withLock { $0.feeds.append(feed) }
   }
 
@@ -164,30 +188,58 @@ final class WireEngine: StorageEngine {
   private func call(_ request: WireServer.Request) async throws -> WireServer.Answer {
     var request = request
     request.password = password
-    let result = await places.pass { [request] () -> Result<WireServer.Answer, any Error> in
-      let deadline = ContinuousClock.now + Self.timeLimit
-      let socket = MutexProtected<(socket: Int32?, isCancelled: Bool)>((nil, false))
-      let shared = Shared(socket)
-      return await withTaskCancellationHandler {
-        do {
-          return .success(
-            try await ThreadResult.wait { finish in
-              Thread.detachNewThread { [self] in
-                finish(Result { try perform(request, until: deadline, shared) })
-              }
-            })
-        } catch {
-          return .failure(error)
-        }
-      } onCancel: {
-        switch fault {
-        case .ignoresCancellation: break
-        case .isCancelledAtItsLimit, .abandonsCancelledConnections: shared.cancelLater()
-        default: shared.cancel()
-        }
+    let begun = ContinuousClock.now
+    let (hasLost, isOpening) = state.withLock { ($0.hasLost, $0.isOpening) }
+    let isCancellable =
+      switch fault {
+      case .ignoresCancellation: false
+      case .cannotCancelRemovals: request.kind != .change || request.operations.contains { $0.data != nil }
+      case .cannotCancelOpening: !isOpening
+      case .cannotCancelLargeWrites: !request.operations.contains { ($0.data?.count ?? 0) > 1 << 20 }
+      default: true
+      }
+    let result: Result<WireServer.Answer, any Error>
+    if fault == .losesItsLimit, hasLost {
+      result = await make(request, begun, isCancellable: isCancellable)
+    } else {
+      result = await places.pass { [request] in
+        await make(request, begun, isCancellable: isCancellable)
       }
     }
+    if fault == .leavesCallsAtClose, state.withLock({ $0.isClosed }) {
+      try await Task.sleep(for: .seconds(600))
+    }
     return try result.get()
+  }
+
+  /// - Parameter begun: When the call began, which may have waited for its turn since.
+  private func make(
+    _ request: WireServer.Request, _ begun: ContinuousClock.Instant, isCancellable: Bool
+  ) async -> Result<WireServer.Answer, any Error> {
+    // A call that has waited does not wait for as long again.
+    let latest = fault == .countsFromItsTurn ? ContinuousClock.now : begun + Self.timeLimit / 2
+    let deadline = min(ContinuousClock.now, latest) + Self.timeLimit
+    let socket = MutexProtected<(socket: Int32?, isCancelled: Bool)>((nil, false))
+    let shared = Shared(socket)
+    return await withTaskCancellationHandler {
+      do {
+        return .success(
+          try await ThreadResult.wait { finish in
+            Thread.detachNewThread { [self] in
+              finish(Result { try perform(request, until: deadline, shared) })
+            }
+          })
+      } catch {
+        return .failure(error)
+      }
+    } onCancel: {
+      switch fault {
+      case _ where !isCancellable: break
+      case .isCancelledAtItsLimit, .abandonsCancelledConnections, .keepsCancelledConnections:
+        shared.cancelLater()
+      default: shared.cancel()
+      }
+    }
   }
 
   private final class Shared: Sendable {
@@ -238,17 +290,20 @@ final class WireEngine: StorageEngine {
         }
         return try exchange(request, until: deadline, shared)
       } catch Lost.before {
-        if fault == .staysDisconnected { state.withLock { $0.hasLost = true } }
+        state.withLock { $0.hasLost = true }
         if takesForDone(request) { return .init() }
         usleep(5_000)
       } catch Lost.during {
-        if fault == .staysDisconnected { state.withLock { $0.hasLost = true } }
+        state.withLock { $0.hasLost = true }
         if takesForDone(request) { return .init() }
         guard request.kind == .change else {
           if fault == .givesUpReads { throw StorageError(.io, "The connection has been lost.") }
-          if fault == .neverReadsAgain { throw unavailable }
+          if fault == .neverReadsAgain || fault == .readsNoKeysAgain && request.isForKeys {
+            throw unavailable
+          }
           losses += 1
           if fault == .readsAgainOnce, losses > 1 { throw unavailable }
+          usleep(1_000)
           continue
         }
         switch fault {
@@ -288,25 +343,35 @@ final class WireEngine: StorageEngine {
     _ request: WireServer.Request, until deadline: ContinuousClock.Instant, _ shared: Shared
   ) throws -> WireServer.Answer {
     let (idle, hasLost) = state.withLock { ($0.idle.popLast(), $0.hasLost) }
-    if hasLost { throw Lost.before }
+    if hasLost, fault == .staysDisconnected { throw Lost.before }
     guard let socket = try idle ?? connect(until: deadline, shared) else { throw Lost.before }
     shared.use(socket)
     var reader = LineReader(socket: socket)
     var line = try JSONEncoder().encode(request)
     line.append(UInt8(ascii: "\n"))
-    let isSent = NetworkSocket.send(ArraySlice(line), to: socket)
-    reader.takesOneReadForALine = fault == .takesOneReadForAMessage
+    let isSent =
+      fault == .sendsWithoutALimit
+      ? NetworkSocket.send(ArraySlice(line), to: socket)
+      : NetworkSocket.send(line, to: socket, until: deadline)
+    reader.takesOneReadForALine =
+      fault == .takesOneReadForAMessage || fault == .takesOneReadForKeys && request.isForKeys
+    if fault == .waitsForEachByte { reader.patience = Self.timeLimit }
     let received =
-      fault == .abandonsCancelledConnections
+      fault == .abandonsCancelledConnections || fault == .keepsCancelledConnections
       ? nextUnlessCancelled(&reader, until: deadline, shared)
       : isSent ? next(&reader, until: waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {
-      if forgets(socket, shared) {
+      let mayBeKept =
+        fault == .keepsCancelledConnections && shared.isCancelled || fault == .keepsSilentConnections
+      if mayBeKept, !NetworkSocket.isEndedByPeer(socket) {
+        state.withLock { $0.idle.append(socket) }
+      } else if forgets(socket, shared, isNew: idle == nil) {
         state.withLock { $0.abandoned.append(socket) }
       } else {
         NetworkSocket.close(socket)
       }
+      if fault == .takesTheEndForTheRest, request.isForKeys, reader.isInTheMiddle { return .init() }
       throw Lost.during
     }
     // If the engine leaves connections open, it never uses them again.
@@ -320,8 +385,11 @@ final class WireEngine: StorageEngine {
   }
 
   /// Whether a connection that is no longer needed is not closed.
-  private func forgets(_ socket: Int32, _ shared: Shared) -> Bool {
+  private func forgets(_ socket: Int32, _ shared: Shared, isNew: Bool) -> Bool {
     switch fault {
+    case .forgetsRefusedConnections:
+      // Not so many that the process has no descriptors left.
+      isNew && NetworkSocket.isEndedByPeer(socket) && state.withLock { $0.abandoned.count < 20 }
     case .abandonsCancelledConnections: shared.isCancelled
     case .forgetsLostConnections: NetworkSocket.isEndedByPeer(socket)
     case .forgetsSilentConnections: !shared.isCancelled && !NetworkSocket.isEndedByPeer(socket)

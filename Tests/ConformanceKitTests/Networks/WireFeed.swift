@@ -32,7 +32,7 @@ final class WireFeed: Sendable {
     }
   }
 
-  private var isStopped: Bool { state.withLock { $0.isStopped } }
+  var isStopped: Bool { state.withLock { $0.isStopped } }
 
   /// Receives changes until it is stopped. Runs on a separate thread.
   ///
@@ -67,6 +67,7 @@ final class WireFeed: Sendable {
 
   /// Passes on the changes that the server sends, until the connection ends.
   private func receive(_ reader: inout LineReader) {
+    reader.takesOneReadForALine = fault == .takesOneReadForAChange
     while let line = reader.next(until: nil) { pass(line) }
   }
 

@@ -20,6 +20,8 @@ final class WireServer: Sendable {
     var operations: [Operation] = []
     /// The key to read, or the prefix of the keys to read or remove.
     var key = ""
+    /// Whether only the keys of the entries matter.
+    var isForKeys = false
     var password = WireServer.password
   }
 
@@ -202,13 +204,19 @@ struct LineReader {
   let socket: Int32
   /// A fault of engines that were never tested on a slow network.
   var takesOneReadForALine = false
+  /// How long to wait after each piece of a line, whatever the deadline. A fault as well.
+  var patience: Duration?
   private var rest: [UInt8] = []
 
   init(socket: Int32) { self.socket = socket }
 
+  /// Whether a part of a line has been received.
+  var isInTheMiddle: Bool { !rest.isEmpty }
+
   /// The next line; nil at the end and after the deadline.
   mutating func next(until deadline: ContinuousClock.Instant?) -> Data? {
     var buffer = [UInt8](repeating: 0, count: 65_536)
+    var deadline = deadline
     while true {
       if let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
         defer { rest.removeFirst(end + 1) }
@@ -219,6 +227,7 @@ struct LineReader {
       guard count > 0 else { return nil }
       if takesOneReadForALine { return Data(buffer[..<count]) }
       rest += buffer[..<count]
+      if let patience { deadline = .now + patience }
     }
   }
 }

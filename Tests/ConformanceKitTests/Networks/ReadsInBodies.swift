@@ -1,0 +1,72 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+@testable import ConformanceKit
+
+/// Has transactions in front of a server that has none. Each read in a body asks the server.
+struct ReadsInBodies: FaultyEngine {
+  enum Fault: Sendable {
+    /// A read in a body is repeated until the server answers, for far longer than its time limit.
+    case isPatient
+    case ignoresCancellation
+  }
+
+  let base: WireEngine
+  private let fault: Fault?
+
+  init(_ directory: URL, port: UInt16, fault: Fault?) async throws {
+    base = try await WireEngine(directory, port: port, fault: .none)
+    self.fault = fault
+  }
+
+  static let promises = WireEngine.promises.union(.transactions)
+
+  var capabilities: EngineCapabilities { Self.promises }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let thread = DedicatedThread()
+    defer { thread.stop() }
+    let (result, operations) = try await thread.runCancellably { [self] flag in
+      let transaction = CopyTransaction([:]) { key, _ in try ask(for: key, flag) }
+      // Even if the body throws.
+      defer { transaction.end() }
+      return (try body(transaction), transaction.end())
+    }
+    try await base.apply(operations)
+    return result
+  }
+
+  private final class Answer: Sendable {
+    let result = MutexProtected<Result<Data?, any Error>?>(nil)
+    let hasCome = DispatchSemaphore(value: 0)
+  }
+
+  /// Must run on a thread that may block.
+  private func ask(for key: CacheKey, _ flag: CancellationFlag) throws -> Data? {
+    var attempts = 0
+    while true {
+      let answer = Answer()
+      Task.detached { [base] in
+        do {
+          let data = try await base.read(key: key)
+          answer.result.withLock { $0 = .success(data) }
+        } catch {
+          answer.result.withLock { $0 = .failure(error) }
+        }
+        answer.hasCome.signal()
+      }
+      while answer.hasCome.wait(timeout: .now() + .milliseconds(5)) == .timedOut {
+        if fault != .ignoresCancellation { try flag.check() }
+      }
+      attempts += 1
+      switch answer.result.withLock({ $0.take() }) {
+      case .success(let data)?: return data
+      case .failure(let error)?: if fault != .isPatient || attempts == 8 { throw error }
+      case nil: throw StorageError(.io, "There is no answer.")
+      }
+    }
+  }
+}
