@@ -29,11 +29,6 @@ extension CheckDefinition {
           context)
       }
     }
-    Check(
-      .o3, "fairness.close-among-readers",
-      "close() returns while eight tasks read in a loop, before they have made hundreds of times as many calls as "
-        + "a single task makes meanwhile"
-    ) { try await ClosingTrial(context: $0).run() }
   }
 }
 
@@ -172,70 +167,6 @@ private struct FairnessTrial: Sendable {
       let changed = keys(method.isOfOneKey ? 1 : 3, prefix: "of-\(task)-")
       try await method.perform(entries(changed, version: round), in: engine)
     }
-  }
-}
-
-/// close() among calls of others that do not stop before they throw `closed`.
-///
-/// It is measured in the calls of the others, like a call of a ``FairnessTrial``.
-private struct ClosingTrial: Sendable {
-  let context: CheckContext
-
-  private static let taskCount = 8
-
-  func run() async throws {
-    var alone = 0
-    for number in 0..<3 {
-      alone = max(alone, try await callsMeanwhile("alone \(number)", taskCount: 1, limit: .max) ?? 0)
-    }
-    let limit = context.longestWait * Self.taskCount * (alone + 10)
-    // If the system does not run a thread for a while, that is not the engine's fault.
-    for number in 0..<3 {
-      context.noteProgress()
-      let count = try await callsMeanwhile("together \(number)", taskCount: Self.taskCount, limit: limit)
-      if count != nil { return }
-    }
-    throw Violation(
-      "close() had not returned three times when eight tasks had made \(limit) calls of read(key:); beside a "
-        + "single task it took \(alone)")
-  }
-
-  /// The number of calls that the others make during close(). Nil if they reach the limit first; then they stop.
-  private func callsMeanwhile(_ name: String, taskCount: Int, limit: Int) async throws -> Int? {
-    let place = context.root.appending(path: name, directoryHint: .isDirectory)
-    let engine = try await context.open(place)
-    try await engine.write(entries(keys(20)))
-    let (isDone, hasBegun) = (Flag(), Flag())
-    let calls = CallCounter()
-    let count = try await withThrowingTaskGroup(of: Void.self) { group in
-      for task in 0..<taskCount {
-        group.addTask { @concurrent in
-          var round = 0
-          while !isDone.isSet, !Task.isCancelled {
-            do {
-              _ = try await engine.read(key: key("key-00003"))
-            } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .closed {
-              return
-            }
-            if hasBegun.isSet, calls.add() >= limit { return }
-            round += 1
-            // The tasks must not run in lockstep.
-            for _ in 0...(task + round) % 3 { await Task.yield() }
-          }
-        }
-      }
-      for _ in 0..<20 { await Task.yield() }
-      group.addTask { @concurrent in
-        hasBegun.set()
-        try await engine.close()
-        calls.finish()
-        isDone.set()
-      }
-      try await group.waitForAll()
-      return calls.finalCount
-    }
-    engine.release()
-    return count < limit ? count : nil
   }
 }
 

@@ -266,25 +266,6 @@ final class ForgetsWhoWaits: InterceptingEngine {
   }
 }
 
-/// Waits at close() until no call is in progress, although new ones keep coming.
-final class ClosesWhenQuiet: InterceptingEngine {
-  let base: ReferenceEngine
-  private let callCount = MutexProtected(0)
-  init(base: ReferenceEngine) { self.base = base }
-  func call<Result: Sendable>(
-    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
-  ) async throws -> Result {
-    callCount.withLock { $0 += 1 }
-    defer { callCount.withLock { $0 -= 1 } }
-    for _ in 0..<Int.random(in: 4...20) { await Task.yield() }
-    return try await work()
-  }
-  func close() async throws {
-    while callCount.withLock({ $0 > 0 }) { await Task.yield() }
-    try await base.close()
-  }
-}
-
 /// Needs a while for each call, one at a time, and serves the last waiter first.
 final class TakesItsTimeAndTheLast: InterceptingEngine {
   let base: ReferenceEngine

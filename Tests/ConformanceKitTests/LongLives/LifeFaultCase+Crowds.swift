@@ -115,9 +115,6 @@ extension LifeFaultCase {
       [.c1], memory: "batches wait until nobody writes", by: "fairness.batches-among-writers",
       "fairness.reads-of-everything-among-writers"
     ) { WaitsForQuiet(base: $0) },
-    .init([.o3], memory: "is closed when nobody calls it", by: "fairness.close-among-readers") {
-      ClosesWhenQuiet(base: $0)
-    },
     .init([.c1, .l2], memory: "looks, then counts", by: "crowd.of-one-key") { CountsAfterALook(base: $0) },
     .init([.c1, .w2], memory: "looks, then dates", by: "crowd.of-one-key") { DatesAfterALook(base: $0) },
     .init([.w2], memory: "looks for a date, then writes it", by: "crowd.of-one-key") {
