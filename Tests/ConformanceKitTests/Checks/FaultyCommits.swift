@@ -40,7 +40,7 @@ extension FaultyEngineCase {
     .init(
       .w4, "commits a body one write after the other", also: [.t1, .c1],
       claiming: [.atomicBatches, .transactions]
-    ) { CommitsInParts(base: $0) },
+    ) { CommitsOneByOne(base: $0) },
   ]
 }
 
@@ -267,7 +267,7 @@ struct KeepsTimesOfImports: FaultyEngine {
 }
 
 /// Makes the changes of a body one after the other, once it has ended.
-struct CommitsInParts: FaultyEngine {
+struct CommitsOneByOne: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
