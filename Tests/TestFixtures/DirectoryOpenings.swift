@@ -1,7 +1,7 @@
 #if os(Linux)
   package import Foundation
   import Glibc
-  package import StockroomCore
+  internal import StockroomCore
 
   /// Counts how often a directory is opened, which a sync of it needs.
   package final class DirectoryOpenings: Sendable {
