@@ -237,7 +237,8 @@ final class SharedContents: Sendable {
 
   private struct Weak: Sendable { weak var shared: SharedContents? }
 
-  private static let open = MutexProtected<[String: Weak]>([:])
+  /// By the bytes of the path, since paths are equal that only differ in their normalization.
+  private static let open = MutexProtected<[[UInt8]: Weak]>([:])
 
   /// The canonical path of an existing file.
   private static func resolved(_ path: String) -> String {
@@ -251,20 +252,21 @@ final class SharedContents: Sendable {
       try LogFile.makeDirectory(directory, fault: fault)
       let spelling = directory.path(percentEncoded: false)
       let path = fault == .knowsPathsByName ? spelling : resolved(spelling)
+      let bytes = Array(path.utf8)
       if fault == .keepsLock || fault == .keepsLockUntilDropped, locked.withLock({ $0[path] != nil }) {
         throw StorageError(.locked, "\(path) is locked.")
       }
       if fault == .rotatesAway,
         openings.withLock({ openings in
-          if open[path]?.shared == nil { openings[path, default: 0] += 1 }
+          if open[bytes]?.shared == nil { openings[path, default: 0] += 1 }
           return openings[path] == 4
         })
       {
         try? FileManager.default.removeItem(at: directory.appending(path: "reference.log"))
       }
-      if fault != .sharesNothing, let shared = open[path]?.shared, shared.isInPlace { return shared }
+      if fault != .sharesNothing, let shared = open[bytes]?.shared, shared.isInPlace { return shared }
       let shared = try SharedContents(log: LogFile(in: directory, fault: fault), fault: fault)
-      open[path] = Weak(shared: shared)
+      open[bytes] = Weak(shared: shared)
       if fault == .keepsLock || fault == .keepsLockUntilDropped {
         locked.withLock { $0[path] = ObjectIdentifier(shared) }
       }

@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -31,7 +32,9 @@ struct HoldingsTests {
     // In a separate process, since other tests open files.
     await #expect(processExitsWith: .success) {
       let opened = AtomicCounter()
-      try await FailedOpenings(place: URL(filePath: "/nowhere"), count: 100).check(
+      let directory = try TemporaryDirectory()
+      defer { withExtendedLifetime(directory) {} }
+      try await FailedOpenings(place: directory.url, count: 100).check(
         makeEngine: { place in
           if (10..<18).contains(opened.increment()) { _ = open("/dev/null", O_RDONLY) }
           throw StorageError(.corrupted, "\(place.path) is corrupted.")
