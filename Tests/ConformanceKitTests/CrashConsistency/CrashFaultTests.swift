@@ -44,10 +44,10 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       [.w6], "writes entries of another engine in a transaction when the next write comes",
       .acknowledgesImportsOfBodiesEarly, by: ["killed.while-transactions-run"]),
     .init(
-      [.w6], "has one task write for others that do not wait", .acknowledgesTheGroupEarly,
+      [.w6, .r6], "has one task write for others that do not wait", .acknowledgesTheGroupEarly,
       by: ["killed.while-several-tasks-write"]),
     .init(
-      [.w6], "has one task write the batches of others that do not wait", .acknowledgesGroupedBatchesEarly,
+      [.w6, .r6], "has one task write the batches of others that do not wait", .acknowledgesGroupedBatchesEarly,
       by: ["killed.while-several-tasks-write"]),
     .init(
       [.w6], "notes removals with the next write", .notesRemovalsLater,
