@@ -47,8 +47,8 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
       [.w6, .r6], "has one task write for others that do not wait", .acknowledgesTheGroupEarly,
       by: ["killed.while-several-tasks-write"]),
     .init(
-      [.w6, .r6], "has one task write the batches of others that do not wait", .acknowledgesGroupedBatchesEarly,
-      by: ["killed.while-several-tasks-write"]),
+      [.w6, .r6], "has one task write the batches of others that do not wait",
+      .acknowledgesGroupedBatchesEarly, by: ["killed.while-several-tasks-write"]),
     .init(
       [.w6], "notes removals with the next write", .notesRemovalsLater,
       by: ["killed.while-writing-one-by-one"]),
