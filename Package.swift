@@ -209,7 +209,9 @@ let package = Package(
       resources: [.copy("Golden")], swiftSettings: settings),
     .testTarget(
       name: "AllEnginesTests",
-      dependencies: ["StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures"],
+      dependencies: engineNames + [
+        "StockroomCore", "StockroomEngines", "StockroomKitSupport", "TestFixtures",
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "ReadmeTests",

@@ -149,7 +149,8 @@ extension CheckDefinition {
     }
     Check(
       .c2, "opening.twice-by-another-path",
-      "two engines on one place, opened through different paths, share it, or the second open throws locked",
+      "two engines on one place, opened through different paths, share it, or the second open throws locked; "
+        + "two directories with the same name are two places",
       needs: .persistent,
       isOfFiles: true
     ) { context in

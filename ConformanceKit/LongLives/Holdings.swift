@@ -91,6 +91,15 @@ struct Holdings {
     }
   }
 
+  /// How many more descriptors and threads are tolerated.
+  static func slackOfThreads(processors: Int = ProcessInfo.processInfo.activeProcessorCount) -> Int {
+    max(slack, 3 * processors)
+  }
+
+  /// For titles.
+  static let bound =
+    "at most \(slack) more files, and as many more descriptors and threads or three for each processor,"
+
   private static let attempts = 40
   private static let pause = Duration.milliseconds(50)
 
@@ -102,7 +111,7 @@ struct Holdings {
     since first: Holdings, files areFilesCounted: Bool, room isFileSizeCounted: Bool,
     memory isMemoryCounted: Bool, processors: Int = ProcessInfo.processInfo.activeProcessorCount
   ) -> String? {
-    let slackOfThreads = max(Self.slack, 3 * processors)
+    let slackOfThreads = Self.slackOfThreads(processors: processors)
     for (what, now, then, slack, isCounted) in [
       ("files in the place and in TMPDIR", files, first.files, Self.slack, areFilesCounted),
       ("file descriptors", descriptors, first.descriptors, slackOfThreads, true),

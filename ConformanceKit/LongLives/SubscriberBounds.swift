@@ -24,11 +24,10 @@ struct SubscriberBounds: CheckTask {
         "while subscribers do not read, writes continue and memory grows by no more than "
           + "\(Holdings.room >> 20) MiB, however many keys change; afterwards every change is covered"
       case .gone:
-        "after thousands of released subscriptions, there are at most \(Holdings.slack) more files, "
-          + "descriptors and threads than after the first 250"
+        "after thousands of released subscriptions there are \(Holdings.bound) than after the first 250"
       case .goneUnread:
-        "after thousands of subscriptions whose loops were cancelled, there are at most \(Holdings.slack) "
-          + "more files, descriptors and threads than after the first 250"
+        "after thousands of subscriptions whose loops were cancelled there are \(Holdings.bound) than after "
+          + "the first 250"
       }
     }
   }

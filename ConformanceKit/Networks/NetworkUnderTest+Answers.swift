@@ -124,14 +124,16 @@ extension NetworkUnderTest {
   /// Makes the server silent during the body of a transaction, which then reads and writes.
   ///
   /// - Parameter note: Called when the server is silent.
-  private func becomeSilentInBody(_ note: @escaping @Sendable () -> Void = {}) async throws {
+  private func becomeSilentInBody(
+    writing name: String = "new", _ note: @escaping @Sendable () -> Void = {}
+  ) async throws {
     try await engine.withTransaction { [proxy] transaction in
       _ = try transaction.read(key: key("old"))
       proxy.set(.silent)
       note()
       // An engine may have read it already.
       _ = try transaction.read(key: key("absent"))
-      try transaction.write(data("new"), key: key("new"))
+      try transaction.write(data("new"), key: key(name))
     }
   }
 
@@ -139,15 +141,16 @@ extension NetworkUnderTest {
   /// may be busy.
   func checkCancelledBody() async throws {
     var durations: [Duration] = []
-    for _ in 0..<4 * Self.attempts where durations.count < Self.attempts {
+    for attempt in 0..<4 * Self.attempts where durations.count < Self.attempts {
       context.noteProgress()
       try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
       let start = ContinuousClock.now
-      let isSilent = Flag()
+      // Another key each time, because a commit with an unknown outcome may happen later.
+      let (isSilent, name) = (Flag(), "new \(attempt)")
       let (error, isInTime) = try await withThrowingTaskGroup(of: (any Error)?.self) { group in
         group.addTask { @concurrent in
           do {
-            try await becomeSilentInBody { isSilent.set() }
+            try await becomeSilentInBody(writing: name) { isSilent.set() }
             return nil
           } catch {
             return error
@@ -173,10 +176,8 @@ extension NetworkUnderTest {
       let contents = try await contents()
       try expect(contents[key("old")] == data("old"), "an existing entry was lost")
       try expect(
-        code == .outcomeUnknown || contents[key("new")] == nil,
+        code == .outcomeUnknown || contents[key(name)] == nil,
         "withTransaction(_:) had taken effect, although it was cancelled before")
-      // What may have happened may happen later.
-      if code == .outcomeUnknown { try await untilAvailable { try await $0.remove(key: key("new")) } }
       guard isInTime else { continue }
       durations.append(elapsed)
       // Otherwise the time limit might have ended the call.

@@ -51,8 +51,6 @@ extension DiskConnection {
       // holder of the lock retries.
       return false
     }
-    // The process that died may have made directories that it did not use, or have emptied them.
-    for directory in [entries, sidecars] { directory?.removeEmptyDirectories() }
     return true
   }
 

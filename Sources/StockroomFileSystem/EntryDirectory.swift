@@ -141,9 +141,11 @@ extension EntryDirectory {
 extension EntryDirectory {
   /// Removes all empty directories of long keys, which a process may have left that died between two steps. Costs
   /// O(N). What cannot be removed is harmless.
-  func removeEmptyDirectories() { Self.removeEmptyDirectories(in: root) }
+  func removeEmptyDirectories() { Self.removeEmptyDirectories(in: root, depth: 0) }
 
-  private static func removeEmptyDirectories(in directory: FileDescriptor) {
+  private static func removeEmptyDirectories(in directory: FileDescriptor, depth: Int) {
+    // Deeper than the longest key: somebody else's.
+    if depth > 32 { return }
     var names: [String] = []
     try? directory.forEachName { name, _ in
       let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
@@ -152,7 +154,7 @@ extension EntryDirectory {
     for name in names {
       // Not of a file.
       guard let inside = try? directory.openDirectory(name) else { continue }
-      removeEmptyDirectories(in: inside)
+      removeEmptyDirectories(in: inside, depth: depth + 1)
       unlinkat(directory.number, name, AT_REMOVEDIR)
     }
   }

@@ -86,8 +86,10 @@ struct LevelDBFiles: Sendable {
   /// no more harm than take space.
   func removeUnfinished() throws {
     for name in try names() where name.hasSuffix(Self.unfinishedExtension) {
-      let isOwn = ["CURRENT", "MANIFEST-", "STOCKROOM"].contains { name.hasPrefix($0) }
-      if isOwn { _ = unlinkat(descriptor, name, 0) }
+      let finished = name.dropLast(Self.unfinishedExtension.count)
+      let isManifest = finished.hasPrefix("MANIFEST-") && finished.dropFirst(9).allSatisfy(\.isWholeNumber)
+      let isOwn = ["CURRENT", "STOCKROOM", "STOCKROOM.closed", "STOCKROOM.unsynced"].contains(finished)
+      if isOwn || isManifest { _ = unlinkat(descriptor, name, 0) }
     }
   }
 

@@ -70,7 +70,7 @@ extension PostgreSQLCommitter {
             "\(connector.address) no longer waits until another server has what was committed. Nothing has been written."
           )
         }
-        state.withLock { ($0.connection, $0.epoch) = (connection, claimed) }
+        state.withLock { ($0.connection, $0.existing, $0.epoch) = (connection, connection, claimed) }
         return connection
       } catch let failure as PostgreSQLFailure {
         guard failure.isConnectionLost || failure.isConcurrency, ContinuousClock.now < deadline else {
@@ -86,7 +86,7 @@ extension PostgreSQLCommitter {
   /// The connection, which ends when the writing thread does not use it any more.
   var holder: PostgreSQLConnectionShare.Holder {
     .init(
-      count: { [weak self] in self?.state.withLock { $0.connection == nil ? 0 : 1 } ?? 0 },
+      count: { [weak self] in self?.state.withLock { $0.existing == nil ? 0 : 1 } ?? 0 },
       release: { [weak self] in self?.drop() })
   }
 }

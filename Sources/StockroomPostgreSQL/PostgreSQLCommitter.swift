@@ -25,6 +25,8 @@ import StockroomCore
 final class PostgreSQLCommitter: Sendable {
   struct State {
     var connection: PostgreSQLConnection?
+    /// The same, also while the writing thread still uses it after it has been released.
+    weak var existing: PostgreSQLConnection?
     /// The epoch of the row, as far as it is known.
     var epoch: Int64 = 0
   }
@@ -150,7 +152,7 @@ final class PostgreSQLCommitter: Sendable {
         drop()
         guard ContinuousClock.now < deadline else { throw error }
         // The first time, it is a connection that had ended, and another one may be available immediately.
-        if losses > 0 { try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile) }
+        try pause(writes, losses, until: deadline, meanwhile)
         losses += 1
       } catch FailedAttempt.lostDuring(let error) {
         drop()
@@ -158,7 +160,7 @@ final class PostgreSQLCommitter: Sendable {
           hub.send(.everything)
           return rest
         }
-        if losses > 0 { try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile) }
+        try pause(writes, losses, until: deadline, meanwhile)
         losses += 1
       } catch FailedAttempt.conflict(let failure) {
         attempt += 1
@@ -172,6 +174,17 @@ final class PostgreSQLCommitter: Sendable {
         usleep(UInt32.random(in: 0..<1_000) << min(attempt, 7))
       }
     }
+  }
+
+  /// Waits before the next attempt, unless this is the first loss. None of the writes has taken effect, so that they can be
+  /// cancelled at once.
+  private func pause(
+    _ writes: [PostgreSQLWrite], _ losses: Int, until deadline: ContinuousClock.Instant,
+    _ meanwhile: () throws -> Void
+  ) throws {
+    guard losses > 0 else { return }
+    for write in writes { write.call.retract() }
+    try PostgreSQLConnector.pause(losses - 1, until: deadline, meanwhile)
   }
 
   private var limit: Duration { connector.settings.timeLimit }

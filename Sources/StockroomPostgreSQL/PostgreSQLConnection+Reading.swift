@@ -36,6 +36,11 @@ extension PostgreSQLConnection {
       while let current = result, current.rowCount > 0 {
         let isLast = current.rowCount < portion.rows
         portion = PostgreSQLPortion(rowSize: current.averageRowSize)
+        // Rows that have arrived count as in time, but no more are requested.
+        guard isLast || ContinuousClock.now < deadline else {
+          throw PostgreSQLFailure(
+            sqlState: nil, text: "the server has not sent everything in time", isConnectionLost: true)
+        }
         // The server prepares the next portion while this one is processed.
         let next: Sent? = try isLast ? nil : send([Step(portion.statement)], until: deadline)
         var goesOn = true

@@ -38,7 +38,7 @@ final class PostgreSQLConnectionShare: Sendable {
   private let state = MutexProtected(State())
 
   /// How long a connection is left to the side that has requested it. It requests it more often than that.
-  private static let patience = Duration.seconds(1)
+  private static let patience = Duration.seconds(3)
 
   func setHolder(of side: Side, _ holder: Holder) { state.withLock { $0.holders[side] = holder } }
 
@@ -74,7 +74,7 @@ final class PostgreSQLConnectionShare: Sendable {
     }
   }
 
-  /// The side has connected.
+  /// The side has connected, or given up.
   func end(for side: Side) {
     state.withLock { state in
       if state.reservation?.side == side { state.reservation = nil }

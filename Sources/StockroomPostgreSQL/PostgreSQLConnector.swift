@@ -84,7 +84,10 @@ final class PostgreSQLConnector: Sendable {
       } catch let error as StorageError {
         failures += 1
         // The error of an attempt that the deadline has cut short says less than the one before it.
-        guard ContinuousClock.now < deadline else { throw last ?? error }
+        guard ContinuousClock.now < deadline else {
+          if let side { share.end(for: side) }
+          throw last ?? error
+        }
         let failure = error.underlying as? PostgreSQLFailure
         let (isFull, isTemporary) = (failure?.isFull ?? false, failure?.isTemporary ?? false)
         guard isFull || isPatient && isTemporary else { throw error }
@@ -135,7 +138,10 @@ final class PostgreSQLConnector: Sendable {
     for offset in 0..<count {
       let index = (first + offset) % count
       let left = deadline - ContinuousClock.now
-      let share = offset == count - 1 ? left : max(left / (count - offset), min(left, .seconds(1)))
+      // A server with too many connections is asked again soon: one is requested from the other side meanwhile.
+      let isFull = worst?.isFull ?? false
+      let isRest = offset == count - 1 && !isFull
+      let share = isRest ? left : max(isFull ? .zero : left / (count - offset), min(left, .seconds(1)))
       let end = ContinuousClock.now + share
       do {
         let connection = try attempt(hosts[index], until: end, meanwhile)

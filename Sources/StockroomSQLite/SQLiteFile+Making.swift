@@ -24,7 +24,6 @@ extension SQLiteFile {
       if let size = try size() { return size }
       throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
     }
-    removeAbandoned()
     let directory = try UnfinishedDirectory(for: file)
     defer { directory.remove(Self.unfinishedNames) }
     let unfinished = directory.path + "/database"
@@ -46,21 +45,15 @@ extension SQLiteFile {
     return size
   }
 
-  /// Syncs the names of files that others have created, and may not have synced (rule W6).
-  func synchronizeNames() throws {
-    // Whoever made the database removes its first name once the second one is on the disk, and may have died before.
-    let hasTwoNames = try status(path).map { $0.linkCount > 1 } ?? false
-    // SQLite syncs the name of a log with the first commit of the connection that has made it, which is not this one.
-    let hasLog = try options.durability == .full && status(path + "-wal") != nil
-    if hasTwoNames || hasLog {
+  /// Removes what processes have left that died while they created the database.
+  func removeAbandoned() throws {
+    // Its maker removes its first name once the second one is on the disk, and may have died before (rule W6).
+    if let status = try status(path), status.linkCount > 1 {
       let directory = URL(filePath: file).deletingLastPathComponent()
       try FileManager.Directory.sync(directory.path(percentEncoded: false))
     }
-    if hasTwoNames { removeAbandoned() }
+    UnfinishedDirectory.removeAbandoned(for: file, Self.unfinishedNames)
   }
-
-  /// Removes what processes have left that died while they created the database.
-  private func removeAbandoned() { UnfinishedDirectory.removeAbandoned(for: file, Self.unfinishedNames) }
 
   private static let unfinishedNames = ["", "-journal", "-wal", "-shm"].map { "database" + $0 }
 

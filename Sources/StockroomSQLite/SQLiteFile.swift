@@ -69,7 +69,7 @@ struct SQLiteFile: Sendable {
   private func openWriter() throws -> SQLiteConnection {
     let size = try size() ?? make()
     try refuseWhatIsPlanted()
-    try synchronizeNames()
+    try removeAbandoned()
     try recognizeCopiedLog(size: size)
     let connection = try SQLiteConnection(file: file, path: path, lockTimeout: options.lockTimeout)
     try keepingLog(of: connection) {

@@ -34,9 +34,9 @@ import Testing
   ) throws -> URL {
     let directory = place.appending("\(leftover.file)-new-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-    for name in leftover.names {
+    for name in leftover.names + ["lock"] {
       let url = directory.appending(path: name)
-      if let file {
+      if let file, name != "lock" {
         try FileManager.default.linkItem(at: place.appending(file), to: url)
       } else {
         try Data("unfinished".utf8).write(to: url)

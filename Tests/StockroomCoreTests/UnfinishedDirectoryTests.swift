@@ -25,7 +25,7 @@ import Testing
       let file = place.appending(path: "data").path
       let abandoned = place.appending(path: "data-new-\(UUID().uuidString)")
       try makeDirectory(abandoned)
-      for name in ["known", "unknown"] { try Data().write(to: abandoned.appending(path: name)) }
+      for name in ["known", "unknown", "lock"] { try Data().write(to: abandoned.appending(path: name)) }
       let directory = try UnfinishedDirectory(for: file)
       let used = URL(filePath: directory.path).lastPathComponent
       #expect(try names(in: place) == [abandoned.lastPathComponent, used].sorted())
@@ -33,6 +33,7 @@ import Testing
       UnfinishedDirectory.removeAbandoned(for: file, ["known"])
       #expect(try names(in: place) == [abandoned.lastPathComponent, used].sorted())
       #expect(try names(in: abandoned) == ["unknown"])
+      try Data().write(to: abandoned.appending(path: "lock"))
       UnfinishedDirectory.removeAbandoned(for: file, ["known", "unknown"])
       #expect(try names(in: place) == [used])
 

@@ -68,6 +68,8 @@ extension ChangeLog {
         try make(atPath: path, permissions)
         continue
       }
+      // A second name of its own would make it look like a file of others.
+      if try file.status().linkCount > 1 { UnfinishedDirectory.removeAbandoned(for: path, unfinishedNames) }
       try repairIfEmpty(file)
       let log = try ChangeLog(file)
       // The exclusive lock is normally held only for a moment, but every process that may read the file can
@@ -108,12 +110,13 @@ extension ChangeLog {
     signature + [UInt8](repeating: 0, count: headerSize - signature.count)
   }
 
+  private static let unfinishedNames = ["log"]
+
   private static func make(atPath path: String, _ permissions: FilePermissions) throws {
-    let name = "log"
-    UnfinishedDirectory.removeAbandoned(for: path, [name])
+    UnfinishedDirectory.removeAbandoned(for: path, unfinishedNames)
     let directory = try UnfinishedDirectory(for: path)
-    defer { directory.remove([name]) }
-    let unfinished = "\(directory.path)/\(name)"
+    defer { directory.remove(unfinishedNames) }
+    let unfinished = "\(directory.path)/log"
     guard let file = try FileDescriptor.makeFile(atPath: unfinished, permissions) else {
       throw StorageError.posix(EEXIST, "Making \(unfinished) failed.")
     }

@@ -89,14 +89,23 @@ extension FileManager.Directory {
     return isTooLarge ? Int.max : Int(clamping: size)
   }
 
+  /// Gives a new directory these permissions, regardless of the process's umask. Keeps the bit by which what is made in it
+  /// gets the directory's group instead of the process's.
+  static func setMode(_ mode: mode_t, ofNew path: String) throws {
+    var status = stat()
+    guard lstat(path, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+    if status.st_mode & 0o777 == mode { return }
+    guard chmod(path, mode | status.st_mode & 0o2000) == 0 else {
+      throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
+    }
+  }
+
   private static func make(_ path: String, _ permissions: FilePermissions, withParents: Bool) throws {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
     let mode = mode_t(permissions.directoryMode)
     if mkdir(path, mode) == 0 {
       // The process's umask may have removed permissions of the group.
-      if permissions != .owner, chmod(path, mode) != 0 {
-        throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
-      }
+      if permissions != .owner { try setMode(mode, ofNew: path) }
       try syncNew(path, in: parent)
       // Its parent may be as new, unless it has just been made here.
       if withParents { try syncIfNew(parent, holding: 1) }

@@ -151,7 +151,11 @@ extension FileDescriptor {
       if errno == EEXIST { return false }
       throw StorageError.posix(errno, "Making the directory \(path(of: name)) failed.")
     }
-    if permissions != .owner { try openDirectory(name)?.setMode(permissions.directoryMode) }
+    if permissions != .owner, let directory = try openDirectory(name) {
+      // What is made in it may get its group instead of the process's.
+      let groupBit = try directory.status().setsGroup ? UInt16(0o2000) : 0
+      try directory.setMode(permissions.directoryMode | groupBit)
+    }
     return true
   }
 

@@ -14,7 +14,10 @@ package struct FileStatus: Sendable {
   package let size: Int
   /// The permission bits.
   package let mode: UInt16
+  /// Whether what is made in a directory gets its group.
+  package let setsGroup: Bool
   package let owner: uid_t
+  package let group: gid_t
   package let modified: Timestamp
   /// The time of the last change of anything about the file or directory, which no program can set.
   package let changed: Timestamp
@@ -41,7 +44,8 @@ package struct FileStatus: Sendable {
     isSymbolicLink = raw.st_mode & S_IFMT == S_IFLNK
     size = Int(raw.st_size)
     mode = UInt16(truncatingIfNeeded: raw.st_mode & 0o777)
-    owner = raw.st_uid
+    setsGroup = raw.st_mode & 0o2000 != 0
+    (owner, group) = (raw.st_uid, raw.st_gid)
     #if canImport(Darwin)
       (modified, changed) = (Timestamp(clamping: raw.st_mtimespec), Timestamp(clamping: raw.st_ctimespec))
     #else
