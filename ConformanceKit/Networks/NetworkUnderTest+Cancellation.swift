@@ -119,13 +119,7 @@ extension NetworkUnderTest {
     for _ in 0..<4 * Self.attempts where inTime < Self.attempts {
       context.noteProgress()
       try await untilAvailable { try await $0.write(data("old"), key: present) }
-      var engines: [EngineUnderTest] = []
-      for _ in calls {
-        let other = try await untilAvailable { _ in try await openAnother() }
-        // An engine may only connect when it is first used.
-        _ = try await untilAvailable { _ in try await other.read(key: present) }
-        engines.append(other)
-      }
+      let engines = try await openOthers(calls.count)
       proxy.set(.silent)
       let (start, cancelled, ends) = try await cancelAll(calls, on: engines)
       let isInTime = start.duration(to: cancelled) < server.timeLimit / 2

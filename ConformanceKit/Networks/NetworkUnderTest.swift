@@ -140,6 +140,18 @@ struct NetworkUnderTest: Sendable {
     while !proxy.isHoldingBack, ContinuousClock.now < end { await letTimePass() }
   }
 
+  /// As many other engines, each with a connection of its own.
+  func openOthers(_ count: Int) async throws -> [EngineUnderTest] {
+    var engines: [EngineUnderTest] = []
+    for _ in 0..<count {
+      let other = try await untilAvailable { _ in try await openAnother() }
+      // An engine may only connect when it is first used.
+      _ = try await untilAvailable { _ in try await other.read(key: key("old")) }
+      engines.append(other)
+    }
+    return engines
+  }
+
   /// Makes every call that has no separate check while the network has a fault, all concurrently. Each uses its own
   /// engine, so that none waits for another's connection. Each call that took too long is repeated: see ``attempts``.
   func checkAnyCall(_ mode: NetworkProxy.Mode) async throws {
@@ -151,13 +163,7 @@ struct NetworkUnderTest: Sendable {
     for attempt in 0..<Self.attempts {
       context.noteProgress()
       try await untilAvailable { try await $0.write(data("old"), key: present) }
-      var engines: [EngineUnderTest] = []
-      for _ in calls {
-        let other = try await untilAvailable { _ in try await openAnother() }
-        // An engine may only connect when it is first used.
-        _ = try await untilAvailable { _ in try await other.read(key: present) }
-        engines.append(other)
-      }
+      let engines = try await openOthers(calls.count)
       proxy.set(mode)
       let ends = try await gather(calls.indices) { [engines] number in
         let call = calls[number]

@@ -37,7 +37,7 @@ final class LMDBFile: Sendable {
     let hasBeenOpened = try LMDBLockFile.isThere(in: directory.path)
     if let existing = try FileDescriptor.openFile(atPath: path) {
       file = existing
-      // Whoever made it removes its first name once the second one is on the disk, and may have died before (rule W6).
+      // Its maker removes its first name once the second one is on the disk, and may have died before (rule W6).
       if try file.status().linkCount > 1 { try FileManager.Directory.sync(directory.path) }
       UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
     } else {
