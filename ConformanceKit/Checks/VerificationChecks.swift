@@ -28,6 +28,7 @@ extension CheckDefinition {
         try await engine.verify()
         context.noteProgress()
       }
+      try await verifyBehindAnother(engine, context)
       try await engine.remove(keys: Array(try await engine.allKeys().prefix(20)))
       let before = try await engine.readAllEntries().sorted { $0.key < $1.key }
       try await letClockAdvance()
@@ -83,6 +84,38 @@ extension CheckDefinition {
       }
       try expect(
         try await engine.allKeys(), areInAnyOrder: keys, "allKeys() after writes beside verify()")
+    }
+  }
+}
+
+/// Verifies after changes by another engine on the place, each by every method, and leaves nothing of them.
+private func verifyBehindAnother(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
+  guard let other = try await context.openAnotherIfPossible() else { return }
+  let shared = entries(keys(3, prefix: "by either "))
+  for method in ChangeMethod.all(context.capabilities) where method != .removeAll {
+    for changing in [other, engine] {
+      // So that each of the engines has written and verified what the other one changes.
+      try await changing.write(shared)
+      try await verify(other, engine, "write(_:) of many")
+      try await method.perform(shared.map { ($0.key, data(method.rawValue)) }, in: changing)
+      try await verify(other, engine, method.call)
+    }
+    context.noteProgress()
+  }
+  try await other.remove(keys: shared.map(\.key))
+  try await verify(other, engine, "remove(keys:)")
+  try await context.close(other)
+}
+
+/// Fails if one of the two engines on a place reports corruption.
+private func verify(_ one: EngineUnderTest, _ other: EngineUnderTest, _ call: String) async throws {
+  for engine in [one, other] {
+    do {
+      try await engine.verify()
+    } catch let failure as CallFailure {
+      // An engine may need the place for itself.
+      if (failure.error as? StorageError)?.code == .locked { continue }
+      throw Violation("after \(call) by one of two engines on the place, \(failure)")
     }
   }
 }
