@@ -36,7 +36,7 @@ private func expectOwn<Found>(_ found: Set<Found>, is own: Set<Found>, _ method:
 /// Makes requests for the same keys in different orders, with different repeats, and scans of the same range with
 /// different limits: at first one by one, then all at once.
 func askForSameKeysDifferently(_ engine: EngineUnderTest) async throws {
-  let all = entries(keys(6, prefix: "same/"))
+  let all = entries(keys(6, prefix: "same-"))
   try await engine.write(all)
   for method in [ReadMethod.readMany, .readDataAndKeys, .keysExist, .scan] {
     do {
@@ -66,7 +66,7 @@ private func ask(
     try expect(try await engine.keysExist(rotated.map(\.key)), is: rotated.map(\.key), what)
   default:
     let limit = first + 1
-    let found = try await engine.scan(.prefix("same/"), limit: limit)
+    let found = try await engine.scan(.prefix("same-"), limit: limit)
     let wanted = Array(all.sorted { $0.key < $1.key }.prefix(limit))
     try expect(found, are: wanted, "\(what) with a limit of \(limit),")
   }

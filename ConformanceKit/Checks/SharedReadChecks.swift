@@ -115,10 +115,13 @@ private func cancelSomeOfMany(
 ) async throws {
   let hot = key("hot")
   let changes = ChangeMethod.all(context.capabilities).filter { $0 != .removeAll }
+  let isNetworked = context.capabilities.contains(.networked)
   func beside(_ change: ChangeMethod, _ number: Int) -> [(key: CacheKey, data: Data)] {
     // The engine may abort one of two transactions that change the same key.
-    let place = number == 3 && change != .transaction ? 2 : number
-    return keys(1, prefix: "beside-\(change.rawValue)-\(place)-").map {
+    let isShared = (2...3).contains(number) && change != .transaction
+    // A server may still execute a change that was cancelled in an earlier round.
+    let shared = isNetworked ? "shared in round \(round)" : "shared"
+    return keys(1, prefix: "beside-\(change.rawValue)-\(isShared ? shared : "\(number)")-").map {
       ($0, data("\(round), written by \(number)"))
     }
   }
