@@ -152,11 +152,11 @@ struct NetworkFaultTests {
     }
   }
 
-  /// A correct engine with an unusual connection.
-  private func expectSuccess(
-    of id: String, refusals: [ConformanceServer.Refusal] = [],
+  /// A check of a correct engine with an unusual connection.
+  private func unusualCheck(
+    _ id: String, refusals: [ConformanceServer.Refusal] = [],
     makeEngine: @escaping @Sendable (URL, UInt16) async throws -> any StorageEngine
-  ) async throws {
+  ) throws -> ConformanceCheck {
     let server = try WireServer(lag: 0)
     let suite = ConformanceSuite(
       "Unusual", capabilities: WireEngine.promises, stallTimeout: .seconds(300), budget: .quick,
@@ -165,7 +165,14 @@ struct NetworkFaultTests {
         maximumConnections: WireEngine.maximumConnections, refusals: refusals,
         start: { server.start() }, kill: { server.kill() }, makeEngine: makeEngine)
     ) { _ in throw StorageError(.unavailable, "It is reached through the proxy alone.") }
-    try await #require(suite.checks.first { $0.id == id }).run()
+    return try #require(suite.checks.first { $0.id == id })
+  }
+
+  private func expectSuccess(
+    of id: String, refusals: [ConformanceServer.Refusal] = [],
+    makeEngine: @escaping @Sendable (URL, UInt16) async throws -> any StorageEngine
+  ) async throws {
+    try await unusualCheck(id, refusals: refusals, makeEngine: makeEngine).run()
   }
 
   /// More than half of its reads threw after lost connections, which was enough to fail.
@@ -191,6 +198,19 @@ struct NetworkFaultTests {
       }
       return try await WireEngine($0, port: $1, fault: .none)
     }
+  }
+
+  /// The second opening threw `locked`, as it may without the capability multiProcess, which failed the checks.
+  @Test(
+    "An engine whose place can be open only once does not fail",
+    arguments: ["network.cut-anywhere", "network.away-any-call", "network.cancelled-any-call"])
+  func exclusivePlace(_ id: String) async throws {
+    let check = try unusualCheck(id) { try await HasItsPlaceAlone($0, port: $1) }
+    guard case .skipped(let reason) = await check.outcome() else {
+      Issue.record("It was not skipped.")
+      return
+    }
+    #expect(reason.contains("locked"))
   }
 
   /// - Parameter fault: Nil for a correct engine.
