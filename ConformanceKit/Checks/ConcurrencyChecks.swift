@@ -139,6 +139,7 @@ extension CheckDefinition {
         return mine
       }
       try await expectStored(entries(own), in: engine)
+      try await askForSameKeysDifferently(engine)
     }
 
     Check(

@@ -110,6 +110,35 @@ func oneBadRemovalAmongMany(_ engine: EngineUnderTest, _ round: Int) async throw
   try expect(left, is: [], "the entries left after removals while another call used an empty key")
 }
 
+/// Has twenty tasks make changes of one kind, for each kind that writes several entries. One of the changes must be
+/// refused. An engine may combine them into one.
+func oneBadBatchAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
+  for method in ChangeMethod.writing(engine.capabilities) where !method.isOfOneKey {
+    let bad = badNumber(round + 1) % 20
+    @Sendable func written(_ number: Int) -> [(key: CacheKey, data: Data)] {
+      [
+        (key("\(method.rawValue) \(number)"), data("round \(round)")),
+        (key("beside \(number)"), data("beside")),
+      ]
+    }
+    try await gather(0..<20) { number in
+      if number == bad {
+        let entries = written(number) + [(key(""), data("bad"))]
+        return try await expectRefusal(of: method.call) { try await method.perform(entries, in: engine) }
+      }
+      do {
+        try await method.performAmongMany(written(number), in: engine)
+      } catch let failure as CallFailure {
+        throw Violation("\(method.call) failed while another call used an empty key: \(failure)")
+      }
+    }
+    let wanted = (0..<20).filter { $0 != bad }.map { written($0)[0] }
+    try expect(
+      try await engine.readDataAndKeys(keys: wanted.map(\.key)), are: wanted,
+      "the entries that \(method.call) had written while another call used an empty key")
+  }
+}
+
 /// The number of the task whose call must be refused, a different one in each round.
 private func badNumber(_ round: Int) -> Int { round * 37 % 100 }
 

@@ -84,6 +84,8 @@ extension CheckDefinition {
         context.noteProgress()
         try await oneBadReadAmongMany(engine, round)
         try await oneBadRemovalAmongMany(engine, round)
+        context.noteProgress()
+        try await oneBadBatchAmongMany(engine, round)
       }
     }
     Check(

@@ -149,6 +149,13 @@ extension CheckDefinition {
       }
     }
     Check(
+      .n2, "network.cut-in-a-body",
+      "a transaction whose connection is cut while its body runs does all of its work and undoes no other change, or "
+        + "does nothing and throws", needs: [.networked, .transactions]
+    ) { context in
+      try await context.throughProxy { try await $0.checkCutBody() }
+    }
+    Check(
       .n2, "network.pool-of-lost-connections",
       "a read succeeds after the server has ended all connections of the engine, as long as the server is "
         + "reachable",
@@ -166,6 +173,7 @@ extension CheckDefinition {
           try await $0.server.kill()
           try await $0.server.start()
         }
+        try await network.expectEveryCallWorks()
       }
     }
     Check(
@@ -248,6 +256,7 @@ extension CheckDefinition {
         try expect(
           most <= limit,
           "there were \(most) connections at the same time, and the maximum is \(limit)")
+        try await network.checkConnectionsOfAnyCall()
       }
     }
     Check(

@@ -46,6 +46,7 @@ extension CheckDefinition {
       try await engine.verify()
       engine = try await expectWritable(engine, context)
       try await engine.verify()
+      try await verifyBesideAnother(context)
     }
     Check(
       .c1, "verification.beside-writers",
@@ -83,6 +84,39 @@ extension CheckDefinition {
       }
       try expect(
         try await engine.allKeys(), areInAnyOrder: keys, "allKeys() after writes beside verify()")
+    }
+  }
+}
+
+/// Verifies both of two engines on a place after changes by either, each by every method.
+private func verifyBesideAnother(_ context: CheckContext) async throws {
+  let place = context.root.appending(path: "shared", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  if let other = try await context.openAnotherIfPossible(at: place) {
+    let shared = entries(keys(3))
+    for method in ChangeMethod.all(context.capabilities) {
+      for changing in [other, engine] {
+        // So that each of the engines has written what the other one changes.
+        try await changing.write(shared)
+        try await method.perform(shared.map { ($0.key, data(method.rawValue)) }, in: changing)
+        try await verify(other, engine, method.call)
+      }
+      context.noteProgress()
+    }
+    try await context.close(other)
+  }
+  try await context.close(engine)
+}
+
+/// Fails if one of the two engines on a place reports corruption.
+private func verify(_ one: EngineUnderTest, _ other: EngineUnderTest, _ call: String) async throws {
+  for engine in [one, other] {
+    do {
+      try await engine.verify()
+    } catch let failure as CallFailure {
+      // An engine may need the place for itself.
+      if (failure.error as? StorageError)?.code == .locked { continue }
+      throw Violation("after \(call) by one of two engines on the place, \(failure)")
     }
   }
 }

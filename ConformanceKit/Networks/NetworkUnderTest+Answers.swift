@@ -192,6 +192,30 @@ extension NetworkUnderTest {
   }
 }
 
+extension NetworkUnderTest {
+  /// Fails if one kind of call keeps failing after the server has come back, although others have succeeded.
+  func expectEveryCallWorks() async throws {
+    for call in changeCalls + anyCalls(key("old"), .open) {
+      // A call may take as long as its time limit, and an engine may wait before it connects again.
+      var limit = RunningTimeLimit(context.patience(atMost: .seconds(60)), longestInterval: .seconds(1))
+      context.noteProgress()
+      while true {
+        do {
+          try await call.perform(engine)
+          break
+        } catch let failure as CallFailure {
+          let code = (failure.error as? StorageError)?.code
+          guard code == .unavailable || code == .outcomeUnknown else { throw failure }
+          if limit.isOver() {
+            throw Violation("after other calls had reached the server again, \(failure), repeatedly")
+          }
+          await letTimePass()
+        }
+      }
+    }
+  }
+}
+
 /// Fails unless the method has found exactly the values of these entries, in any order.
 private func expect(
   _ found: [Data?], areOf entries: [(key: CacheKey, data: Data)], _ method: ReadMethod

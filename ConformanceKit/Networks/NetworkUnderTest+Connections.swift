@@ -71,6 +71,33 @@ extension NetworkUnderTest {
     }
   }
 
+  /// Makes every kind of call, each more often than there may be connections, while the server is silent, so that no
+  /// call returns its connection to another one.
+  func checkConnectionsOfAnyCall() async throws {
+    let limit = server.maximumConnections
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    let calls = changeCalls + anyCalls(key("old"), .open)
+    proxy.set(.silent)
+    let start = ContinuousClock.now
+    let tasks = (0...limit).flatMap { _ in
+      calls.map { call in Task { [engine] in try await call.perform(engine) } }
+    }
+    // Only for a moment, because the calls of a bounded engine wait for each other.
+    while proxy.mostConnections <= limit, start.duration(to: .now) < server.timeLimit / 10 {
+      await letTimePass()
+    }
+    let (most, elapsed) = (proxy.mostConnections, start.duration(to: .now))
+    proxy.set(.open)
+    // Rule N1 covers what they throw.
+    for task in tasks { _ = await task.result }
+    context.noteProgress()
+    // If calls have timed out, each connection may have needed another one to ask the server to cancel.
+    if elapsed >= server.timeLimit / 2 { return context.noteShortfall("calls of any kind, not in time") }
+    try expect(
+      most <= limit,
+      "while calls of every kind waited, there were \(most) connections, and the maximum is \(limit)")
+  }
+
   /// Has the server end all connections while the engine has several and no call is in progress, and then reads.
   ///
   /// The server is reachable at once, so an engine should usually succeed. On a busy machine, it may occasionally fail.

@@ -45,6 +45,7 @@ extension NetworkUnderTest {
       context.noteProgress()
     }
     proxy.set(.open)
+    if let secret = server.secret { try await checkErrorsOfCalls(secret) }
   }
 
   private func checkCalls(_ secret: String) async throws {
@@ -92,8 +93,33 @@ extension NetworkUnderTest {
     }
   }
 
+  /// The texts of an error and of its causes.
   private func texts(of error: (any Error)?) -> [String] {
-    error.map { ["\($0)", String(reflecting: $0)] } ?? []
+    guard let error else { return [] }
+    let causes = (error as? StorageError).map { texts(of: $0.underlying) } ?? []
+    return ["\(error)", String(reflecting: error)] + causes
+  }
+
+  /// Fails if the error of a call of an engine that the server accepts contains the secret.
+  func expectNoSecret(in failure: CallFailure) throws {
+    guard let secret = server.secret else { return }
+    guard texts(of: failure.error).contains(where: { $0.contains(secret) }) else { return }
+    throw Violation("the error of \(failure.call) contained the secret", rule: .n5)
+  }
+
+  /// Searches for the secret in errors that do not depend on the network.
+  private func checkErrorsOfCalls(_ secret: String) async throws {
+    let other = try await untilAvailable { _ in try await openAnother() }
+    var errors = [await thrown(by: { try await other.write(Data(), key: key("")) })]
+    try await other.close()
+    for method in ReadMethod.allCases {
+      errors.append(await thrown(by: { _ = try await method.found(of: [key("old")], in: other) }))
+    }
+    for error in errors {
+      try expectNone(
+        of: texts(of: error), contains: secret, "the error of an invalid call, or after close(),")
+    }
+    other.release()
   }
 
   private func expectNone(of texts: [String], contains secret: String, _ what: String) throws {

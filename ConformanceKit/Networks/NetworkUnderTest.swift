@@ -54,6 +54,7 @@ struct NetworkUnderTest: Sendable {
       do {
         return try await body(engine)
       } catch let failure as CallFailure {
+        try expectNoSecret(in: failure)
         let code = (failure.error as? StorageError)?.code
         guard code == .unavailable || code == .outcomeUnknown else { throw failure }
         await letTimePass()
@@ -122,6 +123,7 @@ struct NetworkUnderTest: Sendable {
       try await call.perform(on: other ?? engine)
       return nil
     } catch let failure as CallFailure {
+      try expectNoSecret(in: failure)
       guard let error = failure.error as? StorageError else { throw failure }
       return error
     }
@@ -199,6 +201,13 @@ struct NetworkUnderTest: Sendable {
     let perform: @Sendable (EngineUnderTest) async throws -> Void
   }
 
+  /// A change of each kind, of the same key.
+  var changeCalls: [AnyCall] {
+    ChangeMethod.all(context.capabilities).map { method in
+      AnyCall(name: method.call) { try await method.performAmongMany([(key("new"), data("new"))], in: $0) }
+    }
+  }
+
   /// The calls that have no separate check.
   ///
   /// - Parameter present: An existing key.
@@ -248,6 +257,7 @@ struct NetworkUnderTest: Sendable {
     } catch let failure as CallFailure {
       let code = (failure.error as? StorageError)?.code
       let isUnknown = call.changed != nil && code == .outcomeUnknown
+      try expectNoSecret(in: failure)
       try expect(isUnknown || code == .unavailable, "\(call.name) threw \(failure.error)")
       return isUnknown
     }

@@ -174,10 +174,17 @@ final class CheckContext: Sendable {
   }
 
   /// Opens an engine that connects to the server through this port of 127.0.0.1.
+  ///
+  /// - Throws: ``Skip`` if the place is locked, as rules C2 and C3 allow while another engine has it open.
   func open(
     through port: UInt16, to server: ConformanceServer, at directory: URL? = nil
   ) async throws -> EngineUnderTest {
-    try await opening { try await server.makeEngine(directory ?? place, port) }
+    do {
+      return try await opening { try await server.makeEngine(directory ?? place, port) }
+    } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .locked {
+      if capabilities.contains(.multiProcess) { throw failure }
+      throw Skip(reason: "The check opens a place twice, and the engine threw locked.")
+    }
   }
 
   /// Closes the engine and releases it.

@@ -9,6 +9,12 @@ extension FaultyEngineCase {
   static let ofConcurrency: [FaultyEngineCase] = [
     .init(.c1, "answers requests for as many keys with one answer") { SharesRequests(base: $0, .ofOneSize) },
     .init(.c1, "answers scans with the same limit with one answer") { SharesRequests(base: $0, .scans) },
+    .init(.c1, "answers requests for the same keys in one order") {
+      SharesRequests(base: $0, .ofTheSameKeys)
+    },
+    .init(.c1, "answers scans of the same range with one limit") {
+      SharesRequests(base: $0, .scansOfOneRange)
+    },
     .init(.c1, "loses concurrent writes", claiming: []) { _ in LosesConcurrentWrites() },
     .init(.c1, "reads what its cache had", claiming: []) { ReadsItsCache(base: $0) },
     .init(.c1, "loses counts", claiming: []) { LosesCounts(base: $0) },
@@ -262,36 +268,44 @@ final class WritesWhatItVerifies: FaultyEngine {
 
 /// Has one request under way for all tasks that ask for the same number of keys, or scan with the same limit.
 final class SharesRequests: FaultyEngine {
-  enum Requests { case ofOneSize, scans }
+  enum Requests { case ofOneSize, ofTheSameKeys, scans, scansOfOneRange }
   typealias Entries = [(key: CacheKey, data: Data)]
   let base: ReferenceEngine
   private let requests: Requests
-  private let underWay = MutexProtected<[Int: Task<Entries, any Error>]>([:])
+  private let underWay = MutexProtected<[String: Task<Entries, any Error>]>([:])
   init(base: ReferenceEngine, _ requests: Requests) { (self.base, self.requests) = (base, requests) }
 
   private func shared(
-    _ number: Int, _ read: @escaping @Sendable () async throws -> Entries
+    _ name: String, _ read: @escaping @Sendable () async throws -> Entries
   ) async throws -> Entries {
     let task = underWay.withLock { underWay in
-      if let task = underWay[number] { return task }
+      if let task = underWay[name] { return task }
       let task = Task {
         for _ in 0..<4 { await Task.yield() }
         return try await read()
       }
-      underWay[number] = task
+      underWay[name] = task
       return task
     }
-    defer { underWay.withLock { $0[number] = nil } }
+    defer { underWay.withLock { $0[name] = nil } }
     return try await task.value
   }
   func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
-    guard requests == .ofOneSize else { return try await base.readDataAndKeys(keys: keys) }
+    guard requests == .ofOneSize || requests == .ofTheSameKeys else {
+      return try await base.readDataAndKeys(keys: keys)
+    }
     try keys.validate()
-    return try await shared(keys.count) { [base] in try await base.readDataAndKeys(keys: keys) }
+    let name =
+      requests == .ofOneSize ? "\(keys.count)" : Set(keys).map(\.value).sorted().joined(separator: " ")
+    return try await shared(name) { [base] in try await base.readDataAndKeys(keys: keys) }
   }
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
-    guard requests == .scans, let limit else { return try await base.scan(range, limit: limit) }
+    guard requests == .scans || requests == .scansOfOneRange, let limit else {
+      return try await base.scan(range, limit: limit)
+    }
     try range.validate()
-    return try await shared(limit) { [base] in try await base.scan(range, limit: limit) }
+    let bounds = [range.prefix, range.after?.value, range.upTo?.value]
+    let name = requests == .scans ? "\(limit)" : "\(bounds)"
+    return try await shared(name) { [base] in try await base.scan(range, limit: limit) }
   }
 }

@@ -14,6 +14,9 @@ extension FaultyEngineCase {
       VerifiesNothingWhenClosed(base: base)
     },
     .init(persistent: .f2, "takes empty values for torn ones") { base, _ in RefusesEmptyValues(base: base) },
+    .init(persistent: .f2, "takes changes of another engine for corruption") { base, _ in
+      ComparesWithItsIndex(base: base)
+    },
     .init(
       persistent: .o3, "is closed under the body of a transaction",
       claiming: ReferenceEngine.promises.union(.transactions)
@@ -133,6 +136,39 @@ struct RefusesEmptyValues: FaultyEngine {
   func verify() async throws {
     for entry in try await base.readAllEntries() where entry.data.isEmpty {
       throw StorageError(.corrupted, "The value of \(entry.key) is torn.")
+    }
+  }
+}
+
+/// Compares the entries with an index of what it has written itself.
+final class ComparesWithItsIndex: FaultyBatchEngine {
+  let base: ReferenceEngine
+  private let index = MutexProtected<[CacheKey: Data]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+
+  func removeAllData() async throws { try await apply([.removeAll]) }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await write(entries.map { ($0.key, $0.data) })
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    try index.withLock { index in
+      try base.commit(operations)
+      for operation in operations {
+        switch operation {
+        case .write(let data, let key): index[key] = data
+        case .remove(let key): index[key] = nil
+        case .removeAll: index = [:]
+        }
+      }
+    }
+  }
+  func verify() async throws {
+    try index.withLock { index in
+      let found = Dictionary(uniqueKeysWithValues: try base.everything().map { ($0.key, $0.data) })
+      for (key, data) in index where found[key] != data {
+        throw StorageError(.corrupted, "The checksum of \(key) does not match.")
+      }
     }
   }
 }

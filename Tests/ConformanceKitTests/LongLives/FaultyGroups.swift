@@ -105,3 +105,55 @@ final class KeepsRefusedBatches: FaultyEngine {
     try await base.apply(queued + [.write(data, key: key)])
   }
 }
+
+/// The first of several tasks applies the batches of all of them, which fails for all if one key is invalid.
+final class AppliesInGroups: FaultyEngine {
+  let base: ReferenceEngine
+  private let batches = GroupedCalls<[StorageOperation], Void>()
+  init(base: ReferenceEngine) { self.base = base }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await batches.call(operations) { [base] group in
+      let result = await Task { try await base.apply(group.flatMap { $0 }) }.result
+      return group.map { _ in result }
+    }
+  }
+}
+
+/// Combines the waiting writes of a key: it stores the value of the last one, unless that is cancelled.
+final class CombinesWritesOfAKey: FaultyEngine {
+  private struct Waiting {
+    var data: Data
+    /// The number of the last call.
+    var last = 0
+    var isCancelled = false
+  }
+  let base: ReferenceEngine
+  private let waiting = MutexProtected<[CacheKey: Waiting]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    let (number, isFirst) = waiting.withLock { waiting in
+      let before = waiting[key]
+      let number = (before?.last ?? 0) + 1
+      waiting[key] = Waiting(data: data, last: number)
+      return (number, before == nil)
+    }
+    for _ in 0..<60 { await Task.yield() }
+    if Task.isCancelled {
+      let isLast = waiting.withLock { waiting in
+        guard waiting[key]?.last == number else { return false }
+        waiting[key]?.isCancelled = true
+        return true
+      }
+      if isLast, !isFirst { throw CancellationError() }
+    }
+    // The others return when the first one has written.
+    guard isFirst else {
+      while waiting.withLock({ $0[key] != nil }) { await Task.yield() }
+      return
+    }
+    for _ in 0..<60 { await Task.yield() }
+    let last = waiting.withLock { waiting in waiting.removeValue(forKey: key) }
+    if let last, !last.isCancelled { try await base.write(last.data, key: key) }
+  }
+}

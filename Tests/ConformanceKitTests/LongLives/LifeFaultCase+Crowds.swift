@@ -80,6 +80,13 @@ extension LifeFaultCase {
     .init([.c1], memory: "removes in groups, which fail for all", by: "crowd.one-bad-among-many") {
       RemovesInGroups(base: $0)
     },
+    .init([.c1], memory: "applies batches in groups, which fail for all", by: "crowd.one-bad-among-many") {
+      AppliesInGroups(base: $0)
+    },
+    .init(
+      [.c4], memory: "a cancelled write of a key cancels those that wait for it",
+      by: "crowd.cancelled-beside-others"
+    ) { CombinesWritesOfAKey(base: $0) },
     .init(
       [.c4], memory: "an error of its own says that a wait was cancelled",
       by: "crowd.a-thousand-cancelled-calls"

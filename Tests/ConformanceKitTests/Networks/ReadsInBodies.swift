@@ -1,6 +1,7 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 
 @testable import ConformanceKit
 
@@ -10,13 +11,33 @@ struct ReadsInBodies: FaultyEngine {
     /// A read in a body is repeated until the server answers, for far longer than its time limit.
     case isPatient
     case ignoresCancellation
+    /// A body whose connection is lost continues on another one, without its earlier writes.
+    case continuesAfterLosses
+  }
+
+  /// A transaction that the server has given up, and that goes on.
+  private final class Reconnecting: ForwardingTransaction {
+    private(set) var operations: [StorageOperation] = []
+    override func read(key: CacheKey) throws -> Data? {
+      do {
+        return try base.read(key: key)
+      } catch let error as StorageError where error.code == .unavailable {
+        operations = []
+        return try base.read(key: key)
+      }
+    }
+    override func write(_ data: Data, key: CacheKey) throws {
+      try base.write(data, key: key)
+      operations.append(.write(data, key: key))
+    }
   }
 
   let base: WireEngine
   private let fault: Fault?
 
   init(_ directory: URL, port: UInt16, fault: Fault?) async throws {
-    base = try await WireEngine(directory, port: port, fault: .none)
+    base = try await WireEngine(
+      directory, port: port, fault: fault == .continuesAfterLosses ? .neverReadsAgain : .none)
     self.fault = fault
   }
 
@@ -33,6 +54,10 @@ struct ReadsInBodies: FaultyEngine {
       let transaction = CopyTransaction([:]) { key, _ in try ask(for: key, flag) }
       // Even if the body throws.
       defer { transaction.end() }
+      if fault == .continuesAfterLosses {
+        let reconnecting = Reconnecting(transaction)
+        return (try body(reconnecting), reconnecting.operations)
+      }
       return (try body(transaction), transaction.end())
     }
     try await base.apply(operations)

@@ -40,3 +40,40 @@ struct HeldUpAtFirst: FaultyEngine {
     try await base.close()
   }
 }
+
+/// Its place can be open only once, as with a lock that the server keeps for it.
+final class HasItsPlaceAlone: FaultyEngine {
+  private static let places = MutexProtected<Set<String>>([])
+  let base: WireEngine
+  private let place: String
+  private let isOpen = MutexProtected(true)
+
+  init(_ directory: URL, port: UInt16) async throws {
+    let place = directory.path
+    guard Self.places.withLock({ $0.insert(place).inserted }) else {
+      throw StorageError(.locked, "\(place) is open.")
+    }
+    do {
+      base = try await WireEngine(directory, port: port, fault: .none)
+    } catch {
+      Self.places.withLock { _ = $0.remove(place) }
+      throw error
+    }
+    self.place = place
+  }
+
+  deinit { leave() }
+
+  private func leave() {
+    let wasOpen = isOpen.withLock { isOpen in
+      defer { isOpen = false }
+      return isOpen
+    }
+    if wasOpen { Self.places.withLock { _ = $0.remove(place) } }
+  }
+
+  func close() async throws {
+    try await base.close()
+    leave()
+  }
+}

@@ -19,9 +19,10 @@ final class WireEngine: StorageEngine {
       callsLostAnswersFailures, callsLostAnswersSuccesses,
       givesUpReads, neverReadsAgain, readsAgainOnce, neverKnows, neverFindsOut, readsNoKeysAgain,
       takesTheEndForTheRest
-    case staysDisconnected, keepsSilentConnections
-    case showsThePassword, showsThePasswordWhileAway, describesItsPassword, callsARefusalAnError
-    case connectsForEachCall, connectsForEachSubscriber, abandonsCancelledConnections,
+    case staysDisconnected, keepsSilentConnections, losesItsWayToRemoveAll
+    case showsThePassword, showsThePasswordWhileAway, showsThePasswordInDoubt, describesItsPassword,
+      callsARefusalAnError
+    case connectsForEachCall, connectsForEachList, connectsForEachSubscriber, abandonsCancelledConnections,
       forgetsLostConnections, forgetsSilentConnections, forgetsRefusedConnections, losesItsLimit
     // Faults of feeds after a lost connection
     case staysDeaf, listensOnce, listensAgainSilently, comparesCounts
@@ -199,7 +200,12 @@ final class WireEngine: StorageEngine {
       default: true
       }
     let result: Result<WireServer.Answer, any Error>
-    if fault == .losesItsLimit, hasLost {
+    if fault == .losesItsWayToRemoveAll, hasLost, request.operations.contains(where: { $0.key == nil }) {
+      throw unavailable
+    }
+    let isBesideOthers =
+      fault == .losesItsLimit && hasLost || fault == .connectsForEachList && request.isForKeys
+    if isBesideOthers {
       result = await make(request, begun, isCancellable: isCancellable)
     } else {
       result = await places.pass { [request] in
@@ -333,7 +339,12 @@ final class WireEngine: StorageEngine {
     case before, during
   }
 
-  private let outcomeUnknown = StorageError(.outcomeUnknown, "The answer has not come.")
+  private var outcomeUnknown: StorageError {
+    let text = "The answer has not come."
+    return StorageError(
+      .outcomeUnknown, text,
+      underlying: fault == .showsThePasswordInDoubt ? StorageError(.io, "\(text) \(password)") : nil)
+  }
   private var unavailable: StorageError {
     let text = "The server has not been reached."
     return StorageError(.unavailable, fault == .showsThePasswordWhileAway ? "\(text) \(password)" : text)
