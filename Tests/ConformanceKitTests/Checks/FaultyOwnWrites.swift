@@ -67,6 +67,13 @@ final class GivesOwnWritesFirst: ForwardingTransaction {
   }
 }
 
+/// A limit below zero is no limit, as in SQL.
+final class TakesNegativeForUnlimited: ForwardingTransaction {
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try base.scan(range, limit: limit.flatMap { $0 < 0 ? nil : $0 })
+  }
+}
+
 /// Passes another transaction to the body.
 struct AltersTransactions: FaultyEngine {
   let base: ReferenceEngine
