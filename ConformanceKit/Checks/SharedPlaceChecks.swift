@@ -126,14 +126,14 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
 }
 
 /// Has the second engine import entries whose times are a year back or a year ahead, and then write something. The
-/// entry that changed last does not have the newest time.
+/// entry that changed last does not have the newest time. At the end it imports another value with the same times.
 private func checkAnswersOfOtherTimes(
   _ answers: inout ExpectedAnswers, of sharers: Sharers, _ context: CheckContext
 ) async throws {
-  let imported = key("imported")
-  for (number, seconds) in [-31_536_000.0, 31_536_000, -31_536_000].enumerated() {
+  let (imported, now) = (key("imported"), Date())
+  for (number, seconds) in [-31_536_000.0, 31_536_000, -31_536_000, -31_536_000].enumerated() {
     context.noteProgress()
-    let (time, value) = (Date(timeIntervalSinceNow: seconds), data("import \(number)"))
+    let (time, value) = (now + seconds, data("import \(number)"))
     let entry = StorageEntry(key: imported, data: value, createdAt: time, updatedAt: time)
     guard try await sharers.importBySecond([entry]) else { return }
     answers.apply([.write(value, key: imported)])
