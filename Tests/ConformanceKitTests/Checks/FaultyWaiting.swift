@@ -184,7 +184,8 @@ final class KeepsOthersOut: InterceptingEngine {
     Self.holders.withLock { [place, number] in $0[place, default: []].append(number) }
     defer {
       Self.holders.withLock { [place, number] holders in
-        if let index = holders[place]?.firstIndex(of: number) { holders[place]?.remove(at: index) }
+        let index = holders[place]?.firstIndex(of: number)
+        if let index { holders[place]?.remove(at: index) }
       }
     }
     return try await base.withTransaction(body)
