@@ -70,6 +70,24 @@ private func checkCall(_ context: CheckContext, _ kind: ChangeCall.Kind) async t
   if kind == .writeEntries {
     try await checkBehindTheFuture(engine, try await ChangeSubscriber(to: engine, context))
   }
+  if kind == .transaction {
+    try await checkRewritingBody(engine, try await ChangeSubscriber(to: engine, context))
+  }
+}
+
+/// Has a body write values that are there already. An engine might compare the entries before and after it.
+private func checkRewritingBody(_ engine: EngineUnderTest, _ subscriber: ChangeSubscriber) async throws {
+  let (same, renewed) = (key("written again by a body"), key("removed and written again by a body"))
+  try await engine.write([(same, data("v")), (renewed, data("v"))])
+  try await subscriber.expectCovered([same, renewed], "the writes before a body")
+  try await engine.withTransaction { try $0.write(data("v"), key: same) }
+  try await subscriber.expectCovered([same], "a transaction that wrote the value that was there")
+  try await engine.withTransaction { transaction in
+    try transaction.remove(key: renewed)
+    try transaction.write(data("v"), key: renewed)
+  }
+  try await subscriber.expectCovered(
+    [renewed], "a transaction that removed an entry and wrote it again as it was")
 }
 
 /// Imports an entry whose times are a year ahead. With an engine that keeps times, later writes have earlier times.
@@ -99,6 +117,14 @@ private func checkKeys(_ context: CheckContext) async throws {
   }
   for key in keys { try await engine.remove(key: key) }
   try await subscriber.expectCovered(keys, "the removals of unusual keys")
+  // An engine may hide changes of its own names from subscribers.
+  for part in stride(from: 0, to: ReservedNames.keys.count, by: 40) {
+    let some = Array(ReservedNames.keys[part..<min(part + 40, ReservedNames.keys.count)])
+    try await engine.write(entries(some))
+    try await subscriber.expectCovered(some, "a batch of keys with names that engines use")
+    try await engine.remove(keys: some)
+    try await subscriber.expectCovered(some, "the removal of keys with names that engines use")
+  }
 }
 
 private func checkManyTasks(_ context: CheckContext) async throws {
@@ -160,6 +186,26 @@ private func checkBehindBody(_ context: CheckContext) async throws {
     let ofRuns = (1...max(runs.value, 1)).map { key("\(method.rawValue), run \($0)") }
     try await subscribers[2].expectCovered(
       try await engine.keysExist(ofRuns), "the run of a body that counts, of \(runs.value) runs")
+  }
+  try await subscribeBesideBody(engine, context)
+}
+
+/// Subscribes while a body runs, whose changes are acknowledged after that.
+private func subscribeBesideBody(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
+  let (changed, isOver) = (key("of a body beside a subscription"), Flag())
+  let body = PausedBody(in: engine, milliseconds: 60) { transaction, pause in
+    try transaction.write(data("v"), key: changed)
+    pause()
+    isOver.set()
+  }
+  try await body.begin()
+  // An engine may block the call until the body has returned.
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  let isInTime = !isOver.isSet
+  try await body.end()
+  if isInTime {
+    try await subscriber.expectCovered(
+      [changed], "a transaction whose body was running when a subscriber came")
   }
 }
 

@@ -103,6 +103,11 @@ extension CheckDefinition {
           try await engine.remove(keys: written.map(\.key))
         }
       }
+      // Other values with the same times.
+      try await engine.writeEntries(given)
+      let others = given.map { entry($0.key, "other", $0.updatedAt) }
+      try await engine.writeEntries(others)
+      try await expectStored(others.map { ($0.key, $0.data) }, in: engine)
     }
     Check(
       .w2, "entries.of-impossible-times",

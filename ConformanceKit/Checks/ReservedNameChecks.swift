@@ -119,9 +119,34 @@ extension CheckDefinition {
           try expect(
             try await reopened.read(key: key), is: data, "after reopening read(key:) of \(describe(data))")
         }
+        try await checkValuesLikeFiles(method, reopened, context)
       }
     }
   }
+}
+
+/// Writes values that are like the files of the engine itself.
+private func checkValuesLikeFiles(
+  _ method: ChangeMethod, _ engine: EngineUnderTest, _ context: CheckContext
+) async throws {
+  // An engine may have other files for large values, and for those that can be compressed.
+  let samples = [Data(count: 200_000), noise(200_000), data("small"), Data()]
+  try await engine.write(samples.enumerated().map { (key: key("sample \($0.offset)"), data: $0.element) })
+  let values = try ReservedNames.values(like: context.place)
+  if values.isEmpty { return }
+  let written = values.enumerated().map { (key: key("like a file \($0.offset)"), data: $0.element) }
+  context.noteProgress()
+  try await method.perform(written, in: engine)
+  func expectAll(in engine: EngineUnderTest, _ when: String) async throws {
+    for (key, data) in written {
+      try expect(
+        try await engine.read(key: key) == data,
+        "\(when)read(key:) returned another value than \(describe(data)), which is like a file of the engine")
+    }
+    context.noteProgress()
+  }
+  try await expectAll(in: engine, "")
+  try await expectAll(in: try await context.reopen(engine), "after reopening ")
 }
 
 /// The ways of writing, with the capabilities that they need.

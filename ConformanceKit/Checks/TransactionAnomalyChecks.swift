@@ -46,9 +46,10 @@ private func checkWriteSkew(_ context: CheckContext) async throws {
     context.noteProgress()
     try await engine.write(onCall.map { ($0, data("1")) })
     let meeting = round < 3 ? Meeting(of: 4) : nil
+    let (how, numbers) = numbersByReads[(round + 2) % numbersByReads.count]
     try await gather(0..<4) { task in
       try await engine.withTransaction { transaction in
-        let sum = try onCall.reduce(0) { try $0 + transaction.number($1) }
+        let sum = try numbers(transaction, onCall).reduce(0, +)
         if round == 1 {
           for key in others {
             _ = try transaction.read(key: key)
@@ -62,9 +63,26 @@ private func checkWriteSkew(_ context: CheckContext) async throws {
     let values = try await engine.read(keys: onCall).map { String(decoding: $0, as: UTF8.self) }
     try expect(
       values.contains("1"),
-      "two keys had \(describe(values)), though each transaction left one of them at 1 that it had read")
+      "two keys had \(describe(values)), though each transaction left one of them at 1 that it had read by "
+        + how)
   }
 }
+
+/// Methods that read the numbers of two keys, by which no other keys are found. The first one is that of the round in
+/// which a body reads many other keys.
+private let numbersByReads: [(String, @Sendable (any StorageTransaction, [CacheKey]) throws -> [Int])] = [
+  ("read(key:)", { transaction, keys in try keys.map { try transaction.number($0) } }),
+  (
+    "read(keys:)",
+    { transaction, keys in try transaction.read(keys: keys).map { try number(of: $0, keys[0]) } }
+  ),
+  (
+    "scan(_:limit:)",
+    { transaction, keys in
+      try transaction.scan(.prefix("on call/"), limit: nil).map { try number(of: $0.data, $0.key) }
+    }
+  ),
+]
 
 /// Entries that a body reads one after the other: more than an engine might track individually, or as many as it reads
 /// within half a second.
@@ -135,7 +153,8 @@ private func checkPhantoms(
   }
   try await countTwice(engine, name, isFirst: true, count)
   try await countTwice(engine, name, isFirst: false, count)
-  try await takeAfterOthers(engine, count)
+  try await takeAfterOthers(engine, name, count)
+  try await leaveTheLast(engine, name, count)
 }
 
 /// Has one body count the seats by a method before others take some, and by `read(key:)` after that, or in reverse
@@ -162,19 +181,53 @@ private func countTwice(
 }
 
 /// Has a body take a seat after others have taken seats that it counted as free. The run may be aborted.
+///
+/// If the seat is still free after those of the others have been acknowledged, the body comes after them, and counts
+/// them.
 private func takeAfterOthers(
-  _ engine: EngineUnderTest, _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int
+  _ engine: EngineUnderTest, _ name: String,
+  _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int
 ) async throws {
   try await engine.removeAllData()
-  try await engine.withTransaction {
+  let isAfterOthers = try await engine.withTransaction {
     try count($0, seats.count)
   } meanwhile: {
     try await engine.write(entries(Array(seats.prefix(2))))
-  } then: { transaction, _ in
-    try transaction.write(data("taken"), key: seats[6])
+    return try await engine.read(key: seats[6]) == nil
+  } then: { transaction, found in
+    try transaction.write(data("\(found)"), key: seats[6])
+  }
+  if isAfterOthers {
+    try expect(
+      try await engine.read(key: seats[6]), is: data("2"),
+      "the number of entries that a body found by \(name) and wrote, after two others had been written and nothing of the "
+        + "body could be read,")
   }
   // Reveals counts or index entries that remain from an aborted run.
   try await expectAllWaysAgree(in: engine)
+}
+
+/// Has two bodies each give up a seat if they count two. The second one counts one, and leaves it.
+private func leaveTheLast(
+  _ engine: EngineUnderTest, _ name: String,
+  _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int
+) async throws {
+  try await engine.removeAllData()
+  let (one, another) = (seats[1], seats[4])
+  try await engine.write(entries([one, another]))
+  try await engine.withTransaction {
+    try count($0, seats.count)
+  } meanwhile: {
+    try await engine.withTransaction { transaction in
+      let found = try count(transaction, seats.count)
+      if found == 2 { try transaction.remove(key: one) }
+    }
+  } then: { transaction, found in
+    if found == 2 { try transaction.remove(key: another) }
+  }
+  try expect(
+    try await engine.allKeys().count, is: 1,
+    "the number of entries after two transactions that each remove one of two if \(name) finds both")
 }
 
 // MARK: - Read skew and dirty reads

@@ -45,55 +45,53 @@ extension CheckDefinition {
 /// How long a body waits for calls that it must not block. They usually take less than a thousandth of that.
 private func patience(_ context: CheckContext) -> Duration { context.patience(atMost: .seconds(30)) }
 
-/// A body that waits until it is released, and returns whether it was.
-private struct LongBody: Sendable {
-  let hasBegun = Latch()
-  let mayEnd = Latch()
-  /// Set when it has been released, regardless of its later writes.
-  let isReleased = Flag()
-  let patience: Duration
-
-  /// The body: writes, waits and writes. It only waits in its first run.
-  func run(_ transaction: any StorageTransaction) throws -> Bool {
-    try transaction.write(data("first"), key: key("long body"))
-    hasBegun.signal()
-    let wasReleased = mayEnd.wait(for: patience)
-    if wasReleased { isReleased.set() }
-    try transaction.write(data("second"), key: key("long body"))
-    return wasReleased
-  }
-
-  /// Runs it in a transaction. Returns when it has begun.
-  func begin(in engine: EngineUnderTest) async throws -> Task<Bool, any Error> {
-    let transaction = onOwnThread { try await engine.withTransaction { try run($0) } }
-    guard await hasBegun.waitElsewhere(for: patience) else {
-      throw Violation("the body of a transaction had not begun after \(patience)")
-    }
-    return transaction
-  }
-}
-
+/// Reads while a body runs: in its engine, in another engine on the place, and while a write waits for the body.
 private func checkReader(_ context: CheckContext, _ method: ReadMethod) async throws {
   let engine = try await context.open()
+  let other = try await context.openAnotherIfPossible()
   let keys = keys(3)
   try await engine.write(entries(keys))
+  // The first read of an engine may have to prepare something.
+  if let other { _ = try await method.found(of: keys, in: other) }
   let body = LongBody(patience: patience(context))
   let transaction = try await body.begin(in: engine)
-  // The body must not wait for the end of the read, whatever its outcome.
-  let result: Result<Int, any Error>
+  let begun = AtomicCounter()
+  var waiting: Task<Void, any Error>?
+  let result: Result<Void, any Error>
   do {
-    result = .success(try await method.found(of: keys, in: engine).count)
+    try await find(keys, by: method, in: engine, beside: body)
+    if let other {
+      try await find(keys, by: method, in: other, beside: body, " in another engine on the place")
+    }
+    // An engine need not block the write. Then it leaves the entries as they are.
+    waiting = onOwnThread(counting: begun) { try await engine.write(value(for: keys[0]), key: keys[0]) }
+    try await letWait(1, of: begun)
+    try await find(keys, by: method, in: engine, beside: body, ", while a write waited,")
+    result = .success(())
   } catch {
     result = .failure(error)
   }
+  // The body must not wait for the end of the reads, whatever their outcome.
   body.mayEnd.signal()
-  let isReleased = try await transaction.value
+  _ = try await transaction.value
+  // Other checks cover the outcome of such a write.
+  _ = await waiting?.result
+  try result.get()
+}
+
+/// Fails unless the method finds the keys, which are all, before the body has waited for too long.
+private func find(
+  _ keys: [CacheKey], by method: ReadMethod, in engine: EngineUnderTest, beside body: LongBody,
+  _ when: String = ""
+) async throws {
+  let found = try await method.found(of: keys, in: engine)
   try expect(
-    try result.get(), is: 3,
-    "the number of keys, of 3, that \(method.call) found during the body of a transaction")
+    !body.hasTimedOut.isSet,
+    "\(method.call)\(when) had not returned after \(body.patience), while the body of a transaction was "
+      + "running")
   try expect(
-    isReleased,
-    "\(method.call) had not returned after \(body.patience), while the body of a transaction was running")
+    found.count, is: 3,
+    "the number of keys, of 3, that \(method.call)\(when) found during the body of a transaction")
 }
 
 /// The number of engines in which long bodies run. Each has files open, of which a process may have a thousand, or

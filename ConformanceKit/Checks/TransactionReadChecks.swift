@@ -71,7 +71,10 @@ private struct ReadInBody: Sendable {
     .init(id: "scan", name: "scan(_:limit:)") { transaction, expected in
       let sorted = expected.sorted { $0.key < $1.key }.map { (key: $0.key, data: $0.value) }
       try expect(try transaction.scan(.all, limit: nil), are: sorted, "scan(.all)")
-      try expect(try transaction.scan(.all, limit: 0), are: [], "scan(.all) up to 0 entries")
+      try expect(try transaction.scan(.all, limit: .max), are: sorted, "scan(.all) up to \(Int.max) entries")
+      for limit in [0, -1, .min] {
+        try expect(try transaction.scan(.all, limit: limit), are: [], "scan(.all) up to \(limit) entries")
+      }
       for limit in 1...3 {
         for after in keys {
           try expect(

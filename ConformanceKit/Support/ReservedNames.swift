@@ -75,6 +75,21 @@ enum ReservedNames {
       .inByteOrder()
   }
 
+  /// Values that begin or end like the files in a directory, and small files as a whole. By its first bytes an engine may
+  /// recognize what it has encoded itself.
+  static func values(like directory: URL) throws -> [Data] {
+    let files = try DirectoryContents(of: directory).files.sorted { $0.key < $1.key }.compactMap(\.value)
+    var (values, beginnings): (Set<Data>, Set<Data>) = ([], [])
+    // An engine may have a file for each entry. Those of large entries are more likely to be encoded.
+    for contents in files.sorted(by: { $0.count > $1.count }) where beginnings.count < 16 {
+      guard beginnings.insert(Data(contents.prefix(4))).inserted else { continue }
+      for count in [4, 8, 16, 64] { values.insert(Data(contents.prefix(count))) }
+      values.insert(Data(contents.suffix(16)))
+      if contents.count <= 65_536 { values.insert(contents) }
+    }
+    return values.sorted { $0.lexicographicallyPrecedes($1) }
+  }
+
   /// Bytes with a meaning in some format: removed, absent, compressed, a header, a reference.
   static let values: [Data] = {
     let texts = [

@@ -13,6 +13,7 @@ extension ChangeFaultEngine {
     case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
     case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
     case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest, missesTransactionsWithRefusals
+    case missesRewritesOfTransactions, hidesItsOwnNames, knowsSubscribersOfBodiesEarly
     // Misses changes by others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
@@ -36,6 +37,11 @@ extension ChangeFaultEngine {
 }
 
 extension ChangeFaultEngine.Fault {
+  /// Whether others can write while a body runs.
+  var runsBodiesBesideOthers: Bool {
+    [.numbersTransactionsEarly, .tellsOfTheFirstRun, .knowsSubscribersOfBodiesEarly].contains(self)
+  }
+
   /// The kind of call that is not reported.
   var missedCall: ChangeFaultFeed.Call? {
     switch self {

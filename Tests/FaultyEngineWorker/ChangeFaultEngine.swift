@@ -79,6 +79,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     }
     let isMissed =
       fault == .missesRewrittenBatches && call == .writeMany && isRewritten
+      || fault == .missesRewritesOfTransactions && call == .transaction && isRewritten
       || fault == .missesChangesOfOrigins && ChangeOrigin.current != nil
       || fault == .asksForTheNewest && call != .writeEntries && Date() < state.newest
     try state.log?.append(record)
@@ -185,9 +186,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       try? await Task.sleep(for: .milliseconds(2))
     }
     return try await transactions.run { [self] in
-      if fault == .numbersTransactionsEarly || fault == .tellsOfTheFirstRun {
-        return try transactBesideOthers(body)
-      }
+      if fault?.runsBodiesBesideOthers == true { return try transactBesideOthers(body) }
       return try perform { state in
         let transaction = CopyTransaction(state.entries)
         do {
@@ -226,6 +225,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     -> Result
   {
     var first: [StorageOperation]?
+    let subscribers = feed.subscribers
     while true {
       let (entries, changes) = try perform { ($0.entries, $0.changes) }
       let transaction = CopyTransaction(entries)
@@ -239,6 +239,9 @@ package final class ChangeFaultEngine: ApplyingEngine {
           guard state.changes == changes else { return false }
           try commit(operations, by: .none, &state)
           feed.report(of: first ?? [], by: .transaction)
+        } else if fault == .knowsSubscribersOfBodiesEarly {
+          guard state.changes == changes else { return false }
+          try commit(operations, by: .transaction, to: subscribers, &state)
         } else {
           try commit(operations, by: state.changes == changes ? .transaction : .none, &state)
         }

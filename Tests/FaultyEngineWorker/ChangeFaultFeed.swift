@@ -274,6 +274,7 @@ final class ChangeFaultFeed: Sendable {
   private func limited(_ change: StorageChange) -> StorageChange {
     guard case .keys(let keys) = change else { return change }
     switch fault {
+    case .hidesItsOwnNames: return .keys(keys.filter { !$0.value.hasPrefix("__") })
     case .missesLongKeys: return .keys(keys.filter { $0.value.utf8.count < 256 })
     case .namesKeysWithoutCase: return .keys(Set(keys.map { CacheKey(verbatim: $0.value.lowercased()) }))
     case .tellsOfAFewKeys: return .keys(Set(keys.prefix(100)))

@@ -11,7 +11,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       remembersTimes
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
-    case comparesNewestTimes
+    case comparesNewestTimes, comparesTimesOfEntries
     // Effects on others when one is closed
     case abortsCallsOfOthers
     // Openings
@@ -43,6 +43,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     var absent: Set<String> = []
     var lastAbsences: [String: ContinuousClock.Instant] = [:]
     var values: [String: Data] = [:]
+    /// The entries that were read last by their keys, for a fault that compares their times.
+    var dated: [String: SharedPlaceEntry] = [:]
     var times: [String: SharedPlaceEntry] = [:]
     var count: Int?
     var keys: [String]?
@@ -122,7 +124,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     if imported.isEmpty { return }
     try perform { state, entries in
       entries.apply(imported.map { .write($0.data, key: $0.key) })
-      if fault == .comparesNewestTimes {
+      if fault == .comparesNewestTimes || fault == .comparesTimesOfEntries {
         for entry in imported { entries[entry.key.value]?.date(like: entry) }
       }
       try finish(&state, entries, writing: imported.reduce(0) { $0 + $1.data.count })
@@ -175,6 +177,12 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
         return nil
       }
       if fault == .remembersValues, let value = state.values[key.value] { return value }
+      if fault == .comparesTimesOfEntries, let known = state.dated[key.value],
+        known.updated == entries[key.value]?.updated
+      {
+        return known.data
+      }
+      state.dated[key.value] = entries[key.value]
       let value = entries[key.value]?.data
       if value == nil {
         state.absent.insert(key.value)

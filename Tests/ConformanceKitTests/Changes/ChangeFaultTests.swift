@@ -100,7 +100,16 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "hears nobody once all engines on the place were reopened", .hearsNobodyWhenReopened,
       by: "changes.of-another-engine", stallTimeout: .seconds(6)),
+    .init(
+      .x1, "tells those who subscribed before the body", .knowsSubscribersOfBodiesEarly,
+      by: "changes.behind-a-body", stallTimeout: .seconds(6)),
+    .init(
+      .x1, "misses transactions that write what is there", .missesRewritesOfTransactions,
+      by: "changes.cover-transaction", stallTimeout: .seconds(6)),
     .init(.x1, "has no room for long keys", .missesLongKeys, by: "changes.of-any-key"),
+    .init(
+      .x1, "tells nothing of names that it uses itself", .hidesItsOwnNames, by: "changes.of-any-key",
+      stallTimeout: .seconds(6)),
     .init(.x1, "names keys in lower case", .namesKeysWithoutCase, by: "changes.of-any-key"),
     .init(.x1, "leaves it to other calls to tell", .leavesItToOthers, by: "changes.of-many-tasks"),
     .init(

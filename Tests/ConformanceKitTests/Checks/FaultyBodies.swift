@@ -94,7 +94,7 @@ final class LooksAtSomeMore: ForwardingTransaction {
   }
   override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
     let found = try base.scan(range, limit: limit)
-    guard let limit, limit > 0 else { return found }
+    guard let limit, limit > 0, limit < stored.count else { return found }
     let seen = stored.filter { range.contains($0) }.prefix(limit + more)
     guard seen.count == limit + more, let last = seen.last else { return found }
     return found.filter { !(last < $0.key) }

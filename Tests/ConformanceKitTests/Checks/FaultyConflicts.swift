@@ -1,9 +1,88 @@
+@testable import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
 import TestFixtures
 
 // Engines that overlook some conflicts between bodies and other changes.
+
+/// Runs bodies on a copy, and again if it finds that others have changed what the body has read or written.
+final class LooksForConflicts: FaultyEngine {
+  /// What it looks for.
+  enum Look {
+    /// Changes of what the body writes. Only one body runs at a time, so that they cannot overlook each other.
+    case whatIsWritten
+    /// Changes of what the body has read one by one, and new or changed entries anywhere: removed ones have left nothing
+    /// that it could find.
+    case whatIsThere
+    /// Changes of what the body has read one by one, and keys that have come or gone.
+    case whichKeysAreThere
+  }
+  private final class NotesReads: ForwardingTransaction {
+    private(set) var keys: Set<CacheKey> = []
+    override func read(key: CacheKey) throws -> Data? {
+      keys.insert(key)
+      return try base.read(key: key)
+    }
+    override func keyExists(_ key: CacheKey) throws -> Bool {
+      keys.insert(key)
+      return try base.keyExists(key)
+    }
+  }
+  let base: ReferenceEngine
+  private let look: Look
+  private let turns = AsyncSemaphore(width: 1)
+  init(base: ReferenceEngine, _ look: Look) { (self.base, self.look) = (base, look) }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    guard look == .whatIsWritten else { return try await runUntilAlone(body) }
+    await turns.enter()
+    defer { turns.leave() }
+    return try await runUntilAlone(body)
+  }
+
+  private func runUntilAlone<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    while true {
+      let before = Dictionary(
+        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
+      let (outcome, operations) = try await runOnCopy { transaction in
+        let noting = NotesReads(transaction)
+        let result = try body(noting)
+        return (result, noting.keys)
+      }
+      let (result, read) = outcome
+      if operations.isEmpty { return result }
+      // The check and the commit are one step.
+      let isDone = try await base.withTransaction { [look] transaction in
+        let now = Dictionary(
+          uniqueKeysWithValues: try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) })
+        let isSame =
+          switch look {
+          case .whatIsWritten: operations.allSatisfy { Self.isUnchanged($0, before, now) }
+          case .whatIsThere: now.allSatisfy { before[$0.key] == $0.value }
+          case .whichKeysAreThere: Set(now.keys) == Set(before.keys)
+          }
+        guard isSame, look == .whatIsWritten || read.allSatisfy({ now[$0] == before[$0] }) else {
+          return false
+        }
+        try transaction.apply(operations)
+        return true
+      }
+      if isDone { return result }
+    }
+  }
+
+  private static func isUnchanged(
+    _ operation: StorageOperation, _ before: [CacheKey: Data], _ now: [CacheKey: Data]
+  ) -> Bool {
+    guard let key = operation.keyOfChange else { return before == now }
+    return before[key] == now[key]
+  }
+}
 
 /// Runs bodies on a copy, and again if others have changed anything, except bodies that make certain changes.
 struct RunsAgainUnless: FaultyEngine {

@@ -26,6 +26,10 @@ extension FaultyEngineCase {
       .w2, "keeps the time at which the first of two entries was created",
       claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
     ) { _ in KeepsFirstCreations(base: MemoryStorageEngine()) },
+    .init(
+      .w1, "imports nothing whose time it has",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
+    ) { _ in ImportsOtherTimes(base: MemoryStorageEngine()) },
     .init(.w4, "refuses times of entries on the way", also: [.w2]) { RefusesTimesOnTheWay(base: $0) },
     .init(.w3, "keeps the first of two entries of others") { KeepsFirstOfEntries(base: $0) },
     .init(.w4, "validates keys of entries on the way") { ValidatesEntriesOnTheWay(base: $0) },
@@ -72,6 +76,17 @@ struct KeepsFirstCreations: FaultyEngine {
         first[entry.key] = entry.createdAt
         return entry
       })
+  }
+}
+
+/// Takes an entry with the time that it has stored for the same entry.
+struct ImportsOtherTimes: FaultyEngine {
+  let base: MemoryStorageEngine
+  var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    let stored = try await base.readEntries(keys: entries.map(\.key))
+    let times = Dictionary(stored.map { ($0.key, $0.updatedAt) }) { first, _ in first }
+    try await base.writeEntries(entries.filter { times[$0.key] != $0.updatedAt })
   }
 }
 

@@ -29,6 +29,15 @@ extension FaultyEngineCase {
     ) { RestartsVersions(base: $0, overlooking: .remove) },
     isolation("notices changes only if the body writes", .readsIfItWrites),
     isolation("writes at once, and takes it back if the body throws", .writesAtOnce, also: [.t3]),
+    inMemory(.t1, "looks for changes by other calls of what a body writes only") {
+      LooksForConflicts(base: $0, .whatIsWritten)
+    },
+    inMemory(.t1, "does not find what has been removed from a list that a body has read") {
+      LooksForConflicts(base: $0, .whatIsThere)
+    },
+    inMemory(.t1, "looks for other keys in a list that a body has read, not for other values") {
+      LooksForConflicts(base: $0, .whichKeysAreThere)
+    },
   ]
 
   private static func isolation(

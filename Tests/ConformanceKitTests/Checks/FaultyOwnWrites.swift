@@ -61,9 +61,16 @@ final class GivesOwnWritesFirst: ForwardingTransaction {
   override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
     let all = try base.scan(range, limit: nil)
     let stored = all.filter { !own.contains($0.key) }
-    guard let last = stored.prefix(500).last?.key else { return Array(all.prefix(limit ?? .max)) }
+    guard let last = stored.prefix(500).last?.key else { return Array(all.prefix(max(0, limit ?? .max))) }
     let first = all.filter { own.contains($0.key) || $0.key <= last }
-    return Array((first + stored.dropFirst(500)).prefix(limit ?? .max))
+    return Array((first + stored.dropFirst(500)).prefix(max(0, limit ?? .max)))
+  }
+}
+
+/// A limit below zero is no limit, as in SQL.
+final class TakesNegativeForUnlimited: ForwardingTransaction {
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    try base.scan(range, limit: limit.flatMap { $0 < 0 ? nil : $0 })
   }
 }
 

@@ -32,6 +32,9 @@ extension FaultyEngineCase {
       inMemory(.t2, "finds what removeAll() has removed", also: [.t1, .t4]) {
         AltersTransactions(base: $0) { try HidesOwnWrites($0, .scan, afterRemoveAllOnly: true) }
       },
+      inMemory(.t2, "scans all entries of a body up to less than none") {
+        AltersTransactions(base: $0) { TakesNegativeForUnlimited($0) }
+      },
       inMemory(.t2, "gives own writes out with the first of thousands of entries", also: [.t1, .t4]) {
         AltersTransactions(base: $0) { GivesOwnWritesFirst($0) }
       },

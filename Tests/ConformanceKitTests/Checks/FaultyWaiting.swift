@@ -17,6 +17,13 @@ extension FaultyEngineCase {
       inMemory(.t5, "keeps readers out while a body runs", also: [.t1], stallTimeout: .seconds(3)) {
         KeepsReadersOut(base: $0)
       },
+      inMemory(
+        .t5, "keeps readers out while a write waits for a body", also: [.t1], stallTimeout: .seconds(3)
+      ) { PrefersWriters(base: $0) },
+      .init(
+        persistent: .t5, "keeps readers of other engines out while a body runs", also: [.t1],
+        claiming: ReferenceEngine.promises.union(.transactions), stallTimeout: .seconds(3)
+      ) { base, place in KeepsOthersOut(base: base, place: place) },
       inMemory(.t5, "runs bodies on the thread of its caller", stallTimeout: .seconds(3)) {
         RunsBodiesAtOnce(base: $0)
       },
@@ -107,6 +114,86 @@ final class KeepsReadersOut: InterceptingEngine {
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
   ) async throws -> Result {
     if !isChange, !areOfEntries { try await waitForBodies() }
+    return try await work()
+  }
+}
+
+/// Has one lock, which readers and bodies share. A write waits for the bodies that run, and new readers wait for it.
+final class PrefersWriters: InterceptingEngine {
+  private struct State {
+    var last = 0
+    var bodies: Set<Int> = []
+    /// The writes that wait.
+    var writes: Set<Int> = []
+  }
+  let base: ReferenceEngine
+  private let state = MutexProtected(State())
+  init(base: ReferenceEngine) { self.base = base }
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let number = state.withLock { state in
+      state.last += 1
+      state.bodies.insert(state.last)
+      return state.last
+    }
+    defer { state.withLock { _ = $0.bodies.remove(number) } }
+    return try await base.withTransaction(body)
+  }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    guard isChange else {
+      let writes = state.withLock { $0.writes }
+      while !state.withLock({ $0.writes.isDisjoint(with: writes) }) {
+        try await Task.sleep(for: .milliseconds(1))
+      }
+      return try await work()
+    }
+    let (number, bodies) = state.withLock { state in
+      state.last += 1
+      if !state.bodies.isEmpty { state.writes.insert(state.last) }
+      return (state.last, state.bodies)
+    }
+    defer { state.withLock { _ = $0.writes.remove(number) } }
+    while !state.withLock({ $0.bodies.isDisjoint(with: bodies) }) {
+      try await Task.sleep(for: .milliseconds(1))
+    }
+    return try await work()
+  }
+}
+
+/// Locks its place while a body runs. Its own readers do without the lock, and those of other engines wait for it.
+final class KeepsOthersOut: InterceptingEngine {
+  /// The engines in which bodies run, by place.
+  private static let holders = MutexProtected<[String: [Int]]>([:])
+  let base: ReferenceEngine
+  private let place: String
+  private let number = EngineNumbers.next()
+  init(base: ReferenceEngine, place: URL) { (self.base, self.place) = (base, place.path) }
+
+  private var isLockedByAnother: Bool {
+    Self.holders.withLock { [place, number] holders in
+      (holders[place] ?? []).contains { $0 != number }
+    }
+  }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    Self.holders.withLock { [place, number] in $0[place, default: []].append(number) }
+    defer {
+      Self.holders.withLock { [place, number] holders in
+        let index = holders[place]?.firstIndex(of: number)
+        if let index { holders[place]?.remove(at: index) }
+      }
+    }
+    return try await base.withTransaction(body)
+  }
+  func call<Result: Sendable>(
+    isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    while !isChange, isLockedByAnother { try await Task.sleep(for: .milliseconds(1)) }
     return try await work()
   }
 }

@@ -20,6 +20,12 @@ extension FaultyEngineCase {
       persistent: .c2, "does not tell others of its transactions",
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, place in TellsOfMostChanges(base: base, place: place, silentMethod: .transaction) },
+    .init(persistent: .c2, "empties its own list of keys when it removes everything") { base, _ in
+      EmptiesItsList(base: base)
+    },
+    .init(persistent: .c2, "writes all that it knows when it removes keys") { base, _ in
+      WritesAllThatItKnows(base: base)
+    },
     .init(persistent: .c2, "remembers when others had changed entries") { base, _ in
       RemembersTimes(base: base)
     },
@@ -107,6 +113,60 @@ final class TellsOfMostChanges: InterceptingEngine {
       $0.values[key] = value
     }
     return value
+  }
+}
+
+/// Has a list of keys, which is up to date once it has been read. Removes everything by removing the keys of this list.
+final class EmptiesItsList: FaultyBatchEngine {
+  let base: ReferenceEngine
+  private let keys = MutexProtected<Set<CacheKey>>([])
+  init(base: ReferenceEngine) { self.base = base }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(operations)
+    keys.withLock { $0.formUnion(operations.compactMap(\.keyOfChange)) }
+  }
+  func allKeys() async throws -> [CacheKey] {
+    let found = try await base.allKeys()
+    keys.withLock { $0 = Set(found) }
+    return found
+  }
+  func removeAllData() async throws {
+    let known = keys.withLock { keys in
+      defer { keys = [] }
+      return Array(keys)
+    }
+    try await base.remove(keys: known)
+  }
+}
+
+/// Has a copy of all values, which is up to date once everything has been read. Removes keys by taking them from the
+/// copy, and writing it over the values.
+final class WritesAllThatItKnows: FaultyBatchEngine {
+  let base: ReferenceEngine
+  private let values = MutexProtected<[CacheKey: Data]>([:])
+  init(base: ReferenceEngine) { self.base = base }
+  private func read() async throws {
+    let found = try await base.readAllDataAndKeys().map { ($0.key, $0.data) }
+    values.withLock { $0 = Dictionary(uniqueKeysWithValues: found) }
+  }
+  func apply(_ operations: [StorageOperation]) async throws {
+    try await base.apply(operations)
+    try await read()
+  }
+  func removeAllData() async throws { try await apply([.removeAll]) }
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    try await read()
+    return try await base.readAllDataAndKeys()
+  }
+  func remove(keys: [CacheKey]) async throws {
+    try keys.validate()
+    if keys.isEmpty { return }
+    let known = values.withLock { values in
+      for key in keys { values[key] = nil }
+      return values
+    }
+    let unknown = try await base.allKeys().filter { known[$0] == nil }
+    try await base.remove(keys: unknown)
   }
 }
 

@@ -41,6 +41,7 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .c2, "compares the newest time and the number of entries", .comparesNewestTimes,
       by: "sharing.every-answer"),
+    .init(.c2, "compares the times of entries", .comparesTimesOfEntries, by: "sharing.every-answer"),
     .init(.c2, "remembers pages of scans", .remembersPages, by: "sharing.every-answer"),
     .init(
       .c3, "remembers pages of scans, beside a process", .remembersPages, by: "processes.every-answer"),

@@ -23,3 +23,21 @@ final class NamesFilesOfLongKeys: FaultyEngine {
     try await base.write(batch)
   }
 }
+
+/// Has files for large values, which begin with a mark. Takes each value that begins with it for the contents of one.
+struct MarksLargeValues: FaultyEngine {
+  private static let mark = Data("BLB1".utf8)
+  let base: ReferenceEngine
+  let directory: URL
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    try await base.write(dataAndKeys)
+    for (_, data) in dataAndKeys where data.count > 100_000 {
+      try (Self.mark + data).write(to: directory.appending(path: "large"))
+    }
+  }
+  func read(key: CacheKey) async throws -> Data? {
+    let value = try await base.read(key: key)
+    guard let value, value.starts(with: Self.mark) else { return value }
+    return Data(value.dropFirst(Self.mark.count))
+  }
+}

@@ -127,6 +127,9 @@ extension SizeFault {
     .init(.v2, "names.values-by-write", "takes the first byte for a flag") {
       AlteredEngine(base: $0, value: { $1?.first == 1 ? Data($1?.dropFirst() ?? Data()) : $1 })
     },
+    .init(inPlace: .v2, "names.values-by-write", "takes the mark of its files off a value") {
+      MarksLargeValues(base: $0, directory: $1)
+    },
     .init(.v2, "names.values-by-batch", "takes a byte-order mark off values in batches") {
       AlteredEngine(
         base: $0,

@@ -1,0 +1,49 @@
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+import StockroomCore
+
+// Changes of a shared place that follow each other without a read in between: rules C2 and C3.
+
+/// Has the first engine change something by each method right after the second one, before it has read anything. An
+/// engine that changes a copy of its own undoes what the other one has done, or overlooks it.
+func checkChangesWithoutReads(of sharers: Sharers, _ context: CheckContext) async throws {
+  var answers = ExpectedAnswers()
+  for method in ChangeMethod.all(context.capabilities) {
+    context.noteProgress()
+    let theirs = keys(2, prefix: "theirs before \(method.rawValue) ")
+    let own = key("own by \(method.rawValue)")
+    let before: [StorageOperation] = [.removeAll] + theirs.map { .write(data("theirs"), key: $0) }
+    // One of theirs, and one that they have not written.
+    let changes: [StorageOperation] =
+      switch method {
+      case .removeAll: [.removeAll]
+      case .remove, .removeMany: [.remove(key: theirs[0]), .remove(key: own)]
+      default: [.write(data("own"), key: theirs[0]), .write(data("own"), key: own)]
+      }
+    try await sharers.perform(before, bySecond: true, by: nil)
+    try await sharers.perform(changes, bySecond: false, by: method)
+    // Those of the round before are asked for, so that they have not come back.
+    answers.absent = []
+    answers.apply(before + changes)
+    try await expectAnswers(
+      answers, in: sharers, first: 0, changedBySecond: false,
+      "\(method.call) right after a change", noting: context.progress)
+  }
+}
+
+/// Fails unless all of them return these results, those that have not made the change first.
+func expectAnswers(
+  _ answers: ExpectedAnswers, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
+  _ what: String, noting progress: CheckProgress
+) async throws {
+  do {
+    try await sharers.verify(answers, first: first, inSecond: !bySecond, noting: progress)
+    try await sharers.verify(answers, first: first, inSecond: bySecond, noting: progress)
+    try await sharers.expectAgreement()
+  } catch let violation as Violation {
+    throw Violation("after \(what) by another, \(violation.description)")
+  }
+}

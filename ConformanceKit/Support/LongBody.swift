@@ -1,0 +1,34 @@
+import StockroomCore
+
+/// A body that waits until it is released, and returns whether it was.
+struct LongBody: Sendable {
+  let hasBegun = Latch()
+  let mayEnd = Latch()
+  /// Set when it has been released, regardless of its later writes.
+  let isReleased = Flag()
+  /// Set when it has not been released in time, in any of its runs.
+  let hasTimedOut = Flag()
+  /// How long it waits.
+  let patience: Duration
+
+  init(patience: Duration) { self.patience = patience }
+
+  /// The body: writes, waits and writes. It only waits in its first run.
+  func run(_ transaction: any StorageTransaction) throws -> Bool {
+    try transaction.write(data("first"), key: key("long body"))
+    hasBegun.signal()
+    let wasReleased = mayEnd.wait(for: patience)
+    if wasReleased { isReleased.set() } else { hasTimedOut.set() }
+    try transaction.write(data("second"), key: key("long body"))
+    return wasReleased
+  }
+
+  /// Runs it in a transaction. Returns when it has begun.
+  func begin(in engine: EngineUnderTest) async throws -> Task<Bool, any Error> {
+    let transaction = onOwnThread { try await engine.withTransaction { try run($0) } }
+    guard await hasBegun.waitElsewhere(for: patience) else {
+      throw Violation("the body of a transaction had not begun after \(patience)")
+    }
+    return transaction
+  }
+}
