@@ -144,7 +144,12 @@ final class SystemFaultFile {
         pread(file, $0.baseAddress.map { $0 + done }, count - done, off_t(offset + done))
       }
       if read < 0, errno == EINTR || errno == EAGAIN { continue }
-      if read < 0 { throw StorageError.posix(errno, "Reading \(path) failed") }
+      if read < 0 {
+        let number = errno
+        // A fault: the file was opened for this read only.
+        if fault == .leaksDescriptorsOfReads { _ = systemOpen(path, O_RDONLY | O_CLOEXEC) }
+        throw StorageError.posix(number, "Reading \(path) failed")
+      }
       done += read
       if read == 0 || fault == .endsAtShortReads || fault == .returnsShortValues { break }
     }

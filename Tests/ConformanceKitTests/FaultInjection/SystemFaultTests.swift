@@ -73,6 +73,14 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
       [.r4], "counts nothing when it cannot look for its file", .uncountedAfterAccessErrors,
       by: "faults.every-read"),
     .init(
+      [.w2], "takes an entry that it cannot read for a new one when it overwrites it", .redatesUnreadable,
+      by: "faults.every-change"),
+    .init(
+      [.w2], "keeps the time of an overwrite that it has refused", .datesRefusedWrites,
+      by: "faults.every-change"),
+    .init(
+      [.o4], "keeps a descriptor when a read fails", .leaksDescriptorsOfReads, by: "faults.every-read"),
+    .init(
       [.f4, .w6], "takes removals of several keys for done that failed", .ignoresErrorsOfRemovals,
       by: "faults.every-change"),
     .init(
