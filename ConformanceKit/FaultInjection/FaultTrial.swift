@@ -27,7 +27,7 @@ func mistake(in error: any Error, of call: String) -> Violation? {
 /// Fails if a descriptor stays open after a failed call, although the engine has been closed. A thread with an open file
 /// may need a moment to end.
 func expectNothingOpen(in place: URL) async throws {
-  var limit = RunningTimeLimit(.seconds(2))
+  var limit = RunningTimeLimit(.seconds(5))
   while case let open = System.openFiles(in: place), !open.isEmpty {
     if limit.isOver() {
       throw Violation("closed, it had \(open.joined(separator: ", ")) open", rule: .o4)

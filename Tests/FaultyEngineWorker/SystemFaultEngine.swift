@@ -24,13 +24,14 @@ package final class SystemFaultEngine: ApplyingEngine {
     case absentAfterAccessErrors, undatedAfterAccessErrors, uncountedAfterAccessErrors
     case redatesUnreadable, leaksDescriptorsOfReads
     // Names
+    case compactsIgnoringErrors
     case ignoresRewriteErrors, unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors,
       ignoresTruncateErrors
     // Errors
     case trapsOnErrors, hangsWhenInterrupted, leaksDescriptors, leaksLocks, throwsForeignErrors
     case callsErrorsClosed, staysCorrupted, staysReadOnly
     // No faults
-    case breaksAtOnce, namesCompleteLogs
+    case breaksAtOnce, namesCompleteLogs, compacts
   }
 
   package static let promises: EngineCapabilities = [
@@ -149,6 +150,7 @@ package final class SystemFaultEngine: ApplyingEngine {
       throw error
     }
     if fault == .countsRefusedWrites { state.surplus -= 1 }
+    if fault == .compacts || fault == .compactsIgnoringErrors { state.compact() }
   }
 
   package func close() async throws {
@@ -303,6 +305,12 @@ extension SystemFaultEngine.State {
         offset: offset, count: count, change: index, createdAt: old?.createdAt ?? record.date,
         updatedAt: max(old?.updatedAt ?? record.date, record.date), sequence: old?.sequence ?? sequence)
     }
+  }
+
+  /// Replaces a long log. If that fails, the log remains.
+  fileprivate mutating func compact() {
+    guard let length = file?.length, length > 1 << 20 else { return }
+    do { try replace(applying: CrashFaultLog.Record([])) } catch {}
   }
 
   /// Takes entries that cannot be read for absent, before they are overwritten.

@@ -203,6 +203,10 @@ final class SystemFaultFile {
     }
   }
 
+  private var ignoresRewriteErrors: Bool {
+    fault == .ignoresRewriteErrors || fault == .compactsIgnoringErrors
+  }
+
   private func write(_ record: [UInt8]) throws {
     var done = 0
     while done < record.count {
@@ -268,7 +272,7 @@ final class SystemFaultFile {
     let (before, old) = (length, file)
     (file, length) = (other, 0)
     do {
-      do { try write(bytes) } catch  where fault == .ignoresRewriteErrors {}
+      do { try write(bytes) } catch  where ignoresRewriteErrors {}
       try sync()
       if fault == .unlinksBeforeRenaming { unlink(path) }
       if new != path, rename(new, path) != 0, fault != .ignoresRenameErrors {
