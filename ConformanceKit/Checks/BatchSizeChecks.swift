@@ -26,48 +26,50 @@ extension CheckDefinition {
     ) { context in
       try await context.climb({ $0.ends.filter { $0 < 5_000 } }, .fills, by: wayOfTransactions) {
         place, count in
-        try await place.fillIfEmpty(to: count)
-        let before = place.entries
-        let old = try await place.engine.readAllEntries()
-        if !old.isEmpty { try await letClockAdvance() }
-        let written = try await window {
-          try await place.overwrite(to: count) { engine, entries in
-            // In reverse, as in the check of timestamps.
-            let inTurn = Array(entries.prefix(before.count).reversed()) + entries.dropFirst(before.count)
-            try await engine.withTransaction { transaction in
-              try expectReadable(before, in: transaction)
-              for (key, data) in inTurn {
-                try transaction.write(data, key: key)
-                context.noteProgress()
+        for _ in place.rounds {
+          let before = place.entries
+          let old = try await place.engine.readAllEntries()
+          if !old.isEmpty { try await letClockAdvance() }
+          let written = try await window {
+            try await place.overwrite(to: count) { engine, entries in
+              // In reverse, as in the check of timestamps.
+              let inTurn = Array(entries.prefix(before.count).reversed()) + entries.dropFirst(before.count)
+              try await engine.withTransaction { transaction in
+                try expectReadable(before, in: transaction)
+                for (key, data) in inTurn {
+                  try transaction.write(data, key: key)
+                  context.noteProgress()
+                }
+                try expectReadable(entries, in: transaction)
               }
-              try expectReadable(entries, in: transaction)
             }
           }
+          try await expectStored(place.entries, in: place.engine)
+          try await expectListedOnce(place, "after \(wayOfTransactions.name)")
+          try await expectTimesAndOrder(of: place, since: old, written)
         }
-        try await expectStored(place.entries, in: place.engine)
-        try await expectListedOnce(place, "after \(wayOfTransactions.name)")
-        try await expectTimesAndOrder(of: place, since: old, written)
       }
     }
     Check(.w5, "sizes.apply", "apply(_:) performs any number of operations in the given order") {
       context in
       try await context.climb({ $0.batches }, .fills) { place, count in
-        try await place.fillIfEmpty(to: count)
-        try await place.overwrite(to: count) { engine, entries in
-          // Removals of keys that are written later in the batch, and writes that are overwritten later, have no effect
-          // in the end.
-          try await engine.apply(
-            entries.enumerated().flatMap { number, entry -> [StorageOperation] in
-              let write = StorageOperation.write(entry.data, key: entry.key)
-              switch number % 5 {
-              case 1 where count > 1: return [.remove(key: entry.key), write]
-              case 3: return [.write(data("too early"), key: entry.key), write]
-              default: return [write]
-              }
-            })
+        for _ in place.rounds {
+          try await place.overwrite(to: count) { engine, entries in
+            // Removals of keys that are written later in the batch, and writes that are overwritten later, have no effect
+            // in the end.
+            try await engine.apply(
+              entries.enumerated().flatMap { number, entry -> [StorageOperation] in
+                let write = StorageOperation.write(entry.data, key: entry.key)
+                switch number % 5 {
+                case 1 where count > 1: return [.remove(key: entry.key), write]
+                case 3: return [.write(data("too early"), key: entry.key), write]
+                default: return [write]
+                }
+              })
+          }
+          try await expectStored(place.entries, in: place.engine)
+          try await expectListedOnce(place, "after \(wayOfApplying.name)")
         }
-        try await expectStored(place.entries, in: place.engine)
-        try await expectListedOnce(place, "after \(wayOfApplying.name)")
       }
     }
     Check(

@@ -63,11 +63,9 @@ struct GrowingPlace: Sendable {
     keys = all
   }
 
-  /// Writes this many entries into an empty place, so that a change of all of them overwrites some at the smallest size
-  /// that fails as well, which is searched for in new places.
-  mutating func fillIfEmpty(to count: Int) async throws {
-    if keys.isEmpty { try await overwrite(to: count) { try await $0.write($1) } }
-  }
+  /// How often a question changes all entries: the second time, those of a new place are overwritten as well. The smallest
+  /// size that fails is searched for in new places.
+  var rounds: Range<Int> { 0..<(keys.isEmpty ? 2 : 1) }
 
   /// Fails, by rule W1, unless `read(key:)` returns what was written: other methods are not at fault for entries that
   /// are missing.
