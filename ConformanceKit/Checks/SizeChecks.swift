@@ -55,6 +55,7 @@ extension CheckDefinition {
         throw Violation(
           "read(keys:) of a body, of \(request.count) keys, returned other values than outside of it")
       }
+      try await checkRequestsOfLongKeys(context)
     }
     Check(
       .l1, "sizes.keys-exist",

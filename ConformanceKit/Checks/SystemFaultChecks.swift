@@ -44,6 +44,18 @@ extension CheckDefinition {
           isAtomic: context.capabilities.contains(.atomicBatches), seed: context.budget.seed, limit: limit))
     }
     Check(
+      .f4, "faults.compactions",
+      "whichever system call fails in the one of many overwrites that makes the most calls, because the engine "
+        + "compacts its files, nothing is lost, and the engine continues to work, or throws until it is reopened",
+      needs: .persistent, needsWorker: true, from: .standard
+    ) { context in
+      let limit = context.byLevel(quick: 0, standard: 10, exhaustive: nil as Int?)
+      try await context.check(
+        FailingCompactions(
+          place: context.place, isAtomic: context.capabilities.contains(.atomicBatches),
+          seed: context.budget.seed, limit: limit))
+    }
+    Check(
       .x1, "faults.feeds",
       "whichever system call fails while a subscriber follows writes of another process, all of them are "
         + "covered, unless changes() throws", needs: [.persistent, .multiProcess, .changeFeed],

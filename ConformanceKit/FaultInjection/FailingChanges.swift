@@ -70,6 +70,7 @@ struct FailingChanges: CheckTask {
     try await store.open()
     try await store.change(.removeAll, [.removeAll])
     try await store.change(.writeMany, Self.entries)
+    try await store.noteTimes()
     if !isCold { return }
     try await store.close()
     try await store.open()
@@ -104,11 +105,21 @@ struct FailingChanges: CheckTask {
     store.disarm()
     store.stage = "with nothing failing any more"
     if case .closing = phase { try await store.open() }
+    let imported: Set<CacheKey> =
+      if case .change(.writeEntries) = phase {
+        Set(operations(of: .writeEntries, number).compactMap(\.key))
+      } else {
+        []
+      }
     try await store.readEverything()
+    // An engine that could not read an entry may have taken it for a new one.
+    try await store.expectTimes(exceptOf: imported)
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()
+    try await expectNothingOpen(in: place)
     try await store.open()
     try await store.readEverything()
+    try await store.expectTimes(exceptOf: imported)
     return hasFailed
   }
 

@@ -93,6 +93,12 @@ struct FailingReads: CheckTask {
       try classify(failure, "after \(fault)")
     }
     engine.release()
+    do {
+      try await expectNothingOpen(in: place)
+    } catch let violation as Violation {
+      throw Violation(
+        "after \(fault) during \(name(of: method)), \(violation.description)", rule: violation.rule)
+    }
   }
 
   /// Fails if the result is wrong. The read may throw.

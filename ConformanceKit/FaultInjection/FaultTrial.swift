@@ -1,3 +1,4 @@
+import Foundation
 import StockroomCore
 
 /// The course of one ``SystemFaultRun``.
@@ -21,4 +22,16 @@ func mistake(in error: any Error, of call: String) -> Violation? {
   }
   return [.closed, .invalidKey, .unsupported].contains(error.code)
     ? Violation("\(call) threw \(error), whose code does not fit the failed system call") : nil
+}
+
+/// Fails if a descriptor stays open after a failed call, although the engine has been closed. A thread with an open file
+/// may need a moment to end.
+func expectNothingOpen(in place: URL) async throws {
+  var limit = RunningTimeLimit(.seconds(5))
+  while case let open = System.openFiles(in: place), !open.isEmpty {
+    if limit.isOver() {
+      throw Violation("closed, it had \(open.joined(separator: ", ")) open", rule: .o4)
+    }
+    await letTimePass()
+  }
 }

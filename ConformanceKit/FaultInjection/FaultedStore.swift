@@ -16,6 +16,8 @@ struct FaultedStore {
   private var isReopened = false
   /// Whether no call has failed since it was opened, and none will fail any more.
   private var mustWork = false
+  /// The entries before the call that fails, with their times.
+  private var dated: [StorageEntry] = []
   /// The current step, as a clause.
   var stage = ""
 
@@ -163,6 +165,53 @@ struct FaultedStore {
       }
     } catch let failure as CallFailure {
       try check(failure, of: failure.call)
+    }
+  }
+
+  // MARK: Times
+
+  /// Records the times and the order of the entries.
+  mutating func noteTimes() async throws {
+    guard let engine else { return }
+    do {
+      dated = try await engine.readAllEntries()
+    } catch let failure as CallFailure {
+      try check(failure, of: failure.call)
+    }
+  }
+
+  /// Fails unless the entries that existed before have kept their order, the times of their first writes and, if they
+  /// have the same values, those of their last writes. None of them may have been removed and written again.
+  ///
+  /// - Parameter imported: The keys whose times a call may have replaced together with their values.
+  func expectTimes(exceptOf imported: Set<CacheKey>) async throws {
+    guard let engine else { return }
+    let found: [StorageEntry]
+    do {
+      found = try await engine.readAllEntries()
+    } catch let failure as CallFailure {
+      return try check(failure, of: failure.call)
+    }
+    var places: [CacheKey: Int] = [:]
+    for (place, entry) in dated.enumerated() { places[entry.key] = place }
+    for entry in found {
+      guard let place = places[entry.key] else { continue }
+      let (before, isUnchanged) = (dated[place], entry.data == dated[place].data)
+      if !isUnchanged, imported.contains(entry.key) { continue }
+      let keepsTimes =
+        entry.createdAt.isAbout(before.createdAt)
+        && (!isUnchanged || entry.updatedAt.isAbout(before.updatedAt))
+      if keepsTimes { continue }
+      throw Violation(
+        "\(entry.key) had the times \(describe([entry.createdAt, entry.updatedAt])) instead of "
+          + "\(describe([before.createdAt, before.updatedAt])) as before, although it had "
+          + (isUnchanged ? "the same value" : "only been overwritten"), rule: .w2)
+    }
+    for (one, other) in zip(found, found.dropFirst()) {
+      guard let first = places[one.key], let second = places[other.key], first > second else { continue }
+      // An engine that implements a batch as single writes cannot distinguish two of them within one tick of the clock.
+      if !isAtomic, one.createdAt == other.createdAt { continue }
+      throw Violation("\(one.key) was before \(other.key), and previously after it", rule: .r6)
     }
   }
 

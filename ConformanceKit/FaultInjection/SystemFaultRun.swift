@@ -116,20 +116,9 @@ private struct SystemFaultTrial: FaultTrial {
     try enter("writing with nothing failing any more")
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()
-    try await expectNothingOpen()
+    try await expectNothingOpen(in: task.place)
     try await store.open()
     try await store.readEverything()
     try await store.close()
-  }
-
-  /// Fails if a descriptor stays open after a failed call. A thread with an open file may need a moment to end.
-  private func expectNothingOpen() async throws {
-    var limit = RunningTimeLimit(.seconds(5))
-    while case let open = System.openFiles(in: task.place), !open.isEmpty {
-      if limit.isOver() {
-        throw Violation("closed, it had \(open.joined(separator: ", ")) open", rule: .o4)
-      }
-      await letTimePass()
-    }
   }
 }

@@ -65,6 +65,7 @@ struct CheckDefinition: Sendable {
         storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,
         storeIdentifierChecks, storeFollowingChecks, killChecks, multiProcessChecks,
         sizeChecks, batchSizeChecks, byteSizeChecks, fewValueChecks, sizeVisibilityChecks,
+        sizeReopeningChecks,
         storeSizeChecks, reservedNameChecks,
         wayChecks,
         longLifeChecks, repetitionChecks, crowdChecks, cancelledCrowdChecks, sharedReadChecks,

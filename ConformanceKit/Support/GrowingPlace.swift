@@ -63,6 +63,10 @@ struct GrowingPlace: Sendable {
     keys = all
   }
 
+  /// How often a question changes all entries: the second time, those of a new place are overwritten as well. The smallest
+  /// size that fails is searched for in new places.
+  var rounds: Range<Int> { 0..<(keys.isEmpty ? 2 : 1) }
+
   /// Fails, by rule W1, unless `read(key:)` returns what was written: other methods are not at fault for entries that
   /// are missing.
   fileprivate func expectWritten() async throws {

@@ -13,6 +13,7 @@ package final class SystemFaultEngine: ApplyingEngine {
       repeatsRefusedWrites
     case evictsWhenFull, truncatesBeforeWriting, logsTransactionsEntryByEntry, appendsBehindTornRecords
     case ignoresErrorsOfLongKeys, ignoresErrorsOfRemovals, removesKeyByKey, importsEntryByEntry
+    case datesRefusedWrites
     // Syncs
     case ignoresSyncErrors, repeatsSyncs, repeatsInterruptedSyncs
     // Reads
@@ -21,14 +22,16 @@ package final class SystemFaultEngine: ApplyingEngine {
     case nilAfterReadErrors, dropsUnreadable, setsAsideUnreadable, emptyAfterRepeatedReadErrors
     case forgetsUnreadable, skipsUnreadable, skipsUnreadableInBodies, skipsUnreadableAtSecondAttempt
     case absentAfterAccessErrors, undatedAfterAccessErrors, uncountedAfterAccessErrors
+    case redatesUnreadable, leaksDescriptorsOfReads
     // Names
+    case compactsIgnoringErrors
     case ignoresRewriteErrors, unlinksBeforeRenaming, ignoresRenameErrors, ignoresUnlinkErrors,
       ignoresTruncateErrors
     // Errors
     case trapsOnErrors, hangsWhenInterrupted, leaksDescriptors, leaksLocks, throwsForeignErrors
     case callsErrorsClosed, staysCorrupted, staysReadOnly
     // No faults
-    case breaksAtOnce, namesCompleteLogs
+    case breaksAtOnce, namesCompleteLogs, compacts
   }
 
   package static let promises: EngineCapabilities = [
@@ -129,6 +132,8 @@ package final class SystemFaultEngine: ApplyingEngine {
       state.refused = []
     }
     if fault == .countsRefusedWrites { state.surplus += 1 }
+    if fault == .redatesUnreadable { state.forgetUnreadable(among: record) }
+    if fault == .datesRefusedWrites { state.date(record) }
     do {
       if keepsLog { try state.append(record) } else { try state.replace(applying: record) }
     } catch {
@@ -145,6 +150,7 @@ package final class SystemFaultEngine: ApplyingEngine {
       throw error
     }
     if fault == .countsRefusedWrites { state.surplus -= 1 }
+    if fault == .compacts || fault == .compactsIgnoringErrors { state.compact() }
   }
 
   package func close() async throws {
@@ -298,6 +304,27 @@ extension SystemFaultEngine.State {
       entries[key] = SystemFaultEngine.Entry(
         offset: offset, count: count, change: index, createdAt: old?.createdAt ?? record.date,
         updatedAt: max(old?.updatedAt ?? record.date, record.date), sequence: old?.sequence ?? sequence)
+    }
+  }
+
+  /// Replaces a long log. If that fails, the log remains.
+  fileprivate mutating func compact() {
+    guard let length = file?.length, length > 1 << 20 else { return }
+    do { try replace(applying: CrashFaultLog.Record([])) } catch {}
+  }
+
+  /// Takes entries that cannot be read for absent, before they are overwritten.
+  fileprivate mutating func forgetUnreadable(among record: CrashFaultLog.Record) {
+    for change in record.changes where change.data != nil {
+      guard let key = change.key else { continue }
+      do { _ = try value(of: key) } catch { entries[key] = nil }
+    }
+  }
+
+  /// Sets the times of the entries that are to be overwritten.
+  fileprivate mutating func date(_ record: CrashFaultLog.Record) {
+    for change in record.changes where change.data != nil {
+      if let key = change.key { entries[key]?.updatedAt = record.date }
     }
   }
 

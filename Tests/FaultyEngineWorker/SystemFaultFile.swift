@@ -144,7 +144,12 @@ final class SystemFaultFile {
         pread(file, $0.baseAddress.map { $0 + done }, count - done, off_t(offset + done))
       }
       if read < 0, errno == EINTR || errno == EAGAIN { continue }
-      if read < 0 { throw StorageError.posix(errno, "Reading \(path) failed") }
+      if read < 0 {
+        let number = errno
+        // A fault: the file was opened for this read only.
+        if fault == .leaksDescriptorsOfReads { _ = systemOpen(path, O_RDONLY | O_CLOEXEC) }
+        throw StorageError.posix(number, "Reading \(path) failed")
+      }
       done += read
       if read == 0 || fault == .endsAtShortReads || fault == .returnsShortValues { break }
     }
@@ -196,6 +201,10 @@ final class SystemFaultFile {
     case .trapsOnErrors: fatalError("Writing \(path) failed.")
     default: throw error
     }
+  }
+
+  private var ignoresRewriteErrors: Bool {
+    fault == .ignoresRewriteErrors || fault == .compactsIgnoringErrors
   }
 
   private func write(_ record: [UInt8]) throws {
@@ -263,7 +272,7 @@ final class SystemFaultFile {
     let (before, old) = (length, file)
     (file, length) = (other, 0)
     do {
-      do { try write(bytes) } catch  where fault == .ignoresRewriteErrors {}
+      do { try write(bytes) } catch  where ignoresRewriteErrors {}
       try sync()
       if fault == .unlinksBeforeRenaming { unlink(path) }
       if new != path, rename(new, path) != 0, fault != .ignoresRenameErrors {

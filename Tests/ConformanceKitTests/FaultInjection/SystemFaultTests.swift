@@ -73,12 +73,23 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
       [.r4], "counts nothing when it cannot look for its file", .uncountedAfterAccessErrors,
       by: "faults.every-read"),
     .init(
+      [.w2], "takes an entry that it cannot read for a new one when it overwrites it", .redatesUnreadable,
+      by: "faults.every-change"),
+    .init(
+      [.w2], "keeps the time of an overwrite that it has refused", .datesRefusedWrites,
+      by: "faults.every-change"),
+    .init(
+      [.o4], "keeps a descriptor when a read fails", .leaksDescriptorsOfReads, by: "faults.every-read"),
+    .init(
       [.f4, .w6], "takes removals of several keys for done that failed", .ignoresErrorsOfRemovals,
       by: "faults.every-change"),
     .init(
       [.w6, .f4, .r4], "rewrites its file when it is closed, and does not see what fails",
       .ignoresRewriteErrors,
       by: "faults.every-change"),
+    .init(
+      [.w6, .f4, .r4], "compacts its log, and does not see what fails", .compactsIgnoringErrors,
+      by: "faults.compactions"),
     .init([.w4, .f4], "removes several keys one by one", .removesKeyByKey, by: "faults.every-change"),
     .init(
       [.w4, .f4], "writes entries of others one by one", .importsEntryByEntry, by: "faults.every-change"),
@@ -160,6 +171,11 @@ struct SystemFaultTests {
     arguments: TestRun.isExhaustive ? SystemFaultCase.correct : Array(SystemFaultCase.correct.prefix(2)))
   func passesFailedSyncs(_ engineCase: SystemFaultCase) async throws {
     try await expectSuccess("faults.failed-syncs", of: engineCase)
+  }
+
+  @Test("A correct engine passes although system calls fail while it compacts its log")
+  func passesCompactions() async throws {
+    try await expectSuccess("faults.compactions", of: .init([], "compacts its log", .compacts))
   }
 
   /// The start of the process counted as part of its first step.

@@ -56,7 +56,7 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
   /// All of these faults.
   static let all =
     ofLists + ofRequests + ofBatches + ofEntries + ofTransactions + ofMoments + ofBytes + ofStores + ofNames
-    + ofValues + ofWays
+    + ofValues + ofWays + ofLargeChanges
 
   var suite: ConformanceSuite {
     var suite = ConformanceSuite(
