@@ -20,7 +20,7 @@ extension SizeFault {
     .init(
       .l2, "sizes.apply", "counts overwrites as new when it applies more than 500 operations",
       shows: "all was well with 357; with 358"
-    ) { CountsOverwrites(base: $0, beyond: 500) },
+    ) { CountsLargeOverwrites(base: $0, beyond: 500) },
     .init(
       .k3, "sizes.batches", "appends the keys of more than 200 imported entries to its list",
       shows: "all was well with 200; with 201"
@@ -65,7 +65,7 @@ extension SizeFault {
 }
 
 /// Adds the number of rows that a large batch has written to a stored count.
-final class CountsOverwrites: FaultyEngine {
+final class CountsLargeOverwrites: FaultyEngine {
   let base: ReferenceEngine
   private let limit: Int
   private let surplus = MutexProtected(0)
