@@ -46,33 +46,17 @@ final class LooksForConflicts: FaultyEngine {
   private func runUntilAlone<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    while true {
-      let before = Dictionary(
-        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
-      let (outcome, operations) = try await runOnCopy { transaction in
-        let noting = NotesReads(transaction)
-        let result = try body(noting)
-        return (result, noting.keys)
+    try await runOnCopy {
+      let noting = NotesReads($0)
+      let result = try body(noting)
+      return (result, noting.keys)
+    } until: { [look] read, operations, before, now in
+      switch look {
+      case .whatIsWritten: return operations.allSatisfy { Self.isUnchanged($0, before, now) }
+      case .whatIsThere: if !now.allSatisfy({ before[$0.key] == $0.value }) { return false }
+      case .whichKeysAreThere: if Set(now.keys) != Set(before.keys) { return false }
       }
-      let (result, read) = outcome
-      if operations.isEmpty { return result }
-      // The check and the commit are one step.
-      let isDone = try await base.withTransaction { [look] transaction in
-        let now = Dictionary(
-          uniqueKeysWithValues: try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) })
-        let isSame =
-          switch look {
-          case .whatIsWritten: operations.allSatisfy { Self.isUnchanged($0, before, now) }
-          case .whatIsThere: now.allSatisfy { before[$0.key] == $0.value }
-          case .whichKeysAreThere: Set(now.keys) == Set(before.keys)
-          }
-        guard isSame, look == .whatIsWritten || read.allSatisfy({ now[$0] == before[$0] }) else {
-          return false
-        }
-        try transaction.apply(operations)
-        return true
-      }
-      if isDone { return result }
+      return read.allSatisfy { now[$0] == before[$0] }
     }
   }
 
@@ -100,27 +84,14 @@ struct RunsAgainUnless: FaultyEngine {
   func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
-    while true {
-      let before = Dictionary(
-        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
-      let (outcome, operations) = try await runOnCopy { transaction in
-        let noting = NotesImports(transaction)
-        let result = try body(noting)
-        return (result, noting.hasImported)
-      }
-      let (result, hasImported) = outcome
-      if operations.isEmpty { return result }
-      let onlyRemoves = operations.allSatisfy { if case .write = $0 { false } else { true } }
-      let isExempt = exempt == .imports ? hasImported : onlyRemoves
-      // The check and the commit are one step.
-      let isDone = try await base.withTransaction { transaction in
-        let now = try transaction.scan(.all, limit: nil)
-        let isSame = now.count == before.count && now.allSatisfy { before[$0.key] == $0.data }
-        guard isSame || isExempt else { return false }
-        try transaction.apply(operations)
-        return true
-      }
-      if isDone { return result }
+    try await runOnCopy {
+      let noting = NotesImports($0)
+      let result = try body(noting)
+      return (result, noting.hasImported)
+    } until: { [exempt] hasImported, operations, before, now in
+      if now == before { return true }
+      if exempt == .imports { return hasImported }
+      return operations.allSatisfy { if case .write = $0 { false } else { true } }
     }
   }
 }

@@ -74,6 +74,35 @@ extension FaultyEngine {
     }
   }
 
+  /// Runs a body on a copy while others write, and again until it may be committed.
+  ///
+  /// - Parameters:
+  ///   - body: Returns its result, and what it has noted.
+  ///   - mayCommit: Receives what the body has noted, its operations, and the entries before it and now. The commit
+  ///     follows as one step with it.
+  func runOnCopy<Result: Sendable, Notes: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> (Result, Notes),
+    until mayCommit:
+      @escaping @Sendable (Notes, [StorageOperation], _ before: [CacheKey: Data], _ now: [CacheKey: Data]) ->
+      Bool
+  ) async throws -> Result {
+    while true {
+      let before = Dictionary(
+        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
+      let (outcome, operations) = try await runOnCopy(body)
+      let (result, notes) = outcome
+      if operations.isEmpty { return result }
+      let isDone = try await base.withTransaction { transaction in
+        let now = Dictionary(
+          uniqueKeysWithValues: try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) })
+        guard mayCommit(notes, operations, before, now) else { return false }
+        try transaction.apply(operations)
+        return true
+      }
+      if isDone { return result }
+    }
+  }
+
   /// Runs a body. If `isLost` returns true at its end, reverts its changes but returns its result.
   func withTransaction<Result: Sendable>(
     lostIf isLost: @escaping @Sendable () -> Bool,
