@@ -33,9 +33,11 @@ struct DocumentationScriptTests {
         at: directory.appending(catalog), withIntermediateDirectories: true)
     }
     for (name, text) in Self.programs {
-      let program = directory.appending("programs/\(name)")
-      try Data(text.utf8).write(to: program)
-      try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program.path)
+      try Data(text.utf8).write(to: directory.appending("\(name).sh"))
+      // A file that this process has written may be busy: processes that other tests start at the same moment inherit it.
+      let installed = try await ProgramOutput(
+        of: ["/usr/bin/install", "-m", "755", "\(name).sh", "programs/\(name)"], in: directory.url)
+      try #require(installed.isSuccess, "\(installed.explanation)")
     }
     return try await ProgramOutput(
       of: [

@@ -50,14 +50,19 @@ final class WireEngine: StorageEngine {
   private let place: String
   private let password: String
   private let fault: Fault
+  private let timeLimit: Duration
   private let places = AsyncSemaphore(width: maximumCalls)
   private let listening = AsyncSemaphore(width: 1)
   private let hub = ChangeHub()
   private let state = MutexProtected(State())
 
-  init(_ directory: URL, port: UInt16, password: String = WireServer.password, fault: Fault) async throws {
+  init(
+    _ directory: URL, port: UInt16, password: String = WireServer.password, fault: Fault,
+    timeLimit: Duration = WireEngine.timeLimit
+  ) async throws {
     self.port = port
     self.password = password
+    self.timeLimit = timeLimit
     self.fault = fault
     place = CacheKey(directory.path).value + "/"
     _ = try await read(key: CacheKey(verbatim: "-"))
@@ -159,8 +164,8 @@ final class WireEngine: StorageEngine {
     let begun: Result<Void, any Error> = await withTaskCancellationHandler {
       do {
         try await ThreadResult<Void>.wait { finish in
-          Thread.detachNewThread {
-            feed.run(until: .now + Self.timeLimit) { hasBegun in
+          Thread.detachNewThread { [timeLimit] in
+            feed.run(until: .now + timeLimit) { hasBegun in
               finish(
                 hasBegun
                   ? .success(()) : .failure(StorageError(.unavailable, "The server has not answered.")))
@@ -223,8 +228,8 @@ final class WireEngine: StorageEngine {
     _ request: WireServer.Request, _ begun: ContinuousClock.Instant, isCancellable: Bool
   ) async -> Result<WireServer.Answer, any Error> {
     // A call that has waited does not wait for as long again.
-    let latest = fault == .countsFromItsTurn ? ContinuousClock.now : begun + Self.timeLimit / 2
-    let deadline = min(ContinuousClock.now, latest) + Self.timeLimit
+    let latest = fault == .countsFromItsTurn ? ContinuousClock.now : begun + timeLimit / 2
+    let deadline = min(ContinuousClock.now, latest) + timeLimit
     let socket = MutexProtected<(socket: Int32?, isCancelled: Bool)>((nil, false))
     let shared = Shared(socket)
     return await withTaskCancellationHandler {
@@ -366,7 +371,7 @@ final class WireEngine: StorageEngine {
       : NetworkSocket.send(line, to: socket, until: deadline)
     reader.takesOneReadForALine =
       fault == .takesOneReadForAMessage || fault == .takesOneReadForKeys && request.isForKeys
-    if fault == .waitsForEachByte { reader.patience = Self.timeLimit }
+    if fault == .waitsForEachByte { reader.patience = timeLimit }
     let received =
       fault == .abandonsCancelledConnections || fault == .keepsCancelledConnections
       ? nextUnlessCancelled(&reader, until: deadline, shared)
