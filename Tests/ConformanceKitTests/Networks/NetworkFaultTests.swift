@@ -86,6 +86,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-a-restart"),
     .init(rule: .x5, fault: .listensAgainSilently, check: "network.changes-after-cuts"),
+    .init(rule: .x5, fault: .asksWhatIsThere, check: "network.changes-after-cuts"),
   ]
 
   private var stallTimeout: Duration {
@@ -94,6 +95,8 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     case .comparesCounts: .seconds(30)
     // The check repeats a call that fails for half of it.
     case .losesItsWayToRemoveAll: .seconds(2)
+    // It waits for an element that never comes.
+    case .asksWhatIsThere: .seconds(4)
     default: .seconds(8)
     }
   }

@@ -25,7 +25,7 @@ final class WireEngine: StorageEngine {
     case connectsForEachCall, connectsForEachList, connectsForEachSubscriber, abandonsCancelledConnections,
       forgetsLostConnections, forgetsSilentConnections, forgetsRefusedConnections, losesItsLimit
     // Faults of feeds after a lost connection
-    case staysDeaf, listensOnce, listensAgainSilently, comparesCounts
+    case staysDeaf, listensOnce, listensAgainSilently, comparesCounts, asksWhatIsThere
   }
 
   static let promises: EngineCapabilities = [.networked, .atomicBatches, .persistent, .changeFeed]
