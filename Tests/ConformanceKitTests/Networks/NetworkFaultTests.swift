@@ -44,6 +44,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n1, fault: .cannotCancelOpening, check: "network.cancelled-any-call"),
     .init(rule: .n1, fault: .cannotCancelLargeWrites, check: "network.cancelled-any-call"),
     .init(rule: .n1, fault: .keepsCancelledConnections, check: "network.cancelled-read"),
+    .init(rule: .n1, fault: .dropsLateAnswers, check: "network.cancelled-read"),
     .init(rule: .n1, fault: .countsFromItsTurn, check: "network.silent-crowd"),
     .init(rule: .n1, fault: .leavesCallsAtClose, check: "network.silent-opening"),
     .init(rule: .n1, fault: .takesOneReadForAChange, check: "network.dripping"),
