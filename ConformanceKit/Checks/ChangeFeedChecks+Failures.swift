@@ -83,6 +83,7 @@ private func expectThrows(_ call: () async throws -> Void) async throws {
 
 func checkChangesForSlowSubscriber(_ context: CheckContext) async throws {
   let engine = try await context.open()
+  try await checkUnreadRemovals(engine, context)
   let slow = try await ChangeSubscriber(to: engine, context)
   let fast = try await ChangeSubscriber(to: engine, context)
   var all: [CacheKey] = []
@@ -112,4 +113,44 @@ func checkChangesForSlowSubscriber(_ context: CheckContext) async throws {
       try await subscriber.expectCovered([later], "a write after a subscriber had caught up")
     }
   }
+}
+
+/// Removes everything, and writes something before or after that, while the subscriber does not read. If an engine merges
+/// the changes, the removed keys are covered as well.
+private func checkUnreadRemovals(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
+  let (removed, other) = (keys(2, prefix: "removed unread/"), key("written unread"))
+  for isRemovedFirst in [true, false] {
+    try await engine.write(entries(removed))
+    let subscriber = try await ChangeSubscriber(to: engine, context)
+    if !isRemovedFirst { try await engine.write(data("v"), key: other) }
+    try await engine.removeAllData()
+    if isRemovedFirst { try await engine.write(data("v"), key: other) }
+    try await subscriber.expectCovered(
+      removed + [other],
+      "removeAllData() and a write \(isRemovedFirst ? "after" : "before") it that had not been read")
+  }
+}
+
+/// Has a subscriber wait for a change while others follow without a pause. An engine that waits for a pause before it
+/// sends anything sends nothing.
+func coverWithoutAPause(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
+  let subscriber = try await ChangeSubscriber(to: engine, context)
+  let (awaited, busy, isOver) = (key("awaited among others"), key("without a pause"), Flag())
+  try await engine.write(data("v"), key: awaited)
+  async let others: Void = { @concurrent in
+    while !isOver.isSet {
+      try await engine.write(data("v"), key: busy)
+      await Task.yield()
+    }
+  }()
+  let result: Result<Void, any Error>
+  do {
+    try await subscriber.expectCovered([awaited], "a write that others have followed without a pause")
+    result = .success(())
+  } catch {
+    result = .failure(error)
+  }
+  isOver.set()
+  try await others
+  try result.get()
 }

@@ -152,6 +152,7 @@ private func checkManyTasks(_ context: CheckContext) async throws {
   }
   let all = changed.reduce(into: Set<CacheKey>()) { $0.formUnion($1) }
   for subscriber in subscribers { try await subscriber.expectCovered(all, "the changes of 8 tasks") }
+  try await coverWithoutAPause(engine, context)
 }
 
 /// Makes other changes, in several ways, during a long transaction body.

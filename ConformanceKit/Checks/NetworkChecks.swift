@@ -32,7 +32,10 @@ extension CheckDefinition {
         "\(call.phrase) that waits for a silent server, or for a connection to it, ends when it is cancelled",
         needs: call.needs.union(.networked)
       ) { context in
-        try await context.throughProxy { try await $0.checkCancellation(call) }
+        try await context.throughProxy {
+          try await $0.checkCancellation(call)
+          if call == .read { try await $0.checkAnswersBehindCancelledRead() }
+        }
       }
     }
     for call in [NetworkCall.read, .readAll, .write] {

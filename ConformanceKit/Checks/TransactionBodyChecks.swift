@@ -77,6 +77,13 @@ private let thrownBodies: [(String, @Sendable (any StorageTransaction) throws ->
   ),
   ("after removeAll()", { try $0.removeAll() }),
   (
+    "after removeAll() and writes",
+    { transaction in
+      try transaction.removeAll()
+      for written in [keys(4)[1], key("new")] { try transaction.write(data("new"), key: written) }
+    }
+  ),
+  (
     "after many changes",
     { transaction in
       for key in keys(40) { try transaction.write(data("new"), key: key) }

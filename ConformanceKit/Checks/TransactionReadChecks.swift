@@ -174,6 +174,7 @@ private func checkUnusualKeys(_ context: CheckContext) async throws {
     try expect(try await engine.keyCount(), is: kept.count, "keyCount() after a transaction of unusual keys")
     try await engine.removeAllData()
   }
+  try await checkScansOfPrefixes(engine, context)
 }
 
 /// Reads more in one call than fits into a message or a buffer.

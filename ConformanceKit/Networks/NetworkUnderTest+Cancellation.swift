@@ -88,6 +88,38 @@ extension NetworkUnderTest {
     }
   }
 
+  /// Begins reads while the answer to a cancelled one is outstanding. An engine that keeps the connection for them, and
+  /// discards only what has arrived by then, returns that answer.
+  func checkAnswersBehindCancelledRead() async throws {
+    context.noteProgress()
+    try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
+    proxy.set(.silent)
+    let cancelled = Task { [engine] in _ = try await engine.read(key: key("old")) }
+    await untilSomethingIsHeldBack()
+    cancelled.cancel()
+    // Rule C4 covers what it throws.
+    _ = await cancelled.result
+    // So many at once that every connection is used.
+    let reads = (0..<2 * server.maximumConnections).map { _ in
+      Task { [engine] in try await engine.read(key: key("absent")) }
+    }
+    // Only for a moment, because all of them may share a connection.
+    let end = ContinuousClock.now + server.timeLimit / 10
+    while proxy.heldBackCount < 2, ContinuousClock.now < end { await letTimePass() }
+    proxy.set(.open)
+    for read in reads {
+      do {
+        try expect(
+          try await read.value, is: nil,
+          "while the answer to a cancelled call was outstanding, read(key:) of an absent key")
+      } catch let failure as CallFailure {
+        // On a busy machine the time limit may expire.
+        guard (failure.error as? StorageError)?.code == .unavailable else { throw failure }
+      }
+    }
+    try await expectOwnAnswers()
+  }
+
   private struct CancelledEnd: Sendable {
     let number: Int
     let end: ContinuousClock.Instant

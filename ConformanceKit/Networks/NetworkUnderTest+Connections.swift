@@ -19,8 +19,8 @@ extension NetworkUnderTest {
     return streams
   }
 
-  /// Ends all connections of the engine and writes through another one before it can reconnect; then writes again after
-  /// it has reconnected.
+  /// Ends all connections of the engine and changes something through another one before it can reconnect; then writes
+  /// again after it has reconnected. An engine that then asks for new entries does not learn of removals.
   ///
   /// - Parameter fault: Another fault that happens while it is disconnected.
   func checkChanges(while fault: () async throws -> Void = {}) async throws {
@@ -29,24 +29,30 @@ extension NetworkUnderTest {
     let direct = try await context.untilReached { try await context.open(through: passage.port, to: server) }
     defer { direct.release() }
     let subscriber = try await untilAvailable { try await ChangeSubscriber(to: $0, context) }
-    for round in 0..<3 {
+    for (round, method) in [ChangeMethod.write, .remove, .removeAll].enumerated() {
       context.noteProgress()
       let (missed, later) = (key("\(round) while it was cut"), key("\(round) afterwards"))
+      if method.removes {
+        try await perform(.write, missed, by: direct)
+        try await subscriber.expectCovered(
+          [missed], "a write by another engine before the connection was cut")
+      }
       proxy.set(.away)
       try await fault()
-      try await write(missed, by: direct)
+      try await perform(method, missed, by: direct)
       proxy.set(.open)
-      try await subscriber.expectCovered([missed], "a write by another engine while the connection was cut")
-      try await write(later, by: direct)
+      try await subscriber.expectCovered(
+        [missed], "\(method.call) by another engine while the connection was cut")
+      try await perform(.write, later, by: direct)
       try await subscriber.expectCovered(
         [later], "a write by another engine after an element had come since the connection was cut")
     }
   }
 
-  /// Writes as soon as the server is available.
-  private func write(_ key: CacheKey, by other: EngineUnderTest) async throws {
+  /// Writes or removes the key as soon as the server is available.
+  private func perform(_ method: ChangeMethod, _ key: CacheKey, by other: EngineUnderTest) async throws {
     let network = NetworkUnderTest(context: context, server: server, proxy: proxy, engine: other)
-    try await network.untilAvailable { try await $0.write(data("v"), key: key) }
+    try await network.untilAvailable { try await method.perform([(key, data("v"))], in: $0) }
   }
 
   /// Cancels more calls than there may be connections, one after the other, while they wait for a silent server.

@@ -14,6 +14,7 @@ extension ChangeFaultEngine {
     case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
     case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest, missesTransactionsWithRefusals
     case missesRewritesOfTransactions, hidesItsOwnNames, knowsSubscribersOfBodiesEarly
+    case waitsForAPause, mergesRemovalsAway
     // Misses changes by others
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers

@@ -195,6 +195,9 @@ final class ChangeFaultFeed: Sendable {
       receivers = receivers.filter { backlogs[$0.key]?.admitsMore() ?? true }
       switch fault {
       case .mergesForAWhile: state.delayed.append((change, receivers))
+      case .waitsForAPause, .mergesRemovalsAway:
+        state.delayed.append((change, receivers))
+        state.lastReport = .now
       case .forgetsWhatIsOld:
         state.delayed.append((change, receivers))
         // Drops the oldest.
@@ -223,11 +226,14 @@ final class ChangeFaultFeed: Sendable {
     let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
       // While the engine is busy, nothing is read.
       let quiet: [Fault: Duration] = [
-        .forgetsWhatIsOld: .milliseconds(100), .dropsWhatIsUnreadWhenClosed: .seconds(20),
+        .forgetsWhatIsOld: .milliseconds(100), .waitsForAPause: .milliseconds(100),
+        .mergesRemovalsAway: .milliseconds(100), .dropsWhatIsUnreadWhenClosed: .seconds(20),
       ]
       if let fault, let quiet = quiet[fault], .now - state.lastReport < quiet { return [] }
       defer { state.delayed = [] }
-      return state.delayed
+      if fault != .mergesRemovalsAway { return state.delayed }
+      let ofKeys = state.delayed.filter { $0.change != .everything }
+      return ofKeys.isEmpty ? state.delayed : ofKeys
     }
     for (change, subscribers) in delayed {
       for continuation in subscribers.values { continuation.send(change) }

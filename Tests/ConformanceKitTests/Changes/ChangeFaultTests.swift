@@ -86,6 +86,12 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "tells a subscriber nothing more that had 300 changes unread", .stopsAfterOverflows,
       by: "changes.for-a-slow-subscriber"),
+    .init(
+      .x1, "waits for a pause before it tells of anything", .waitsForAPause, by: "changes.of-many-tasks",
+      stallTimeout: .seconds(4)),
+    .init(
+      .x1, "keeps keys alone when it merges what is unread", .mergesRemovalsAway,
+      by: "changes.for-a-slow-subscriber", stallTimeout: .seconds(4)),
     .init(.x1, "tells eight engines of each other", .hearsFewEngines, by: "changes.of-many-engines"),
     .init(.x1, "tells 64 subscribers", .tellsTheFirst64, by: "changes.for-many-subscribers"),
     .init(

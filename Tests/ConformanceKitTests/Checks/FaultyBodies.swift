@@ -27,6 +27,15 @@ extension FaultyEngineCase {
     inMemory(.v3, "a body reads what it has written as it gave it", also: [.t2]) {
       AltersTransactions(base: $0) { ReadsWhatItGave($0) }
     },
+    inMemory(.t2, "a body does not write what is there already") {
+      AltersTransactions(base: $0) { SkipsWhatIsThere($0) }
+    },
+    inMemory(.t2, "a body takes a prefix for a pattern") {
+      AltersTransactions(base: $0) { ScansByPatterns($0) }
+    },
+    inMemory(.t3, "restores what a body that threw had removed, beside what it had written") {
+      RestoresBesideWrites(base: $0)
+    },
     inMemory(.t4, "a body scans up to what is no key") {
       AltersTransactions(base: $0) { ScansUpToAnything($0) }
     },
@@ -81,6 +90,57 @@ final class ComparesCharacters: ForwardingTransaction {
   override func read(keys: [CacheKey]) throws -> [Data] { try base.read(keys: keys.map(name)) }
   override func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(name(key)) }
   override func remove(key: CacheKey) throws { try base.remove(key: name(key)) }
+}
+
+/// Treats a write of the value that is there as no write.
+final class SkipsWhatIsThere: ForwardingTransaction {
+  override func write(_ data: Data, key: CacheKey) throws {
+    if try base.read(key: key) != data { try base.write(data, key: key) }
+  }
+}
+
+/// Compares with LIKE.
+final class ScansByPatterns: ForwardingTransaction {
+  override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
+    guard let prefix = range.prefix, prefix.utf8.count < 100 else {
+      return try base.scan(range, limit: limit)
+    }
+    var rest = range
+    rest.prefix = nil
+    let found = try base.scan(rest, limit: nil).filter {
+      TakesPrefixesForPatterns.isLike(Array($0.key.value.utf8), prefix: prefix)
+    }
+    return Array(found.prefix(max(0, limit ?? .max)))
+  }
+}
+
+/// When a body has removed everything and thrown, restores what it had removed, but does not remove what it has
+/// written since.
+struct RestoresBesideWrites: FaultyEngine {
+  private struct ThrownError: Error { let error: any Error }
+
+  let base: ReferenceEngine
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await base.withTransaction { transaction -> Swift.Result<Result, ThrownError> in
+      let before = try transaction.scan(.all, limit: nil).map { ($0.key, $0.data) }
+      let copy = CopyTransaction(Dictionary(uniqueKeysWithValues: before))
+      defer { copy.end() }
+      let result: Result
+      do {
+        result = try body(copy)
+      } catch {
+        let rest = copy.operations.drop { if case .removeAll = $0 { false } else { true } }
+        for case .write(let data, let key) in rest where try !transaction.keyExists(key) {
+          try transaction.write(data, key: key)
+        }
+        return .failure(ThrownError(error: error))
+      }
+      try transaction.apply(copy.end())
+      return .success(result)
+    }.mapError(\.error).get()
+  }
 }
 
 /// Scans a few more stored entries than the limit, to make up for those that the body has removed.

@@ -85,7 +85,7 @@ struct TakesPrefixesForPatterns: FaultyEngine {
     return Array(found.prefix(max(0, limit ?? .max)))
   }
 
-  private static func isLike(_ key: [UInt8], prefix: String) -> Bool {
+  static func isLike(_ key: [UInt8], prefix: String) -> Bool {
     var ends: Set<Int> = [0]
     for byte in prefix.utf8 {
       switch byte {

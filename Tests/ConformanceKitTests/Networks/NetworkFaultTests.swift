@@ -44,6 +44,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .n1, fault: .cannotCancelOpening, check: "network.cancelled-any-call"),
     .init(rule: .n1, fault: .cannotCancelLargeWrites, check: "network.cancelled-any-call"),
     .init(rule: .n1, fault: .keepsCancelledConnections, check: "network.cancelled-read"),
+    .init(rule: .n1, fault: .dropsLateAnswers, check: "network.cancelled-read"),
     .init(rule: .n1, fault: .countsFromItsTurn, check: "network.silent-crowd"),
     .init(rule: .n1, fault: .leavesCallsAtClose, check: "network.silent-opening"),
     .init(rule: .n1, fault: .takesOneReadForAChange, check: "network.dripping"),
@@ -86,6 +87,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-cuts"),
     .init(rule: .x5, fault: .listensOnce, check: "network.changes-after-a-restart"),
     .init(rule: .x5, fault: .listensAgainSilently, check: "network.changes-after-cuts"),
+    .init(rule: .x5, fault: .asksWhatIsThere, check: "network.changes-after-cuts"),
   ]
 
   private var stallTimeout: Duration {
@@ -94,6 +96,8 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     case .comparesCounts: .seconds(30)
     // The check repeats a call that fails for half of it.
     case .losesItsWayToRemoveAll: .seconds(2)
+    // It waits for an element that never comes.
+    case .asksWhatIsThere: .seconds(4)
     default: .seconds(8)
     }
   }

@@ -11,7 +11,7 @@ final class WireEngine: StorageEngine {
       isCancelledAtItsLimit, saysNothingIsThere, saysNothingExists, takesSilenceForSuccess,
       waitsForEverToBeOpened, waitsForTheRest, waitsForEachByte, takesOneReadForAChange, takesOneReadForKeys
     case cannotCancelRemovals, cannotCancelSubscriptions, cannotCancelOpening, cannotCancelLargeWrites
-    case keepsCancelledConnections
+    case keepsCancelledConnections, dropsLateAnswers
     case sendsWithoutALimit, countsFromItsTurn, leavesCallsAtClose
     case connectsWithoutALimit, connectsThoughCancelled
     case callsCancelledWritesUndone
@@ -25,7 +25,7 @@ final class WireEngine: StorageEngine {
     case connectsForEachCall, connectsForEachList, connectsForEachSubscriber, abandonsCancelledConnections,
       forgetsLostConnections, forgetsSilentConnections, forgetsRefusedConnections, losesItsLimit
     // Faults of feeds after a lost connection
-    case staysDeaf, listensOnce, listensAgainSilently, comparesCounts
+    case staysDeaf, listensOnce, listensAgainSilently, comparesCounts, asksWhatIsThere
   }
 
   static let promises: EngineCapabilities = [.networked, .atomicBatches, .persistent, .changeFeed]
@@ -246,7 +246,8 @@ final class WireEngine: StorageEngine {
     } onCancel: {
       switch fault {
       case _ where !isCancellable: break
-      case .isCancelledAtItsLimit, .abandonsCancelledConnections, .keepsCancelledConnections:
+      case .isCancelledAtItsLimit, .abandonsCancelledConnections, .keepsCancelledConnections,
+        .dropsLateAnswers:
         shared.cancelLater()
       default: shared.cancel()
       }
@@ -362,6 +363,7 @@ final class WireEngine: StorageEngine {
     if hasLost, fault == .staysDisconnected { throw Lost.before }
     guard let socket = try idle ?? connect(until: deadline, shared) else { throw Lost.before }
     shared.use(socket)
+    if fault == .dropsLateAnswers { dropInput(of: socket) }
     var reader = LineReader(socket: socket)
     var line = try JSONEncoder().encode(request)
     line.append(UInt8(ascii: "\n"))
@@ -372,14 +374,14 @@ final class WireEngine: StorageEngine {
     reader.takesOneReadForALine =
       fault == .takesOneReadForAMessage || fault == .takesOneReadForKeys && request.isForKeys
     if fault == .waitsForEachByte { reader.patience = timeLimit }
+    let keepsCancelled = fault == .keepsCancelledConnections || fault == .dropsLateAnswers
     let received =
-      fault == .abandonsCancelledConnections || fault == .keepsCancelledConnections
+      fault == .abandonsCancelledConnections || keepsCancelled
       ? nextUnlessCancelled(&reader, until: deadline, shared)
       : isSent ? next(&reader, until: waitsForEver ? nil : deadline) : nil
     shared.use(nil)
     guard let received else {
-      let mayBeKept =
-        fault == .keepsCancelledConnections && shared.isCancelled || fault == .keepsSilentConnections
+      let mayBeKept = keepsCancelled && shared.isCancelled || fault == .keepsSilentConnections
       if mayBeKept, !NetworkSocket.isEndedByPeer(socket) {
         state.withLock { $0.idle.append(socket) }
       } else if forgets(socket, shared, isNew: idle == nil) {
@@ -398,6 +400,13 @@ final class WireEngine: StorageEngine {
       throw StorageError(fault == .callsARefusalAnError ? .io : .permissionDenied, text)
     }
     return answer
+  }
+
+  /// Discards what has arrived since the last call: an answer that came too late.
+  private func dropInput(of socket: Int32) {
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    let size = buffer.count
+    while NetworkSocket.hasInput(socket), NetworkSocket.receive(socket, &buffer, size) > 0 {}
   }
 
   /// Whether a connection that is no longer needed is not closed.

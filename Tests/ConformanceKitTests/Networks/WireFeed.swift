@@ -51,7 +51,7 @@ final class WireFeed: Sendable {
       if ask(kind, &reader, until: hasBegun ? nil : deadline) {
         // Changes from the time without a connection are lost.
         let isSilent = fault == .listensAgainSilently || fault == .comparesCounts && changeCount <= count
-        if hasBegun, !isSilent { hub.send(.everything) }
+        if hasBegun, !isSilent, let missed = missedChanges(&reader) { hub.send(missed) }
         if !hasBegun { begun(true) }
         hasBegun = true
         receive(&reader)
@@ -61,6 +61,18 @@ final class WireFeed: Sendable {
       usleep(1_000)
     }
     if !hasBegun { begun(false) }
+  }
+
+  /// What may have changed while there was no connection. With a fault, that is what is there now: removals are missed.
+  private func missedChanges(_ reader: inout LineReader) -> StorageChange? {
+    guard fault == .asksWhatIsThere else { return .everything }
+    guard send(.readAll, to: reader.socket), let line = reader.next(until: nil),
+      let answer = try? JSONDecoder().decode(WireServer.Answer.self, from: line)
+    else { return nil }
+    // A change may have arrived before the answer.
+    pass(line)
+    let keys = answer.entries.map { CacheKey(verbatim: String($0.key.dropFirst(place.count))) }
+    return keys.isEmpty ? nil : .keys(Set(keys))
   }
 
   private var changeCount: Int { state.withLock { $0.changeCount } }
