@@ -226,8 +226,8 @@ final class ChangeFaultFeed: Sendable {
     let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
       // While the engine is busy, nothing is read.
       let quiet: [Fault: Duration] = [
-        .forgetsWhatIsOld: .milliseconds(100), .waitsForAPause: .milliseconds(100),
-        .mergesRemovalsAway: .milliseconds(100), .dropsWhatIsUnreadWhenClosed: .seconds(20),
+        .forgetsWhatIsOld: .milliseconds(100), .waitsForAPause: .seconds(1),
+        .mergesRemovalsAway: .seconds(1), .dropsWhatIsUnreadWhenClosed: .seconds(20),
       ]
       if let fault, let quiet = quiet[fault], .now - state.lastReport < quiet { return [] }
       defer { state.delayed = [] }
