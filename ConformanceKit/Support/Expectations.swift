@@ -137,10 +137,25 @@ extension Array: ListValue {
   }
 }
 
-/// The text, shortened in the middle to fit into a paragraph, so that the path and the cause in an error remain
-/// complete.
+/// The text, shortened to fit into a paragraph, except that the first path in it remains complete: without it, an
+/// error does not say where something failed.
 func shortened(_ text: String) -> String {
-  text.count > 1_800 ? "\(text.prefix(1_300))…\(text.suffix(300))" : text
+  guard text.count > 1_800 else { return text }
+  let (head, tail) = (text.prefix(1_300), text.suffix(300))
+  guard let start = beginningOfPath(in: text), start < tail.startIndex else { return "\(head)…\(tail)" }
+  // The greatest length of a path. Where it ends is unknown, since names may contain any character but a slash.
+  let path = text[start...].prefix(4_096)
+  let shown = start > head.endIndex ? "\(head)…" : "\(text[..<start])"
+  return path.endIndex < tail.startIndex ? "\(shown)\(path)…\(tail)" : "\(shown)\(text[start...])"
+}
+
+/// The first slash that does not separate two words.
+private func beginningOfPath(in text: String) -> String.Index? {
+  var previous: Character = " "
+  return text.indices.first { index in
+    defer { previous = text[index] }
+    return text[index] == "/" && !previous.isLetter && !previous.isNumber
+  }
 }
 
 private protocol OptionalValue {

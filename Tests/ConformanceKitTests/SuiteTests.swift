@@ -93,6 +93,20 @@ struct SuiteTests {
     #expect(failure?.actual == "opening the engine threw io: There is no such place.")
   }
 
+  @Test(
+    "A failure contains the whole path in an error of the engine, however long, and little else of a long error",
+    arguments: [0, 10_000], [0, 10_000])
+  func longPath(before: Int, after: Int) async throws {
+    let path = String(repeating: "/a directory", count: 333) + "/end"
+    let message =
+      String(repeating: "and/or ", count: before / 7) + path + String(repeating: " why", count: after / 4)
+    let suite = ConformanceSuite("Closed", capabilities: []) { _ in throw StorageError(.io, message) }
+    let check = try #require(suite.checks.first { $0.rule == .w1 })
+    let failure = try #require(await check.outcome().failure)
+    #expect(failure.actual.contains(path))
+    #expect(failure.actual.count < 6_000)
+  }
+
   @Test("A failure says in one paragraph which rule is broken, what was expected and what happened")
   func readsWell() async throws {
     let suite = memory { RenewsCreatedAt(base: $0) }

@@ -66,6 +66,25 @@ struct ScanIndexTests {
     #expect(try await scanned() == ["a", "b"])
   }
 
+  #if os(Linux)
+    @Test("A page of a scan does not list the directory while the index is kept")
+    func pages() async throws {
+      try await engine.write([("a", data("1")), ("b", data("1")), ("c", data("1"))])
+      try await buildIndex()
+      let openings = try DirectoryOpenings(of: place.url)
+      var keys: [CacheKey] = []
+      for _ in 0..<3 {
+        keys += try await engine.scan(KeyRange(after: keys.last, upTo: nil), limit: 1).map(\.key)
+      }
+      #expect(keys == ["a", "b", "c"])
+      let openingsByScans = openings.takeCount()
+      #expect(openingsByScans == 0)
+      _ = try await engine.allKeys()
+      let openingsByListing = openings.takeCount()
+      #expect(openingsByListing > 0)
+    }
+  #endif
+
   @Test("A refused write leaves it correct")
   func refusedWrite() async throws {
     try await engine.write(data("1"), key: "b")

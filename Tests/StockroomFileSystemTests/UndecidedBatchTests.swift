@@ -60,7 +60,48 @@ struct UndecidedBatchTests {
     #expect(try await place.open().keyCount() == 2)
   }
 
+  @Test("A batch syncs its names once, while it is in the journal", arguments: Durability.allCases)
+  func syncBeforeEnd(_ durability: Durability) async throws {
+    let engine = try place.open(durability)
+    for key in ["x", "y"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+    try await engine.close()
+    let connection = try DiskConnection(directory: place.url.path, durability: durability)
+    defer { connection.release() }
+    var (synced, isInJournal): ([[FileName]], Bool) = ([], false)
+    try connection.withLock {
+      let transaction = Transaction(
+        boundary: try connection.moveClock(to: .now(), by: 0), steps: [.remove("x"), .remove("y")])
+      try connection.journal.begin(transaction)
+      try connection.complete(
+        transaction, isReplay: false,
+        synchronize: { names in
+          synced.append(names)
+          isInJournal = try connection.journal.read() != nil
+        })
+      let isInJournalAfterwards = try connection.journal.read() != nil
+      #expect(!isInJournalAfterwards)
+    }
+    #expect(synced == [[FileName("x"), FileName("y")]])
+    #expect(isInJournal)
+  }
+
   #if os(Linux)
+    @Test("A batch of an engine syncs the same directories at every durability")
+    func syncByEngine() async throws {
+      let keys = ["a", "b"].map { CacheKey(verbatim: String(repeating: "k", count: 300) + $0) }
+      let engines = try Durability.allCases.map { try place.open($0) }
+      for engine in engines { try await engine.write(keys.map { ($0, data("old")) }) }
+      let directory = try #require(try place.visibleFiles().first { $0.hasSuffix(".more") })
+      let openings = try DirectoryOpenings(of: place.file(directory))
+      var counts: [Int] = []
+      for engine in engines {
+        _ = openings.takeCount()
+        try await engine.write(keys.map { ($0, data("new")) })
+        counts.append(openings.takeCount())
+      }
+      #expect(Set(counts).count == 1, "\(counts)")
+    }
+
     @Test("If neither its beginning nor its end is synced, every engine writes the end before its next write")
     func unsyncedEnd() throws {
       func commit(_ operations: [StorageOperation], to connection: DiskConnection) throws {

@@ -118,15 +118,44 @@
       #expect(try await place.engine().keyCount() == 2)
     }
 
-    @Test("An engine that is released while its file is locked closes the file once the lock is released")
+    @Test("While an engine is opened and waits for the lock of its file, other places can be opened")
+    func openingWhileLocked() async throws {
+      let (place, other) = (try TemporaryDirectory(), try TemporaryDirectory())
+      try await place.engine().close()
+      let lock = open(place.dataFile.path, O_RDONLY | O_CLOEXEC)
+      try #require(lock >= 0)
+      defer { close(lock) }
+      try #require(flock(lock, LOCK_EX) == 0)
+      let hasEnded = Flag()
+      async let opening = DedicatedThread.runApart { _ in
+        defer { hasEnded.set() }
+        // If the other place had to wait for it, the time would be over before the lock is released.
+        return try place.engine(lockTimeout: .seconds(120))
+      }
+      // Waits until it has opened the file, which it cannot lock.
+      while !hasEnded.isSet, try place.descriptorCount(of: "data.mdb") < 2 { await Task.yield() }
+      for _ in 0..<3 {
+        let engine = try other.engine()
+        try await engine.write(value(1), key: key(1))
+        try await engine.close()
+      }
+      try #require(flock(lock, LOCK_UN) == 0)
+      let opened = try await opening
+      #expect(try await opened.keyCount() == 0)
+    }
+
+    @Test("An engine that is released while its file is locked closes its files once the lock is released")
     func droppedWhileLocked() async throws {
-      let place = try TemporaryDirectory()
-      var engine: LMDBStorageEngine? = try place.engine()
+      let (place, other) = (try TemporaryDirectory(), try TemporaryDirectory())
+      var engine: LMDBStorageEngine? = try place.engine(lockTimeout: .seconds(600))
       try await engine?.write(value(1), key: key(1))
-      let lock = open(place.dataFile.path, O_RDONLY)
+      let lock = open(place.dataFile.path, O_RDONLY | O_CLOEXEC)
       defer { close(lock) }
       try #require(flock(lock, LOCK_EX) == 0)
       engine = nil
+      // Time for a thread that would close them without the lock.
+      for _ in 0..<3 { try await other.engine().close() }
+      #expect(try place.descriptorCount(of: "lock.mdb") > 0)
       try #require(flock(lock, LOCK_UN) == 0)
       // Waits until the other engine is closed.
       #expect(try await place.engine().keyCount() == 1)

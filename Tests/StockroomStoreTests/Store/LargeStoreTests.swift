@@ -137,12 +137,31 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(query.count == Self.count && held[3].text.isEmpty)
   }
 
-  @Test("Replacing one of many unreadable entries moves few bytes on the main actor")
+  @Test("Removing a few of many items moves the others within their array")
+  func removedInPlace() {
+    var large = table(Self.count)
+    let before = [address(of: large.items), address(of: large.table.sequences)]
+    _ = large.apply([removal([Note(id: "note 3"), Note(id: "note 9")])])
+    let after = [address(of: large.items), address(of: large.table.sequences)]
+    #expect(after == before)
+    #expect(large.items.prefix(9).map(\.id) == [0, 1, 2, 4, 5, 6, 7, 8, 10].map { "note \($0)" })
+    #expect(large.items.count == Self.count - 2)
+  }
+
+  /// Where the elements of an array are in memory.
+  private func address<Element>(of array: [Element]) -> Int {
+    array.withUnsafeBufferPointer { Int(bitPattern: $0.baseAddress) }
+  }
+
+  @Test("Replacing one of many unreadable entries moves few bytes on the main actor, within their array")
   func unreadable() {
     var large = table(10, unreadable: Self.count)
     let step = insertion([Note(id: "old 500")])
     expect(&large, [step], isCheap: true)
+    let before = [address(of: large.unreadable), address(of: large.unreadableTable.sequences)]
     _ = large.apply([step])
+    let after = [address(of: large.unreadable), address(of: large.unreadableTable.sequences)]
+    #expect(after == before)
     #expect(large.items.first == Note(id: "old 500"))
     #expect(large.unreadable.count == Self.count - 1)
     #expect(!large.changesUnreadable([step]))

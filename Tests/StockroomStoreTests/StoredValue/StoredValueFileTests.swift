@@ -137,6 +137,19 @@
       }
     }
 
+    @Test("A write replaces the file, and leaves the bytes of the previous one unchanged")
+    func replaced() throws {
+      let value = try number()
+      try value.set(1)
+      let previous = defaults.directory.appending(path: "previous")
+      try FileManager.default.linkItem(at: defaults.file, to: previous)
+      let bytes = try Data(contentsOf: previous)
+      try value.set(2)
+      #expect(try Data(contentsOf: previous) == bytes)
+      #expect(try FileIdentity(path: defaults.file.path) != FileIdentity(path: previous.path))
+      #expect(try number().get() == 2)
+    }
+
     @Test(
       "With a corrupted file values are defaults, failure is .corrupted, and the file is not overwritten",
       arguments: ["", "[", #"{"version":1}"#, #"{"version":2,"values":[]}"#])
