@@ -145,6 +145,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.w2], "reads the times of 512 entries when it is opened", .readsTheTimesOfTheFirstSegment,
       by: "life.many-entries", at: .quick),
+    .init(
+      [.w6], "reads its files in the order of their names when it is opened", .readsFilesByName,
+      by: "life.many-bytes", at: .quick),
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
     },
@@ -173,6 +176,11 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.w1], memory: "drops what is old when there have been 100 changes", by: "life.of-one-key", at: .quick
     ) {
       TrimsTheOld(base: $0)
+    },
+    .init(
+      [.w1], memory: "loses the write with which 200 new keys are moved", by: "life.of-one-key", at: .quick
+    ) {
+      MovesSingleWrites(base: $0, count: 200)
     },
     .init([.w1], memory: "drops what nobody reads after 256 reads", by: "life.of-reads", at: .quick) {
       DropsTheUnread(base: $0)
