@@ -24,10 +24,9 @@ extension CheckDefinition {
           try await expectValue(of: size, by: way, readByAll: size <= 1 << 20 || number == 2, in: engine)
         }
       }
-      for size in context.byLevel(quick: [1], standard: [1, 5], exhaustive: [1, 5, 20]).map({ ($0 << 20) + 1 }
-      ) {
+      for mebibytes in context.byLevel(quick: [1], standard: [1, 5], exhaustive: [1, 5, 20]) {
         for way in ways {
-          try await expectNothingLeft(of: size, by: way, in: engine)
+          try await expectNothingLeft(of: (mebibytes << 20) + 1, by: way, in: engine)
           context.noteProgress()
         }
       }

@@ -163,6 +163,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.k3], memory: "lists 900 keys", by: "life.many-entries", at: .quick) {
       AlteredEngine(base: $0, keys: { Array($0.prefix(900)) })
     },
+    .init([.f2], memory: "has checksums of 900 entries", by: "life.many-entries", at: .quick) {
+      HasChecksums(base: $0, of: 900)
+    },
     .init([.w5], memory: "applies 900 operations", by: "life.many-entries", at: .quick) {
       AlteredEngine(base: $0, operations: { Array($0.prefix(900)) })
     },
