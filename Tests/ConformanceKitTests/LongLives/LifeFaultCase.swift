@@ -147,7 +147,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       by: "life.many-entries", at: .quick),
     .init(
       [.w6], "reads its files in the order of their names when it is opened", .readsFilesByName,
-      by: "life.many-bytes", at: .quick),
+      by: "life.many-entries", at: .quick),
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
     },
