@@ -24,6 +24,12 @@ extension CheckDefinition {
           try await expectValue(of: size, by: way, readByAll: size <= 1 << 20 || number == 2, in: engine)
         }
       }
+      for mebibytes in context.byLevel(quick: [1], standard: [1, 5], exhaustive: [1, 5, 20]) {
+        for way in ways {
+          try await expectNothingLeft(of: (mebibytes << 20) + 1, by: way, in: engine)
+          context.noteProgress()
+        }
+      }
     }
     Check(
       .w1, "sizes.bytes-of-a-batch",
@@ -154,6 +160,32 @@ private func expectValue(
   for (method, values) in try await everyRead(of: [key], in: engine) {
     try expect(values == [value], "\(method) did not return the value that \(way.name) had stored")
   }
+}
+
+/// Overwrites a value of this many bytes with a short one, removes such a value, and writes a short one under its key.
+/// An engine may keep long values in several parts.
+private func expectNothingLeft(of size: Int, by way: WayOfWriting, in engine: EngineUnderTest) async throws {
+  let (key, long, short) = (key("value"), noise(size, seed: UInt64(size)), data("short"))
+  func expectShort(_ when: String) async throws {
+    for (method, values) in try await everyRead(of: [key], in: engine) where values != [short] {
+      throw Violation("\(when), \(method) did not return the short value alone")
+    }
+    try expect(try await engine.allKeys(), is: [key], "\(when), allKeys()")
+  }
+  try await way.write(engine, [(key, long)])
+  try await way.write(engine, [(key, short)])
+  try await expectShort("after \(way.name) of a short value over one of \(size) bytes")
+  try await way.write(engine, [(key, long)])
+  try await engine.remove(key: key)
+  do {
+    try await expectEmpty(engine)
+  } catch let violation as Violation {
+    throw Violation(
+      "after the removal of a value of \(size) bytes, written by \(way.name), \(violation)",
+      rule: violation.rule)
+  }
+  try await way.write(engine, [(key, short)])
+  try await expectShort("after \(way.name) of a short value where one of \(size) bytes had been removed")
 }
 
 /// Writes a value in every way: either all accept it, or all refuse it and leave the previous value.

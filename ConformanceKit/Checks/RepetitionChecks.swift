@@ -19,13 +19,22 @@ extension CheckDefinition {
       // A cache may evict one entry because it is never read, and another because it is old.
       try await engine.writeEntries(
         kept.suffix(2).map { StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past) })
+      // Written once, between the overwrites: an engine may keep single writes apart until there are many.
+      var others: [CacheKey] = []
       for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "overwrites") {
         try await engine.write(data("\(number)"), key: key)
         try expect(
           try await engine.read(key: key), is: data("\(number)"),
           "read(key:) after write \(number + 1) of one key")
+        guard number % 4 == 3 else { continue }
+        let other = CacheKey(verbatim: "other \(number)")
+        try await engine.write(value(for: other), key: other)
+        others.append(other)
       }
-      try await expectStored(kept, in: engine)
+      try await expectStored(kept + entries(others), in: engine)
+      try expect(
+        try await engine.keyCount(), is: kept.count + 1 + others.count,
+        "keyCount() after \(others.count) keys had been written one by one, between overwrites of another,")
     }
     Check(
       .w1, "life.of-reads",

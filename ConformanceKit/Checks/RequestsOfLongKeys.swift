@@ -6,7 +6,8 @@
 import StockroomCore
 
 /// Makes requests whose keys have more than 1, 4 or 16 MiB together, which is the maximum length of a statement or a
-/// message elsewhere. Nearly all keys are absent.
+/// message elsewhere. Nearly all keys are absent. Then lists entries with all of these keys: a page of a list may be
+/// limited by bytes.
 ///
 /// - Throws: ``Violation`` of the rule of the method that answers wrongly.
 func checkRequestsOfLongKeys(_ context: CheckContext) async throws {
@@ -42,4 +43,31 @@ func checkRequestsOfLongKeys(_ context: CheckContext) async throws {
   } catch let violation as Violation {
     throw Violation("after remove(keys:) \(what), \(violation)", rule: .d1)
   }
+  try await expectAllFound(keys, "\(what), all of which exist,", in: engine, context)
+}
+
+/// Writes entries with these keys. Fails unless every method of many entries finds all of them, and removeAllData()
+/// removes them.
+private func expectAllFound(
+  _ keys: [CacheKey], _ what: String, in engine: EngineUnderTest, _ context: CheckContext
+) async throws {
+  func blaming<Result>(_ rule: ContractRule, _ call: () async throws -> Result) async throws -> Result {
+    context.noteProgress()
+    do {
+      return try await call()
+    } catch let failure as CallFailure {
+      throw Violation("\(what) \(failure)", rule: rule)
+    }
+  }
+  try await blaming(.w1) { try await engine.write(entries(keys)) }
+  for method in ReadMethod.allCases where !method.isOfOneKey {
+    let found = try await blaming(method.rule) { try await method.found(of: keys, in: engine) }
+    let wanted = keys.map { key -> Data? in method.givesValues ? value(for: key) : nil }
+    if found.count == wanted.count, Set(found) == Set(wanted) { continue }
+    throw Violation(
+      "\(method.call) \(what) found \(found.count) entries, or other values than theirs", rule: method.rule)
+  }
+  try await blaming(.d2) { try await engine.removeAllData() }
+  let left = try await blaming(.l2) { try await engine.keyCount() }
+  if left > 0 { throw Violation("after removeAllData() \(what) keyCount() was \(left)", rule: .d2) }
 }

@@ -71,6 +71,28 @@ private let chains: [[CheckedChange]] = [
     fixture.engine.calls.filter(\.isWrite).isEmpty && changes.count == 0,
     "a second run of a chain called the engine or changed the items")
   try await fixture.expectItems([CheckedItem(10), CheckedItem(12)], "after the chain was run again")
+  try await runTwiceAtOnce(fixture)
+}
+
+/// Runs a chain for the second time while the first run is under way.
+@MainActor private func runTwiceAtOnce(_ fixture: StoreFixture) async throws {
+  let run = try await fixture.store.chain([.removeAll, .insert([CheckedItem(13)])])
+  fixture.engine.resetCalls()
+  fixture.engine.hold(where: \.isWrite)
+  let started = Counter()
+  let runs = (0..<2).map { _ in
+    Task {
+      started.count += 1
+      try await run()
+    }
+  }
+  while started.count < runs.count { await Task.yield() }
+  await letOthersRun()
+  fixture.engine.release()
+  for task in runs { try await task.value }
+  let count = fixture.engine.calls.count(where: \.isWrite)
+  try expect(count == 1, "two runs of a chain at the same time made \(count) changes to the engine")
+  try await fixture.expectItems([CheckedItem(13)], "after two runs of a chain at the same time")
 }
 
 @MainActor private func checkAllOrNothing(_ context: CheckContext) async throws {

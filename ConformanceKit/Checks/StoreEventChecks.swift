@@ -129,6 +129,41 @@ private let last = CheckedItem("last")
   let present = ReceivedEvent(.loaded, [items[0], replacement, items[2], items[3]])
   try expectReceived(
     late.events(context.capabilities), [present] + after, "a later subscriber")
+  if context.capabilities.contains(.transactions) { try await checkEventsOfUpdates(fixture) }
+}
+
+/// The error that an update throws.
+private struct Refusal: Error {}
+
+/// Fails unless an update is reported, once, and one that throws is not.
+@MainActor private func checkEventsOfUpdates(_ fixture: StoreFixture) async throws {
+  let (item, updated) = (CheckedItem("updated"), CheckedItem("updated", version: 3))
+  let end = CheckedItem("end")
+  try await fixture.insert(item)
+  let subscriber = Subscriber(fixture.store)
+  do { try await fixture.store.update(item, adding: 1, refusal: Refusal()) } catch is Refusal {}
+  try await fixture.store.update(item, adding: 2, refusal: nil)
+  try await fixture.insert(end)
+  try await subscriber.wait(forInsertionOf: end)
+  try expectSame(
+    itemsAfter(subscriber.received), fixture.store.items, "the items that result from the events of updates")
+  let count = subscriber.received.count { $0 == ReceivedEvent(.insert, [updated]) }
+  // A store may load its items again instead.
+  try expect(count <= 1, "a subscriber received an update \(count) times")
+}
+
+/// The items that result from applying the events in order.
+private func itemsAfter(_ events: [ReceivedEvent]) -> [CheckedItem] {
+  var items: [CheckedItem] = []
+  for event in events {
+    switch event.operation {
+    case .initialized: items = []
+    case .loaded: items = event.items
+    case .insert: items.apply(.insert(event.items))
+    case .remove: items.apply(.remove(event.items))
+    }
+  }
+  return items
 }
 
 private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEvent], _ who: String) throws {
@@ -176,16 +211,8 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
   try await fixture.insert(last)
   for subscriber in subscribers {
     try await subscriber.wait(forInsertionOf: last)
-    var items: [CheckedItem] = []
-    for received in subscriber.received {
-      switch received.operation {
-      case .initialized: items = []
-      case .loaded: items = received.items
-      case .insert: items.apply(.insert(received.items))
-      case .remove: items.apply(.remove(received.items))
-      }
-    }
-    try expectSame(items, fixture.store.items, "the items that result from the events")
+    try expectSame(
+      itemsAfter(subscriber.received), fixture.store.items, "the items that result from the events")
   }
   try expectReceived(subscribers[0].received, subscribers[1].received, "one of two subscribers")
 }

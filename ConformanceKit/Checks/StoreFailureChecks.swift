@@ -75,6 +75,22 @@ private struct Attempt: CustomStringConvertible {
     for change in attempt.changes { expected.apply(change) }
     try await fixture.expectItems(expected, "after \(attempt) was repeated")
   }
+  if context.capabilities.contains(.transactions) { try await failUpdate(fixture) }
+}
+
+/// The same for an update.
+@MainActor private func failUpdate(_ fixture: StoreFixture) async throws {
+  let (item, updated) = (CheckedItem("updated"), CheckedItem("updated", version: 2))
+  try await fixture.insert(item)
+  let items = fixture.store.items
+  fixture.engine.failEveryCall(where: \.isWrite)
+  try await fixture.expectFailure(of: "an update on an engine that fails") {
+    try await fixture.store.update(item, adding: 1, refusal: nil)
+  }
+  fixture.engine.clearFaults()
+  try await fixture.expectItems(items, "after an update had failed")
+  try await fixture.store.update(item, adding: 1, refusal: nil)
+  try await fixture.expectItems(items.dropLast() + [updated], "after an update was repeated")
 }
 
 @MainActor private func checkAcknowledgement(_ context: CheckContext) async throws {

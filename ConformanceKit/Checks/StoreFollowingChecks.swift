@@ -72,13 +72,25 @@ private typealias TwoStores = (one: StoreFixture, other: StoreFixture)
 
 /// Returns once the store has these items. Fails if it has others for half of the stall timeout, at most a minute, of
 /// running time.
+///
+/// - Parameter unreadable: The keys of the entries that cannot be decoded. Nil if they do not matter.
 @MainActor
-private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) async throws {
+private func waitForItems(
+  _ expected: [CheckedItem], unreadable: [CacheKey]? = nil, in fixture: StoreFixture
+) async throws {
   // Other work may block the main actor, which the store needs, for seconds.
   var limit = RunningTimeLimit(fixture.context.patience(atMost: .seconds(60)))
-  while try await !fixture.shows(expected) {
+  while true {
+    let areShown = try await fixture.shows(expected)
+    let keys = fixture.store.unreadableKeys
+    if areShown, keys == unreadable ?? keys { break }
     if limit.isOver() {
-      return try expectSame(fixture.store.items, expected, "the items of a store that follows another one")
+      guard areShown, let unreadable else {
+        return try expectSame(fixture.store.items, expected, "the items of a store that follows another one")
+      }
+      throw Violation(
+        "the list of unreadable entries of a store that follows another one was \(describe(keys)) instead of "
+          + "\(describe(unreadable))", rule: .s6)
     }
     try await Task.sleep(for: .milliseconds(1))
   }
@@ -135,6 +147,32 @@ private func waitForItems(_ expected: [CheckedItem], in fixture: StoreFixture) a
     expected += [own, new]
     try await waitForItems(expected, in: fixture)
   }
+  try await followUnusualChanges(expected, in: fixture)
+}
+
+/// Makes the entry of the first item unreadable and readable again, and then changes more entries than the feed of an
+/// engine need tell one by one.
+///
+/// - Parameter items: The items of the store.
+@MainActor private func followUnusualChanges(
+  _ items: [CheckedItem], in fixture: StoreFixture
+) async throws {
+  let (engine, codec) = (fixture.engineUnderTest, JSONCodec())
+  let (first, others) = (CacheKey(verbatim: items[0].id), Array(items.dropFirst()))
+  try await engine.write(data("not JSON"), key: first)
+  try await waitForItems(others, unreadable: [first], in: fixture)
+  let again = CheckedItem(items[0].id, version: 3)
+  try await engine.write(try codec.encode(again), key: first)
+  try await waitForItems([again] + others, unreadable: [], in: fixture)
+
+  try await letClockTick()
+  let count = try await fixture.context.affordableCount(1_100, of: "items")
+  let many = (0..<count).map { CheckedItem("many \($0)") }
+  let entries = try many.map { (key: CacheKey(verbatim: $0.id), data: try codec.encode($0)) }
+  try await engine.write(entries)
+  try await waitForItems([again] + others + many, in: fixture)
+  try await engine.remove(keys: entries.dropFirst(10).map(\.key))
+  try await waitForItems([again] + others + many.prefix(10), in: fixture)
 }
 
 @MainActor private func checkConvergence(_ context: CheckContext) async throws {
@@ -188,4 +226,25 @@ private struct Refusal: Error {}
   try await fixture.expectItems(items, "after an update that threw")
   try await fixture.store.update(items[0], adding: 1, refusal: nil)
   try await fixture.expectItems([CheckedItem("a", version: 2), items[1]], "after an update")
+  try await updateWhatOthersChanged(fixture)
+}
+
+/// Updates items that have just been changed or removed in the engine, which the store need not show yet.
+@MainActor private func updateWhatOthersChanged(_ fixture: StoreFixture) async throws {
+  let (changed, removed) = (CacheKey(verbatim: "a"), CacheKey(verbatim: "b"))
+  let encoded = try JSONCodec().encode(CheckedItem("a", version: 10))
+  try await fixture.engineUnderTest.write(encoded, key: changed)
+  try await fixture.store.update(CheckedItem("a"), adding: 1, refusal: nil)
+  let updated = CheckedItem("a", version: 11)
+  let stored = try await fixture.storedItems(likely: [])
+  try expect(
+    stored.contains(updated) && fixture.store.items.contains(updated),
+    "after an update that should have made \(updated) of an item that had just been changed in the engine, the engine "
+      + "held \(describe(stored)), and the items were \(describe(fixture.store.items))")
+  try await fixture.engineUnderTest.remove(key: removed)
+  // A store may refuse to update an item that is no longer there.
+  do { try await fixture.store.update(CheckedItem("b"), adding: 1, refusal: nil) } catch {}
+  try expect(
+    try await fixture.engineUnderTest.read(key: removed), is: nil,
+    "what was stored after an update of an item that had been removed from the engine")
 }

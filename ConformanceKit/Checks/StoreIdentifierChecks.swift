@@ -40,10 +40,20 @@ private let identifiers: [String] = {
   try await fixture.expectItems(expected, "with identifiers of all kinds")
   fixture = try await fixture.expectAgreement("with identifiers of all kinds")
 
-  let replacements = fixture.store.items.map { CheckedItem($0.id, version: 2) }
-  try await fixture.perform(.insert(replacements))
-  try await fixture.expectItems(replacements, "after all were replaced")
-  expected = replacements
+  expected = fixture.store.items.map { CheckedItem($0.id, version: 2) }
+  try await fixture.perform(.insert(expected))
+  try await fixture.expectItems(expected, "after all were replaced")
+  if context.capabilities.contains(.transactions) {
+    for item in expected {
+      do {
+        try await fixture.store.update(item, adding: 1, refusal: nil)
+      } catch {
+        throw Violation("an update of \(item) threw \(shortened(String(describing: error)))")
+      }
+    }
+    expected = expected.map { CheckedItem($0.id, version: 3) }
+    try await fixture.expectItems(expected, "after all were updated")
+  }
   for (number, item) in items.enumerated() where number % 2 == 0 {
     try await fixture.remove(item)
     expected.apply(.remove([item]))

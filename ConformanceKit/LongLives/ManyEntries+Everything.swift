@@ -31,6 +31,7 @@ extension ManyEntries {
     let keys = (0..<count).map(key)
     let sorted = keys.indices.sorted { keys[$0] < keys[$1] }
     try await expectListed(keys, sorted, version: 1, in: engine)
+    try await blaming(.f2) { try await engine.verify() }
     if count * valueSize <= Self.mostBytesWritten {
       try await blaming(.w5) {
         try await engine.apply(keys.indices.map { .write(value($0, version: 2), key: keys[$0]) })

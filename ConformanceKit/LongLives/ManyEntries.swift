@@ -12,6 +12,9 @@ struct ManyEntries {
   let batchSize: Int
   let valueSize: Int
 
+  /// Written with each batch, so that its last version comes after those in many earlier files or pages.
+  private static let repeated = CacheKey(verbatim: "in each batch")
+
   func key(_ number: Int) -> CacheKey { CacheKey(verbatim: "entry \(number)") }
 
   /// Values that contain the number of their entry and otherwise zeros.
@@ -30,6 +33,7 @@ struct ManyEntries {
     for _ in rounds {
       try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
       batches += 1
+      try await engine.write(data("batch \(batches)"), key: Self.repeated)
       if batches == 1 {
         // If both times of an entry were equal, one could be mistaken for the other.
         try await letClockAdvance()
@@ -52,9 +56,10 @@ struct ManyEntries {
       // The last entries may not have been moved, merged or listed in the same way as the first ones.
       first += try await engine.readEntries(keys: [count / 2, count - 1].map(key))
       engine = try await context.reopen(engine)
-      try await lookAgain(count, in: engine)
+      try await lookAgain(count, batches, in: engine)
       try await expectSameTimes(first, in: engine, "after reopening with \(count) entries")
     }
+    try await engine.remove(key: Self.repeated)
     try await checkWholeCalls(count, in: engine)
   }
 
@@ -74,9 +79,12 @@ struct ManyEntries {
   }
 
   /// Checks the entries after reopening: an index in a file may have space for only some of them.
-  private func lookAgain(_ count: Int, in engine: EngineUnderTest) async throws {
+  private func lookAgain(_ count: Int, _ batches: Int, in engine: EngineUnderTest) async throws {
     do {
-      try expect(try await engine.keyCount(), is: count, "keyCount()")
+      try expect(try await engine.keyCount(), is: count + 1, "keyCount()")
+      try expect(
+        try await engine.read(key: Self.repeated), is: data("batch \(batches)"),
+        "read(key:) of a key that was written with each of \(batches) batches")
       try await look(count, in: engine)
     } catch let violation as Violation {
       throw Violation("after reopening, \(violation)", rule: .w6)
@@ -88,9 +96,10 @@ struct ManyEntries {
     try await engine.write(numbers.map { (key($0), value($0)) })
   }
 
-  /// Whether an entry is missing, according to methods that are cheap enough to call after each batch.
+  /// Whether one of this many entries, or the one that is written with each batch, is missing, according to methods that
+  /// are cheap enough to call after each batch.
   private func isMissing(_ count: Int, in engine: EngineUnderTest) async throws -> Bool {
-    if try await engine.keyCount() != count { return true }
+    if try await engine.keyCount() != count + 1 { return true }
     for number in [0, count / 2, count - 1] where try await engine.read(key: key(number)) != value(number) {
       return true
     }
@@ -116,6 +125,7 @@ struct ManyEntries {
   private func smallest(after lastGood: Int, upTo end: Int) async throws -> Violation {
     let engine = try await context.open(context.root.appending(path: "again", directoryHint: .isDirectory))
     if lastGood > 0 { try await write(0..<lastGood, to: engine) }
+    try await engine.write(data("again"), key: Self.repeated)
     for number in lastGood..<end {
       context.noteProgress()
       try await write(number..<number + 1, to: engine)

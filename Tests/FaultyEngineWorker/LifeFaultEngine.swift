@@ -19,7 +19,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     case leaksFilesPerRefusedQuestion, keepsCachesOfOpenings, countsOpeningsInAByte
     case leavesLocksOfKeys, keepsAbsentKeys, keepsResultsOfScans
     // What is read at opening
-    case readsTheFirstSegment, readsTheTimesOfTheFirstSegment
+    case readsTheFirstSegment, readsTheTimesOfTheFirstSegment, readsFilesByName
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture, removesNothingOfTheFuture, emptiesUpToATime
@@ -73,7 +73,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     if fault == .leaksDescriptorsPerOpening { _ = open("/dev/null", O_RDONLY) }
     var state = State()
     state.log = try LifeFaultLog(in: directory, fault: fault)
-    for record in try state.log?.records() ?? [] {
+    let records = try state.log?.records() ?? []
+    for record in fault == .readsFilesByName ? LifeFaultLog.orderedByFileName(records) : records {
       for change in record { state.take(change) }
     }
     if fault == .readsTheFirstSegment, state.entries.count > 512 {

@@ -78,6 +78,18 @@ final class LifeFaultLog {
     return records
   }
 
+  /// The records as if each 4 KiB of values were in a file, and file 10 came before file 9.
+  static func orderedByFileName(_ records: [[Change]]) -> [[Change]] {
+    var bytes = 0
+    var named: [(name: String, number: Int, record: [Change])] = []
+    for (number, record) in records.enumerated() {
+      named.append((name: "\(bytes >> 12)", number: number, record: record))
+      for change in record { bytes += change.entry?.data.count ?? 0 }
+    }
+    named.sort { ($0.name, $0.number) < ($1.name, $1.number) }
+    return named.map(\.record)
+  }
+
   private func lines(_ text: Data) throws -> [[Change]] {
     try text.split(separator: UInt8(ascii: "\n")).map { line in
       try String(decoding: line, as: UTF8.self).split(separator: "|").map(change)

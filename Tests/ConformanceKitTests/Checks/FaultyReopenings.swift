@@ -11,6 +11,13 @@ extension FaultyEngineCase {
     .init(persistent: .w6, "does not save what is written after verify()", also: [.f2]) { base, _ in
       SavesLess(base: base, .afterVerification)
     },
+    .init(persistent: .w6, "saves what it verifies, and what was removed since it was opened", also: [.f2]) {
+      base, _ in
+      SavesWhatItVerifies(base: base)
+    },
+    .init(persistent: .f2, "has entries in the order in which it has verified them") { base, _ in
+      OrdersWhatItVerifies(base: base)
+    },
     .init(persistent: .w6, "does not save what is written after removeAllData()") { base, _ in
       SavesLess(base: base, .afterRemovalOfEverything)
     },

@@ -43,6 +43,7 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
     .init(.s3, .changesItemsStepByStep),
     .init(.s3, .runsChainsAtOnce),
     .init(.s3, .runsChainsAgain),
+    .init(.s3, .runsChainsTwice),
     // The order is wrong wherever the items are compared with those of a new store.
     .init(.s4, .ordersByKey, also: [.s1, .s2, .s3, .s5, .s6, .s8]),
     .init(.s4, .ordersByLastWrite, also: [.s1, .s2, .s3, .s6, .s8]),
@@ -72,8 +73,15 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
     .init(.s9, .followsNobody, in: [.atomicBatches, .changeFeed]),
     .init(.s9, .followsWithoutRemovals, in: [.atomicBatches, .changeFeed]),
     .init(.s9, .appendsWhatOthersInsert, in: [.atomicBatches, .changeFeed]),
+    .init(.s9, .keepsUnreadableItems, in: [.atomicBatches, .changeFeed]),
+    .init(.s9, .takesEverythingForRemoval, in: [.atomicBatches, .changeFeed]),
     .init(.s10, .updatesWithoutTransaction, in: [.atomicBatches, .transactions]),
     .init(.s10, .updatesBeforeRefusing, in: [.atomicBatches, .transactions]),
+    .init(.s2, .believesFailedUpdates, in: [.atomicBatches, .transactions]),
+    .init(.s5, .updatesInSilence, in: [.atomicBatches, .transactions]),
+    .init(.s8, .updatesByIdentifier, in: [.atomicBatches, .transactions]),
+    .init(.s10, .showsItsOwnUpdate, in: [.atomicBatches, .transactions]),
+    .init(.s10, .revivesWhenUpdating, in: [.atomicBatches, .transactions]),
   ]
 }
 
@@ -149,7 +157,9 @@ extension ReferenceStore.Fault {
   /// Whether the store never shows the changes that a check waits for.
   fileprivate var neverShowsChanges: Bool {
     switch self {
-    case .followsNobody, .followsWithoutRemovals, .appendsWhatOthersInsert: true
+    case .followsNobody, .followsWithoutRemovals, .appendsWhatOthersInsert, .keepsUnreadableItems,
+      .takesEverythingForRemoval:
+      true
     default: false
     }
   }

@@ -33,8 +33,16 @@ extension ReferenceStore {
   final class Once {
     private let work: @MainActor @Sendable () async throws -> Void
     private var attempt: Task<Void, any Error>?
+    private var isDone = false
 
     init(_ work: @escaping @MainActor @Sendable () async throws -> Void) { self.work = work }
+
+    /// Also does the work if it is under way already.
+    func runUnlessDone() async throws {
+      if isDone { return }
+      try await work()
+      isDone = true
+    }
 
     func run() async throws {
       let attempt = attempt ?? Task { try await work() }

@@ -21,6 +21,8 @@ final class ReferenceStore: CheckedStore {
     case cutsIdentifiers, composesIdentifiers, hashesBeginnings, refusesLongIdentifiers, replacesByHash
     case followsNobody, followsWithoutRemovals, appendsWhatOthersInsert
     case updatesWithoutTransaction, updatesBeforeRefusing
+    case updatesInSilence, updatesByIdentifier, showsItsOwnUpdate, revivesWhenUpdating, believesFailedUpdates
+    case runsChainsTwice, keepsUnreadableItems, takesEverythingForRemoval
   }
 
   private(set) var unreadableKeys: [CacheKey] = []
@@ -67,6 +69,7 @@ final class ReferenceStore: CheckedStore {
 
   func chain(_ changes: [CheckedChange]) -> @MainActor @Sendable () async throws -> Void {
     let once = Once { try await self.perform(changes) }
+    if fault == .runsChainsTwice { return { try await once.runUnlessDone() } }
     if fault == .runsChainsAgain { return { try await self.perform(changes) } }
     if fault == .runsChainsAtOnce { Task { try? await once.run() } }
     return { try await once.run() }
@@ -118,18 +121,26 @@ extension ReferenceStore {
   private func followIfNeeded() async throws {
     guard feed == nil, fault != .followsNobody, engine.capabilities.contains(.changeFeed) else { return }
     let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
-    feed = Task { [weak self] in
-      for await _ in changes {
+    feed = Task { [weak self, fault] in
+      for await change in changes {
+        if fault == .takesEverythingForRemoval, change == .everything {
+          self?.forgetItems()
+          continue
+        }
         // If it fails, the next change loads again.
         try? await self?.inTurn { try await self?.load() }
       }
     }
   }
 
+  private func forgetItems() { withMutation(keyPath: \.items) { table = Table() } }
+
   func update(_ item: CheckedItem, adding amount: Double, refusal: (any Error)?) async throws {
     try await inTurn { [self] in
       try await loadOnce()
-      let (key, codec) = (key(of: item), codec)
+      let (key, codec) = (keyForUpdates(of: item), codec)
+      let shown = table[key].map { CheckedItem($0.id, version: $0.version + amount) }
+      let kept = try fault == .revivesWhenUpdating ? codec.encode(table[key] ?? item) : nil
       if fault == .updatesWithoutTransaction || fault == .updatesBeforeRefusing {
         guard let data = try await engine.read(key: key) else { return }
         let stored = try codec.decode(CheckedItem.self, from: data)
@@ -140,17 +151,26 @@ extension ReferenceStore {
         if let refusal { throw refusal }
         return
       }
-      let updated = try await ChangeOrigin.$current.withValue(origin) {
-        try await engine.withTransaction { transaction -> CheckedItem? in
-          guard let data = try transaction.read(key: key) else { return nil }
-          let stored = try codec.decode(CheckedItem.self, from: data)
-          let updated = CheckedItem(stored.id, version: stored.version + amount)
-          if let refusal { throw refusal }
-          try transaction.write(try codec.encode(updated), key: key)
-          return updated
+      var updated: CheckedItem?
+      do {
+        updated = try await ChangeOrigin.$current.withValue(origin) {
+          try await engine.withTransaction { transaction -> CheckedItem? in
+            guard let data = try transaction.read(key: key) ?? kept else { return nil }
+            let stored = try codec.decode(CheckedItem.self, from: data)
+            let updated = CheckedItem(stored.id, version: stored.version + amount)
+            if let refusal { throw refusal }
+            try transaction.write(try codec.encode(updated), key: key)
+            return updated
+          }
         }
+      } catch {
+        if fault == .believesFailedUpdates, refusal == nil, let shown { _ = change([.insert([shown])]) }
+        throw error
       }
-      if let updated { await announce(change([.insert([updated])])) }
+      if fault == .showsItsOwnUpdate, updated != nil { updated = shown }
+      guard let updated else { return }
+      let events = change([.insert([updated])])
+      if fault != .updatesInSilence { await announce(events) }
     }
   }
 
@@ -172,6 +192,10 @@ extension ReferenceStore {
         loaded.append(try codec.decode(CheckedItem.self, from: entry.data), for: entry.key)
       } catch {
         if fault == .failsOnUnreadable { throw error }
+        if fault == .keepsUnreadableItems, hasLoaded, let item = table[entry.key] {
+          loaded.append(item, for: entry.key)
+          continue
+        }
         if fault == .deletesUnreadable { try await engine.remove(key: entry.key) }
         if fault != .hidesUnreadable { unreadable.append(entry.key) }
         if fault == .stopsAtUnreadable { break }
@@ -311,6 +335,10 @@ extension ReferenceStore {
       return CacheKey(verbatim: item.id.precomposedStringWithCanonicalMapping)
     default: return (1...511).contains(bytes.count) ? CacheKey(verbatim: item.id) : CacheKey(item.id)
     }
+  }
+
+  private func keyForUpdates(of item: CheckedItem) -> CacheKey {
+    fault == .updatesByIdentifier ? CacheKey(verbatim: item.id) : key(of: item)
   }
 
   /// Whether another item already has the key of this one.

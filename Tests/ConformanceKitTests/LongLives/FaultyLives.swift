@@ -42,6 +42,16 @@ final class ForgetsWhatIsRead: FaultyEngine {
   }
 }
 
+/// Calls the entries corrupted of which it has no checksums.
+struct HasChecksums: FaultyEngine {
+  let base: ReferenceEngine
+  let count: Int
+  init(base: ReferenceEngine, of count: Int) { (self.base, self.count) = (base, count) }
+  func verify() async throws {
+    if try await base.keyCount() > count { throw StorageError(.corrupted, "A checksum is missing.") }
+  }
+}
+
 /// Loses an overwrite now and then, which is visible until the next one.
 final class LosesSomeOverwrites: FaultyEngine {
   let base: ReferenceEngine

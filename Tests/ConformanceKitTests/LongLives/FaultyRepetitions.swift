@@ -228,6 +228,22 @@ final class TrimsTheOld: FaultyEngine {
   }
 }
 
+/// Keeps new keys of single writes in a table of their own, and loses the one with which it is full and moved.
+final class MovesSingleWrites: FaultyEngine {
+  let base: ReferenceEngine
+  private let limit: Int
+  private let count = MutexProtected(0)
+  init(base: ReferenceEngine, count limit: Int) { (self.base, self.limit) = (base, limit) }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let isNew = try await base.read(key: key) == nil
+    let isFull = count.withLock { count in
+      if isNew { count += 1 }
+      return isNew && count % limit == 0
+    }
+    if !isFull { try await base.write(data, key: key) }
+  }
+}
+
 /// Counts the reads of each entry, and drops the least read ones when it halves the counts.
 final class DropsTheUnread: FaultyEngine {
   let base: ReferenceEngine

@@ -145,6 +145,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.w2], "reads the times of 512 entries when it is opened", .readsTheTimesOfTheFirstSegment,
       by: "life.many-entries", at: .quick),
+    .init(
+      [.w6], "reads its files in the order of their names when it is opened", .readsFilesByName,
+      by: "life.many-entries", at: .quick),
     .init([.w1], memory: "evicts beyond 3,000 entries", by: "life.many-entries") {
       EvictsTheOldest(base: $0, count: 3_000)
     },
@@ -160,6 +163,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.k3], memory: "lists 900 keys", by: "life.many-entries", at: .quick) {
       AlteredEngine(base: $0, keys: { Array($0.prefix(900)) })
     },
+    .init([.f2], memory: "has checksums of 900 entries", by: "life.many-entries", at: .quick) {
+      HasChecksums(base: $0, of: 900)
+    },
     .init([.w5], memory: "applies 900 operations", by: "life.many-entries", at: .quick) {
       AlteredEngine(base: $0, operations: { Array($0.prefix(900)) })
     },
@@ -173,6 +179,11 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.w1], memory: "drops what is old when there have been 100 changes", by: "life.of-one-key", at: .quick
     ) {
       TrimsTheOld(base: $0)
+    },
+    .init(
+      [.w1], memory: "loses the write with which 200 new keys are moved", by: "life.of-one-key", at: .quick
+    ) {
+      MovesSingleWrites(base: $0, count: 200)
     },
     .init([.w1], memory: "drops what nobody reads after 256 reads", by: "life.of-reads", at: .quick) {
       DropsTheUnread(base: $0)

@@ -54,6 +54,13 @@ extension SizeFault {
           }
         })
     },
+    .init(.v2, "sizes.bytes-of-a-value", "writes a short value over the first chunk of a long one in batches")
+    {
+      LeavesChunks(base: $0, of: .overwrittenValues)
+    },
+    .init(.v2, "sizes.bytes-of-a-value", "finds the chunks of a removed value when its key is imported") {
+      LeavesChunks(base: $0, of: .removedValues)
+    },
     .init(.v2, "sizes.bytes-of-an-entry", "keeps no more than a page of a key over 255 bytes and its value") {
       AlteredEngine(
         base: $0,
@@ -183,6 +190,45 @@ extension [(key: CacheKey, data: Data)] {
         sum += $0.data.count
         return sum <= bytes
       })
+  }
+}
+
+/// Keeps long values in chunks, and forgets to remove all of them but the first.
+final class LeavesChunks: FaultyEngine {
+  enum Former { case overwrittenValues, removedValues }
+  let base: ReferenceEngine
+  private let former: Former
+  /// The chunks that belong to no value.
+  private let left = MutexProtected<[CacheKey: Data]>([:])
+  init(base: ReferenceEngine, of former: Former) { (self.base, self.former) = (base, former) }
+
+  private func leave(_ old: [(key: CacheKey, data: Data)]) {
+    left.withLock { left in
+      for (key, data) in old where data.count > 256 << 10 { left[key] = data.dropFirst(256 << 10) }
+    }
+  }
+  /// The value with what was left under its key.
+  private func joined(_ data: Data, _ key: CacheKey) -> Data {
+    data + (left.withLock { $0.removeValue(forKey: key) } ?? Data())
+  }
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    if former == .overwrittenValues {
+      leave(try await base.readDataAndKeys(keys: dataAndKeys.map(\.key)))
+      return try await base.write(
+        dataAndKeys.map { ($0.key, $0.data.count > 256 << 10 ? $0.data : joined($0.data, $0.key)) })
+    }
+    try await base.write(dataAndKeys)
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    guard former == .removedValues else {
+      return try await base.write(entries.map { (key: $0.key, data: $0.data) })
+    }
+    try entries.map(\.key).validate()
+    try await base.write(entries.map { (key: $0.key, data: joined($0.data, $0.key)) })
+  }
+  func remove(key: CacheKey) async throws {
+    if former == .removedValues { leave(try await base.readDataAndKeys(keys: [key])) }
+    try await base.remove(key: key)
   }
 }
 

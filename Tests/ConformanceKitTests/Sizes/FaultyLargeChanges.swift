@@ -44,16 +44,13 @@ extension SizeFault {
         })
     },
     .init(.l1, "sizes.requests", "looks for a mebibyte of keys") {
-      AlteredEngine(
-        base: $0,
-        question: { keys in
-          var bytes = 0
-          return Array(
-            keys.prefix {
-              bytes += $0.value.utf8.count
-              return bytes <= 1 << 20
-            })
-        })
+      AlteredEngine(base: $0, question: { $0.withinAMebibyte })
+    },
+    .init(.k3, "sizes.requests", "lists a mebibyte of keys") {
+      AlteredEngine(base: $0, keys: { $0.withinAMebibyte })
+    },
+    .init(.d2, "sizes.requests", "removes the first mebibyte of keys when it removes everything") {
+      RemovesAMebibyte(base: $0)
     },
     .init(.w6, "sizes.reopened", "saves 1,000 of the entries that it imports", isPersistent: true) {
       SavesAThousand(base: $0, of: .writeEntries)
@@ -62,6 +59,24 @@ extension SizeFault {
       SavesAThousand(base: $0, of: .removeMany)
     },
   ]
+}
+
+extension [CacheKey] {
+  /// The first keys that have at most a mebibyte together.
+  fileprivate var withinAMebibyte: [CacheKey] {
+    var bytes = 0
+    return Array(
+      prefix {
+        bytes += $0.value.utf8.count
+        return bytes <= 1 << 20
+      })
+  }
+}
+
+/// Removes the keys of one page of its list.
+struct RemovesAMebibyte: FaultyEngine {
+  let base: ReferenceEngine
+  func removeAllData() async throws { try await base.remove(keys: base.allKeys().withinAMebibyte) }
 }
 
 /// Adds the number of rows that a large batch has written to a stored count.

@@ -1,0 +1,58 @@
+import FaultyEngineWorker
+import Foundation
+import StockroomCore
+
+// Engines that change something in verify().
+
+/// Writes a new file after verify(), when it is closed, and has removed entries in it.
+final class SavesWhatItVerifies: FaultyEngine {
+  let base: ReferenceEngine
+  private let state = MutexProtected((removed: [CacheKey: Data](), saved: [CacheKey: Data]()))
+  init(base: ReferenceEngine) { self.base = base }
+
+  func remove(keys: [CacheKey]) async throws {
+    let old = try await base.readDataAndKeys(keys: keys)
+    try await base.remove(keys: keys)
+    state.withLock { state in
+      for (key, data) in old { state.removed[key] = data }
+    }
+  }
+
+  func verify() async throws {
+    try await base.verify()
+    state.withLock { $0.saved = $0.removed }
+  }
+
+  func close() async throws {
+    let saved = state.withLock { state in
+      defer { state = ([:], [:]) }
+      return state.saved
+    }
+    guard !saved.isEmpty else { return try await base.close() }
+    let present = Set(try await base.allKeys())
+    let revived = saved.filter { !present.contains($0.key) }
+    if !revived.isEmpty { try await base.write(revived.map { (key: $0.key, data: $0.value) }) }
+    try await base.close()
+  }
+}
+
+/// Verifies entries in the order of their keys, and lists them in that order afterwards.
+final class OrdersWhatItVerifies: FaultyEngine {
+  let base: ReferenceEngine
+  private let isVerified = MutexProtected(false)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func verify() async throws {
+    try await base.verify()
+    isVerified.withLock { $0 = true }
+  }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    let entries = try await base.readAllEntries()
+    let isFirst = isVerified.withLock { isVerified in
+      defer { isVerified = false }
+      return isVerified
+    }
+    return isFirst ? entries.sorted { $0.key < $1.key } : entries
+  }
+}
