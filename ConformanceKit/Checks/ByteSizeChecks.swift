@@ -91,7 +91,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let sizes =
         context.budget.level == .exhaustive ? [(64 << 20) + 1, 100 << 20, 256 << 20] : [(64 << 20) + 1]
-      for size in sizes { try await expectSameVerdict(on: size, in: engine) }
+      for size in sizes { try await expectSameOutcome(on: size, in: engine) }
     }
   }
 }
@@ -189,14 +189,14 @@ private func expectNothingLeft(of size: Int, by way: WayOfWriting, in engine: En
 }
 
 /// Writes a value in every way: either all accept it, or all refuse it and leave the previous value.
-private func expectSameVerdict(on size: Int, in engine: EngineUnderTest) async throws {
+private func expectSameOutcome(on size: Int, in engine: EngineUnderTest) async throws {
   let value = noise(size)
-  var verdicts: [(name: String, isAccepted: Bool)] = []
+  var outcomes: [(name: String, isAccepted: Bool)] = []
   for way in ChangeMethod.writing(engine.capabilities).map(\.way) {
     try await engine.write(data("earlier"), key: key("k"))
     do {
       try await way.write(engine, [(key("k"), value)])
-      verdicts.append((way.name, true))
+      outcomes.append((way.name, true))
       try expect(
         try await engine.read(key: key("k")) == value,
         "\(way.name) stored a value of \(size) bytes that was different when read")
@@ -204,11 +204,11 @@ private func expectSameVerdict(on size: Int, in engine: EngineUnderTest) async t
       guard (failure.error as? StorageError)?.code == .valueTooLarge else {
         throw Violation("with a value of \(size) bytes, \(failure), not valueTooLarge")
       }
-      verdicts.append((way.name, false))
+      outcomes.append((way.name, false))
       try await expectAllWaysAgree(in: engine, on: [(key("k"), data("earlier"))])
     }
   }
-  let (accepting, refusing) = (verdicts.filter(\.isAccepted), verdicts.filter { !$0.isAccepted })
+  let (accepting, refusing) = (outcomes.filter(\.isAccepted), outcomes.filter { !$0.isAccepted })
   try expect(
     accepting.isEmpty || refusing.isEmpty,
     "a value of \(size) bytes was accepted by \(accepting.map(\.name).joined(separator: ", ")) and refused by "

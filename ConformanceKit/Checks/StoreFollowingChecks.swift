@@ -151,7 +151,7 @@ private func waitForItems(
 }
 
 /// Makes the entry of the first item unreadable and readable again, and then changes more entries than the feed of an
-/// engine need tell one by one.
+/// engine need report one by one.
 ///
 /// - Parameter items: The items of the store.
 @MainActor private func followUnusualChanges(

@@ -87,7 +87,7 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
       .x1, "tells a subscriber nothing more that had 300 changes unread", .stopsAfterOverflows,
       by: "changes.for-a-slow-subscriber"),
     .init(
-      .x1, "waits for a pause before it tells of anything", .waitsForAPause, by: "changes.of-many-tasks",
+      .x1, "waits for a pause before it reports anything", .waitsForAPause, by: "changes.of-many-tasks",
       stallTimeout: .seconds(4)),
     .init(
       .x1, "keeps keys alone when it merges what is unread", .mergesRemovalsAway,
