@@ -179,7 +179,13 @@ extension CheckDefinition {
       try await expectStored(entries(all), in: second)
       try await context.close(first)
       try await context.close(second)
-      try await expectStored(entries(all), in: try await context.open())
+      let engine = try await context.open()
+      try await expectStored(entries(all), in: engine)
+      guard let another = try await context.openUnlessLocked(context.place) else { return }
+      try await engine.removeAllData()
+      try await checkReadsBesideAnother(engine, context) { changes in
+        try await changes.perform(on: another) { context.noteProgress() }
+      }
     }
   }
 }

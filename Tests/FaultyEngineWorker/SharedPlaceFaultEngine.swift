@@ -12,13 +12,15 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
     case comparesNewestTimes, comparesTimesOfEntries
+    // What others see while it writes
+    case savesLargeValuesInSteps, savesNewValuesBeside
     // Effects on others when one is closed
     case abortsCallsOfOthers
     // Openings
     case initializesTwice, refusesNewDirectories
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, breaksLocksOfYesterday, leavesLockFiles,
-      locksAllPlaces, callsLocksIO, callsLongLocksIO, unlinksItsLock
+      locksAllPlaces, callsLocksIO, callsLongLocksIO, unlinksItsLock, locksWhenItWrites
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
@@ -144,11 +146,26 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   private func finish(
     _ state: inout State, _ entries: [String: SharedPlaceEntry], writing size: Int, isCounted: Bool = true
   ) throws {
+    if size > 64 << 10 { try saveFirstStep(of: entries, in: state.place) }
     try state.place?.save(entries)
     if isCounted { state.place?.countChange(of: size) }
     state.forget()
     state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
     if let mark = state.place?.mark { state.cached = (mark, entries) }
+  }
+
+  /// Saves something else before large values, and lets others read it.
+  private func saveFirstStep(of entries: [String: SharedPlaceEntry], in place: SharedPlaceFile?) throws {
+    var first = entries
+    for (key, entry) in entries where entry.data.count > 32 << 10 {
+      switch fault {
+      case .savesLargeValuesInSteps: first[key]?.data = Data(entry.data.prefix(entry.data.count / 2))
+      case .savesNewValuesBeside: first[key + ".new"] = entry
+      default: return
+      }
+    }
+    try place?.save(first)
+    try place?.letOthersIn()
   }
 
   /// Waits, and throws if another engine has been closed meanwhile.

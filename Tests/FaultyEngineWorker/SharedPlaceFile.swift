@@ -57,6 +57,7 @@ final class SharedPlaceFile {
     // The deinitializer closes open files.
     if !isShared, !takePlace() { throw StorageError(.locked, "Another engine has \(path).") }
     holdsPlace = true
+    if fault == .locksWhenItWrites { _ = flock(lockFile, LOCK_UN) }
     if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }
     if fault == .initializesTwice, access(path, F_OK) != 0 {
       usleep(UInt32.random(in: 500...8_000))
@@ -213,6 +214,13 @@ final class SharedPlaceFile {
     }
   }
 
+  /// Releases the lock in the middle of a call.
+  func letOthersIn() throws {
+    unlock()
+    usleep(1_500)
+    try lock()
+  }
+
   // MARK: The file
 
   var mark: Mark {
@@ -259,6 +267,9 @@ final class SharedPlaceFile {
   /// Replaces the file with a new one.
   func save(_ entries: [String: SharedPlaceEntry]) throws {
     if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
+    if fault == .locksWhenItWrites, !tryLock() {
+      throw StorageError(.locked, "Another engine has \(path).")
+    }
     // About the time of a disk, so that another engine that has the place too may write meanwhile.
     if fault == .unlinksItsLock { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"

@@ -67,6 +67,15 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "stays on a file that another process has compacted", .staysOnCompactedFiles,
       by: "processes.every-answer"),
     .init(
+      .c2, "lets others see a half of a large value", .savesLargeValuesInSteps, by: "opening.twice-under-load"
+    ),
+    .init(
+      .c3, "lets other processes see a half of a large value", .savesLargeValuesInSteps,
+      by: "processes.write-at-the-same-time"),
+    .init(
+      .c3, "lets other processes see what it writes under a name of its own", .savesNewValuesBeside,
+      by: "processes.write-at-the-same-time"),
+    .init(
       .c6, "remembers another place once its own is back", .trustsItsFirstDirectory, isShared: false,
       by: "place.replaced-and-put-back"),
     .init(
@@ -89,6 +98,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .c3, "loses its lock when another descriptor is closed", .locksForTheProcess, isShared: false,
       by: "processes.after-a-second-opening"),
+    .init(
+      .c3, "locks its place when it first writes", .locksWhenItWrites, isShared: false,
+      by: "processes.second-opening"),
     .init(
       .c3, "has its lock beside its place", .locksBesideItsPlace, isShared: false,
       by: "processes.by-another-spelling"),
@@ -140,7 +152,8 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     "processes.after-a-second-opening", "processes.stopped", "dropping.beside-a-child-process",
     "opening.any-name",
     "opening.relative-path", "opening.twice-by-any-spelling", "processes.by-another-spelling",
-    "place.replaced-and-put-back", "processes.clock-jumps",
+    "place.replaced-and-put-back", "processes.clock-jumps", "processes.second-opening",
+    "processes.write-at-the-same-time", "opening.twice-under-load",
   ]
 
   var suite: ConformanceSuite {
