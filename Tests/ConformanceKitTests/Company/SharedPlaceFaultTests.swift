@@ -41,6 +41,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .c2, "compares the newest time and the number of entries", .comparesNewestTimes,
       by: "sharing.every-answer"),
+    .init(
+      .c3, "compares the newest time and the number of entries, beside a process", .comparesNewestTimes,
+      by: "processes.every-answer"),
     .init(.c2, "compares the times of entries", .comparesTimesOfEntries, by: "sharing.every-answer"),
     .init(.c2, "remembers pages of scans", .remembersPages, by: "sharing.every-answer"),
     .init(
