@@ -20,6 +20,7 @@ extension CheckDefinition {
         return keys
       }
       try await expectStored(entries(written.flatMap { $0 }), in: engine)
+      try await checkFirstCallsAtOnce(context)
     }
     Check(
       .c1, "concurrency.reads-own-writes", "a task reads its own writes, whatever other tasks do"
