@@ -14,6 +14,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case comparesNewestTimes, comparesTimesOfEntries
     // What others see while it writes
     case savesLargeValuesInSteps, savesNewValuesBeside
+    // Times
+    case datesAfterItsOwnLast
     // Effects on others when one is closed
     case abortsCallsOfOthers
     // Openings
@@ -48,6 +50,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     /// The entries that were read last by their keys, for a fault that compares their times.
     var dated: [String: SharedPlaceEntry] = [:]
     var times: [String: SharedPlaceEntry] = [:]
+    /// When this engine last changed something, in microseconds.
+    var lastChange = 0
     var count: Int?
     var keys: [String]?
     /// The results of scans with a limit or a prefix.
@@ -138,6 +142,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     if operations.isEmpty { return }
     try perform { state, entries in
       entries.apply(operations)
+      if fault == .datesAfterItsOwnLast { entries.date(operations, after: &state.lastChange) }
       let size = operations.reduce(0) { $0 + ($1.writtenSize ?? 0) }
       try finish(&state, entries, writing: size, isCounted: isCounted)
     }
@@ -274,40 +279,4 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
 
 extension StorageOperation {
   fileprivate var writtenSize: Int? { if case .write(let data, _) = self { data.count } else { nil } }
-}
-
-struct SharedPlaceEntry: Codable, Sendable {
-  var data: Data
-  /// Microseconds. Their number of digits does not change for centuries.
-  var created: Int
-  var updated: Int
-  var sequence: Int
-
-  var createdAt: Date { Date(timeIntervalSince1970: Double(created) / 1e6) }
-  var updatedAt: Date { Date(timeIntervalSince1970: Double(updated) / 1e6) }
-
-  /// Sets the times to those of an imported entry.
-  mutating func date(like entry: StorageEntry) {
-    created = Int(entry.createdAt.timeIntervalSince1970 * 1e6)
-    updated = Int(entry.updatedAt.timeIntervalSince1970 * 1e6)
-  }
-}
-
-extension [String: SharedPlaceEntry] {
-  fileprivate mutating func apply(_ operations: [StorageOperation]) {
-    let now = Int(Date().timeIntervalSince1970 * 1e6)
-    var last = values.map(\.sequence).max() ?? 0
-    for operation in operations {
-      switch operation {
-      case .removeAll: self = [:]
-      case .remove(let key): self[key.value] = nil
-      case .write(let data, let key):
-        let old = self[key.value]
-        last = Swift.max(last, old?.sequence ?? last + 1)
-        self[key.value] = SharedPlaceEntry(
-          data: Data(data), created: old?.created ?? now, updated: Swift.max(old?.updated ?? now, now),
-          sequence: old?.sequence ?? last)
-      }
-    }
-  }
 }

@@ -114,6 +114,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .c3, "opens what a process has had for a day", .breaksLocksOfYesterday, isShared: false,
       by: "processes.clock-jumps"),
+    .init(
+      .w2, "dates what another process has written after its own last change", .datesAfterItsOwnLast,
+      by: "processes.clock-jumps"),
     .init(.c3, "leaves lock files", .leavesLockFiles, by: "processes.stopped"),
     .init(.c3, "waits for one place with a lock for all", .locksAllPlaces, by: "processes.stopped"),
     .init(.c3, "calls a lock of others an input/output error", .callsLocksIO, by: "processes.stopped"),
