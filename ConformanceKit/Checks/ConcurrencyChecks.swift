@@ -97,6 +97,7 @@ extension CheckDefinition {
           "whether scan(_:limit:) finds \(key)")
       }
       try await checkListsBesideChanges(context)
+      try await checkReadsBesideOverwrites(context)
     }
     Check(
       .c1, "concurrency.counts", "counts are right after many tasks have written and removed their own keys"

@@ -5,13 +5,16 @@
 #endif
 import StockroomCore
 
-// Reads of one engine while another one on its place changes entries: rules C2 and C3. An engine may serialize its own
-// calls, and not those of another instance or process.
+// Reads while large entries are overwritten, by the same engine, or by another one on its place: rules C1, C2 and C3. An
+// engine may compact its files, which moves the entries, and may serialize its own calls and not those of another
+// instance or process.
 
-/// Changes that one of two engines makes while the other one reads.
+/// Changes that are made while others read.
 struct PassingChanges: Codable, Sendable {
   /// At most 250, because each has a byte of its own.
   let rounds: Int
+  /// The minimum size of the values.
+  let size: Int
 
   /// Entries that nothing changes.
   static let still = keys(12, prefix: "still-")
@@ -21,14 +24,19 @@ struct PassingChanges: Codable, Sendable {
   static let passing = keys(2, prefix: "passing-")
 
   /// A value of many pages with the same byte everywhere. Its size differs from that of the version before.
-  static func value(_ version: Int) -> Data {
-    Data(repeating: UInt8(truncatingIfNeeded: version), count: 40_000 + version % 5 * 1_700)
+  func value(_ version: Int) -> Data {
+    Data(repeating: UInt8(truncatingIfNeeded: version), count: size + version % 5 * 1_700)
   }
 
   /// The version of a value, or nil if it is not the whole value of a version.
-  static func version(of data: Data) -> Int? {
+  func version(of data: Data) -> Int? {
     guard let first = data.first, value(Int(first)) == data else { return nil }
     return Int(first)
+  }
+
+  /// The entries before the changes.
+  var entriesBefore: [(key: CacheKey, data: Data)] {
+    entries(Self.still) + Self.overwritten.map { (key: $0, data: value(1)) }
   }
 
   /// Makes the changes by all methods in turn. A slow engine makes fewer.
@@ -39,9 +47,9 @@ struct PassingChanges: Codable, Sendable {
     let end = ContinuousClock.now + .seconds(1)
     for round in 0..<rounds {
       if round > 5, ContinuousClock.now > end { return }
-      let value = Self.value(round + 2)
+      let new = value(round + 2)
       try await methods[round % methods.count].performAmongMany(
-        Self.overwritten.map { ($0, value) }, in: engine)
+        Self.overwritten.map { (key: $0, data: new) }, in: engine)
       try await engine.write(entries(Self.passing))
       try await engine.remove(keys: Self.passing)
       try note()
@@ -59,26 +67,72 @@ func checkReadsBesideAnother(
   _ engine: EngineUnderTest, _ context: CheckContext,
   change: @escaping @Sendable (PassingChanges) async throws -> Void
 ) async throws {
-  let changes = PassingChanges(rounds: context.byLevel(quick: 12, standard: 60, exhaustive: 240))
-  let first = PassingChanges.value(1)
-  try await engine.write(
-    entries(PassingChanges.still) + PassingChanges.overwritten.map { ($0, first) })
-  let readers = 2
-  let states = MutexProtected(Array(repeating: BesideReader(), count: readers))
-  try await whileRunning({ try await change(changes) }, readerCount: readers) { number in
+  let changes = PassingChanges(
+    rounds: context.byLevel(quick: 12, standard: 60, exhaustive: 240), size: 40_000)
+  try await engine.write(changes.entriesBefore)
+  try await readRepeatedly(engine, beside: changes, isShared: true) { try await change(changes) }
+}
+
+/// Fails unless each read, by any method, returns whole values and every unchanged entry while another task overwrites
+/// so much that the engine may compact its files.
+func checkReadsBesideOverwrites(_ context: CheckContext) async throws {
+  let engine = try await context.open(context.root.appending(path: "large", directoryHint: .isDirectory))
+  let changes = PassingChanges(
+    rounds: context.byLevel(quick: 8, standard: 48, exhaustive: 240), size: 700_000)
+  do {
+    try await engine.write(changes.entriesBefore)
+    var reader = BesideReader(changes: changes, isShared: false, first: 0)
+    for _ in BesideReader.methods { try await reader.read(engine) }
+  } catch is Violation, is CallFailure {
+    // Other checks cover what it does with large values while nothing changes.
+    return
+  }
+  try await readRepeatedly(engine, beside: changes, isShared: false) {
+    try await changes.perform(on: engine) { context.noteProgress() }
+  }
+  try await context.close(engine)
+}
+
+private func readRepeatedly(
+  _ engine: EngineUnderTest, beside changes: PassingChanges, isShared: Bool,
+  _ change: @escaping @Sendable () async throws -> Void
+) async throws {
+  let readers = isShared ? 2 : 3
+  let states = MutexProtected(
+    (0..<readers).map {
+      BesideReader(changes: changes, isShared: isShared, isOfSingleKeys: $0 == 2, first: 5 * $0)
+    })
+  try await whileRunning(change, readerCount: readers) { number in
     var reader = states.withLock { $0[number] }
     try await reader.read(engine)
     states.withLock { [reader] in $0[number] = reader }
-    // Some locks are unfair to whoever waits for them.
-    if reader.reads.isMultiple(of: 3) { await letTimePass() }
+    // Some locks of places are unfair to whoever waits for them.
+    if isShared, reader.reads.isMultiple(of: 3) { await letTimePass() }
   }
 }
 
-/// A task that reads beside the changes of another engine.
+/// A task that reads beside the changes of another engine, or of another task.
 private struct BesideReader {
-  private(set) var reads = 0
+  /// The methods in turn. Most of them return values.
+  static let methods: [ReadMethod] = [
+    .read, .readDataAndKeys, .readAllDataAndKeys, .read, .readAllEntries, .allKeys, .read, .readMany, .scan,
+    .read, .readEntries, .keysExist, .read, .readAllData, .keyCount,
+  ]
+
+  let changes: PassingChanges
+  /// Whether another engine makes the changes. For one engine, other rules cover that batches appear at once.
+  let isShared: Bool
+  /// Whether it only reads single values, which takes little time.
+  let isOfSingleKeys: Bool
+  private(set) var reads: Int
   /// The latest version that it has read.
   private var latest = 1
+
+  /// - Parameter first: The index of the method with which it begins.
+  init(changes: PassingChanges, isShared: Bool, isOfSingleKeys: Bool = false, first: Int) {
+    (self.changes, self.isShared, self.isOfSingleKeys) = (changes, isShared, isOfSingleKeys)
+    reads = first
+  }
 
   /// Reads by the next method.
   mutating func read(_ engine: EngineUnderTest) async throws {
@@ -89,19 +143,16 @@ private struct BesideReader {
     } catch let failure as CallFailure {
       // An engine may need the place for itself.
       if (failure.error as? StorageError)?.code == .locked { return }
-      throw Violation("while another engine changed entries, \(failure)")
+      throw Violation("while \(others) changed entries, \(failure)")
     }
   }
+
+  private var others: String { isShared ? "another engine" : "another task" }
 
   private mutating func read(_ number: Int, _ engine: EngineUnderTest) async throws {
     let (still, overwritten) = (PassingChanges.still, PassingChanges.overwritten)
     let requested = still + overwritten
-    // Most reads are of values.
-    let methods: [ReadMethod] = [
-      .read, .readDataAndKeys, .readAllDataAndKeys, .read, .readAllEntries, .allKeys, .read, .readMany, .scan,
-      .read, .readEntries, .keysExist, .read, .readAllData, .keyCount,
-    ]
-    let method = methods[number % methods.count]
+    let method = isOfSingleKeys ? .read : Self.methods[number % Self.methods.count]
     let isOneMoment = engine.capabilities.isSuperset(of: method.needsForOneMoment.union(.atomicBatches))
     func expectListed(_ entries: [(key: CacheKey, data: Data?)]) throws {
       try expectKeys(entries.map(\.key), of: method, isComplete: isOneMoment || method.isOfManyKeys)
@@ -125,7 +176,9 @@ private struct BesideReader {
     case .keysExist: try expectListed(try await engine.keysExist(requested).map { ($0, nil) })
     case .readMany:
       let found = try await engine.read(keys: overwritten)
-      try expect(found.count, is: overwritten.count, "the number of values of \(method.call) beside another")
+      try expect(
+        found.count == overwritten.count, of: method,
+        "returned \(found.count) values for \(overwritten.count) keys that were there all the time")
       try expectVersions(found, of: method, isOneMoment: isOneMoment, engine.capabilities)
     case .readAllData:
       let found = try await engine.readAllData().filter { $0.count > 1_000 }
@@ -133,12 +186,11 @@ private struct BesideReader {
     case .keyCount:
       let count = try await engine.keyCount()
       let possible = requested.count...(requested.count + PassingChanges.passing.count)
-      try expect(
-        possible.contains(count), "beside changes of another, keyCount() was \(count), not in \(possible)")
+      try expect(possible.contains(count), of: method, "returned \(count), which is not in \(possible)")
     default:
       let key = overwritten[number % overwritten.count]
       guard let data = try await engine.read(key: key) else {
-        throw Violation("while another engine overwrote \(key), read(key:) of it returned nil")
+        throw Violation("while \(others) overwrote \(key), read(key:) of it returned nil")
       }
       try expectVersions([data], of: method, isOneMoment: true, engine.capabilities)
     }
@@ -150,21 +202,26 @@ private struct BesideReader {
     let (still, overwritten) = (PassingChanges.still, PassingChanges.overwritten)
     let known = Set(still + overwritten + PassingChanges.passing)
     if let foreign = keys.first(where: { !known.contains($0) }) {
-      throw Violation("beside changes of another, \(method.call) listed \(foreign), which nobody had written")
+      try expect(false, of: method, "listed \(foreign), which nobody had written")
     }
     let wanted = Set(isComplete ? still + overwritten : still)
     let found = keys.filter(wanted.contains)
     try expect(
-      found.count == wanted.count && Set(found) == wanted,
-      "beside changes of another, \(method.call) listed \(found.count) keys, \(Set(found).count) of the "
-        + "\(wanted.count) that were there all the time")
+      found.count == wanted.count && Set(found) == wanted, of: method,
+      "listed \(found.count) keys, \(Set(found).count) of the \(wanted.count) that were there all the time")
+  }
+
+  /// Fails with the rule of the method if it is the fault of one engine.
+  private func expect(_ condition: Bool, of method: ReadMethod, _ what: @autoclosure () -> String) throws {
+    if condition { return }
+    throw Violation(
+      "while \(others) overwrote entries, \(method.call) \(what())", rule: isShared ? nil : method.rule)
   }
 
   private func expectValue(_ data: Data, of key: CacheKey, _ method: ReadMethod) throws {
     try expect(
-      data == value(for: key),
-      "beside changes of another, \(method.call) returned \(describe(data)) for \(key), which has another value"
-    )
+      data == value(for: key), of: method,
+      "returned \(describe(data)) for \(key), which has another value")
   }
 
   /// Fails unless these are whole values, no older than those that were read before.
@@ -173,22 +230,25 @@ private struct BesideReader {
   ) throws {
     var versions: [Int] = []
     for data in values {
-      guard let version = PassingChanges.version(of: data) else {
+      guard let version = changes.version(of: data) else {
         throw Violation(
-          "while another engine overwrote a value, \(method.call) returned \(describe(data)), which is none of "
-            + "its values")
+          "while \(others) overwrote values, \(method.call) returned \(describe(data)), which is none of them"
+        )
       }
       versions.append(version)
     }
     // Each batch is one step, which single reads before and after it see too.
-    guard capabilities.contains(.atomicBatches), let oldest = versions.min(), let newest = versions.max()
+    guard isShared, capabilities.contains(.atomicBatches), let oldest = versions.min(),
+      let newest = versions.max()
     else { return }
-    try expect(
-      !isOneMoment || oldest == newest,
-      "\(method.call) returned a half of a batch of another engine: versions \(versions)")
-    try expect(
-      oldest >= latest,
-      "\(method.call) returned version \(oldest) of what another engine overwrites, after version \(latest)")
+    if isOneMoment, oldest != newest {
+      throw Violation("\(method.call) returned a half of a batch of another engine: versions \(versions)")
+    }
+    if oldest < latest {
+      throw Violation(
+        "\(method.call) returned version \(oldest) of what another engine overwrites, after version \(latest)"
+      )
+    }
     latest = newest
   }
 }
