@@ -214,8 +214,9 @@ private struct BesideReader {
   /// Fails with the rule of the method if it is the fault of one engine.
   private func expect(_ condition: Bool, of method: ReadMethod, _ what: @autoclosure () -> String) throws {
     if condition { return }
+    let rule = method.isOfManyKeys || !method.givesValues ? method.rule : .r3
     throw Violation(
-      "while \(others) overwrote entries, \(method.call) \(what())", rule: isShared ? nil : method.rule)
+      "while \(others) overwrote entries, \(method.call) \(what())", rule: isShared ? nil : rule)
   }
 
   private func expectValue(_ data: Data, of key: CacheKey, _ method: ReadMethod) throws {
