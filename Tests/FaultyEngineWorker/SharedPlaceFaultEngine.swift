@@ -22,7 +22,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case initializesTwice, refusesNewDirectories
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, breaksLocksOfYesterday, leavesLockFiles,
-      locksAllPlaces, callsLocksIO, callsLongLocksIO, unlinksItsLock, locksWhenItWrites
+      locksAllPlaces, callsLocksIO, callsLongLocksIO, unlinksItsLock
+    case locksWhenItWrites, locksCallsForTheProcess
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
