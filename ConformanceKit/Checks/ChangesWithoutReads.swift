@@ -43,9 +43,10 @@ private func checkReplacements(by sharers: Sharers, _ context: CheckContext) asy
     replaced.map { .write(data("value \(number)"), key: $0) }
   }
   let removals = replaced.map { StorageOperation.remove(key: $0) }
+  let removalOfAll: [StorageOperation] = [.removeAll]
   let calls: [[[StorageOperation]]] = [
-    [[.removeAll], writes(0)], [removals + writes(1)], [removals, writes(2)],
-    [[.removeAll] + writes(3)], [[.removeAll], writes(4)],
+    [removalOfAll, writes(0)], [removals + writes(1)], [removals, writes(2)],
+    [removalOfAll + writes(3)], [removalOfAll, writes(4)],
   ]
   var answers = ExpectedAnswers()
   for (number, calls) in calls.enumerated() {
