@@ -112,6 +112,7 @@ extension CheckDefinition {
           found.count == stored.count && Set(found) == stored,
           "\(method.call) after many cancelled calls returned other values than the stored ones")
       }
+      try await checkCancelledFirstCalls(context)
     }
   }
 }
@@ -268,7 +269,7 @@ func expectCancellation(_ error: any Error, _ call: String) throws {
 
 /// The result of a call in a task that is cancelled: before the call if `yields` is nil, otherwise after this
 /// task has yielded that many times.
-private func cancelled<Value: Sendable>(
+func cancelled<Value: Sendable>(
   after yields: Int?, _ call: @escaping @Sendable () async throws -> Value
 ) async -> Result<Value, any Error> {
   let task = Task { @concurrent in

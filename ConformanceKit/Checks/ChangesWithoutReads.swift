@@ -10,6 +10,7 @@ import StockroomCore
 /// Has the first engine change something by each method right after the second one, before it has read anything. An
 /// engine that changes a copy of its own undoes what the other one has done, or overlooks it.
 func checkChangesWithoutReads(of sharers: Sharers, _ context: CheckContext) async throws {
+  try await checkReplacements(by: sharers, context)
   var answers = ExpectedAnswers()
   for method in ChangeMethod.all(context.capabilities) {
     context.noteProgress()
@@ -31,6 +32,33 @@ func checkChangesWithoutReads(of sharers: Sharers, _ context: CheckContext) asyn
     try await expectAnswers(
       answers, in: sharers, first: 0, changedBySecond: false,
       "\(method.call) right after a change", noting: context.progress)
+  }
+}
+
+/// Has the second engine remove entries and write them again before the first one reads anything. Whatever counts the
+/// versions of an entry, or of all entries, begins again.
+private func checkReplacements(by sharers: Sharers, _ context: CheckContext) async throws {
+  let replaced = keys(2, prefix: "replaced-")
+  func writes(_ number: Int) -> [StorageOperation] {
+    replaced.map { .write(data("value \(number)"), key: $0) }
+  }
+  let removals = replaced.map { StorageOperation.remove(key: $0) }
+  let removalOfAll: [StorageOperation] = [.removeAll]
+  let calls: [[[StorageOperation]]] = [
+    [removalOfAll, writes(0)], [removals + writes(1)], [removals, writes(2)],
+    [removalOfAll + writes(3)], [removalOfAll, writes(4)],
+  ]
+  var answers = ExpectedAnswers()
+  for (number, calls) in calls.enumerated() {
+    context.noteProgress()
+    for operations in calls {
+      try await sharers.perform(operations, bySecond: true, by: nil)
+      answers.apply(operations)
+    }
+    try await expectAnswers(
+      answers, in: sharers, first: number, changedBySecond: true,
+      "a replacement of all entries in \(calls.count == 1 ? "one call" : "two calls")",
+      noting: context.progress)
   }
 }
 

@@ -20,6 +20,7 @@ extension CheckDefinition {
         return keys
       }
       try await expectStored(entries(written.flatMap { $0 }), in: engine)
+      try await checkFirstCallsAtOnce(context)
     }
     Check(
       .c1, "concurrency.reads-own-writes", "a task reads its own writes, whatever other tasks do"
@@ -96,6 +97,7 @@ extension CheckDefinition {
           "whether scan(_:limit:) finds \(key)")
       }
       try await checkListsBesideChanges(context)
+      try await checkReadsBesideOverwrites(context)
     }
     Check(
       .c1, "concurrency.counts", "counts are right after many tasks have written and removed their own keys"
@@ -179,7 +181,13 @@ extension CheckDefinition {
       try await expectStored(entries(all), in: second)
       try await context.close(first)
       try await context.close(second)
-      try await expectStored(entries(all), in: try await context.open())
+      let engine = try await context.open()
+      try await expectStored(entries(all), in: engine)
+      guard let another = try await context.openUnlessLocked(context.place) else { return }
+      try await engine.removeAllData()
+      try await checkReadsBesideAnother(engine, context) { changes in
+        try await changes.perform(on: another) { context.noteProgress() }
+      }
     }
   }
 }

@@ -46,9 +46,17 @@ func checkFirstCalls(_ context: CheckContext) async throws {
         "after \(method.call) as the first call after opening, \(violation)", rule: violation.rule)
     }
   }
-  engine = try await context.reopen(engine, at: place)
-  try await expected.ask(.read, engine)
-  context.noteProgress()
+  try await engine.apply(stored)
+  expected.apply(stored)
+  // Sessions in which nothing may be loaded.
+  for session in 0..<3 {
+    engine = try await context.reopen(engine, at: place)
+    if session == 2 { try await engine.verify() }
+    if session > 0 { try await context.close(engine) } else { engine.release() }
+    engine = try await context.open(place)
+    try await expected.ask(.read, engine)
+    context.noteProgress()
+  }
 }
 
 /// The entries that each method changes: existing ones, new ones whose keys precede all others, or both.

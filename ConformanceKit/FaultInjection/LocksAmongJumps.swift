@@ -74,4 +74,26 @@ private func openAcrossJump(
       found, areInAnyOrder: [key("before"), key("by the first"), key("by the second")],
       "after the clock had jumped by a day readAllEntries() of one of two processes")
   }
+  try await setBack(holder, second, at: place)
+}
+
+/// Has one process overwrite an entry with the clock set back, after the other one has written it with the clock ahead.
+/// The first one has written nothing with that time.
+private func setBack(_ holder: WorkerProcess, _ second: WorkerProcess, at place: URL) async throws {
+  let key = key("by both")
+  func write(_ value: String, _ worker: WorkerProcess) async throws -> StorageEntry? {
+    let entry = SharedWork.Entry(key: key.value, data: data(value))
+    try await worker.perform(CallEngine(.write([entry]), at: place))
+    return try await holder.entries(at: place).first { $0.key == key }
+  }
+  try await second.perform(SetClock(secondsFromNow: 93_600))
+  let before = try await write("ahead", second)
+  for worker in [holder, second] { try await worker.perform(SetClock(secondsFromNow: 3_600)) }
+  let after = try await write("set back", holder)
+  guard let before, let after else { throw Violation("one of two processes did not find \(key)") }
+  if after.updatedAt.timeIntervalSince(before.updatedAt) < -precisionOfTime {
+    throw Violation(
+      "when the clock had been set back, and one process overwrote what another had written, updatedAt of "
+        + "\(key) went back from \(describe(before.updatedAt)) to \(describe(after.updatedAt))", rule: .w2)
+  }
 }

@@ -31,13 +31,13 @@ enum Sharers {
     }
   }
 
-  /// Has the second engine import the entries. Processes do not support this.
-  ///
-  /// - Returns: Whether it has imported them.
-  func importBySecond(_ entries: [StorageEntry]) async throws -> Bool {
-    guard case .engines(let engines) = self else { return false }
-    try await engines[engines.count - 1].writeEntries(entries)
-    return true
+  /// Has the second engine import the entries with their times.
+  func importBySecond(_ entries: [StorageEntry]) async throws {
+    switch self {
+    case .engines(let engines): try await engines[engines.count - 1].writeEntries(entries)
+    case .processes(_, let worker, let place):
+      try await worker.perform(CallEngine(.importEntries(entries.map(SentEntry.init)), at: place))
+    }
   }
 
   /// Has the second process reopen the place, or has another engine open and close it.

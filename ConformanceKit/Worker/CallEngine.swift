@@ -22,6 +22,10 @@ struct CallEngine: WorkerTask {
     case work(SharedWork, share: String)
     /// Transfers amounts between accounts that other processes use too, and sends a message now and then.
     case transfer(TransferWork, share: Int)
+    /// Makes the changes, and sends a message after each round.
+    case pass(PassingChanges)
+    /// Imports the entries with their times.
+    case importEntries([SentEntry])
   }
 
   let place: URL
@@ -56,6 +60,8 @@ struct CallEngine: WorkerTask {
         try await work.perform(number, of: share, on: engine)
         if number % 16 == 0 { try send([]) }
       }
+    case .pass(let changes): try await changes.perform(on: engine) { try send([]) }
+    case .importEntries(let entries): try await engine.writeEntries(entries.map(\.entry))
     }
   }
 }

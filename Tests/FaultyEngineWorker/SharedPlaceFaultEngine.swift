@@ -12,6 +12,10 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     case comparesSeconds, comparesSizes, remembersByName, countsApplies, mapsTooLittle, losesOldLogs
     case trustsItsFirstDirectory, staysOnCompactedFiles, remembersPages
     case comparesNewestTimes, comparesTimesOfEntries
+    // What others see while it writes
+    case savesLargeValuesInSteps, savesNewValuesBeside
+    // Times
+    case datesAfterItsOwnLast
     // Effects on others when one is closed
     case abortsCallsOfOthers
     // Openings
@@ -19,6 +23,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, breaksLocksOfYesterday, leavesLockFiles,
       locksAllPlaces, callsLocksIO, callsLongLocksIO, unlinksItsLock
+    case locksWhenItWrites, locksCallsForTheProcess
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths
@@ -46,6 +51,8 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     /// The entries that were read last by their keys, for a fault that compares their times.
     var dated: [String: SharedPlaceEntry] = [:]
     var times: [String: SharedPlaceEntry] = [:]
+    /// When this engine last changed something, in microseconds.
+    var lastChange = 0
     var count: Int?
     var keys: [String]?
     /// The results of scans with a limit or a prefix.
@@ -136,6 +143,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     if operations.isEmpty { return }
     try perform { state, entries in
       entries.apply(operations)
+      if fault == .datesAfterItsOwnLast { entries.date(operations, after: &state.lastChange) }
       let size = operations.reduce(0) { $0 + ($1.writtenSize ?? 0) }
       try finish(&state, entries, writing: size, isCounted: isCounted)
     }
@@ -144,11 +152,26 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   private func finish(
     _ state: inout State, _ entries: [String: SharedPlaceEntry], writing size: Int, isCounted: Bool = true
   ) throws {
+    if size > 64 << 10 { try saveFirstStep(of: entries, in: state.place) }
     try state.place?.save(entries)
     if isCounted { state.place?.countChange(of: size) }
     state.forget()
     state.mapSize = max(state.mapSize, state.place?.mark.size ?? 0)
     if let mark = state.place?.mark { state.cached = (mark, entries) }
+  }
+
+  /// Saves something else before large values, and lets others read it.
+  private func saveFirstStep(of entries: [String: SharedPlaceEntry], in place: SharedPlaceFile?) throws {
+    var first = entries
+    for (key, entry) in entries where entry.data.count > 32 << 10 {
+      switch fault {
+      case .savesLargeValuesInSteps: first[key]?.data = Data(entry.data.prefix(entry.data.count / 2))
+      case .savesNewValuesBeside: first[key + ".new"] = entry
+      default: return
+      }
+    }
+    try place?.save(first)
+    try place?.letOthersIn()
   }
 
   /// Waits, and throws if another engine has been closed meanwhile.
@@ -257,40 +280,4 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
 
 extension StorageOperation {
   fileprivate var writtenSize: Int? { if case .write(let data, _) = self { data.count } else { nil } }
-}
-
-struct SharedPlaceEntry: Codable, Sendable {
-  var data: Data
-  /// Microseconds. Their number of digits does not change for centuries.
-  var created: Int
-  var updated: Int
-  var sequence: Int
-
-  var createdAt: Date { Date(timeIntervalSince1970: Double(created) / 1e6) }
-  var updatedAt: Date { Date(timeIntervalSince1970: Double(updated) / 1e6) }
-
-  /// Sets the times to those of an imported entry.
-  mutating func date(like entry: StorageEntry) {
-    created = Int(entry.createdAt.timeIntervalSince1970 * 1e6)
-    updated = Int(entry.updatedAt.timeIntervalSince1970 * 1e6)
-  }
-}
-
-extension [String: SharedPlaceEntry] {
-  fileprivate mutating func apply(_ operations: [StorageOperation]) {
-    let now = Int(Date().timeIntervalSince1970 * 1e6)
-    var last = values.map(\.sequence).max() ?? 0
-    for operation in operations {
-      switch operation {
-      case .removeAll: self = [:]
-      case .remove(let key): self[key.value] = nil
-      case .write(let data, let key):
-        let old = self[key.value]
-        last = Swift.max(last, old?.sequence ?? last + 1)
-        self[key.value] = SharedPlaceEntry(
-          data: Data(data), created: old?.created ?? now, updated: Swift.max(old?.updated ?? now, now),
-          sequence: old?.sequence ?? last)
-      }
-    }
-  }
 }

@@ -57,6 +57,7 @@ final class SharedPlaceFile {
     // The deinitializer closes open files.
     if !isShared, !takePlace() { throw StorageError(.locked, "Another engine has \(path).") }
     holdsPlace = true
+    if fault == .locksWhenItWrites { _ = flock(lockFile, LOCK_UN) }
     if fault == .letsFilesBeInherited { keptOpen = systemOpen(path, O_RDWR | O_CREAT) }
     if fault == .initializesTwice, access(path, F_OK) != 0 {
       usleep(UInt32.random(in: 500...8_000))
@@ -187,12 +188,24 @@ final class SharedPlaceFile {
       let time = fault == .callsLocksIO ? 100 : fault == .callsLongLocksIO ? 1_500 : 5_000
       if wait(milliseconds: time) { return }
       throw StorageError(fault == .givesUpWaiting ? .locked : .io, "Another process has \(path).")
+    case .locksCallsForTheProcess:
+      // Locks of the process do not exclude its other engines.
+      Self.turn.lock()
+      setProcessLock(F_WRLCK)
     case .locksAllPlaces:
       Self.turn.lock()
       defer { Self.turn.unlock() }
       while flock(lockFile, LOCK_EX) != 0, errno == EINTR {}
     default: while flock(lockFile, LOCK_EX) != 0, errno == EINTR {}
     }
+  }
+
+  /// Takes or releases a lock of the process, and waits for other processes.
+  private func setProcessLock(_ type: Int32) {
+    var region = flock()
+    region.l_type = Int16(type)
+    region.l_whence = Int16(SEEK_SET)
+    while fcntl(lockFile, F_SETLKW, &region) != 0, errno == EINTR {}
   }
 
   private func wait(milliseconds: Int) -> Bool {
@@ -207,10 +220,20 @@ final class SharedPlaceFile {
     guard isShared else { return }
     switch fault {
     case .leavesLockFiles: unlink(lockPath + ".call")
+    case .locksCallsForTheProcess:
+      setProcessLock(F_UNLCK)
+      Self.turn.unlock()
     // The lock is released with the last descriptor.
     case .letsCallLocksBeInherited: systemClose(callLock)
     default: _ = flock(lockFile, LOCK_UN)
     }
+  }
+
+  /// Releases the lock in the middle of a call.
+  func letOthersIn() throws {
+    unlock()
+    usleep(1_500)
+    try lock()
   }
 
   // MARK: The file
@@ -259,6 +282,9 @@ final class SharedPlaceFile {
   /// Replaces the file with a new one.
   func save(_ entries: [String: SharedPlaceEntry]) throws {
     if fault == .remembersByName { Self.remembered.withLock { $0[path] = entries } }
+    if fault == .locksWhenItWrites, !tryLock() {
+      throw StorageError(.locked, "Another engine has \(path).")
+    }
     // About the time of a disk, so that another engine that has the place too may write meanwhile.
     if fault == .unlinksItsLock { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"

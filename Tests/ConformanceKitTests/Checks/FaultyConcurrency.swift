@@ -31,6 +31,7 @@ extension FaultyEngineCase {
       persistent: .c3, "does not say that it works in several processes",
       claiming: ReferenceEngine.promises.union(.multiProcess)
     ) { base, _ in KeepsQuiet(base: base, silence: .multiProcess) },
+    .init(.c1, "reads a file where a value was before a compaction") { ReadsWhereItWas(base: $0) },
     .init(.c1, "writes what it verifies") { WritesWhatItVerifies(base: $0) },
     .init(.c1, "writes what it verifies, beside batches") { WritesWhatItVerifies(base: $0, beside: true) },
   ]

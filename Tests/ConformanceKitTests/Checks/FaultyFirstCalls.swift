@@ -30,6 +30,17 @@ extension FaultyEngineCase {
       persistent: .t1, "runs the first body after its opening on nothing", also: [.w6],
       claiming: ReferenceEngine.promises.union(.transactions)
     ) { base, _ in LoadsLate(base: base, except: .body) },
+    .init(persistent: .c1, "loads its entries in each of many first calls", also: [.c2, .o3]) { base, _ in
+      LoadsInEachCall(base: base)
+    },
+    .init(
+      persistent: .w6, "saves what it has loaded when it is closed",
+      also: [.c1, .c2, .c6, .o1, .o2, .o3, .o4, .o5, .f2, .f3]
+    ) { base, _ in SavesWhatItHasLoaded(base: base, .nothing) },
+    .init(persistent: .o3, "saves what it has loaded when it is closed in its first calls") { base, _ in
+      SavesWhatItHasLoaded(base: base, .aPart)
+    },
+    .init(.c4, "keeps that its first call was cancelled") { KeepsItsFirstCancellation(base: $0) },
   ]
 }
 

@@ -29,6 +29,9 @@ extension FaultyEngineCase {
     .init(persistent: .c2, "remembers when others had changed entries") { base, _ in
       RemembersTimes(base: base)
     },
+    .init(persistent: .c2, "compares versions of entries, which begin again") { base, place in
+      ComparesVersions(base: base, place: place)
+    },
     .init(
       persistent: .c2, "keeps a copy of everything for bodies that only read",
       claiming: ReferenceEngine.promises.union(.transactions)

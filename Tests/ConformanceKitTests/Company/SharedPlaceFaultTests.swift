@@ -41,6 +41,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .c2, "compares the newest time and the number of entries", .comparesNewestTimes,
       by: "sharing.every-answer"),
+    .init(
+      .c3, "compares the newest time and the number of entries, beside a process", .comparesNewestTimes,
+      by: "processes.every-answer"),
     .init(.c2, "compares the times of entries", .comparesTimesOfEntries, by: "sharing.every-answer"),
     .init(.c2, "remembers pages of scans", .remembersPages, by: "sharing.every-answer"),
     .init(
@@ -67,6 +70,15 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "stays on a file that another process has compacted", .staysOnCompactedFiles,
       by: "processes.every-answer"),
     .init(
+      .c2, "lets others see a half of a large value", .savesLargeValuesInSteps, by: "opening.twice-under-load"
+    ),
+    .init(
+      .c3, "lets other processes see a half of a large value", .savesLargeValuesInSteps,
+      by: "processes.write-at-the-same-time"),
+    .init(
+      .c3, "lets other processes see what it writes under a name of its own", .savesNewValuesBeside,
+      by: "processes.write-at-the-same-time"),
+    .init(
       .c6, "remembers another place once its own is back", .trustsItsFirstDirectory, isShared: false,
       by: "place.replaced-and-put-back"),
     .init(
@@ -90,6 +102,12 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "loses its lock when another descriptor is closed", .locksForTheProcess, isShared: false,
       by: "processes.after-a-second-opening"),
     .init(
+      .c3, "loses the lock of a call when another engine is closed", .locksCallsForTheProcess,
+      by: "processes.after-a-second-opening"),
+    .init(
+      .c3, "locks its place when it first writes", .locksWhenItWrites, isShared: false,
+      by: "processes.second-opening"),
+    .init(
       .c3, "has its lock beside its place", .locksBesideItsPlace, isShared: false,
       by: "processes.by-another-spelling"),
     .init(.c3, "takes the lock of a process that is stopped", .breaksOldLocks, by: "processes.stopped"),
@@ -98,6 +116,9 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       by: "processes.stopped"),
     .init(
       .c3, "opens what a process has had for a day", .breaksLocksOfYesterday, isShared: false,
+      by: "processes.clock-jumps"),
+    .init(
+      .w2, "dates what another process has written after its own last change", .datesAfterItsOwnLast,
       by: "processes.clock-jumps"),
     .init(.c3, "leaves lock files", .leavesLockFiles, by: "processes.stopped"),
     .init(.c3, "waits for one place with a lock for all", .locksAllPlaces, by: "processes.stopped"),
@@ -140,7 +161,8 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
     "processes.after-a-second-opening", "processes.stopped", "dropping.beside-a-child-process",
     "opening.any-name",
     "opening.relative-path", "opening.twice-by-any-spelling", "processes.by-another-spelling",
-    "place.replaced-and-put-back", "processes.clock-jumps",
+    "place.replaced-and-put-back", "processes.clock-jumps", "processes.second-opening",
+    "processes.write-at-the-same-time", "opening.twice-under-load",
   ]
 
   var suite: ConformanceSuite {
