@@ -41,10 +41,10 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
     condition.lock()
     let isTooLate = isStopped
     if !isTooLate { jobs.append(job) }
-    let wakes = !isTooLate && idle > 0
+    // Once the lock is released, a thread may run the job, which may release the last reference to this executor: nothing
+    // else holds it during this call.
+    if !isTooLate, idle > 0 { condition.signal() }
     condition.unlock()
-    // Waking the thread earlier would make it wait for the lock.
-    if wakes { condition.signal() }
     // An actor that the check has used may still have jobs of others.
     if isTooLate { globalConcurrentExecutor.enqueue(job) }
   }
