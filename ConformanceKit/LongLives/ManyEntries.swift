@@ -33,13 +33,13 @@ struct ManyEntries {
     for _ in rounds {
       try await write(batches * batchSize..<(batches + 1) * batchSize, to: engine)
       batches += 1
-      try await engine.write(data("batch \(batches)"), key: Self.repeated)
       if batches == 1 {
         // If both times of an entry were equal, one could be mistaken for the other.
         try await letClockAdvance()
         try await engine.write(value(1), key: key(1))
         first = try await engine.readEntries(keys: (0..<3).map(key))
       }
+      try await engine.write(data("batch \(batches)"), key: Self.repeated)
       let count = batches * batchSize
       if try await isMissing(count, in: engine) {
         throw try await smallest(after: count - batchSize, upTo: count)
