@@ -67,9 +67,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   }
 
   package static func promises(isShared: Bool) -> EngineCapabilities {
-    isShared
-      ? [.persistent, .atomicBatches, .snapshotReads, .multiProcess]
-      : [.persistent, .atomicBatches, .snapshotReads]
+    isShared ? [.persistent, .atomicBatches, .multiProcess] : [.persistent, .atomicBatches]
   }
 
   package init(directory: URL, isShared: Bool = false, fault: Fault? = nil) throws {
