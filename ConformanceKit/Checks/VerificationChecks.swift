@@ -25,7 +25,10 @@ extension CheckDefinition {
         let sizes = [0, 1, 100, 4_096, 70_000]
         try await way.write(
           engine, some.enumerated().map { ($1, noise(sizes[$0 % sizes.count], seed: UInt64($0))) })
+        let written = try await engine.readAllEntries()
         try await engine.verify()
+        try expectUntouched(
+          try await engine.readAllEntries(), since: written, "after verify() of what \(way.name) had written")
         context.noteProgress()
       }
       try await engine.remove(keys: Array(try await engine.allKeys().prefix(20)))

@@ -286,7 +286,7 @@ final class SharedPlaceFile {
       throw StorageError(.locked, "Another engine has \(path).")
     }
     // About the time of a disk, so that another engine that has the place too may write meanwhile.
-    if fault == .unlinksItsLock { usleep(2_000) }
+    if fault == .unlinksItsLock || fault == .locksCallsForTheProcess { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"
     try JSONEncoder().encode(entries).write(to: URL(filePath: new))
     guard rename(new, path) == 0 else { throw StorageError.posix(errno, "Renaming \(new) failed") }
