@@ -281,15 +281,8 @@ private func checkLockAfterSecondOpening(_ context: CheckContext) async throws {
       async let theirs: Void = { @concurrent in
         try await worker.perform(CallEngine(.work(work, share: "worker"), at: context.place))
       }()
-      // An engine may lose the lock of a call, too, when another one closes its descriptor of the same file.
-      async let openings: Void = { @concurrent in
-        for _ in 0..<12 {
-          if let third = try await context.openUnlessLocked(context.place) { try await context.close(third) }
-        }
-      }()
       try await gather(0..<2) { try await work.perform("task \($0)", on: engine) }
       try await theirs
-      try await openings
       try await engine.remove(keys: [key("before"), key("between")])
       try work.verify(
         try await ExpectedContents.agreedEntries(of: engine), by: ["worker", "task 0", "task 1"],

@@ -293,7 +293,7 @@ import Testing
 
   @Test(
     "Whatever the log of changes contains, writes succeed and subscribers receive the changed keys",
-    .timeLimit(.minutes(10)), arguments: shared)
+    .timeLimit(.minutes(60)), arguments: shared)
   func corruptedLog(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await Self.open(name, in: directory)

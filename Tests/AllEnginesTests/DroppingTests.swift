@@ -31,7 +31,7 @@
 
     @Test(
       "Releasing an engine does not wait for a check of its change feed that waits for a lock (rule C5)",
-      .timeLimit(.minutes(10)), arguments: ["files", "sqlite", "lmdb"], [false, true])
+      .timeLimit(.minutes(60)), arguments: ["files", "sqlite", "lmdb"], [false, true])
     func check(name: String, isOtherOpen: Bool) async throws {
       let directory = try TemporaryDirectory()
       let entry = try EngineCatalog.select([name])[0]

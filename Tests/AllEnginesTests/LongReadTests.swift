@@ -15,7 +15,7 @@ private final class Counts: Sendable {
 }
 
 /// Long reads of engines where each one occupies a scarce resource.
-@Suite(.timeLimit(.minutes(10))) struct LongReadTests {
+@Suite(.timeLimit(.minutes(60))) struct LongReadTests {
   private let key = CacheKey(verbatim: "k")
   private let value = Data("value".utf8)
 

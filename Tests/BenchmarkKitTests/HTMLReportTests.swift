@@ -102,7 +102,7 @@ import Testing
 
   @Test(
     "In a browser no label overlaps another or is cut off, whether narrow and light or wide and dark",
-    .enabled(if: browser != nil), .timeLimit(.minutes(10)), arguments: [(500, false), (1_400, true)])
+    .enabled(if: browser != nil), .timeLimit(.minutes(60)), arguments: [(500, false), (1_400, true)])
   func drawn(width: Int, isDark: Bool) async throws {
     let report = Self.report()
     let findings = try await look(at: report.html, width: width, isDark: isDark)
@@ -117,7 +117,7 @@ import Testing
 
   @Test(
     "Overlapping and clipped labels are detected", .enabled(if: browser != nil),
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func seesFaults() async throws {
     let page = """
       <!doctype html><meta charset="utf-8">
@@ -133,7 +133,7 @@ import Testing
 
   @Test(
     "The same holds for the chart of the headlines, which is an image that a browser shows",
-    .enabled(if: browser != nil), .timeLimit(.minutes(10)),
+    .enabled(if: browser != nil), .timeLimit(.minutes(60)),
     arguments: [false, true])
   func images(isDark: Bool) async throws {
     let charts = [

@@ -236,7 +236,7 @@ struct MisbehaviorTests {
   /// The changes blocked all threads of the cooperative pool, so that nothing in the process continued.
   @Test(
     "An engine that blocks cancelled changes forever fails the check of their late effects, and the run continues",
-    .timeLimit(.minutes(5)))
+    .timeLimit(.minutes(60)))
   func blockedChanges() async {
     await #expect(processExitsWith: .success) {
       let suite = ConformanceSuite("Blocking", capabilities: [], stallTimeout: .seconds(1), budget: .quick) {

@@ -23,7 +23,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     // Locks
     case locksForTheProcess, locksBesideItsPlace, breaksOldLocks, breaksLocksOfYesterday, leavesLockFiles,
       locksAllPlaces, callsLocksIO, callsLongLocksIO, unlinksItsLock
-    case locksWhenItWrites, locksCallsForTheProcess
+    case locksWhenItWrites
     case letsLocksBeInherited, letsFilesBeInherited, letsCallLocksBeInherited
     // Paths
     case decodesPaths, encodesPaths, cutsPathsAtFragments, cutsLongPaths, composesPaths, lowercasesPaths

@@ -188,24 +188,12 @@ final class SharedPlaceFile {
       let time = fault == .callsLocksIO ? 100 : fault == .callsLongLocksIO ? 1_500 : 5_000
       if wait(milliseconds: time) { return }
       throw StorageError(fault == .givesUpWaiting ? .locked : .io, "Another process has \(path).")
-    case .locksCallsForTheProcess:
-      // Locks of the process do not exclude its other engines.
-      Self.turn.lock()
-      setProcessLock(F_WRLCK)
     case .locksAllPlaces:
       Self.turn.lock()
       defer { Self.turn.unlock() }
       while flock(lockFile, LOCK_EX) != 0, errno == EINTR {}
     default: while flock(lockFile, LOCK_EX) != 0, errno == EINTR {}
     }
-  }
-
-  /// Takes or releases a lock of the process, and waits for other processes.
-  private func setProcessLock(_ type: Int32) {
-    var region = flock()
-    region.l_type = Int16(type)
-    region.l_whence = Int16(SEEK_SET)
-    while fcntl(lockFile, F_SETLKW, &region) != 0, errno == EINTR {}
   }
 
   private func wait(milliseconds: Int) -> Bool {
@@ -220,9 +208,6 @@ final class SharedPlaceFile {
     guard isShared else { return }
     switch fault {
     case .leavesLockFiles: unlink(lockPath + ".call")
-    case .locksCallsForTheProcess:
-      setProcessLock(F_UNLCK)
-      Self.turn.unlock()
     // The lock is released with the last descriptor.
     case .letsCallLocksBeInherited: systemClose(callLock)
     default: _ = flock(lockFile, LOCK_UN)
@@ -286,7 +271,7 @@ final class SharedPlaceFile {
       throw StorageError(.locked, "Another engine has \(path).")
     }
     // About the time of a disk, so that another engine that has the place too may write meanwhile.
-    if fault == .unlinksItsLock || fault == .locksCallsForTheProcess { usleep(2_000) }
+    if fault == .unlinksItsLock { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"
     try JSONEncoder().encode(entries).write(to: URL(filePath: new))
     guard rename(new, path) == 0 else { throw StorageError.posix(errno, "Renaming \(new) failed") }

@@ -40,7 +40,7 @@ struct PostgreSQLOptionTests {
     // Apple's systems have the temporary directory elsewhere, whatever TMPDIR is.
     @Test(
       "A server that the command has started for itself ends after it, and leaves nothing",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func ownServer() async throws {
       try await withSharedDirectory { directory in
         let output = try await CommandLineTool.run(
@@ -54,7 +54,7 @@ struct PostgreSQLOptionTests {
 
     @Test(
       "A command that is killed while it makes the data of its server leaves neither a server nor data",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func killedWhileStarting() async throws {
       try await withSharedDirectory { directory in
         func servers() throws -> [String] {
@@ -93,7 +93,7 @@ struct PostgreSQLOptionTests {
 
   @Test(
     "A server of the command has its data below the directory, and leaves nothing there",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func dataInDirectory() async throws {
     try await withTemporaryDirectory { directory in
       func isMeasuring() throws -> Bool {
@@ -116,7 +116,7 @@ struct PostgreSQLOptionTests {
 
   @Test(
     "A benchmark that is interrupted leaves nothing in the database, however long the removal takes",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func interrupted() async throws {
     try await withTemporaryDirectory { directory in
       let server = PostgreSQLServer(directory: directory.appending(path: "s"))

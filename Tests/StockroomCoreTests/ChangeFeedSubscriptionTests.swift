@@ -28,7 +28,7 @@ import Testing
 
   @Test(
     "A commit before a subscription that is acknowledged after it is reported",
-    .timeLimit(.minutes(10)), arguments: [true, false])
+    .timeLimit(.minutes(60)), arguments: [true, false])
   func acknowledgedLater(isFirst: Bool) async throws {
     let earlier = isFirst ? nil : try place.subscribe(to: subscribed)
     writing.hub.beginWrite()
@@ -42,7 +42,7 @@ import Testing
 
   @Test(
     "What is committed while a subscription begins, and is acknowledged after it, is reported",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func committedMeanwhile() async throws {
     let (place, writing) = (place, writing)
     var changes = try subscribed.subscribe(without: nil, of: ObjectIdentifier(place), to: { place }) {
@@ -57,7 +57,7 @@ import Testing
 
   @Test(
     "Neither an acknowledgement before the subscription nor a write without a commit is reported",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func acknowledgedBefore() async throws {
     writing.hub.beginWrite()
     place.commit("a", to: writing)
@@ -71,7 +71,7 @@ import Testing
 
   @Test(
     "A commit of another program is sent as everything if the process that announced its number has died",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func announcedByAnother() async throws {
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
     _ = place.announce("a", to: writing)
@@ -84,7 +84,7 @@ import Testing
 
   @Test(
     "A commit whose writer could not check for subscribers is reported once it can",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func failedSubscriberCheck() async throws {
     writing.hub.beginWrite()
     place.commit("a", to: writing)
@@ -103,7 +103,7 @@ import Testing
     #expect(await changes.next() == .everything)
   }
 
-  @Test("A log that has been removed is created again for the next subscriber", .timeLimit(.minutes(10)))
+  @Test("A log that has been removed is created again for the next subscriber", .timeLimit(.minutes(60)))
   func removedLog() async throws {
     let earlier = try place.subscribe(to: subscribed)
     try FileManager.default.removeItem(atPath: log)
@@ -118,7 +118,7 @@ import Testing
   }
 
   @Test(
-    "A check that fails is repeated, although nothing else happens", .timeLimit(.minutes(10)))
+    "A check that fails is repeated, although nothing else happens", .timeLimit(.minutes(60)))
   func failedCheck() async throws {
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
     place.setChecksFail(true)
@@ -132,7 +132,7 @@ import Testing
   #if !canImport(Darwin)
     @Test(
       "While a file cannot be watched, commits are reported, and not everything again and again",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func unwatched() async throws {
       let file = directory.appending(path: "data")
       try Data().write(to: file)
@@ -155,7 +155,7 @@ import Testing
 
   @Test(
     "A lock of the place that fails is reported once as everything, and once more when it works",
-    .timeLimit(.minutes(10)), arguments: [true, false])
+    .timeLimit(.minutes(60)), arguments: [true, false])
   func failedLock(isRepaired: Bool) async throws {
     let file = directory.appending(path: "data")
     try Data().write(to: file)
@@ -187,7 +187,7 @@ import Testing
     #expect(try Data(contentsOf: victim) == Data(count: size))
   }
 
-  @Test("A log that is truncated during a subscription blocks nobody", .timeLimit(.minutes(10)))
+  @Test("A log that is truncated during a subscription blocks nobody", .timeLimit(.minutes(60)))
   func truncated() async throws {
     var first = try place.subscribe(to: subscribed).makeAsyncIterator()
     let file = try FileHandle(forWritingTo: URL(filePath: log))
@@ -204,7 +204,7 @@ import Testing
   #if os(Linux)
     @Test(
       "A commit does not wait while the subscribers of its process wait for the lock of a log that has replaced theirs",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func lockedLog() async throws {
       var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
       let locked = try replaceLog()
@@ -219,7 +219,7 @@ import Testing
     }
 
     @Test(
-      "Streams that end do not wait for the lock of a log that has replaced theirs", .timeLimit(.minutes(10)))
+      "Streams that end do not wait for the lock of a log that has replaced theirs", .timeLimit(.minutes(60)))
     func endedWithLockedLog() async throws {
       // Each of them would wait for a minute.
       for _ in 0..<2 {

@@ -250,7 +250,7 @@ struct CrashTests {
     }
   #endif
 
-  @Test("Subscribers receive it once another engine has completed it", .timeLimit(.minutes(10)))
+  @Test("Subscribers receive it once another engine has completed it", .timeLimit(.minutes(60)))
   func subscribersReceiveCompletion() async throws {
     let engine = try place.open()
     // The watched directory of entries does not change with a file in another directory.

@@ -13,7 +13,7 @@
 
     @Test(
       "The feed reports a foreign write to a file right after a commit of the same key",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func writtenAfterCommit() async throws {
       let engine = try place.open(.process)
       let origin = ChangeOrigin()
@@ -34,7 +34,7 @@
 
     @Test(
       "Commits of long keys are reported after another program has removed the log",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func removedLog() async throws {
       let (reader, writer) = (try place.open(.process), try place.open(.process))
       let key = CacheKey(verbatim: String(repeating: "k", count: 500))
@@ -52,7 +52,7 @@
 
     @Test(
       "The feed reports new files of other programs while another file is in place of its log",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func withoutLog() async throws {
       let engine = try place.open(.process)
       var changes = try await engine.changes().makeAsyncIterator()

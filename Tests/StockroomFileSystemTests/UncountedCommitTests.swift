@@ -11,7 +11,7 @@ struct UncountedCommitTests {
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("Subscribers receive it, and reads continue", .timeLimit(.minutes(10)))
+  @Test("Subscribers receive it, and reads continue", .timeLimit(.minutes(60)))
   func reported() async throws {
     let engine = try place.open()
     var changes = try await engine.changes().makeAsyncIterator()

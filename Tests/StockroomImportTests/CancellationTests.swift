@@ -5,7 +5,7 @@ import TestFixtures
 import Testing
 
 /// Imports that are cancelled while SQLite runs a statement that takes many seconds, or never ends.
-@Suite(.timeLimit(.minutes(10))) struct CancellationTests {
+@Suite(.timeLimit(.minutes(60))) struct CancellationTests {
   let place: TemporaryDirectory
   /// What is in the database of this test alone.
   private let marker = UUID().uuidString

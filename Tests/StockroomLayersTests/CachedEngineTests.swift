@@ -22,7 +22,7 @@ private final class Kept: @unchecked Sendable {
   func keep(_ transaction: any StorageTransaction) { self.transaction = transaction }
 }
 
-@Suite("Values cached in front of an engine", .timeLimit(.minutes(10)))
+@Suite("Values cached in front of an engine", .timeLimit(.minutes(60)))
 struct CachedEngineTests {
   private let base = FailingStorageEngine(MemoryStorageEngine())
   private let key = CacheKey(verbatim: "k")

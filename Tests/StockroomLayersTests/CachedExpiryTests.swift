@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomTestSupport
 import Testing
 
-@Suite("A cache in front of expiring entries", .timeLimit(.minutes(10)))
+@Suite("A cache in front of expiring entries", .timeLimit(.minutes(60)))
 struct CachedExpiryTests {
   private let base = FailingStorageEngine(MemoryStorageEngine())
   private let clock = HandSetClock()

@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomTestSupport
 import Testing
 
-@Suite("Writes through a cache that take effect after their call has returned", .timeLimit(.minutes(10)))
+@Suite("Writes through a cache that take effect after their call has returned", .timeLimit(.minutes(60)))
 struct CachedLateWriteTests {
   private let key = CacheKey(verbatim: "k")
   private let old = Data("old".utf8)

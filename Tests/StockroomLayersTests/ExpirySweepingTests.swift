@@ -248,7 +248,7 @@ struct ExpirySweepingTests {
     }
   }
 
-  @Test("A place whose keys cannot be listed is not read repeatedly", .timeLimit(.minutes(10)))
+  @Test("A place whose keys cannot be listed is not read repeatedly", .timeLimit(.minutes(60)))
   func unlistedKeys() async throws {
     let failing = FailingStorageEngine(base)
     let engine = failing.expiring(after: .seconds(60), clock: clock.clock)

@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomTestSupport
 import Testing
 
-@Suite("First calls of an engine with an inventory", .timeLimit(.minutes(10)))
+@Suite("First calls of an engine with an inventory", .timeLimit(.minutes(60)))
 struct InventoryVerificationTests {
   private let base = MemoryStorageEngine()
   private let keys = (0..<10).map { CacheKey(verbatim: "\($0)") }

@@ -168,7 +168,7 @@ import Testing
       return obstacles
     }
 
-    @Test("Writes that find no space while removed entries are compacted throw", .timeLimit(.minutes(10)))
+    @Test("Writes that find no space while removed entries are compacted throw", .timeLimit(.minutes(60)))
     func fullDiskWhileCompacting() async throws {
       // In a separate process, because LevelDB may terminate it.
       await #expect(processExitsWith: .success) {

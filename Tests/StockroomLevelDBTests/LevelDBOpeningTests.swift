@@ -166,7 +166,7 @@ struct LevelDBOpeningTests {
     }
   #endif
 
-  @Test("Two hundred engines leak no descriptors and no threads", .timeLimit(.minutes(10)))
+  @Test("Two hundred engines leak no descriptors and no threads", .timeLimit(.minutes(60)))
   func noLeaks() async throws {
     func opened() throws -> (Int, Int) {
       let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")

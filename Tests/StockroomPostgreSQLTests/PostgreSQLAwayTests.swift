@@ -48,7 +48,7 @@ private struct ClosablePath: ~Copyable {
 }
 
 @Suite(
-  "PostgreSQL: an unreachable server", .timeLimit(.minutes(10)),
+  "PostgreSQL: an unreachable server", .timeLimit(.minutes(60)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLAwayTests {
   @Test("A write on an idle connection to a server that has gone away has no effect (rule N1)")

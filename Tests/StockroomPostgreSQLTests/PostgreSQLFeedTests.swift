@@ -6,7 +6,7 @@ import StockroomEngines
 import Testing
 
 @Suite(
-  "PostgreSQL: change feeds", .timeLimit(.minutes(10)),
+  "PostgreSQL: change feeds", .timeLimit(.minutes(60)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLFeedTests {
   private let server = PostgreSQLServer.shared

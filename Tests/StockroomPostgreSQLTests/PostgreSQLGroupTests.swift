@@ -5,7 +5,7 @@ import StockroomPostgreSQL
 import Testing
 
 @Suite(
-  "PostgreSQL: group commits", .timeLimit(.minutes(10)),
+  "PostgreSQL: group commits", .timeLimit(.minutes(60)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLGroupTests {
   private let server = PostgreSQLServer.shared

@@ -6,7 +6,7 @@ import TestFixtures
 import Testing
 
 @Suite(
-  "PostgreSQL: several hosts", .timeLimit(.minutes(10)),
+  "PostgreSQL: several hosts", .timeLimit(.minutes(60)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLHostsTests {
   @Test("Of several hosts, an engine uses the one that accepts writes and has its namespace")

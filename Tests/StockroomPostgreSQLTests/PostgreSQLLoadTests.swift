@@ -172,7 +172,7 @@ struct PostgreSQLLoadTests {
     #expect(error?.code == .closed)
   }
 
-  @Test("Writes that arrive while their thread cannot be started all fail", .timeLimit(.minutes(10)))
+  @Test("Writes that arrive while their thread cannot be started all fail", .timeLimit(.minutes(60)))
   func noThread() async throws {
     let connector = PostgreSQLConnector(
       try PostgreSQLAddress("host=/nowhere"), try PostgreSQLNamespace("nowhere"),

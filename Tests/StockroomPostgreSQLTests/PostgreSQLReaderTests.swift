@@ -5,7 +5,7 @@ import StockroomPostgreSQL
 import Testing
 
 @Suite(
-  "PostgreSQL: reading connections", .timeLimit(.minutes(10)),
+  "PostgreSQL: reading connections", .timeLimit(.minutes(60)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLReaderTests {
   private let server = PostgreSQLServer.shared

@@ -7,7 +7,7 @@ import StockroomPostgreSQL
 import Testing
 
 @Suite(
-  "PostgreSQL: transactions", .timeLimit(.minutes(10)),
+  "PostgreSQL: transactions", .timeLimit(.minutes(60)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLTransactionTests {
   /// Calls `body` while a transaction that has read entry 0 is open. The transaction then makes the changes;

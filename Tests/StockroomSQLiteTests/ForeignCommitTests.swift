@@ -5,7 +5,7 @@ import Testing
 
 @Suite("SQLite: foreign commits in the change feed")
 struct ForeignCommitTests {
-  @Test("A foreign commit after a commit without changes is reported (rule X1)", .timeLimit(.minutes(10)))
+  @Test("A foreign commit after a commit without changes is reported (rule X1)", .timeLimit(.minutes(60)))
   func afterNoChange() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -23,7 +23,7 @@ struct ForeignCommitTests {
 
   @Test(
     "A foreign commit after a commit that left an entry unchanged is reported (rule X1)",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func afterSameEntry() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -44,7 +44,7 @@ struct ForeignCommitTests {
 
   @Test(
     "A foreign commit after a recovery is reported, although it has the number of the last one before (rule X1)",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func afterRecovery() async throws {
     let place = try TestPlace()
     let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -87,7 +87,7 @@ struct ForeignCommitTests {
   }
 
   @Test(
-    "A log of changes that another program has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(10))
+    "A log of changes that another program has truncated is replaced (rules X1, X5)", .timeLimit(.minutes(60))
   )
   func truncatedLog() async throws {
     let place = try TestPlace()

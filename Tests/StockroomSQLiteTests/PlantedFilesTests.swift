@@ -4,7 +4,7 @@ import StockroomSQLite
 import Testing
 
 /// Files that another program has planted under the names of the database's files (rules O2, O5).
-@Suite(.timeLimit(.minutes(10))) struct PlantedFilesTests {
+@Suite(.timeLimit(.minutes(60))) struct PlantedFilesTests {
   enum Planted: String, CaseIterable, Sendable {
     case link, danglingLink, linkToDatabase, pipe, directory
 

@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test(
-    "Many engines can concurrently open a database that was copied with its log", .timeLimit(.minutes(10)))
+    "Many engines can concurrently open a database that was copied with its log", .timeLimit(.minutes(60)))
   func copied() async throws {
     let engine = try SQLiteStorageEngine(directory: place.directory)
     try await engine.write(data("x"), key: key(0))

@@ -163,7 +163,7 @@ struct FailingStorageEngineTests {
     #expect(engine.bytesWritten == 380)
   }
 
-  @Test("Calls are held until they are released", .timeLimit(.minutes(10)))
+  @Test("Calls are held until they are released", .timeLimit(.minutes(60)))
   func holds() async throws {
     engine.hold(where: \.isWrite)
     async let first: Void = engine.write(a, key: k1)
@@ -180,7 +180,7 @@ struct FailingStorageEngineTests {
     engine.release()
   }
 
-  @Test("Whether a call fails is decided when it arrives, held or not", .timeLimit(.minutes(10)))
+  @Test("Whether a call fails is decided when it arrives, held or not", .timeLimit(.minutes(60)))
   func holdsFailures() async throws {
     engine.hold()
     engine.failCall()
@@ -192,7 +192,7 @@ struct FailingStorageEngineTests {
     #expect(try await base.keyCount() == 0)
   }
 
-  @Test("A held call ends when it is cancelled, and so does waiting for one", .timeLimit(.minutes(10)))
+  @Test("A held call ends when it is cancelled, and so does waiting for one", .timeLimit(.minutes(60)))
   func cancellation() async throws {
     engine.hold()
     let writing = Task { try await engine.write(a, key: k1) }
@@ -206,7 +206,7 @@ struct FailingStorageEngineTests {
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("Many calls are held and released at once, again and again", .timeLimit(.minutes(10)))
+  @Test("Many calls are held and released at once, again and again", .timeLimit(.minutes(60)))
   func holdsMany() async throws {
     for round in 1...5 {
       engine.hold()

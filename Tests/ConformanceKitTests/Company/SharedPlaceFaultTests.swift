@@ -102,9 +102,6 @@ struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
       .c3, "loses its lock when another descriptor is closed", .locksForTheProcess, isShared: false,
       by: "processes.after-a-second-opening"),
     .init(
-      .c3, "loses the lock of a call when another engine is closed", .locksCallsForTheProcess,
-      by: "processes.after-a-second-opening"),
-    .init(
       .c3, "locks its place when it first writes", .locksWhenItWrites, isShared: false,
       by: "processes.second-opening"),
     .init(

@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConformanceKit
 
-@Suite("A worker process", .timeLimit(.minutes(10)))
+@Suite("A worker process", .timeLimit(.minutes(60)))
 struct WorkerProcessTests {
   private let good = ConformanceWorker(product: "FaultyEngineWorker", arguments: ["shared"])
 

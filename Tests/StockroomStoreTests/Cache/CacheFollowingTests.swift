@@ -19,7 +19,7 @@ import Testing
   }
 
   @Test(
-    "An entry that another cache replaces or removes is evicted from memory", .timeLimit(.minutes(10)),
+    "An entry that another cache replaces or removes is evicted from memory", .timeLimit(.minutes(60)),
     arguments: engines)
   func entries(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -41,7 +41,7 @@ import Testing
     try await wait { try await two["a"] == nil }
   }
 
-  @Test("A cache's own writes stay in its memory", .timeLimit(.minutes(10)))
+  @Test("A cache's own writes stay in its memory", .timeLimit(.minutes(60)))
   func ownEntries() async throws {
     let engine = MemoryStorageEngine()
     let cache = PersistentCache<String, Int>(storage: engine)
@@ -53,7 +53,7 @@ import Testing
     #expect(try await cache["a"] == 1)
   }
 
-  @Test("A cache that has only written follows changes too", .timeLimit(.minutes(10)))
+  @Test("A cache that has only written follows changes too", .timeLimit(.minutes(60)))
   func onlyWritten() async throws {
     let engine = MemoryStorageEngine()
     let one = PersistentCache<String, Int>(storage: engine)
@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test(
-    "A value that others replace during a cache's own write does not reappear", .timeLimit(.minutes(10)),
+    "A value that others replace during a cache's own write does not reappear", .timeLimit(.minutes(60)),
     arguments: [true, false])
   func superseded(assigning: Bool) async throws {
     let engine = MemoryStorageEngine()
@@ -92,7 +92,7 @@ import Testing
   }
 
   @Test(
-    "Entries written while a cache cannot follow changes do not stay in memory", .timeLimit(.minutes(10)))
+    "Entries written while a cache cannot follow changes do not stay in memory", .timeLimit(.minutes(60)))
   func writtenWithoutFeed() async throws {
     let engine = MemoryStorageEngine()
     let failing = FailingStorageEngine(engine)
@@ -109,7 +109,7 @@ import Testing
   }
 
   @Test(
-    "A value loaded before another cache stored a new one is not kept", .timeLimit(.minutes(10)),
+    "A value loaded before another cache stored a new one is not kept", .timeLimit(.minutes(60)),
     arguments: ["a", String(repeating: "a", count: 600)])
   func storedWhileLoading(key: String) async throws {
     let engine = MemoryStorageEngine()
@@ -134,7 +134,7 @@ import Testing
 
   @Test(
     "A value loaded before the cache followed changes does not replace one that another cache has stored since",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func storedBeforeFollowing() async throws {
     let engine = MemoryStorageEngine()
     let held = FailingStorageEngine(engine)
@@ -155,7 +155,7 @@ import Testing
 
   @Test(
     "A value is not kept if more keys were written while it was loaded than the feed names",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func manyWrittenWhileLoading() async throws {
     let engine = MemoryStorageEngine()
     let one = PersistentCache<String, Int>(storage: engine)
@@ -181,7 +181,7 @@ import Testing
   }
 
   @Test(
-    "A stored value that is only set follows changes as soon as possible", .timeLimit(.minutes(10)))
+    "A stored value that is only set follows changes as soon as possible", .timeLimit(.minutes(60)))
   func onlySet() async throws {
     let engine = MemoryStorageEngine()
     let failing = FailingStorageEngine(engine)
@@ -198,7 +198,7 @@ import Testing
 
   @Test(
     "A stored value whose write fails shows what others stored before it followed changes",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func failedWriteOfFollower() async throws {
     let engine = MemoryStorageEngine()
     let failing = FailingStorageEngine(engine)
@@ -217,7 +217,7 @@ import Testing
     #expect(value.wrappedValue == 3)
   }
 
-  @Test("A read does not wait until the cache follows changes", .timeLimit(.minutes(10)))
+  @Test("A read does not wait until the cache follows changes", .timeLimit(.minutes(60)))
   func readBeforeFollowing() async throws {
     let engine = MemoryStorageEngine()
     let held = FailingStorageEngine(engine)
@@ -246,7 +246,7 @@ import Testing
     #expect(engine.reads == 1)
   }
 
-  @Test("A stored value is updated to what others store", .timeLimit(.minutes(10)), arguments: engines)
+  @Test("A stored value is updated to what others store", .timeLimit(.minutes(60)), arguments: engines)
   func storedValues(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)

@@ -183,7 +183,7 @@ struct PersistentCacheAccessTests {
     #expect(try await storage.readAllData()[0].suffix(8) == Data("!\"value\"".utf8))
   }
 
-  @Test("The deinit of a value may use the cache", .timeLimit(.minutes(10)))
+  @Test("The deinit of a value may use the cache", .timeLimit(.minutes(60)))
   func valuesThatUseTheCache() async throws {
     final class Guest: Codable, Sendable {
       static let cache = PersistentCache<Int, Guest>(storage: nil, memoryLimit: CacheLimit(entries: 2))

@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@Suite("PersistentCache: callbacks", .timeLimit(.minutes(10)))
+@Suite("PersistentCache: callbacks", .timeLimit(.minutes(60)))
 struct PersistentCacheCallbackTests {
   private let queue = DispatchQueue(label: "PersistentCacheCallbackTests")
 

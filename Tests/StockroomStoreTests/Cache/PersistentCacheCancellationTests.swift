@@ -4,7 +4,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@Suite("PersistentCache: cancelled fetches", .timeLimit(.minutes(10)))
+@Suite("PersistentCache: cancelled fetches", .timeLimit(.minutes(60)))
 struct PersistentCacheCancellationTests {
   typealias Cache = PersistentCache<String, Int>
 

@@ -8,7 +8,7 @@ import Testing
 
 private let isMain = DispatchSpecificKey<Bool>()
 
-@Suite("PersistentCache: concurrency", .timeLimit(.minutes(10)))
+@Suite("PersistentCache: concurrency", .timeLimit(.minutes(60)))
 struct PersistentCacheConcurrencyTests {
   @Test("Each of a hundred tasks reads what it stored, while entries are evicted", arguments: AnyEngine.all)
   func model(_ engine: AnyEngine) async throws {

@@ -5,7 +5,7 @@ import StockroomStore
 import TestFixtures
 import Testing
 
-@Suite("PersistentCache: fetch", .timeLimit(.minutes(10)))
+@Suite("PersistentCache: fetch", .timeLimit(.minutes(60)))
 struct PersistentCacheFetchTests {
   typealias Cache = PersistentCache<String, Int>
 
@@ -203,7 +203,7 @@ struct PersistentCacheFetchTests {
     #expect(try await cache["key"] == 2)
   }
 
-  @Test("Endless recursion of loaders that fetch each other's keys throws", .timeLimit(.minutes(10)))
+  @Test("Endless recursion of loaders that fetch each other's keys throws", .timeLimit(.minutes(60)))
   func endless() async throws {
     let cache = Cache(storage: nil)
     @Sendable func load(_ number: Int) async throws -> Int {

@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@Suite("PersistentCache: random calls against a model", .timeLimit(.minutes(10)))
+@Suite("PersistentCache: random calls against a model", .timeLimit(.minutes(60)))
 struct PersistentCacheModelTests {
   /// The way in which every change of the engine fails.
   enum Fault: CaseIterable, Sendable {

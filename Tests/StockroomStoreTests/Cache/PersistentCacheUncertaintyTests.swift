@@ -5,7 +5,7 @@ import StockroomMemory
 import StockroomStore
 import Testing
 
-@Suite("PersistentCache: failures of unknown outcome", .timeLimit(.minutes(10)))
+@Suite("PersistentCache: failures of unknown outcome", .timeLimit(.minutes(60)))
 struct PersistentCacheUncertaintyTests {
   @Test("After a store whose acknowledgement was lost, a read goes to storage")
   func lostAcknowledgement() async throws {

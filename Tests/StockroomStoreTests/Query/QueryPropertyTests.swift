@@ -45,7 +45,7 @@ import Testing
     #expect(watcher.looks > 0 && watcher.wereRight)
   }
 
-  @Test("Queries follow changes of other stores on the same engine", .timeLimit(.minutes(10)))
+  @Test("Queries follow changes of other stores on the same engine", .timeLimit(.minutes(60)))
   func others() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Errand>(storage: engine)

@@ -6,7 +6,7 @@ import StockroomTestSupport
 import Testing
 
 /// Rewriting and undo read entries in batches, which bounds the number of large values in memory.
-@MainActor @Suite("Bulk reads of a store", .timeLimit(.minutes(10))) struct BulkReadTests {
+@MainActor @Suite("Bulk reads of a store", .timeLimit(.minutes(60))) struct BulkReadTests {
   /// Each batch has as many entries as have been read before, up to 64.
   private let sizes = [1, 1, 2, 4, 8, 16, 32, 64, 64, 64, 44]
 

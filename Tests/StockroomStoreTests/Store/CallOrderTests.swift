@@ -6,7 +6,7 @@ import StockroomTestSupport
 import Testing
 
 /// Calls made while a store is busy.
-@MainActor @Suite("The order of calls to a busy store", .timeLimit(.minutes(10))) struct CallOrderTests {
+@MainActor @Suite("The order of calls to a busy store", .timeLimit(.minutes(60))) struct CallOrderTests {
   private struct Refusal: Error, Equatable {}
 
   /// The outcome of a call.

@@ -8,7 +8,7 @@ import TestFixtures
 import Testing
 
 /// The order of items that others change, on an engine without sequence numbers or with equal ones.
-@MainActor @Suite("The order of others' changes", .timeLimit(.minutes(10))) struct FollowingOrderTests {
+@MainActor @Suite("The order of others' changes", .timeLimit(.minutes(60))) struct FollowingOrderTests {
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
 

@@ -7,7 +7,7 @@ import StockroomTestSupport
 import Testing
 
 /// How a store starts to follow the changes of others.
-@MainActor @Suite("Starting to follow changes", .timeLimit(.minutes(10))) struct FollowingStartTests {
+@MainActor @Suite("Starting to follow changes", .timeLimit(.minutes(60))) struct FollowingStartTests {
   @Test(
     "Changes of others between subscription and load are one event, and a later identical write is another"
   )

@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(
-    "A store shows the inserts, replacements and removals of another store", .timeLimit(.minutes(10)),
+    "A store shows the inserts, replacements and removals of another store", .timeLimit(.minutes(60)),
     arguments: engines)
   func follows(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(
-    "Stores that insert concurrently converge to the same order", .timeLimit(.minutes(10)),
+    "Stores that insert concurrently converge to the same order", .timeLimit(.minutes(60)),
     arguments: engines)
   func converges(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -75,7 +75,7 @@ import Testing
     try await wait { first.items == fresh.items && second.items == fresh.items }
   }
 
-  @Test("Each change of others is one event", .timeLimit(.minutes(10)), arguments: shared)
+  @Test("Each change of others is one event", .timeLimit(.minutes(60)), arguments: shared)
   func events(name: String) async throws {
     let directory = try TemporaryDirectory()
     let (one, two) = try await Self.openTwice(name, in: directory)
@@ -90,7 +90,7 @@ import Testing
     #expect(removed.operation == .remove && removed.items.map(\.id) == ["a"])
   }
 
-  @Test("A store does not read back its own writes", .timeLimit(.minutes(10)), arguments: engines)
+  @Test("A store does not read back its own writes", .timeLimit(.minutes(60)), arguments: engines)
   func ownChanges(name: String) async throws {
     let directory = try TemporaryDirectory()
     let engine = try await EngineCatalog.select([name])[0].open(directory.url, .process)
@@ -105,7 +105,7 @@ import Testing
   }
 
   @Test(
-    "A store's write over one that others made just before is one event", .timeLimit(.minutes(10)))
+    "A store's write over one that others made just before is one event", .timeLimit(.minutes(60)))
   func overwritten() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -130,7 +130,7 @@ import Testing
 
   @Test(
     "A written item moves to the position that the engine assigned, without another event",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func movedOwn() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -150,7 +150,7 @@ import Testing
   }
 
   @Test(
-    "No update is lost with concurrent tasks, stores and engines", .timeLimit(.minutes(10)),
+    "No update is lost with concurrent tasks, stores and engines", .timeLimit(.minutes(60)),
     arguments: engines)
   func updates(name: String) async throws {
     let directory = try TemporaryDirectory()
@@ -190,7 +190,7 @@ import Testing
       store["a"]?.text == "after" && store.contains(id: "a") && !store.contains(id: "b") && store["b"] == nil)
   }
 
-  @Test("An item that others replace with an unreadable entry is reported", .timeLimit(.minutes(10)))
+  @Test("An item that others replace with an unreadable entry is reported", .timeLimit(.minutes(60)))
   func unreadable() async throws {
     let engine = MemoryStorageEngine()
     let store = try await Store<Note>(storage: engine)
@@ -203,7 +203,7 @@ import Testing
     #expect(store.items.map(\.id) == ["a", "b"])
   }
 
-  @Test("An unreferenced store is released while others keep making changes", .timeLimit(.minutes(10)))
+  @Test("An unreferenced store is released while others keep making changes", .timeLimit(.minutes(60)))
   func releasedBesideChanges() async throws {
     let key = CacheKey(verbatim: "a")
     let engine = ChangedWhileRead(base: MemoryStorageEngine())
@@ -217,7 +217,7 @@ import Testing
     try await wait { gone == nil }
   }
 
-  @Test("A change that others make during a load is not lost", .timeLimit(.minutes(10)))
+  @Test("A change that others make during a load is not lost", .timeLimit(.minutes(60)))
   func changeWhileLoading() async throws {
     let engine = HeldAfterReading(base: MemoryStorageEngine())
     let store = Store<Note>(loadingInBackground: engine)
@@ -235,7 +235,7 @@ import Testing
 
   @Test(
     "A load that begins during a subscription reads after the subscription is complete",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func loadDuringSubscription() async throws {
     struct Other: Codable, Sendable, Identifiable { var id: String }
     let base = MemoryStorageEngine()
@@ -263,7 +263,7 @@ import Testing
 
   @Test(
     "If others' changes cannot be read, all items are reloaded, and a failure of the reload is reported",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func failedRead() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)

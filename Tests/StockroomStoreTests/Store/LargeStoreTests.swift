@@ -114,7 +114,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
 
   @Test(
     "Others' changes are applied off the main actor while a copy of many items is retained",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func followedWhileRetained() async throws {
     DeinitRecorder.markMainActor()
     let engine = MemoryStorageEngine()
@@ -227,7 +227,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(store.items == Note.numbered(9_000..<Self.count))
   }
 
-  @Test("Removed items are released without a read of the others", .timeLimit(.minutes(10)))
+  @Test("Removed items are released without a read of the others", .timeLimit(.minutes(60)))
   func removed() async throws {
     await #expect(processExitsWith: .success) {
       try await LargeStoreTests.removeSome()

@@ -37,7 +37,7 @@ private struct ContextCodec: Codec {
   }
 }
 
-@MainActor @Suite("Modifying an item that may be absent", .timeLimit(.minutes(10))) struct ModifyingTests {
+@MainActor @Suite("Modifying an item that may be absent", .timeLimit(.minutes(60))) struct ModifyingTests {
   private func store(_ engine: MemoryStorageEngine, _ hasTransactions: Bool) async throws -> Store<Note> {
     try await Store<Note>(storage: MaybeTransactional(base: engine, hasTransactions: hasTransactions))
   }

@@ -7,7 +7,7 @@ import StockroomTestSupport
 import TestFixtures
 import Testing
 
-@MainActor @Suite("Calls that fail halfway in a transaction", .timeLimit(.minutes(10)))
+@MainActor @Suite("Calls that fail halfway in a transaction", .timeLimit(.minutes(60)))
 struct PartialCallTests {
   @Test("A call that fails in a batch with an update has no effect, and the update has one")
   func besideUpdate() async throws {

@@ -68,7 +68,7 @@ import Testing
 
   // One item is changed on the main actor, and 500 items off it, because there is a query.
   @Test(
-    "A stream that an observer starts during a change includes the change once", .timeLimit(.minutes(10)),
+    "A stream that an observer starts during a change includes the change once", .timeLimit(.minutes(60)),
     arguments: [1, 500])
   func startedByObserver(count: Int) async throws {
     let store = try await Store<Note>(storage: .memory())
@@ -86,7 +86,7 @@ import Testing
 
   @Test(
     "A stream that an observer starts during a change of others includes the change once",
-    .timeLimit(.minutes(10)), arguments: [1, 500])
+    .timeLimit(.minutes(60)), arguments: [1, 500])
   func startedDuringChangeOfOthers(count: Int) async throws {
     let engine = MemoryStorageEngine()
     let (store, other) = (try await Store<Note>(storage: engine), try await Store<Note>(storage: engine))
@@ -101,7 +101,7 @@ import Testing
 
   @Test(
     "A stream that an observer starts at the end of a load includes the items once, and nothing earlier",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func startedAfterLoad() async throws {
     let engine = MemoryStorageEngine()
     try await Store<Note>(storage: engine).insert(Note.numbered(0..<3))

@@ -54,7 +54,7 @@ import Testing
 
   @Test(
     "While nothing has been loaded, events begin with the load, whatever others change",
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(60)))
   func eventsBeforeLoading() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
@@ -116,7 +116,7 @@ import Testing
     }
   }
 
-  @Test("The error of a load is not thrown after a later load has succeeded", .timeLimit(.minutes(10)))
+  @Test("The error of a load is not thrown after a later load has succeeded", .timeLimit(.minutes(60)))
   func outdatedFailure() async throws {
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)

@@ -4,11 +4,12 @@
   import Observation
   import StockroomCore
   import StockroomStore
+  import TestFixtures
   import Testing
 
   /// The file that stores values on other platforms than Apple's, where Foundation's preferences can lose
   /// changes.
-  @Suite(.timeLimit(.minutes(10))) struct StoredValueFileTests {
+  @Suite(.timeLimit(.minutes(60))) struct StoredValueFileTests {
     private let defaults = TemporaryDefaults()
 
     private func number(_ key: String = "number") throws -> StoredValue<Int> {
@@ -76,7 +77,7 @@
 
     @Test(
       "A value whose first use was an update receives changes of another process too",
-      .timeLimit(.minutes(10)))
+      .timeLimit(.minutes(60)))
     func doorbellAfterUpdate() async throws {
       let value = try number()
       try value.update { $0 = 1 }
@@ -238,7 +239,7 @@
     }
 
     @Test("A directory that is removed while an operation waits for the lock is recreated")
-    func removedWhileWaiting() async throws {
+    func removedWhileWaiting() throws {
       let value = try number()
       try value.set(1)
       let lock = defaults.directory.appending(path: "StoredValues.lock").resolvingSymlinksInPath().path
@@ -246,12 +247,12 @@
       try #require(holder >= 0)
       defer { close(holder) }
       try #require(flock(holder, LOCK_EX) == 0)
-      async let storing: Void = DedicatedThread.runApart { _ in try value.set(2) }
+      let storing = try ThreadWork { try value.set(2) }
       // Waits until it has opened the file as well, which it cannot lock.
-      while try descriptorCount(of: lock) < 2 { await Task.yield() }
+      while !storing.isOver, try descriptorCount(of: lock) < 2 { sched_yield() }
       try FileManager.default.removeItem(at: defaults.suiteDirectory)
       flock(holder, LOCK_UN)
-      try await storing
+      try storing.value()
       #expect(value.wrappedValue == 2)
     }
 

@@ -9,7 +9,7 @@ import Testing
   init(_ storage: UserDefaults) { _theme = StoredValue(wrappedValue: .light, key: "theme", storage: storage) }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct StoredValueObservationTests {
+@Suite(.timeLimit(.minutes(60))) struct StoredValueObservationTests {
   private let defaults = TemporaryDefaults()
 
   @Test("Each operation is one change, and one that changes nothing is none")

@@ -25,7 +25,7 @@ private final class DeinitHookValue: Codable, Sendable {
 }
 
 /// Foreign code that runs during a read or an operation.
-@Suite(.timeLimit(.minutes(10))) struct StoredValueReentranceTests {
+@Suite(.timeLimit(.minutes(60))) struct StoredValueReentranceTests {
   private let defaults = TemporaryDefaults()
 
   /// Calls a closure once, at the next request.

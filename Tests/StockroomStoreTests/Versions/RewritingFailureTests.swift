@@ -8,7 +8,7 @@ import TestFixtures
 import Testing
 
 /// Rewriting that fails and is continued by the next call.
-@MainActor @Suite(.timeLimit(.minutes(10))) struct RewritingFailureTests {
+@MainActor @Suite(.timeLimit(.minutes(60))) struct RewritingFailureTests {
   /// A note whose migration kills the process after a number of calls.
   struct FatalNote: VersionedItem, Identifiable {
     nonisolated static let stepsToLive = Shared(Int.max)

@@ -6,7 +6,7 @@ import StockroomTestSupport
 import Testing
 
 /// Rewriting with an entry that the engine refuses, and with failing reads.
-@MainActor @Suite(.timeLimit(.minutes(10))) struct RewritingRefusalTests {
+@MainActor @Suite(.timeLimit(.minutes(60))) struct RewritingRefusalTests {
   private let base = MemoryStorageEngine()
   private let expected = (0..<20).map { SecondNote(id: "\($0)", text: "text \($0)") }
 

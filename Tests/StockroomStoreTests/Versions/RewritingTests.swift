@@ -8,7 +8,7 @@ import TestFixtures
 import Testing
 
 /// Rewriting during calls and changes of others.
-@MainActor @Suite(.timeLimit(.minutes(10))) struct RewritingTests {
+@MainActor @Suite(.timeLimit(.minutes(60))) struct RewritingTests {
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
 

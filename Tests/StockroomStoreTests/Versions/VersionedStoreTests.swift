@@ -8,7 +8,7 @@ import TestFixtures
 import Testing
 
 /// Stores of a type that was changed three times.
-@MainActor @Suite(.timeLimit(.minutes(10))) struct VersionedStoreTests {
+@MainActor @Suite(.timeLimit(.minutes(60))) struct VersionedStoreTests {
   private let directory: TemporaryDirectory
   init() throws { directory = try TemporaryDirectory() }
 

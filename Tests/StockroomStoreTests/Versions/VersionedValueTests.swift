@@ -6,7 +6,7 @@ import StockroomTestSupport
 import Testing
 
 /// Single values of a type that was changed.
-@Suite(.timeLimit(.minutes(10))) struct VersionedValueTests {
+@Suite(.timeLimit(.minutes(60))) struct VersionedValueTests {
   private let engine = MemoryStorageEngine()
   private let defaults = TemporaryDefaults()
 

@@ -72,7 +72,7 @@ struct FollowingTests {
   }
 
   @Test(
-    "Finishing is cancelled only when everybody who waits for it is", .timeLimit(.minutes(10)),
+    "Finishing is cancelled only when everybody who waits for it is", .timeLimit(.minutes(60)),
     arguments: [0, 1])
   func cancellingOneOfTwo(cancelled: Int) async throws {
     let (old, new) = (FailingStorageEngine(MemoryStorageEngine()), MemoryStorageEngine())
@@ -92,7 +92,7 @@ struct FollowingTests {
     #expect(try await new.readAllEntries() == old.readAllEntries())
   }
 
-  @Test("Finishing that is cancelled can be repeated, even at once", .timeLimit(.minutes(10)))
+  @Test("Finishing that is cancelled can be repeated, even at once", .timeLimit(.minutes(60)))
   func cancellingAll() async throws {
     let (old, new) = (FailingStorageEngine(MemoryStorageEngine()), MemoryStorageEngine())
     try await fill(old, hostileKeys(50))

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("Names of the server", .timeLimit(.minutes(10)))
+@Suite("Names of the server", .timeLimit(.minutes(60)))
 struct AllowedHostTests {
   @Test("Requests are answered under every allowed name and address, with any port, and under no other")
   func names() async throws {

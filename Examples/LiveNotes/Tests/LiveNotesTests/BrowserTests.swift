@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("In a browser", .enabled(if: Browser.isInstalled), .serialized, .timeLimit(.minutes(10)))
+@Suite("In a browser", .enabled(if: Browser.isInstalled), .serialized, .timeLimit(.minutes(60)))
 struct BrowserTests {
   static func row(_ text: String, _ condition: String) -> String {
     "[...document.querySelectorAll('#list li')].some(row => row.note.text === \(Page.literal(text)) && \(condition))"

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("Lost answers in a browser", .enabled(if: Browser.isInstalled), .timeLimit(.minutes(10)))
+@Suite("Lost answers in a browser", .enabled(if: Browser.isInstalled), .timeLimit(.minutes(60)))
 struct LostAnswerTests {
   @Test(
     "A note that is sent again because its answer was lost is one note, also on a page from another machine")

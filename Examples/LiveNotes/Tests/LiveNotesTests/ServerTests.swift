@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("The server", .timeLimit(.minutes(10)))
+@Suite("The server", .timeLimit(.minutes(60)))
 struct ServerTests {
   @Test("Notes are added, changed, removed and put back, and keep their order")
   func notes() async throws {

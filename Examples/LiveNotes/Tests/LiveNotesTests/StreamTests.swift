@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("Streams", .timeLimit(.minutes(10)))
+@Suite("Streams", .timeLimit(.minutes(60)))
 struct StreamTests {
   @Test("A stream begins with a snapshot, and has every change of its panels once, the same for all")
   func changes() async throws {
