@@ -106,7 +106,7 @@ private func readRepeatedly(
     var reader = states.withLock { $0[number] }
     try await reader.read(engine)
     states.withLock { [reader] in $0[number] = reader }
-    // Some locks of places are unfair to whoever waits for them.
+    // Some locks of places are unfair to those that wait for them.
     if isShared, reader.reads.isMultiple(of: 3) { await letTimePass() }
   }
 }

@@ -129,7 +129,7 @@
       // If the other place had to wait for it, the time would be over before the lock is released.
       let opening = try ThreadWork { try place.engine(lockTimeout: .seconds(1_200)) }
       // Waits until it has opened the file, which it cannot lock.
-      while !opening.isOver, try place.descriptorCount(of: "data.mdb") < 2 { sched_yield() }
+      while !opening.isOver, try descriptorCount(ofFileAt: place.dataFile) < 2 { sched_yield() }
       for _ in 0..<3 {
         let engine = try other.engine()
         try await engine.write(value(1), key: key(1))
@@ -150,7 +150,7 @@
       engine = nil
       // Time for a thread that would close them without the lock.
       for _ in 0..<3 { try await other.engine().close() }
-      #expect(try place.descriptorCount(of: "lock.mdb") > 0)
+      #expect(try descriptorCount(ofFileAt: place.url.appending(path: "lock.mdb")) > 0)
       try #require(flock(lock, LOCK_UN) == 0)
       // Waits until the other engine is closed.
       #expect(try await place.engine().keyCount() == 1)

@@ -18,19 +18,6 @@ extension TemporaryDirectory {
   }
 }
 
-#if os(Linux)
-  extension TemporaryDirectory {
-    /// The number of this process's descriptors for a file in the directory.
-    func descriptorCount(of name: String) throws -> Int {
-      let (folder, path) = ("/proc/self/fd", url.appending(path: name).resolvingSymlinksInPath().path)
-      return try FileManager.default.contentsOfDirectory(atPath: folder).count { number in
-        // A descriptor closed meanwhile has no link.
-        (try? FileManager.default.destinationOfSymbolicLink(atPath: "\(folder)/\(number)")) == path
-      }
-    }
-  }
-#endif
-
 /// The code of the error that `body` throws, or nil.
 func code(of body: () async throws -> Void) async -> StorageError.Code? {
   do {

@@ -242,27 +242,18 @@
     func removedWhileWaiting() throws {
       let value = try number()
       try value.set(1)
-      let lock = defaults.directory.appending(path: "StoredValues.lock").resolvingSymlinksInPath().path
-      let holder = open(lock, O_RDWR | O_CLOEXEC)
+      let lock = defaults.directory.appending(path: "StoredValues.lock")
+      let holder = open(lock.path, O_RDWR | O_CLOEXEC)
       try #require(holder >= 0)
       defer { close(holder) }
       try #require(flock(holder, LOCK_EX) == 0)
       let storing = try ThreadWork { try value.set(2) }
       // Waits until it has opened the file as well, which it cannot lock.
-      while !storing.isOver, try descriptorCount(of: lock) < 2 { sched_yield() }
+      while !storing.isOver, try descriptorCount(ofFileAt: lock) < 2 { sched_yield() }
       try FileManager.default.removeItem(at: defaults.suiteDirectory)
       flock(holder, LOCK_UN)
       try storing.value()
       #expect(value.wrappedValue == 2)
-    }
-
-    /// The number of this process's descriptors for a file.
-    private func descriptorCount(of path: String) throws -> Int {
-      let folder = "/proc/self/fd"
-      return try FileManager.default.contentsOfDirectory(atPath: folder).count { name in
-        // A descriptor closed meanwhile has no link.
-        (try? FileManager.default.destinationOfSymbolicLink(atPath: "\(folder)/\(name)")) == path
-      }
     }
 
     @Test("Two Unicode forms of one accent are two keys")
