@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 // Faults that only appear after very many calls, or after a pause: rules C1, D2, K1, T1 and W1.
 
@@ -141,7 +142,7 @@ private func expectAnswer(
 ) async throws {
   let found = try await method.found(of: all.map(\.key), in: engine)
   let wanted = all.map { method.givesValues ? $0.data : nil }
-  if found.count == wanted.count, Set(found) == Set(wanted) { return }
+  if found.hasSameElements(as: wanted) { return }
   throw Violation(
     "\(method.call), read number \(number + 1), found \(describe(found)) of \(all.count) entries",
     rule: method.rule)

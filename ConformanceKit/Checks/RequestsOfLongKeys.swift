@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// Makes requests whose keys have more than 1, 4 or 16 MiB together, which is the maximum length of a statement or a
 /// message elsewhere. Nearly all keys are absent. Then lists entries with all of these keys: a page of a list may be
@@ -30,7 +31,7 @@ func checkRequestsOfLongKeys(_ context: CheckContext) async throws {
       throw Violation("\(what), \(failure)", rule: method.rule)
     }
     let wanted: [Data?] = present.map { method.givesValues ? value(for: $0) : nil }
-    if found.count == wanted.count, Set(found) == Set(wanted) { continue }
+    if found.hasSameElements(as: wanted) { continue }
     throw Violation(
       "\(method.call) \(what), of which \(present.count) exist, found \(describe(found))", rule: method.rule)
   }
@@ -63,7 +64,7 @@ private func expectAllFound(
   for method in ReadMethod.allCases where !method.isOfOneKey {
     let found = try await blaming(method.rule) { try await method.found(of: keys, in: engine) }
     let wanted = keys.map { key -> Data? in method.givesValues ? value(for: key) : nil }
-    if found.count == wanted.count, Set(found) == Set(wanted) { continue }
+    if found.hasSameElements(as: wanted) { continue }
     throw Violation(
       "\(method.call) \(what) found \(found.count) entries, or other values than theirs", rule: method.rule)
   }

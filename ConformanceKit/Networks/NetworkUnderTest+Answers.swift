@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 // Answers that arrive in pieces, in part, or for many calls not at all.
 
@@ -222,6 +223,6 @@ private func expect(
 ) throws {
   let wanted = entries.map { method.givesValues ? $0.data : nil }
   try expect(
-    found.count == wanted.count && Set(found) == Set(wanted),
+    found.hasSameElements(as: wanted),
     "\(method.call) found \(describe(found)) of \(entries.count) entries")
 }
