@@ -2,6 +2,7 @@ import ConformanceKit
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import Synchronization
 import TestFixtures
 
 // Engines that lose or restore some changes when they are reopened, or after verify().
@@ -297,20 +298,17 @@ final class CallsWritesOfBodiesCorrupted: FaultyEngine {
 /// Opens its file for reading in order to verify it, and leaves it open that way for calls that first look up a key.
 final class RemovesNothingAfterVerification: FaultyEngine {
   let base: ReferenceEngine
-  private let isVerified = MutexProtected(false)
+  private let isVerified = Atomic(false)
   init(base: ReferenceEngine) { self.base = base }
 
   func verify() async throws {
     try await base.verify()
-    isVerified.withLock { $0 = true }
+    isVerified.store(true, ordering: .relaxed)
   }
 
   func remove(key: CacheKey) async throws {
     try key.validate()
-    let isSkipped = isVerified.withLock { isVerified in
-      defer { isVerified = false }
-      return isVerified
-    }
+    let isSkipped = isVerified.exchange(false, ordering: .relaxed)
     if isSkipped { _ = try await base.keyExists(key) } else { try await base.remove(key: key) }
   }
 }

@@ -1,6 +1,7 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import Synchronization
 
 // Engines that change something in verify().
 
@@ -39,20 +40,17 @@ final class SavesWhatItVerifies: FaultyEngine {
 /// Verifies entries in the order of their keys, and lists them in that order afterwards.
 final class OrdersWhatItVerifies: FaultyEngine {
   let base: ReferenceEngine
-  private let isVerified = MutexProtected(false)
+  private let isVerified = Atomic(false)
   init(base: ReferenceEngine) { self.base = base }
 
   func verify() async throws {
     try await base.verify()
-    isVerified.withLock { $0 = true }
+    isVerified.store(true, ordering: .relaxed)
   }
 
   func readAllEntries() async throws -> [StorageEntry] {
     let entries = try await base.readAllEntries()
-    let isFirst = isVerified.withLock { isVerified in
-      defer { isVerified = false }
-      return isVerified
-    }
+    let isFirst = isVerified.exchange(false, ordering: .relaxed)
     return isFirst ? entries.sorted { $0.key < $1.key } : entries
   }
 }
