@@ -4,6 +4,7 @@
   import Foundation
 #endif
 import StockroomCore
+import StockroomKitSupport
 
 /// The entries as returned by one method that reads everything.
 private struct Listing {
@@ -135,12 +136,8 @@ private func expectSameValues(
     throw Violation(
       "read(keys:) and readDataAndKeys(keys:) of \(present.count) keys returned different values", rule: .r2)
   }
-  var surplus: [Data: Int] = [:]
-  for value in try await asking(.r3, noting: progress, { try await engine.readAllData() }) {
-    surplus[value, default: 0] += 1
-  }
-  for value in values { surplus[value, default: 0] -= 1 }
-  if let (value, count) = surplus.first(where: { $0.value != 0 }) {
+  let all: [Data?] = try await asking(.r3, noting: progress) { try await engine.readAllData() }
+  if case (let value?, let count)? = all.difference(from: values) {
     let comparison = "\(abs(count)) times \(count > 0 ? "more" : "fewer") than readAllDataAndKeys()"
     throw Violation("readAllData() returned \(describe(value)) \(comparison)", rule: .r3)
   }

@@ -7,11 +7,16 @@
 extension [Data?] {
   /// Whether both contain the same values, each as often, in any order. O(n) in the number of bytes.
   package func hasSameElements(as others: [Data?]) -> Bool {
-    if count != others.count { return false }
+    count == others.count && difference(from: others) == nil
+  }
+
+  /// A value that is not there as often as in the others, and how many times more it is, negative if there are fewer.
+  /// Nil if there is none. O(n) in the number of bytes.
+  package func difference(from others: [Data?]) -> (value: Data?, surplus: Int)? {
     var surplus: [WholeValue: Int] = [:]
     for value in self { surplus[WholeValue(value: value), default: 0] += 1 }
     for value in others { surplus[WholeValue(value: value), default: 0] -= 1 }
-    return surplus.values.allSatisfy { $0 == 0 }
+    return surplus.first { $0.value != 0 }.map { ($0.key.value, $0.value) }
   }
 }
 

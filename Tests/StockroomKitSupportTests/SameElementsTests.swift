@@ -24,4 +24,14 @@ import Testing
   func ends() {
     #expect(!long.hasSameElements(as: [long[0], long[1], beginning + [9]]))
   }
+
+  @Test("The difference says which value, and how many there are more or fewer")
+  func difference() {
+    let none: [Data?] = []
+    #expect(long.difference(from: long.reversed()) == nil)
+    let more = (long + [long[1], long[1]]).difference(from: long)
+    #expect(more?.value == long[1] && more?.surplus == 2)
+    let fewer = none.difference(from: [beginning])
+    #expect(fewer?.value == beginning && fewer?.surplus == -1)
+  }
 }
