@@ -169,7 +169,14 @@ private func checkSilence(
   _ calls: @Sendable (EngineUnderTest) async throws -> Void
 ) async throws {
   let engine = try await context.open()
+  // An engine may deliver its changes in any order (rule X1), so none of these may still be on its way.
+  let first = try await ChangeSubscriber(to: engine, context)
   try await engine.write(entries(keys(3)))
+  do {
+    try await first.expectCovered(keys(3), "a batch")
+  } catch let violation as Violation {
+    throw Violation(violation.description, rule: .x1)
+  }
   // The feed may lose sight of the place, or its connection, for a while. An element for everything covers that (rule
   // X5), but it must not happen every time.
   let (rounds, isNetworked) = (isLong ? 2 : 3, context.capabilities.contains(.networked))

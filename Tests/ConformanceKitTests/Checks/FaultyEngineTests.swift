@@ -231,7 +231,7 @@ struct FaultyEngineTests {
     await #expect(processExitsWith: .success) { [id = id as String] in
       // On a machine that is busy with all the other tests, several attempts may be necessary.
       var rule: ContractRule?
-      for _ in 0..<20 where rule == nil { rule = await FaultyEngineCase.failureOfCooperation(id)?.rule }
+      for _ in 0..<100 where rule == nil { rule = await FaultyEngineCase.failureOfCooperation(id)?.rule }
       #expect(rule == .c5)
     }
   }
@@ -242,7 +242,7 @@ struct FaultyEngineTests {
     await #expect(processExitsWith: .success) { [name = call.rawValue as String] in
       let call = try #require(BlocksOneCall.Call(rawValue: name))
       var named: [String] = []
-      for _ in 0..<20 {
+      for _ in 0..<100 {
         let claims: EngineCapabilities = [.atomicBatches, .transactions, .changeFeed]
         let suite = ConformanceSuite("Blocking", capabilities: claims) { _ in
           BlocksOneCall(base: try ReferenceEngine(claiming: claims), call: call)
