@@ -291,32 +291,6 @@ struct ExpiringEngineTests {
     #expect(try await engine.expiration(of: key) == clock.now + 60)
   }
 
-  @Test("An entry that a body has read does not expire within the body")
-  func ownWrites() async throws {
-    let (engine, clock, key, value) = (engine(), clock, key, value)
-    let other = CacheKey(verbatim: "other")
-    try await engine.write(value, key: key)
-    try await engine.withTransaction { transaction in
-      #expect(try transaction.read(key: key) == value)
-      clock.advance(60)
-      try transaction.write(value, key: other)
-      #expect(try transaction.read(key: other) == value)
-      #expect(try transaction.read(key: key) == value)
-      #expect(try transaction.allKeys().count == 2)
-    }
-    #expect(try await engine.allKeys() == [other])
-  }
-
-  @Test("A body does not read its own write with a lifetime of zero")
-  func ownExpiredWrites() async throws {
-    let (engine, clock, key, value) = (engine(after: .zero), clock, key, value)
-    try await engine.withTransaction { transaction in
-      clock.advance(1)
-      try transaction.write(value, key: key)
-      #expect(try transaction.read(key: key) == nil)
-    }
-  }
-
   @Test("A value without its timestamps is corrupted, and does not affect the clock")
   func corrupted() async throws {
     let engine = engine()

@@ -17,8 +17,8 @@ public import StockroomCore
 /// Without the capability `transactions`, expired entries are removed only when their keys are written again.
 ///
 /// Time never goes backwards: setting the system clock back neither prolongs a lifetime nor restores an entry; setting it forward lets
-/// entries expire. After a restart of the program, the time is at least that at which any of the entries that are read was written, if that
-/// is at most a day ahead of the clock. Entries that expired after that time and have not been removed may reappear if the clock was set back
+/// entries expire. After a restart of the program, the time is at least that at which any of the entries that have been read was written, if that
+/// is at most a day ahead of the clock; a call or a transaction judges everything that it reads by the moment at which it began. Entries that expired after that time and have not been removed may reappear if the clock was set back
 /// in the meantime. An entry that was written at a later time than that, when the clock was years ahead, or whose time is corrupted, does not
 /// affect others, and exists until the clock is close enough to its time. Entries are removed only once they have expired by the clock of
 /// this machine alone.
@@ -65,7 +65,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// Costs a read of the whole value. Throws as `StorageEngine.read(key:)`; `StorageError` with code `corrupted` too if this layer has not
   /// stored the value.
   public func expiration(of key: CacheKey) async throws -> Date? {
-    var look = lifetimes.look()
+    let look = lifetimes.look()
     guard let stored = try await base.read(key: key) else { return nil }
     let times = try lifetimes.times(of: stored, key: key)
     return look.isExpired(times) ? nil : times?.expires.date
@@ -121,7 +121,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
       try await inTransaction { try $0.put(entries) }
     } else {
       let expired = expiredKeys(of: old)
-      let stored = try await mapping(entries) { lifetimes.stored($0) }
+      let now = lifetimes.time.now()
+      let stored = try await mapping(entries) { lifetimes.stored($0, at: now) }
       if expired.isEmpty || capabilities.contains(.preservesTimestamps) {
         // Nothing is removed first: another engine may have renewed it meanwhile, and this may fail.
         try await base.writeEntries(stored)
@@ -175,7 +176,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   }
 
   private func expiredKeys(of old: [CacheKey: ExpiringValue.Times]) -> [CacheKey] {
-    var look = lifetimes.look()
+    let look = lifetimes.look()
     return Array(old.filter { look.isExpired($0.value) }.keys)
   }
 
@@ -183,7 +184,9 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     _ operations: [StorageOperation], livingFor lifetime: Duration?, replacing expired: [CacheKey]
   ) async throws {
     let removals = expired.map { StorageOperation.remove(key: $0) }
-    let stored = try await removals + mapping(operations) { lifetimes.stored($0, livingFor: lifetime) }
+    let now = lifetimes.time.now()
+    let stored =
+      try await removals + mapping(operations) { lifetimes.stored($0, at: now, livingFor: lifetime) }
     if stored.count == 1, case .write(let data, let key) = stored[0] {
       try await base.write(data, key: key)
     } else if !expired.isEmpty {
@@ -197,7 +200,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// Reads a value whose time is not over.
   public func read(key: CacheKey) async throws -> Data? {
-    var look = lifetimes.look()
+    let look = lifetimes.look()
     return try await base.read(key: key).flatMap { try look.value($0, key: key) }
   }
 
@@ -283,14 +286,14 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   private func present(
     _ read: () async throws -> [(key: CacheKey, data: Data)]
   ) async throws -> [(key: CacheKey, data: Data)] {
-    var look = lifetimes.look()
+    let look = lifetimes.look()
     return try await mapping(read()) { entry in
       try look.value(entry.data, key: entry.key).map { (key: entry.key, data: $0) }
     }.compactMap(\.self)
   }
 
   private func present(_ read: () async throws -> [StorageEntry]) async throws -> [StorageEntry] {
-    var look = lifetimes.look()
+    let look = lifetimes.look()
     return try await mapping(read()) { stored -> StorageEntry? in
       guard let data = try look.value(stored.data, key: stored.key) else { return nil }
       var entry = stored

@@ -11,7 +11,7 @@ final class ExpiringTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let lifetimes: Lifetimes
   /// One moment for everything that the body reads. What it writes lives from the moment of the write.
-  private var look: Lifetimes.Look
+  private let look: Lifetimes.Look
   private(set) var writeCount = 0
   /// The expired entries in whose place new ones have been written.
   private(set) var replacedExpired: [CacheKey] = []
@@ -58,21 +58,22 @@ final class ExpiringTransaction: BulkReadingTransaction {
   func write(_ data: Data, key: CacheKey) throws {
     try key.validate()
     try replaceIfExpired([key])
-    try store(data, key: key, livingFor: lifetimes.default)
+    try store(data, key: key, at: lifetimes.time.now(), livingFor: lifetimes.default)
   }
 
   func writeEntry(_ entry: StorageEntry) throws {
     try entry.key.validate()
     try replaceIfExpired([entry.key])
-    try store(entry)
+    try store(entry, at: lifetimes.time.now())
   }
 
   /// Does the operations. In place of expired entries those that are written are new ones, with a place in the order of their own.
   func apply(_ operations: [StorageOperation], livingFor lifetime: Duration?) throws {
     try replaceIfExpired(operations.writtenKeys)
+    let now = lifetimes.time.now()
     for operation in operations {
       switch operation {
-      case .write(let data, let key): try store(data, key: key, livingFor: lifetime)
+      case .write(let data, let key): try store(data, key: key, at: now, livingFor: lifetime)
       case .remove(let key): try base.remove(key: key)
       case .removeAll: try base.removeAll()
       }
@@ -82,23 +83,26 @@ final class ExpiringTransaction: BulkReadingTransaction {
   /// As ``apply(_:livingFor:)``, with the times of the entries and the default lifetime.
   func put(_ entries: [StorageEntry]) throws {
     try replaceIfExpired(entries.map(\.key))
-    for entry in entries { try store(entry) }
+    let now = lifetimes.time.now()
+    for entry in entries { try store(entry, at: now) }
   }
 
-  private func store(_ data: Data, key: CacheKey, livingFor lifetime: Duration?) throws {
-    try base.write(lifetimes.stored(data, livingFor: lifetime), key: key)
+  private func store(
+    _ data: Data, key: CacheKey, at time: Timestamp, livingFor lifetime: Duration?
+  ) throws {
+    try base.write(lifetimes.stored(data, at: time, livingFor: lifetime), key: key)
     writeCount += 1
   }
 
-  private func store(_ entry: StorageEntry) throws {
-    try base.writeEntry(lifetimes.stored(entry))
+  private func store(_ entry: StorageEntry, at time: Timestamp) throws {
+    try base.writeEntry(lifetimes.stored(entry, at: time))
     writeCount += 1
   }
 
   /// Removes those of the entries that have expired, before they are written. Reads all at once: what was read before the transaction may
   /// have been renewed for a shorter time while that waited.
   private func replaceIfExpired(_ keys: [CacheKey]) throws {
-    var look = lifetimes.look()
+    let look = lifetimes.look()
     var seen: Set<CacheKey> = []
     for (key, stored) in zip(keys, try base.values(of: keys)) where seen.insert(key).inserted {
       guard let stored else { continue }

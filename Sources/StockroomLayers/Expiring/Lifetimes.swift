@@ -14,24 +14,24 @@ struct Lifetimes: Sendable {
   /// Where the values are, for errors.
   let place: String?
 
-  /// What is stored for a value that is written now.
-  func stored(_ data: Data, livingFor lifetime: Duration?) -> Data {
-    guard let lifetime else { return ExpiringValue.stored(data, nil) }
-    let now = time.now()
-    return ExpiringValue.stored(
-      data, .init(written: now, expires: now.advanced(by: max(.zero, lifetime))))
+  /// What is stored for a value that is written at that time, which is the same for all values of a batch.
+  func stored(_ data: Data, at time: Timestamp, livingFor lifetime: Duration?) -> Data {
+    ExpiringValue.stored(
+      data, lifetime.map { .init(written: time, expires: time.advanced(by: max(.zero, $0))) })
   }
 
-  /// The operation as it is stored now.
-  func stored(_ operation: StorageOperation, livingFor lifetime: Duration?) -> StorageOperation {
+  /// The operation as it is stored at that time.
+  func stored(_ operation: StorageOperation, at time: Timestamp, livingFor lifetime: Duration?)
+    -> StorageOperation
+  {
     guard case .write(let data, let key) = operation else { return operation }
-    return .write(stored(data, livingFor: lifetime), key: key)
+    return .write(stored(data, at: time, livingFor: lifetime), key: key)
   }
 
-  /// The entry as it is stored now, with the default lifetime.
-  func stored(_ entry: StorageEntry) -> StorageEntry {
+  /// The entry as it is stored at that time, with the default lifetime.
+  func stored(_ entry: StorageEntry, at time: Timestamp) -> StorageEntry {
     var stored = entry
-    stored.data = self.stored(entry.data, livingFor: `default`)
+    stored.data = self.stored(entry.data, at: time, livingFor: `default`)
     return stored
   }
 
@@ -40,14 +40,8 @@ struct Lifetimes: Sendable {
     try naming(place) { try ExpiringValue.times(of: stored, key: key) }
   }
 
-  /// A look at several entries of one snapshot.
+  /// A look at several entries of one snapshot, all of them at the same moment.
   func look() -> Look { Look(lifetimes: self, now: time.now()) }
-
-  /// Whether a value with these times is there no longer.
-  func isExpired(_ times: ExpiringValue.Times?) -> Bool {
-    var look = look()
-    return look.isExpired(times)
-  }
 
   /// Whether the value has expired by the clock alone, so that it may be removed.
   func isOver(_ stored: Data, key: CacheKey) throws -> Bool {
@@ -61,26 +55,21 @@ struct Lifetimes: Sendable {
     private static let farthestAhead = Duration.seconds(86_400)
 
     fileprivate let lifetimes: Lifetimes
-    fileprivate var now: Timestamp
+    fileprivate let now: Timestamp
 
-    mutating func isExpired(_ times: ExpiringValue.Times?) -> Bool {
+    func isExpired(_ times: ExpiringValue.Times?) -> Bool {
       guard let times else { return false }
-      if times.written > now {
-        // Since this look began, perhaps by the transaction that looks: its moment stays the same.
-        if times.written <= lifetimes.time.now() { return times.expires <= times.written }
-        guard times.written <= lifetimes.time.measured().advanced(by: Self.farthestAhead) else {
-          // It decides about itself alone.
-          return times.expires <= times.written
-        }
-        // The clock has been set back since, or another machine's is ahead.
+      guard times.written > now else { return times.expires <= now }
+      // Written since this look began, perhaps by the transaction that looks; or the clock has been set back since, or another machine's is
+      // ahead, which later looks take into account. The moment of this one stays the same.
+      if times.written <= lifetimes.time.measured().advanced(by: Self.farthestAhead) {
         lifetimes.time.note(times.written)
-        now = times.written
       }
-      return times.expires <= now
+      return times.expires <= times.written
     }
 
     /// The value; nil if it is there no longer.
-    mutating func value(_ stored: Data, key: CacheKey) throws -> Data? {
+    func value(_ stored: Data, key: CacheKey) throws -> Data? {
       let value = try naming(lifetimes.place) { try ExpiringValue(stored, key: key) }
       return isExpired(value.times) ? nil : value.data
     }
