@@ -129,7 +129,6 @@ final class PostgreSQLCommitter: Sendable {
         let begun = wanted.filter { $0.call.begin() }
         guard !begun.isEmpty, begun.count == wanted.count else {
           if isOpen { drop() }
-          if begun.isEmpty { throw CancellationError() }
           continue
         }
         connection.meanwhile = meanwhile

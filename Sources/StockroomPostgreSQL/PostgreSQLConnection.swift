@@ -25,6 +25,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
   private let statements: PostgreSQLStatements
   private let settings: PostgreSQLSettings
   private var prepared: Set<PostgreSQLStatement> = []
+  /// When the server was started, which distinguishes it from others behind the same name or address.
+  private(set) var server: Int64?
   /// See ``PostgreSQLConnector/isOutdated(_:)``.
   var generation = 0
   /// The notices that have arrived since the last statement was sent.
@@ -68,9 +70,11 @@ final class PostgreSQLConnection: @unchecked Sendable {
     guard PQpipelineSync(handle) == 1 else { throw lost() }
     try flush(until: deadline)
     let results = try receive(sent, until: deadline)
-    // If nothing is written, a standby suffices, and a role that may only read.
-    guard settings.access == .readWrite, results.count == sent.parts.count else { return }
+    guard results.count == sent.parts.count else { return }
     let answer = results[1]
+    server = try answer.number(0, 3)
+    // If nothing is written, a standby suffices, and a role that may only read.
+    guard settings.access == .readWrite else { return }
     if answer.isTrue(0, 1) || answer.isTrue(0, 2) { throw PostgreSQLFailure.standby }
   }
 

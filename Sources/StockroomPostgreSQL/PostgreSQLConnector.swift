@@ -21,7 +21,9 @@ final class PostgreSQLConnector: Sendable {
   private struct Current {
     /// The host that was last the right one.
     var host = 0
-    /// How often that was another one than before, for an engine that writes.
+    /// The server behind it; nil before the first connection.
+    var server: Int64?
+    /// How often that was another server than before, for an engine that writes.
     var generation = 0
   }
 
@@ -97,10 +99,10 @@ final class PostgreSQLConnector: Sendable {
     }
   }
 
-  /// - Parameter handler: Called when another host has become the right one.
+  /// - Parameter handler: Called when another server has become the right one, or the same one has been restarted.
   func onMove(_ handler: @escaping @Sendable () -> Void) { moveHandler.withLock { $0 = handler } }
 
-  /// Whether another host has become the right one since the connection was made, which may show an older state:
+  /// Whether another server has become the right one since the connection was made, which may show an older state:
   /// the server of a former primary may still answer.
   func isOutdated(_ connection: PostgreSQLConnection) -> Bool {
     connection.generation != current.withLock { $0.generation }
@@ -109,9 +111,9 @@ final class PostgreSQLConnector: Sendable {
   /// - Parameter generation: That at the beginning of the attempt to connect.
   private func adopt(_ connection: PostgreSQLConnection, to index: Int, since generation: Int) throws {
     let isMoved = current.withLock { current -> Bool? in
-      guard current.generation == generation else { return nil }
-      let isMoved = current.host != index && settings.access == .readWrite
-      current.host = index
+      guard current.generation == generation || current.server == connection.server else { return nil }
+      let isMoved = current.server.map { $0 != connection.server } == true && settings.access == .readWrite
+      (current.host, current.server) = (index, connection.server)
       if isMoved { current.generation += 1 }
       connection.generation = current.generation
       return isMoved
@@ -145,7 +147,7 @@ final class PostgreSQLConnector: Sendable {
       let end = ContinuousClock.now + share
       do {
         let connection = try attempt(hosts[index], until: end, meanwhile)
-        if isPatient, count > 1 { try requirePlace(on: connection, until: end) }
+        if isPatient, count > 1 || isOther(connection) { try requirePlace(on: connection, until: end) }
         try adopt(connection, to: index, since: generation)
         return connection
       } catch let failure as PostgreSQLFailure {
@@ -170,12 +172,17 @@ final class PostgreSQLConnector: Sendable {
     throw StorageError.postgreSQL(failure, message)
   }
 
+  /// Whether the server is not the one that was last the right one: a name or an address may stand for several.
+  private func isOther(_ connection: PostgreSQLConnection) -> Bool {
+    current.withLock { $0.server.map { $0 != connection.server } } ?? false
+  }
+
   /// Another server may have a database of the same name. It must not be taken for the one that is away.
   private func requirePlace(
     on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
   ) throws {
     let result = try connection.run([.init(.recognise, .text(place.name))], until: deadline).first
-    guard let result, result.rowCount == 1, try result.number(0, 1) == 0 else { return }
+    guard let result, result.rowCount == 1, result.text(0, 2) == nil else { return }
     // `undefined_table`
     throw PostgreSQLFailure(sqlState: "42P01", text: "the database does not have the schema \(place.schema)")
   }

@@ -67,7 +67,8 @@ struct PostgreSQLStatements: Sendable {
       SELECT
         pg_catalog.count(pg_catalog.set_config(
           pg_catalog.convert_from(name, 'UTF8'), pg_catalog.convert_from(value, 'UTF8'), \(statement == .localSettings))),
-        pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')::pg_catalog.bool
+        pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')::pg_catalog.bool,
+        pg_catalog.pg_postmaster_start_time()
       FROM unnest($1::pg_catalog.bytea[], $2::pg_catalog.bytea[]) AS setting(name, value)
       WHERE pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>=) CASE
         WHEN pg_catalog.convert_from(name, 'UTF8') OPERATOR(pg_catalog.=) 'idle_session_timeout' THEN 140000
@@ -87,8 +88,7 @@ struct PostgreSQLStatements: Sendable {
     case .recognise:
       """
       SELECT n.oid IS NOT NULL,
-        (SELECT count(*) FROM pg_catalog.pg_class AS c WHERE c.relnamespace = n.oid
-          AND c.relname IN ('entries', 'commits', 'entry_sequence')),
+        (SELECT count(*) FROM pg_catalog.pg_class AS c WHERE c.relnamespace = n.oid),
         (SELECT obj_description(c.oid, 'pg_class') FROM pg_catalog.pg_class AS c
           WHERE c.relnamespace = n.oid AND c.relname = 'entries')
       FROM (VALUES ($1::text)) AS place(name) LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname = place.name

@@ -103,4 +103,47 @@ struct PostgreSQLGroupTests {
     #expect(wait.contains("waited for"), "\(wait)")
     try await engine.close()
   }
+
+  @Test("A write does not fail when a transaction before it in its group is cancelled (rule C4)")
+  func cancelledTransaction() async throws {
+    let limit = Duration.seconds(12)
+    let engine = try await newEngine(newNamespace(), timeLimit: limit)
+    let (mayEnd, isCancelled) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let (firstBeginning, firstHasBegun) = AsyncStream.makeStream(of: Never.self)
+    let first = Task {
+      try await engine.withTransaction { _ in
+        firstHasBegun.finish()
+        mayEnd.wait()
+      }
+    }
+    for await _ in firstBeginning {}
+    let (beginning, hasBegun) = AsyncStream.makeStream(of: Never.self)
+    let cancelled = Task {
+      try await engine.withTransaction { _ in
+        hasBegun.finish()
+        // Takes so long that the rest of the group is left for another commit.
+        let end = ContinuousClock.now + limit * 0.26
+        isCancelled.wait()
+        while ContinuousClock.now < end { usleep(10_000) }
+      }
+    }
+    await letTasksQueue()
+    let write = Task { try await engine.write(value(1), key: key(1)) }
+    await letTasksQueue()
+    mayEnd.signal()
+    try await first.value
+    for await _ in beginning {}
+    cancelled.cancel()
+    isCancelled.signal()
+    await #expect(throws: CancellationError.self) { try await cancelled.value }
+    try await write.value
+    #expect(try await engine.read(key: key(1)) == value(1))
+    try await engine.close()
+  }
+
+  /// Gives tasks that have been started time to queue up, as one group if the engine is busy.
+  private func letTasksQueue() async {
+    let end = ContinuousClock.now + .milliseconds(300)
+    while ContinuousClock.now < end { await Task.yield() }
+  }
 }

@@ -40,6 +40,7 @@ struct PostgreSQLHostsTests {
     }
     try await expectWaiting(besides: first, in: place.parent)
     try await expectMoving(from: first)
+    try await expectMoving(from: first, behind: place.parent.appending(path: "name"))
     await first.stop(.fast)
   }
 
@@ -65,7 +66,10 @@ struct PostgreSQLHostsTests {
 
   /// Expects that an engine whose server accepts no more writes reads nothing from it any more, although it still
   /// answers, and that its feed moves too.
-  private func expectMoving(from former: PostgreSQLServer) async throws {
+  ///
+  /// - Parameter link: A link to the server in use, which is all that the engine knows, as with a name whose address
+  ///   changes; nil if it knows both servers.
+  private func expectMoving(from former: PostgreSQLServer, behind link: URL? = nil) async throws {
     let name = newNamespace()
     let server = PostgreSQLServer.shared
     func setReadOnly(_ isOn: Bool, _ statement: String = "") async throws {
@@ -75,14 +79,21 @@ struct PostgreSQLHostsTests {
         """)
     }
     try await setReadOnly(false)
+    if let link {
+      try FileManager.default.createSymbolicLink(at: link, withDestinationURL: former.directory)
+    }
     let engine = try await PostgreSQLStorageEngine(
-      "host=\(former.directory.path),\(server.directory.path) user=postgres dbname=postgres "
+      "host=\(link?.path ?? "\(former.directory.path),\(server.directory.path)") user=postgres dbname=postgres "
         + "application_name=\(name)", namespace: name, timeLimit: .seconds(300))
     try await engine.write(value(1), key: key(1))
     #expect(try await engine.read(key: key(1)) == value(1))
     var changes = try await engine.changes().makeAsyncIterator()
     let successor = try await newEngine(name)
     try await successor.write(value(2), key: key(1))
+    if let link {
+      try FileManager.default.removeItem(at: link)
+      try FileManager.default.createSymbolicLink(at: link, withDestinationURL: server.directory)
+    }
     // Ends the session that writes. Those that read and listen remain.
     try await setReadOnly(
       true,

@@ -166,16 +166,16 @@ struct PostgreSQLOpeningTests {
     try await server.execute(
       """
       CREATE ROLE \(name) LOGIN; CREATE SCHEMA \(name) AUTHORIZATION \(name);
-      CREATE TABLE \(name).called (what text); GRANT INSERT ON \(name).called TO \(name);
-      CREATE SCHEMA \(name)_public; GRANT USAGE ON SCHEMA \(name)_public TO \(name);
+      CREATE SCHEMA \(name)_public; CREATE TABLE \(name)_public.called (what text);
+      GRANT INSERT ON \(name)_public.called TO \(name); GRANT USAGE ON SCHEMA \(name)_public TO \(name);
       ALTER ROLE \(name) SET search_path = \(name)_public;
       CREATE FUNCTION \(name)_public.multiplied(numeric, integer) RETURNS numeric LANGUAGE plpgsql AS
-        'BEGIN INSERT INTO \(name).called VALUES (''*''); RETURN 1; END';
+        'BEGIN INSERT INTO \(name)_public.called VALUES (''*''); RETURN 1; END';
       CREATE OPERATOR \(name)_public.* (FUNCTION = \(name)_public.multiplied, LEFTARG = numeric, RIGHTARG = integer);
       CREATE FUNCTION \(name)_public.convert_from(bytea, text) RETURNS text LANGUAGE plpgsql AS
-        'BEGIN INSERT INTO \(name).called VALUES (''convert_from''); RETURN pg_catalog.convert_from($1, $2::name); END';
+        'BEGIN INSERT INTO \(name)_public.called VALUES (''convert_from''); RETURN pg_catalog.convert_from($1, $2::name); END';
       CREATE FUNCTION \(name)_public.unnest(bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS
-        'BEGIN INSERT INTO \(name).called VALUES (''unnest''); RETURN QUERY SELECT pg_catalog.unnest($1); END'
+        'BEGIN INSERT INTO \(name)_public.called VALUES (''unnest''); RETURN QUERY SELECT pg_catalog.unnest($1); END'
       """)
     for pooling in [false, true] {
       let engine = try await PostgreSQLStorageEngine(
@@ -189,21 +189,22 @@ struct PostgreSQLOpeningTests {
       #expect(try await engine.readAllEntries().count == 4)
       try await engine.close()
     }
-    try await server.execute("DO $$ BEGIN ASSERT (SELECT count(*) FROM \(name).called) = 0; END $$")
+    try await server.execute("DO $$ BEGIN ASSERT (SELECT count(*) FROM \(name)_public.called) = 0; END $$")
   }
 
-  @Test("Another program's table is refused and left unchanged")
-  func anotherProgram() async throws {
+  @Test(
+    "A schema with another program's table is refused and left unchanged", arguments: ["entries", "invoices"])
+  func anotherProgram(_ table: String) async throws {
     let server = PostgreSQLServer.shared
     try await server.start()
     let name = newNamespace().replacing("-", with: "_").lowercased()
     try await server.execute(
-      "CREATE SCHEMA \(name); CREATE TABLE \(name).entries (mine text); INSERT INTO \(name).entries VALUES ('mine')"
+      "CREATE SCHEMA \(name); CREATE TABLE \(name).\(table) (mine text); INSERT INTO \(name).\(table) VALUES ('mine')"
     )
     let error = try #require(await error(server.connection, namespace: name))
     #expect(error.code == .unsupported && error.description.contains("another program"))
     try await server.execute(
-      "DO $$ BEGIN ASSERT (SELECT count(*) FROM \(name).entries WHERE mine = 'mine') = 1; END $$")
+      "DO $$ BEGIN ASSERT (SELECT count(*) FROM \(name).\(table) WHERE mine = 'mine') = 1; END $$")
   }
 
   @Test("A later format is refused")
