@@ -3,15 +3,20 @@ import StockroomCore
 /// Whether a cache is notified of changes by others in storage.
 enum CacheFeed {
   case notWatched
-  case subscribing(Task<Void, Never>)
+  /// The last attempt to watch it has failed.
+  case failed
+  case subscribing(Task<Void, Never>, isRetry: Bool)
   /// Nil if the engine has no feed, or none that distinguishes the origin of a change.
   case watched(Task<Void, Never>?)
 }
 
 extension PersistentCache.Core {
   /// Ensures that entries leave memory when others change them, from now on. If the engine cannot be watched
-  /// at the moment, the next read of storage retries.
-  func followIfNeeded() async { await startFollowing()?.value }
+  /// at the moment, the next read or write of storage retries. Does not wait for that: an attempt may take long to fail.
+  func followIfNeeded() async {
+    guard let subscription = startFollowing(), !subscription.isRetry else { return }
+    await subscription.task.value
+  }
 
   /// Whether entries in memory leave it when others change them in storage, if the engine reports changes at
   /// all.
@@ -24,17 +29,19 @@ extension PersistentCache.Core {
   /// for that.
   ///
   /// - Returns: Nil if there is nothing to wait for: entries that are read from now on may stay in memory.
-  @discardableResult func startFollowing() -> Task<Void, Never>? {
+  @discardableResult func startFollowing() -> (task: Task<Void, Never>, isRetry: Bool)? {
     guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return nil }
     return feed.withLock { feed in
+      let isRetry: Bool
       switch feed {
-      case .notWatched:
-        let subscription = Task { await self.follow(storage.engine) }
-        feed = .subscribing(subscription)
-        return subscription
-      case .subscribing(let subscription): return subscription
+      case .notWatched: isRetry = false
+      case .failed: isRetry = true
+      case .subscribing(let subscription, let isRetry): return (subscription, isRetry)
       case .watched: return nil
       }
+      let subscription = Task { await self.follow(storage.engine) }
+      feed = .subscribing(subscription, isRetry: isRetry)
+      return (subscription, isRetry)
     }
   }
 
@@ -53,7 +60,7 @@ extension PersistentCache.Core {
       // It never has a feed, regardless of its capabilities. Otherwise nothing that is read would stay in memory.
       feed.withLock { $0 = .watched(nil) }
     } catch {
-      feed.withLock { $0 = .notWatched }
+      feed.withLock { $0 = .failed }
     }
   }
 

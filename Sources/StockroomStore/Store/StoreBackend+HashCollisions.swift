@@ -40,6 +40,8 @@ extension StoreBackend {
             if case .insert = step { owners[key] = [key.rawValue] } else { owners[key] = nil }
           }
         }
+        // It is not known yet whether it inserts the item.
+        if batch.update?.isModification == true { for key in keys { owners[key] = [key.rawValue] } }
         for (key, owners) in owners { others[key] = owners.last }
       } catch {
         batches[index] = .failure(error)

@@ -45,6 +45,9 @@ import StockroomCore
 /// the value is the default, as after loading. An ``update(_:)`` is atomic only with regard to this object:
 /// if several processes change the same value, use a `Store` and its `update`.
 ///
+/// In an engine whose entries expire, ``get()`` and the operations that depend on the stored value read it each time, and an expired value
+/// is the default. ``wrappedValue`` reads nothing: it is the default after the next of these.
+///
 /// ## Observation
 ///
 /// The value and ``failure`` are observable and change once per operation, after it took effect. In a class
@@ -61,6 +64,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   }
 
   private let engine: any StorageEngine
+  /// Whether the stored value may expire, which the engine's feed does not report.
+  private let mayExpire: Bool
   private let observed: ObservedValue<Item>
   private let loading = MutexProtected(Loading.pending)
   /// Locked initially, by the load in the background.
@@ -83,6 +88,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     wrappedValue: Item, storage: some StorageEngine, key: String, codec: some Codec = JSONCodec()
   ) {
     engine = storage
+    mayExpire = ExpiringEntries.areExpected(in: storage)
     observed = ObservedValue(
       defaultValue: wrappedValue, key: CacheKey(identifier: key), codec: codec, assuming: .absent)
     Task { [weak self] in await self?.loadInBackground() }
@@ -285,15 +291,15 @@ extension AsyncStoredValue {
     }
   }
 
-  /// Reads the stored value, unless that has been done since its changes are being watched. Throws an error
-  /// of the background load once.
+  /// Reads the stored value, unless that has been done since its changes are being watched, and it cannot expire. Throws an
+  /// error of the background load once.
   private func load() async throws {
     // Before it is read, so that no later change is missed.
     if await followIfNeeded() {
       loading.withLock { if case .done = $0 { $0 = .pending } }
     }
     switch loading.withLock({ $0 }) {
-    case .done: return
+    case .done: if mayExpire { try await read() }
     case .failed(let error):
       loading.withLock { $0 = .pending }
       throw error

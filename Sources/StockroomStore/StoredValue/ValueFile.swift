@@ -23,9 +23,12 @@
       /// Nil if there was no file.
       var version: Version?
       var values: [CacheKey: Data] = [:]
+      /// Whether this process has synced the directory since it found that file, or none.
+      var isSynced = false
       var watch: DirectoryWatcher?
 
       mutating func forgetFile() {
+        if version != nil { isSynced = false }
         descriptor = nil
         version = nil
         values = [:]
@@ -90,17 +93,22 @@
       try body()
     }
 
-    /// Stores bytes under a key, or removes them if they are nil. Only within ``withLock(_:)``. O(file), and two syncs,
-    /// unless the same bytes are stored already.
+    /// Stores bytes under a key, or removes them if they are nil. Only within ``withLock(_:)``. O(file), and two syncs;
+    /// at most one if the same bytes are stored already.
     ///
     /// - Throws: `StorageError`. Nothing has changed then, unless the code is `io` because syncing the directory failed
     ///   after the file was replaced.
     func replace(_ key: CacheKey, with bytes: Data?) throws {
-      var values = try state.withLock { state in
+      var (values, isSynced) = try state.withLock { state in
         try refresh(&state)
-        return state.values
+        return (state.values, state.isSynced)
       }
-      guard values[key] != bytes else { return }
+      if values[key] == bytes {
+        if isSynced { return }
+        // This may have failed before, or the process that replaced the file may have been killed before it did this.
+        try FileDescriptor.openDirectory(atPath: directory.path).synchronizeNames()
+        return state.withLock { $0.isSynced = true }
+      }
       values[key] = bytes
       // Without the lock of the state, so that reads do not wait for the disk.
       let descriptor = try write(Self.encode(values))
@@ -109,6 +117,7 @@
         state.descriptor = descriptor
         state.version = version
         state.values = values
+        state.isSynced = true
       }
     }
   }
@@ -211,6 +220,7 @@
         throw StorageError(.corrupted, "\(path) is not a regular file.")
       }
       state.values = try decode(descriptor.readData(size: status.size))
+      state.isSynced = false
       state.descriptor = descriptor
       state.version = Version(status)
     }

@@ -261,4 +261,29 @@ import Testing
     try await one.reset()
     try await wait { two.wrappedValue == 0 }
   }
+
+  @Test(
+    "No write waits for a subscription after one that has failed, and nothing is missed once one succeeds",
+    .timeLimit(.minutes(60)))
+  func slowSubscription() async throws {
+    let base = MemoryStorageEngine()
+    let engine = FailingStorageEngine(base)
+    engine.failCall { $0.method == .changes }
+    let (one, two) = (
+      PersistentCache<String, Int>(storage: engine), PersistentCache<String, Int>(storage: base)
+    )
+    try await one.store(1, forKey: "a")
+    engine.hold { $0.method == .changes }
+    try await one.store(2, forKey: "a")
+    try await engine.waitForHeldCalls()
+    try await one.store(3, forKey: "a")
+    #expect(engine.calls.count { $0.method == .changes } == 2)
+    try await two.store(4, forKey: "a")
+    #expect(try await one["a"] == 4)
+    engine.release()
+    try await wait { one.core.isFollowing }
+    try await one.store(5, forKey: "a")
+    try await two.store(6, forKey: "a")
+    try await wait { try await one["a"] == 6 }
+  }
 }

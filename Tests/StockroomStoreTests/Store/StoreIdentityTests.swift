@@ -144,6 +144,13 @@ private struct CountingCodec: Codec {
       let calls = [busy, twin, long].map { note in Task { try await store.insert(note) } }
       for call in calls { try await call.value }
     }
+    try await expectRefused([busy, long]) { store in
+      let calls = [
+        Task { try await store.insert(busy) }, Task { try await store.modify(long.id) { $0 = long } },
+        Task { try await store.insert(twin) },
+      ]
+      for call in calls { try await call.value }
+    }
   }
 
   @Test("An item is found by its identifier, and not by another identifier with the same key")
