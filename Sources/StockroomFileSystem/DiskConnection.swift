@@ -93,7 +93,7 @@ final class DiskConnection: Sendable {
       return try hidden.openOrMakeFile(name, permissions, access)
     }
     self.hidden = hidden
-    feed = ChangeFeed(logAtPath: hidden.path + "/changes", permissions)
+    feed = ChangeFeed(logAtPath: hidden.path + "/changes", like: hidden.path + "/" + SharedState.name)
     state = SharedState(file: try file(SharedState.name))
     let isNew = try state.validate() == nil
 

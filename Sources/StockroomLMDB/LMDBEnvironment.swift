@@ -47,10 +47,10 @@ final class LMDBEnvironment: @unchecked Sendable {
 
   /// Opens the environment of the file, which the caller has locked.
   init(
-    _ file: LMDBFile, _ lockFile: LMDBLockFile, _ permissions: FilePermissions, lockTimeout: Duration
+    _ file: LMDBFile, _ lockFile: LMDBLockFile, lockTimeout: Duration
   ) throws {
     self.file = file
-    feed = ChangeFeed(logAtPath: file.directory + "/changes.log", permissions)
+    feed = ChangeFeed(logAtPath: file.directory + "/changes.log", like: file.path)
     self.lockFile = lockFile
     self.lockTimeout = lockTimeout
     files = try LMDBFiles(file, lockFile)

@@ -115,7 +115,7 @@ enum LMDBRegistry {
       }
       do {
         return LMDBSharedEnvironment(
-          try LMDBEnvironment(file, lockFile, permissions, lockTimeout: lockTimeout))
+          try LMDBEnvironment(file, lockFile, lockTimeout: lockTimeout))
       } catch {
         if lockFile.isNew { lockFile.remove() }
         lockFile.close()

@@ -29,7 +29,7 @@ final class SQLiteDatabase: Sendable {
     self.lockTimeout = lockTimeout
     files = try SQLiteFiles(file, openOn: connection)
     gate = Gate(path: file.path)
-    let feed = ChangeFeed(logAtPath: file.path + "-changes", file.permissions)
+    let feed = ChangeFeed(logAtPath: file.path + "-changes", like: file.path)
     self.feed = feed
     let committer = SQLiteCommitter(on: connection, files, feed)
     groups = GroupCommitter(on: thread) { [thread] group in

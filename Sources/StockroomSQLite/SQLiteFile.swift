@@ -36,7 +36,6 @@ struct SQLiteFile: Sendable {
   /// it needs no files beside it.
   let immutableStatus: FileStatus?
   private var isImmutable: Bool { immutableStatus != nil }
-  var permissions: FilePermissions { options.permissions }
   var isReadOnly: Bool { options.access == .readOnly }
 
   /// The file of this name in an existing directory.

@@ -49,4 +49,36 @@ import Testing
     withExtendedLifetime(changes) {}
     try await storage.close()
   }
+
+  @Test(
+    "Who may use a place may use its log of changes, whoever subscribes first",
+    .enabled(if: geteuid() == 0, "Only root may give files to another user."), arguments: logs.map(\.name))
+  func logOfChanges(_ name: String) async throws {
+    let place = try TemporaryDirectory()
+    let engine = try #require(Self.engines.first { $0.name == name })
+    let log = try #require(Self.logs.first { $0.name == name })
+    let first = try await engine.open(place.directory)
+    try await first.write(Data("v".utf8), key: CacheKey(verbatim: "k"))
+    try await first.close()
+    let (user, group): (uid_t, gid_t) = (4_241, 4_242)
+    for path in try FileManager.default.subpathsOfDirectory(atPath: place.url.path) {
+      try #require(chown(place.appending(path).path, user, group) == 0)
+    }
+    let other = try await log.open(place.directory)
+    let changes = try await other.changes()
+    let status = try #require(try FileStatus(atPath: place.appending(log.path).path))
+    #expect(status.mode & 0o777 == 0o660 && status.owner == user && status.group == group)
+    withExtendedLifetime(changes) {}
+    try await other.close()
+  }
+
+  /// Engines that are opened without particular permissions, and their logs of changes.
+  static let logs:
+    [(
+      name: String, path: String, open: @Sendable (FileManager.Directory) async throws -> any StorageEngine
+    )] = [
+      ("files", ".stockroom/changes", { try DiskStorageEngine(directory: $0) }),
+      ("sqlite", "data.sqlite3-changes", { try SQLiteStorageEngine(directory: $0) }),
+      ("lmdb", "changes.log", { try LMDBStorageEngine(directory: $0) }),
+    ]
 }

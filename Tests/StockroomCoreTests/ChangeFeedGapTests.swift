@@ -12,7 +12,9 @@ import Testing
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: directory) }
     let path = directory.appending(path: "changes").path
-    let (subscribed, writing) = (ChangeFeed(logAtPath: path, .owner), ChangeFeed(logAtPath: path, .owner))
+    let (subscribed, writing) = (
+      ChangeFeed(logAtPath: path, like: directory.path), ChangeFeed(logAtPath: path, like: directory.path)
+    )
     defer {
       subscribed.finish()
       writing.finish()

@@ -14,8 +14,8 @@ import Testing
     directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     log = directory.appending(path: "changes").path
-    subscribed = ChangeFeed(logAtPath: log, .owner)
-    writing = ChangeFeed(logAtPath: log, .owner)
+    subscribed = ChangeFeed(logAtPath: log, like: directory.path)
+    writing = ChangeFeed(logAtPath: log, like: directory.path)
   }
 
   deinit {
@@ -193,7 +193,7 @@ import Testing
     let file = try FileHandle(forWritingTo: URL(filePath: log))
     try file.truncate(atOffset: 0)
     try file.close()
-    let other = ChangeFeed(logAtPath: log, .owner)
+    let other = ChangeFeed(logAtPath: log, like: directory.path)
     defer { other.finish() }
     var second = try place.subscribe(to: other).makeAsyncIterator()
     place.commit("a", to: writing)
@@ -223,7 +223,7 @@ import Testing
     func endedWithLockedLog() async throws {
       // Each of them would wait for a minute.
       for _ in 0..<2 {
-        let feed = ChangeFeed(logAtPath: log, .owner)
+        let feed = ChangeFeed(logAtPath: log, like: directory.path)
         let changes = try place.subscribe(to: feed)
         let locked = try replaceLog()
         while try openLogs() < 2 { await Task.yield() }

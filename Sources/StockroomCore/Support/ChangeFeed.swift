@@ -18,17 +18,20 @@ package final class ChangeFeed: Sendable {
   }
 
   private let path: String
-  private let permissions: FilePermissions
+  private let model: String
   /// Distinguishes the records of this feed from those of others.
   private let writer = UInt64.random(in: .min ... .max)
   private let state = MutexProtected(State())
   /// Whether the state has a watcher, or is about to have one. Written with the lock of the state, and read without.
   private let hasWatcher = Atomic(false)
 
-  /// - Parameter path: The path of the log while there are subscribers.
-  package init(logAtPath path: String, _ permissions: FilePermissions) {
+  /// - Parameters:
+  ///   - path: The path of the log while there are subscribers.
+  ///   - model: The path of a file of the place that everybody has who may use the place. The log gets its owner and
+  ///     permissions, whoever subscribes first.
+  package init(logAtPath path: String, like model: String) {
     self.path = path
-    self.permissions = permissions
+    self.model = model
     check = SubscriberCheck(path: path)
     hub = ChangeHub(check)
   }
@@ -70,10 +73,10 @@ package final class ChangeFeed: Sendable {
     if let watcher = state.watcher { return try watcher.noteSubscription() }
     hasWatcher.store(true, ordering: .sequentiallyConsistent)
     defer { hasWatcher.store(state.watcher != nil, ordering: .sequentiallyConsistent) }
-    let log = try ChangeLog.join(atPath: path, permissions)
+    let log = try ChangeLog.join(atPath: path, like: model)
     let watcher: ChangeWatcher
     do {
-      watcher = try ChangeWatcher(source(), log: log, permissions, writer: writer, hub)
+      watcher = try ChangeWatcher(source(), log: log, like: model, writer: writer, hub)
     } catch {
       log.leave()
       throw error

@@ -56,16 +56,18 @@ extension ChangeLog {
 
   /// Creates the file if there is none, and keeps it in place until ``leave()``.
   ///
-  /// - Parameter isStopped: Whether the caller no longer wants to wait.
+  /// - Parameters:
+  ///   - model: The file whose owner and permissions it gets.
+  ///   - isStopped: Whether the caller no longer wants to wait.
   /// - Throws: ``StorageError`` with code `locked` if another process keeps the file locked, `closed` if the caller
   ///   stops, and others.
   static func join(
-    atPath path: String, _ permissions: FilePermissions, unless isStopped: () -> Bool = { false }
+    atPath path: String, like model: String, unless isStopped: () -> Bool = { false }
   ) throws -> ChangeLog {
     let deadline = ContinuousClock.now + FileLock.defaultTimeout
     while true {
       guard let file = try FileDescriptor.openFile(atPath: path) else {
-        try make(atPath: path, permissions)
+        try make(atPath: path, like: model)
         continue
       }
       // A second name of its own would make it look like a file of others.
@@ -112,15 +114,20 @@ extension ChangeLog {
 
   private static let unfinishedNames = ["log"]
 
-  private static func make(atPath path: String, _ permissions: FilePermissions) throws {
+  private static func make(atPath path: String, like model: String) throws {
+    guard let status = try FileStatus(atPath: model) else {
+      throw StorageError.posix(ENOENT, "Looking at \(model) failed.")
+    }
     UnfinishedDirectory.removeAbandoned(for: path, unfinishedNames)
     let directory = try UnfinishedDirectory(for: path)
     defer { directory.remove(unfinishedNames) }
     let unfinished = "\(directory.path)/log"
-    guard let file = try FileDescriptor.makeFile(atPath: unfinished, permissions) else {
+    guard let file = try FileDescriptor.makeFile(atPath: unfinished, .owner) else {
       throw StorageError.posix(EEXIST, "Making \(unfinished) failed.")
     }
-    try file.setMode(permissions.fileMode)
+    // Only root may give a file to another user, and others only to one of their groups.
+    _ = fchown(file.number, geteuid() == 0 ? status.owner : uid_t.max, status.group)
+    try file.setMode(status.mode & (try file.status().group == status.group ? 0o666 : 0o606))
     try emptyHeader.withUnsafeBytes { try file.write($0) }
     if link(unfinished, path) == 0 || errno == EEXIST { return }
     // Not every file system has hard links. In that case, a file that another process has just created may be

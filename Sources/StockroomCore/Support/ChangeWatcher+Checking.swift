@@ -88,7 +88,7 @@ extension ChangeWatcher {
     let known = state.withLock { $0.log }
     guard try !known.isInPlace && (makesLog || FileIdentity(path: known.path) != nil) else { return nil }
     // Nor does ``stop()`` wait for that.
-    let log = try ChangeLog.join(atPath: known.path, permissions) { state.withLock { $0.isStopped } }
+    let log = try ChangeLog.join(atPath: known.path, like: model) { state.withLock { $0.isStopped } }
     do {
       let replacement = Replacement(
         log: log, watch: try watchLog(log), missedCommits: try log.missedCommits(), end: try log.end())

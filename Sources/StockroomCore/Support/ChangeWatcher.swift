@@ -45,7 +45,7 @@ final class ChangeWatcher: Sendable {
   }
 
   let source: any ChangeSource
-  let permissions: FilePermissions
+  let model: String
   let writer: UInt64
   let hub: ChangeHub
   private let queue = DispatchQueue(label: "Stockroom.ChangeWatcher")
@@ -60,7 +60,7 @@ final class ChangeWatcher: Sendable {
 
   /// - Throws: ``StorageError``; the source is closed then.
   init(
-    _ source: any ChangeSource, log: ChangeLog, _ permissions: FilePermissions, writer: UInt64,
+    _ source: any ChangeSource, log: ChangeLog, like model: String, writer: UInt64,
     _ hub: ChangeHub
   ) throws {
     let missedCommits: UInt64
@@ -71,7 +71,7 @@ final class ChangeWatcher: Sendable {
       throw error
     }
     self.source = source
-    self.permissions = permissions
+    self.model = model
     self.writer = writer
     self.hub = hub
     state = MutexProtected(State(log: log, missedCommits: missedCommits))
