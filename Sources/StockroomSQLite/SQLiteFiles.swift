@@ -44,6 +44,7 @@ final class SQLiteFiles: Sendable {
     identities = try Self.identities(path, names, in: directory.descriptor)
     unchanged = file.immutableStatus
     isReadOnly = file.isReadOnly
+    try checkSource(file.file)
     // A database that is only read may have no log.
     let isMissing = file.isReadOnly ? identities[0] == nil : identities.contains(nil)
     if try isMissing || connection.hasMoved() {
@@ -89,6 +90,12 @@ final class SQLiteFiles: Sendable {
     }
     directory.confirm(observation)
   }
+
+  /// Throws if the path that a connection opens leads to another database than the path that the engine has, for example
+  /// because links in it have changed.
+  ///
+  /// - Parameter source: The path without links.
+  func checkSource(_ source: String) throws { try compare([Self.identity(source, AT_FDCWD, path)]) }
 
   private func compare(_ found: [FileIdentity?]) throws {
     guard let index = found.indices.first(where: { found[$0] != identities[$0] && !mayAppear($0) })

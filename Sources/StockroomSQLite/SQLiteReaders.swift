@@ -79,9 +79,10 @@ final class SQLiteReaders: Sendable {
     try files.check(isThorough: true)
     do {
       let reader = try file.openReader(isWaiting: isWaiting)
-      // It has opened what the path led to a moment ago. That this is the database of the engine follows only
-      // if the path leads to it, and still does so when the two are compared.
+      // It has opened what the path led to when the engine was opened, without links. That this is the database of the
+      // engine follows only if that leads to it, and still does so when the two are compared.
       try files.check(isThorough: true)
+      try files.checkSource(file.file)
       try reader.checkPlace()
       return reader
     } catch {

@@ -208,6 +208,41 @@ import Testing
   }
 
   @Test(
+    "No connection is made to another database in the former place of a directory that was moved with its link"
+  )
+  func movedBehindLink() async throws {
+    let place = try TestPlace()
+    let files = FileManager.default
+    let (first, second) = (place.parent.appending(path: "first"), place.parent.appending(path: "second"))
+    try files.createDirectory(at: first, withIntermediateDirectories: true)
+    let link = place.parent.appending(path: "place", directoryHint: .notDirectory)
+    try files.createSymbolicLink(at: link, withDestinationURL: first)
+    let engine = try SQLiteStorageEngine(directory: place.directory)
+    try await engine.write(data("ours"), key: key(0))
+    try files.moveItem(at: first, to: second)
+    try files.removeItem(at: link)
+    try files.createSymbolicLink(at: link, withDestinationURL: second)
+    try files.createDirectory(at: first, withIntermediateDirectories: true)
+    let other = try SQLiteStorageEngine(directory: FileManager.Directory(url: first))
+    try await other.write(data("theirs"), key: key(0))
+    try await withThrowingTaskGroup { group in
+      for _ in 0..<64 {
+        group.addTask {
+          do {
+            let found = try await engine.read(key: key(0))
+            #expect(found == data("ours"))
+          } catch let error as StorageError {
+            #expect(error.code == .io)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    await expectError(.io, naming: place.database) { try await engine.verify() }
+    for engine in [engine, other] { try await engine.close() }
+  }
+
+  @Test(
     "A symbolic link to the directory may be changed to reach it by another path, but not to reach another directory"
   )
   func linkedDirectory() async throws {
