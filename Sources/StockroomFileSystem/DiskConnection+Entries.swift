@@ -62,11 +62,15 @@ extension DiskConnection {
       header: EntryHeader(createdAt: status.modified, sequence: sequence), size: status.size)
   }
 
-  /// The sequence number that the entry got when it was created. Nil if it has none or is absent.
+  /// The sequence number that the entry got when it was created. Nil if it has none, is absent, or may not be read.
   func recordedSequence(of name: FileName) throws -> UInt64? {
-    guard let (file, _) = try entries.open(name) else { return nil }
-    let recorded = try (usesAttributes ? MetadataAttribute.read(from: file) : nil) ?? sidecar(of: name)
-    return recorded?.header.sequence
+    do {
+      guard let (file, _) = try entries.open(name) else { return nil }
+      let recorded = try (usesAttributes ? MetadataAttribute.read(from: file) : nil) ?? sidecar(of: name)
+      return recorded?.header.sequence
+    } catch let error as StorageError where error.code == .permissionDenied {
+      return nil
+    }
   }
 
   private func sidecar(of name: FileName) throws -> EntryMetadata? {

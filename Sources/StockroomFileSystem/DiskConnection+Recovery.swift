@@ -70,10 +70,11 @@ extension DiskConnection {
   ) throws {
     let synchronize = synchronize ?? synchronizeDirectories
     var isIrreversible = transaction.isIrreversible
+    var movedOut: [FileName] = []
     do {
       // If this fails, the transaction is in the journal, and must not be found there later.
       try setUnstable(true)
-      let names = try perform(transaction, isReplay: isReplay, &isIrreversible)
+      let names = try perform(transaction, isReplay: isReplay, &isIrreversible, &movedOut)
       // The journal may reach the disk first, at every durability, and forget what is only half there. Before anybody reads the batch,
       // since it is undone if this fails.
       try synchronize(names)
@@ -84,9 +85,9 @@ extension DiskConnection {
       if isIrreversible { throw isReplay ? error : AfterCommitError(error) }
       // The cause of the failed step may make this check fail, too. Unless this is a replay, after an attempt
       // that may have been irreversible, all files that have been moved out are in ``undo``.
-      guard try isReplay ? isReversible(transaction) : (try? isReversible(transaction)) ?? true else {
-        throw error
-      }
+      let isReversible =
+        try isReplay ? isReversible(transaction) : (try? movedOut.allSatisfy(isInUndo)) ?? true
+      guard isReversible else { throw error }
       do {
         try journal.abort()
       } catch let failure {
@@ -142,9 +143,11 @@ extension DiskConnection {
   ///
   /// Steps that create files come first, since they are the ones that can fail for lack of space.
   ///
-  /// - Parameter isIrreversible: Becomes true if there was no space to keep removed files.
+  /// - Parameters:
+  ///   - isIrreversible: Becomes true if there was no space to keep removed files.
+  ///   - movedOut: Receives the entries that have been moved to ``undo``, without those that others have removed.
   private func perform(
-    _ transaction: Transaction, isReplay: Bool, _ isIrreversible: inout Bool
+    _ transaction: Transaction, isReplay: Bool, _ isIrreversible: inout Bool, _ movedOut: inout [FileName]
   ) throws -> [FileName] {
     var names: [FileName] = []
     var withoutRoom: [FileName] = []
@@ -158,19 +161,24 @@ extension DiskConnection {
       names.append(name)
       if try isReplay && !staging.contains(staged) { continue }
       // Metadata that have already been moved in are the new ones.
-      try moveOut(name, withMetadata: !isReplay || staging.contains(staged.metadata))
+      let isMoved = try moveOut(name, withMetadata: !isReplay || staging.contains(staged.metadata))
+      if isMoved { movedOut.append(name) }
       try moveIn(staged, to: name, keepsDirectories: true)
     }
     for case .remove(let key) in transaction.steps {
       let name = FileName(key)
       names.append(name)
-      if try !isReplay || !isLater(name, transaction) { try moveOut(name, orNote: &withoutRoom) }
+      if try !isReplay || !isLater(name, transaction) {
+        try moveOut(name, noting: &movedOut, or: &withoutRoom)
+      }
     }
     if transaction.removesAll {
       let written = Set(names)
       for name in try entryNames() where !written.contains(name) {
         names.append(name)
-        if try !isReplay || !isLater(name, transaction) { try moveOut(name, orNote: &withoutRoom) }
+        if try !isReplay || !isLater(name, transaction) {
+          try moveOut(name, noting: &movedOut, or: &withoutRoom)
+        }
       }
     }
     // Last, since nothing restores them if another step is refused.
@@ -188,11 +196,12 @@ extension DiskConnection {
     return names
   }
 
-  /// Moves the entry to ``undo``. Does nothing if it is absent.
-  private func moveOut(_ name: FileName, withMetadata: Bool = true) throws {
+  /// Moves the entry to ``undo``. False if it is absent.
+  private func moveOut(_ name: FileName, withMetadata: Bool = true) throws -> Bool {
     do {
-      try entries.move(name, to: undo, keepsDirectories: true)
+      let isMoved = try entries.move(name, to: undo, keepsDirectories: true)
       if withMetadata, let undoSidecars { try sidecars?.move(name, to: undoSidecars, keepsDirectories: true) }
+      return isMoved
     } catch {
       for directory in [undo, undoSidecars] { directory?.removeEmptyDirectories(of: name) }
       throw error
@@ -200,9 +209,11 @@ extension DiskConnection {
   }
 
   /// On a full disk there may be no space for another name. Removing must work anyway, as it frees space.
-  private func moveOut(_ name: FileName, orNote withoutRoom: inout [FileName]) throws {
+  private func moveOut(
+    _ name: FileName, noting movedOut: inout [FileName], or withoutRoom: inout [FileName]
+  ) throws {
     do {
-      try moveOut(name)
+      if try moveOut(name) { movedOut.append(name) }
     } catch let error as StorageError where error.code == .diskFull {
       withoutRoom.append(name)
     }
@@ -214,13 +225,18 @@ extension DiskConnection {
     return names
   }
 
-  /// Whether an engine has created the entry since the transaction. An entry that another program has copied
+  /// Whether the entry has been created since the transaction. If another program has created it, both times of its file
+  /// show that, unless the clock has been set: the permissions and the names of an older file may have changed since, and
+  /// a copy may have the time of the original. An entry that another program has copied
   /// from another engine's directory may have a number that has not been used here yet. Such an entry keeps
   /// its number when an engine here overwrites it, so that even this write is not protected from a batch that
   /// reappears in the journal after a crash of the machine.
   private func isLater(_ name: FileName, _ transaction: Transaction) throws -> Bool {
-    guard let sequence = try recordedSequence(of: name), sequence > transaction.boundary else { return false }
-    return try sequence <= state.read().reservedSequence
+    guard let sequence = try recordedSequence(of: name) else {
+      guard let status = try entries.status(of: name) else { return false }
+      return min(status.changed, status.modified).nanoseconds > Int64(clamping: transaction.boundary)
+    }
+    return try sequence > transaction.boundary && sequence <= state.read().reservedSequence
   }
 }
 
@@ -253,15 +269,17 @@ extension DiskConnection {
       switch step {
       case .replace(let key, let number):
         if try staging.contains(StagedName(boundary: transaction.boundary, number: number)) { continue }
-        if try undo.status(of: FileName(key)) == nil { return false }
+        if try !isInUndo(FileName(key)) { return false }
       case .remove(let key):
         let name = FileName(key)
-        if try entries.status(of: name) == nil, try undo.status(of: name) == nil { return false }
+        if try entries.status(of: name) == nil, try !isInUndo(name) { return false }
       case .create, .removeAll: break
       }
     }
     return true
   }
+
+  private func isInUndo(_ name: FileName) throws -> Bool { try undo.status(of: name) != nil }
 
   /// Undoes the completed steps of the transaction, then removes it from the journal. If that fails, or the
   /// machine crashes in the meantime, it can be repeated. If the sync failed, however, this engine must not

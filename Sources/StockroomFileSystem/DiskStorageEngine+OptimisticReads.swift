@@ -108,9 +108,15 @@ extension DiskConnection {
   /// Does the work, a listing, which any write disturbs: several times, so that a single write does not
   /// restart a read of everything.
   ///
-  /// - Parameter work: Receives the version to which everything it reads belongs.
+  /// - Parameter work: Receives the version to which everything it reads belongs; nil if the version is that of a commit
+  ///   in progress, since no engine could change it afterwards.
   /// - Throws: ``SeqlockConflict`` if it was disturbed each time. Never while the caller holds the lock.
-  func listing<Result>(_ work: (_ version: UInt64) throws -> Result) throws -> Result {
+  func listing<Result>(_ attempt: ReadAttempt, _ work: (_ version: UInt64?) throws -> Result) throws -> Result
+  {
+    if attempt.hasLock {
+      let contents = try state.read()
+      return try work(contents.isStable ? contents.version : nil)
+    }
     for _ in 0..<3 {
       do {
         return try optimisticRead(.everything, work)

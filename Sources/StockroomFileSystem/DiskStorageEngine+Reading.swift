@@ -135,7 +135,7 @@ extension DiskConnection {
   }
 
   fileprivate func allKeys(_ attempt: ReadAttempt) throws -> [CacheKey] {
-    try listing { _ in try listedKeys(attempt) }
+    try listing(attempt) { _ in try listedKeys(attempt) }
   }
 
   private func listedKeys(_ attempt: ReadAttempt) throws -> [CacheKey] {
@@ -146,15 +146,17 @@ extension DiskConnection {
 
   /// All keys in byte order. Costs O(1) if they are known from another scan.
   fileprivate func sortedKeys(_ attempt: ReadAttempt) throws -> SortedKeys {
-    try listing { version in
-      let moment = try KeyIndex.Moment(self, version: version)
-      if let known = index.keys(at: moment) { return known }
-      let mayKeep = attempt.hasLock || moment.isDistinct
+    try listing(attempt) { version in
+      let moment = try version.map { try KeyIndex.Moment(self, version: $0) }
+      if let moment, let known = index.keys(at: moment) { return known }
+      let mayKeep = attempt.hasLock || moment?.isDistinct ?? false
       var keys = try listedKeys(attempt)
       try attempt.check()
       keys.sort()
       let sorted = SortedKeys(sorted: keys)
-      if mayKeep, try KeyIndex.Moment(self, version: version) == moment { index.store(sorted, at: moment) }
+      if mayKeep, let moment, try KeyIndex.Moment(self, version: moment.version) == moment {
+        index.store(sorted, at: moment)
+      }
       return sorted
     }
   }

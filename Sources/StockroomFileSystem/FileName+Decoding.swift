@@ -18,7 +18,7 @@ struct FileNamePrefix {
 
   /// The prefix extended by this directory, or nil if the directory is not one of this engine's.
   func appending(directory name: UnsafeRawBufferPointer) -> FileNamePrefix? {
-    guard depth < Self.maximumDepth else { return nil }
+    guard depth < Self.maximumDepth, FileName.isDirectoryOfLongKeys(name) else { return nil }
     var result = self
     guard result.append(name, extension: FileName.directoryExtension) else { return nil }
     result.depth += 1

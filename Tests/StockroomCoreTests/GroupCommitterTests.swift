@@ -72,6 +72,22 @@ import Testing
     #expect(committed.withLock { $0.sorted() } == Array(0..<64))
   }
 
+  @Test("An error after the commit does not say that nothing has happened (rule F1)")
+  func codesAfterCommit() throws {
+    for code in [.permissionDenied, .diskFull, .readOnly, .locked, .closed, .unsupported]
+      as [StorageError.Code]
+    {
+      let cause = StorageError(code, "The test refuses it.")
+      let error = try #require(AfterCommitError(cause).underlying as? StorageError)
+      #expect(error.code == .io)
+      #expect((error.underlying as? StorageError)?.code == code)
+    }
+    for code in [.io, .corrupted] as [StorageError.Code] {
+      let error = try #require(AfterCommitError(StorageError(code, "It is so.")).underlying as? StorageError)
+      #expect(error.code == code && error.underlying == nil)
+    }
+  }
+
   @Test("A cancelled task submits nothing")
   func cancellation() async {
     let thread = DedicatedThread()

@@ -172,6 +172,31 @@ struct CrashTests {
     #expect(try await place.open().read(key: "kept") == data("later"))
   }
 
+  @Test("A journal that reappears removes no file that another program has put there since")
+  func reappearedBeforeOthers() async throws {
+    let engine = try place.open()
+    for key in ["a", "b"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    for steps in [[.remove("a"), .remove("b")], [.removeAll]] as [[Transaction.Step]] {
+      let transaction = try connection.withLock {
+        let boundary = try connection.moveClock(to: .now(), by: 0)
+        let transaction = Transaction(boundary: boundary, steps: steps)
+        try connection.journal.begin(transaction)
+        try connection.complete(transaction, isReplay: false)
+        return transaction
+      }
+      #expect(try await engine.keyCount() == 0)
+      // The times of files advance in ticks.
+      repeat {
+        try data("theirs").write(to: place.file("a.entry"))
+      } while try UInt64(connection.entries.status(of: FileName("a"))?.modified.nanoseconds ?? 0)
+        <= transaction.boundary
+      try connection.withLock { try connection.journal.begin(transaction) }
+      #expect(try await place.open().readAllData() == [data("theirs")])
+    }
+    connection.release()
+  }
+
   @Test("Its end is synced before a later write is acknowledged, and only once")
   func end() async throws {
     let engine = try place.open()

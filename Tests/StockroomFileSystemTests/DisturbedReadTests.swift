@@ -17,7 +17,7 @@ struct DisturbedReadTests {
     let connection = try DiskConnection(directory: place.url.path, durability: .process)
     defer { connection.release() }
     var count = 0
-    let result = try connection.listing { _ in
+    let result = try connection.listing(ReadAttempt(hasLock: false)) { _ in
       count += 1
       if count == 1 {
         var contents = try connection.state.read()

@@ -174,7 +174,9 @@ struct RefusalTests {
     let error = #expect(throws: AfterCommitError.self) {
       try connection.withLock { try connection.failingPermanently { throw cause } }
     }
-    #expect((error?.underlying as? StorageError)?.message == cause.message)
+    let reported = error?.underlying as? StorageError
+    #expect(reported?.code == .io)
+    #expect((reported?.underlying as? StorageError)?.message == cause.message)
     let later = #expect(throws: StorageError.self) { try connection.withLock {} }
     #expect(later?.code == .io)
     #expect((later?.underlying as? StorageError)?.message == cause.message)
@@ -199,6 +201,34 @@ struct RefusalTests {
     let again = try place.open()
     try await again.remove(keys: ["x", "y"])
     #expect(try await again.keyCount() == 0)
+  }
+
+  @Test("A batch is undone although another program has removed one of its files meanwhile")
+  func removedMeanwhile() async throws {
+    let engine = try place.open()
+    for key in ["x", "y", "z"] as [CacheKey] { try await engine.write(data("old"), key: key) }
+    let connection = try DiskConnection(directory: place.url.path, durability: .full)
+    try connection.withLock {
+      let boundary = try connection.moveClock(to: .now(), by: 1)
+      let header = EntryHeader(createdAt: .now(), sequence: boundary + 1)
+      try connection.stage(
+        data("new"), EntryMetadata(header: header, size: 3),
+        as: StagedName(boundary: boundary, number: 0), synchronized: false)
+      // The last one cannot be done, since nothing is staged for it.
+      let transaction = Transaction(
+        boundary: boundary, steps: [.replace("x", staged: 0), .replace("z", staged: 1), .remove("y")])
+      try connection.journal.begin(transaction)
+      try FileManager.default.removeItem(at: place.file("x.entry"))
+      #expect(throws: StorageError.self) { try connection.complete(transaction, isReplay: false) }
+    }
+    connection.release()
+    for engine in [engine, try place.open()] {
+      #expect(try await engine.readAllEntries().map(\.key) == ["y", "z"])
+      #expect(try await Set(engine.readAllData()) == [data("old")])
+      try expectNothingLeft()
+      try await engine.write([("x", data("1")), ("w", data("1"))])
+      try await engine.remove(keys: ["x", "w"])
+    }
   }
 
   #if os(Linux)

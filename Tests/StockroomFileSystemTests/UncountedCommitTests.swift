@@ -28,6 +28,8 @@ struct UncountedCommitTests {
     // A state that cannot be repaired does not prevent reads.
     let metadata = try connection.withLock { try connection.metadata(of: FileName("absent")) }
     #expect(metadata == nil)
+    let count = try connection.withLock { try DiskEntryReader(connection: connection).count() }
+    #expect(count == 0)
     connection.release()
     withExtendedLifetime(readOnly) {}
     #expect(try await engine.keyCount() == 0)

@@ -4,7 +4,16 @@
 package struct AfterCommitError: Error {
   package let underlying: any Error
 
-  package init(_ underlying: any Error) { self.underlying = underlying }
+  /// - Parameter error: An error whose code would mean that nothing has changed becomes the cause of one with code `io`.
+  package init(_ error: any Error) {
+    if let error = error as? StorageError, ![.io, .corrupted, .outcomeUnknown].contains(error.code) {
+      underlying = StorageError(
+        .io, "A change has been made or may still be made, although what followed has failed",
+        underlying: error)
+    } else {
+      underlying = error
+    }
+  }
 
   /// Does `work` after a commit, such as a check of the place.
   ///
