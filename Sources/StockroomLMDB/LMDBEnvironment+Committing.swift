@@ -71,14 +71,8 @@ extension LMDBEnvironment {
     var announcement: ChangeFeed.Announcement?
     do {
       // Waiting for another process may have taken long.
-      try checkFiles(handle)
+      try checkIsNext(transaction, of: handle)
       try files.checkWritable()
-      let number = mdb_txn_id(transaction)
-      guard handle.information.me_last_txnid == number &- 1 else {
-        throw StorageError(
-          .io, "\(file.path) has been written without \(lockFile.path), or written over, since it was opened."
-        )
-      }
       try handle.extendFile(to: handle.mapSize)
       if usesReserve { try handle.releaseReserve() } else { handle.keepReserve() }
       if let known {
@@ -95,6 +89,10 @@ extension LMDBEnvironment {
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
       try writer.perform(batch)
+      // So may the bodies, and a large batch.
+      if known == nil || batch.operations.count > Self.mostOperationsAtOnce {
+        try checkIsNext(transaction, of: handle)
+      }
       if !batch.operations.isEmpty {
         // LMDB writes and syncs nothing for a transaction that changes nothing. What the batch found there may be a commit that
         // waits for no sync, and the disk may have a failed one in place of the next, which a crash of the machine would bring
@@ -127,6 +125,19 @@ extension LMDBEnvironment {
     // A commit to files that no later opening will find is not acknowledged, and neither is anything that was
     // read from them.
     try AfterCommitError.marking { try checkFiles() }
+  }
+
+  /// The number of operations for which the files are checked only once before they are committed.
+  private static let mostOperationsAtOnce = 100
+
+  /// Throws if the files have been replaced, or if others have committed since the transaction began, which they can if the
+  /// lock file was: its commit would overwrite theirs (rule C6).
+  private func checkIsNext(_ transaction: OpaquePointer, of handle: LMDBHandle) throws {
+    try checkFiles(handle)
+    guard handle.information.me_last_txnid == mdb_txn_id(transaction) &- 1 else {
+      throw StorageError(
+        .io, "\(file.path) has been written without \(lockFile.path), or written over, since it was opened.")
+    }
   }
 
   /// Commits a transaction that changes nothing, after which LMDB can reuse the pages that the one before has

@@ -33,7 +33,7 @@ final class LMDBHandle: @unchecked Sendable {
   ///
   /// - Throws: `StorageError`.
   convenience init(_ file: LMDBFile, _ files: LMDBFiles) throws {
-    let environment = try Self.open(file.directory)
+    let environment = try Self.openWithoutDeadReaders(file.directory)
     do {
       try self.init(environment: environment, directory: file.directory)
     } catch {
@@ -128,6 +128,33 @@ final class LMDBHandle: @unchecked Sendable {
   /// How much to map of a file of this size.
   private static func mappedSize(ofFile fileSize: Int) -> Int {
     (max(fileSize, LMDBEnvironment.initialMapSize) + 0xFFFF) & ~0xFFFF
+  }
+
+  /// Opens the environment. If a process that died with this identifier has left readers, LMDB clears them only by closing.
+  private static func openWithoutDeadReaders(_ directory: String) throws -> OpaquePointer {
+    let environment = try open(directory)
+    guard hasReadersOfThisProcess(environment) else { return environment }
+    do {
+      defer { mdb_env_close(environment) }
+      // Throws if they belong to a living process in another container.
+      try mapErrors(directory) { try checkLockFile(of: environment, directory: directory) }
+    }
+    return try open(directory)
+  }
+
+  /// Whether LMDB's table of readers has slots of this process, which has just opened it: a process that died had the same
+  /// identifier. LMDB takes it for alive, and would reuse no page that one of these readers may see.
+  private static func hasReadersOfThisProcess(_ environment: OpaquePointer) -> Bool {
+    var isFound = false
+    // One line for each: the identifier of the process, the thread, and the number of the snapshot.
+    let note: @convention(c) (UnsafePointer<CChar>?, UnsafeMutableRawPointer?) -> Int32 = { line, isFound in
+      guard let line, let isFound, strtol(line, nil, 10) == Int(getpid()) else { return 0 }
+      isFound.assumingMemoryBound(to: Bool.self).pointee = true
+      return 0
+    }
+    // Fails only without an environment or a function.
+    _ = withUnsafeMutablePointer(to: &isFound) { mdb_reader_list(environment, note, $0) }
+    return isFound
   }
 
   /// Throws if LMDB's table of readers is not for this process, or not for this database.

@@ -51,6 +51,10 @@ import StockroomCore
 /// ## Several engines
 /// Engines on the same place, in one process or in several, share it. After a fork, the child process must not use the
 /// engines of its parent.
+///
+/// LMDB distinguishes processes and threads by their numbers, which containers assign independently, so all processes that have a place open
+/// at the same time must be in one container. Opening throws `locked` if two processes have the same number. Nothing shows that two threads
+/// have: if one of them dies while it waits for the other to write, a third process may write at the same time, and destroy the database.
 public final class LMDBStorageEngine: BatchWritingEngine {
   let gate: Gate
   let shared: LMDBSharedEnvironment

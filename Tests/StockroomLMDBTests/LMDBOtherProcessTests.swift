@@ -78,6 +78,25 @@
       #expect(try await two.engine().keyCount() == 1)
     }
 
+    @Test("The readers of a process that died with the same identifier keep no pages in use")
+    func readersOfDeadProcess() async throws {
+      let (one, two) = (try TemporaryDirectory(), try TemporaryDirectory())
+      for place in [one, two] { try await place.engine().close() }
+      // Otherwise the first one to open the database would clear the table.
+      try await whileAnotherWrites(in: one, two) { _ in
+        let table = try ReaderTable(one)
+        try table.addReader(ofProcess: getpid())
+        #expect(try table.commitsInUse() == [1])
+        let engine = try one.engine()
+        #expect(try await engine.keyCount() == 0)
+        #expect(try !table.commitsInUse().contains(1))
+        try await engine.close()
+      }
+      let engine = try one.engine()
+      try await engine.write(value(1), key: key(1))
+      #expect(try await engine.keyCount() == 1)
+    }
+
     @Test("A process with the same identifier in another container makes opening throw .locked")
     func sameProcessNumber() async throws {
       let place = try TemporaryDirectory()

@@ -53,6 +53,23 @@ struct LMDBReplacedPlaceTests {
     try await engine.close()
   }
 
+  @Test("Nothing is committed if the lock file is deleted while the body of a transaction runs")
+  func lockDeletedMeanwhile() async throws {
+    let place = try TemporaryDirectory()
+    let engine = try place.engine()
+    try await engine.write(value(1), key: key(1))
+    let lock = place.url.appending(path: "lock.mdb")
+    let transaction = await code {
+      try await engine.withTransaction { transaction in
+        try transaction.write(value(2), key: key(2))
+        try FileManager.default.removeItem(at: lock)
+      }
+    }
+    #expect(transaction == .io)
+    try await engine.close()
+    #expect(try await place.engine().allKeys() == [key(1)])
+  }
+
   @Test("Closing the engine leaves files unchanged that were created in its place since")
   func replacedByAnother() async throws {
     let place = try TemporaryDirectory()

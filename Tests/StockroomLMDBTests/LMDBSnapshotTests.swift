@@ -8,7 +8,7 @@
 
   /// The reader table of an open database in the layout of LMDB 0.9: the number of the latest commit, and the
   /// commit of each reader.
-  private struct ReaderTable {
+  struct ReaderTable {
     private let file: Int32
     private let latestOffset = 8 + MemoryLayout<pthread_mutex_t>.size
     private let readersOffset = 2 * 64
@@ -30,6 +30,33 @@
       try (0..<8).contains {
         try Int32(truncatingIfNeeded: number(at: readersOffset + 64 * $0 + 8)) == getpid()
       }
+    }
+
+    /// Adds a reader of the first commit, as another process would.
+    func addReader(ofProcess process: Int32) throws {
+      let slot = try readerCount()
+      func write(_ number: Int, at offset: Int) throws {
+        try #require(withUnsafeBytes(of: number) { pwrite(file, $0.baseAddress, 8, off_t(offset)) } == 8)
+      }
+      try write(1, at: readersOffset + 64 * slot)
+      try write(Int(process), at: readersOffset + 64 * slot + 8)
+      try write(7, at: readersOffset + 64 * slot + 16)
+      var count = UInt32(slot + 1)
+      try #require(pwrite(file, &count, 4, off_t(latestOffset + 8)) == 4)
+    }
+
+    /// The commits whose pages this process keeps from being reused.
+    func commitsInUse() throws -> [Int] {
+      try (0..<readerCount())
+        .filter { try Int32(truncatingIfNeeded: number(at: readersOffset + 64 * $0 + 8)) == getpid() }
+        .map { try number(at: readersOffset + 64 * $0) }
+    }
+
+    /// The number of slots that have been in use.
+    private func readerCount() throws -> Int {
+      var count = UInt32(0)
+      try #require(pread(file, &count, 4, off_t(latestOffset + 8)) == 4)
+      return Int(count)
     }
 
     private func number(at offset: Int) throws -> Int {
