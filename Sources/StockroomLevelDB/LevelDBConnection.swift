@@ -76,7 +76,12 @@ final class LevelDBConnection: Sendable {
     return try await handleLock.withHandle(reopening: reopen) { handle in
       switch check {
       case .fewKeys: try monitor.checkForFewKeys(handle)
-      case .once: try monitor.check(handle)
+      case .once:
+        try monitor.check(handle)
+        let value = try await body(handle)
+        // LevelDB takes a missing table for one without the key (rule R4).
+        try monitor.check(handle)
+        return value
       case .eachFile: try monitor.checkEverything(handle)
       case .eachFileToItsEnd:
         try monitor.checkEverything(handle, verifyingEnds: true)
@@ -283,7 +288,10 @@ extension LevelDBConnection {
   /// Opening needs space, so the database stays open for reading until there is enough.
   private func mend(_ state: inout State) throws {
     try dropUnacknowledged(state.metadata)
+    // Otherwise it could not be opened again, not even for reading (rule F4).
+    for name in ["LOCK", "CURRENT"] { try files.verifyMutable(name) }
     let list = try LevelDBFileList(in: files)
+    try list.verifyKinds(in: files, allowingDirectories: true)
     // Each log is written to a table; and if there are several, once more to the new log.
     let copies = list.logs.count > 1 ? 2 : 1
     try files.reserve(256 << 10 + copies * files.size(of: list.logs) + files.size(of: list.manifests))

@@ -155,8 +155,11 @@ final class LevelDBDirectoryMonitor: Sendable {
         throw missing(name)
       }
     }
+    let list = try LevelDBFileList(in: files)
+    // LevelDB would write through a link under the name of its next file, and wait for ever at a FIFO.
+    try list.verifyKinds(in: files, allowingDirectories: true)
     try inspectLogs()
-    for name in try LevelDBFileList(in: files).all {
+    for name in list.all {
       if let status = try files.status(of: name) { files.restrict(name, status) }
     }
     guard let handle else { return }

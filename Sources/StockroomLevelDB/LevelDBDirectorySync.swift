@@ -71,6 +71,7 @@ extension LevelDBManifest {
   /// needs. The rename of CURRENT may then not be on the disk, although the removals are. A complete manifest
   /// has been synced after all of its files, so it is as good as the one before, and better if files have
   /// been removed.
+  /// Only the name of its log may be missing, if nothing was written to that yet.
   static func completeSwitch(in files: LevelDBFiles) throws {
     guard let current = try? number(ofManifest: currentName(in: files)) else { return }
     let manifests = try LevelDBFileList(in: files).manifests
@@ -78,6 +79,8 @@ extension LevelDBManifest {
       .filter { $0.number > current }
       .sorted { $0.number > $1.number }
     for manifest in manifests where try isComplete(manifest.name, in: files) {
+      let log = LevelDBFileList.logName(try LevelDBManifest(manifest.name, in: files).logNumber)
+      if try !files.exists(log) { try files.replace(log, with: []) }
       try files.replace("CURRENT", with: Array("\(manifest.name)\n".utf8))
       return try files.synchronize()
     }

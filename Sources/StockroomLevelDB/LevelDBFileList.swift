@@ -56,10 +56,12 @@ struct LevelDBFileList {
 
   /// Verifies that LevelDB, which opens files by their names and follows links, finds only regular files.
   ///
+  /// - Parameter allowsDirectories: Whether there may be directories, as whose names LevelDB can open no file.
   /// - Throws: `StorageError` with code `corrupted`.
-  func verifyKinds(in files: LevelDBFiles) throws {
+  func verifyKinds(in files: LevelDBFiles, allowingDirectories allowsDirectories: Bool = false) throws {
     for name in all {
       guard let status = try files.status(of: name), !status.isRegularFile else { continue }
+      if allowsDirectories, status.isDirectory { continue }
       throw StorageError(.corrupted, "\(files.path)/\(name) is not a regular file.")
     }
   }

@@ -160,6 +160,18 @@ extension LevelDBFiles {
   func restrict(_ name: String, _ status: FileStatus) {
     guard status.isRegularFile, status.mode != permissions.fileMode, status.owner == geteuid() else { return }
     // Opening the file would not do: closing it again would release LevelDB's lock on the file LOCK.
-    _ = fchmodat(descriptor, name, mode_t(permissions.fileMode), 0)
+    let mode = mode_t(permissions.fileMode)
+    if fchmodat(descriptor, name, mode, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOTSUP { return }
+    // Not every system has this. The file has just been no link.
+    _ = fchmodat(descriptor, name, mode, 0)
+  }
+
+  /// Throws if the file is immutable, which not even root may change.
+  ///
+  /// Does not open it: closing it again would release LevelDB's lock on the file LOCK.
+  func verifyMutable(_ name: String) throws {
+    guard faccessat(descriptor, name, W_OK, AT_EACCESS) != 0, errno == EPERM else { return }
+    throw StorageError.posix(
+      EPERM, "Reopening the LevelDB database in \(path) needs to change its file \(name).")
   }
 }

@@ -196,6 +196,18 @@ extension LevelDBLog {
     case unsynced
   }
 
+  /// Verifies that the log is there with which the manifest begins, or an earlier one: LevelDB syncs the name of a log
+  /// before the manifest that names it, and removes earlier logs only after that.
+  ///
+  /// - Throws: `StorageError` with code `corrupted`.
+  static func verifyPresence(in files: LevelDBFiles, of manifest: LevelDBManifest) throws {
+    let first = manifest.logNumber
+    let numbers = try LevelDBFileList(in: files).logs.compactMap { LevelDBFileList.number(ofLog: $0) }
+    if first == 0 || numbers.contains(where: { $0 <= first }) { return }
+    throw StorageError(
+      .corrupted, "The LevelDB database in \(files.path) has lost its log \(LevelDBFileList.logName(first)).")
+  }
+
   /// After a crash: keeps the batches in the logs up to the first that is missing or incomplete, and removes
   /// the others.
   ///

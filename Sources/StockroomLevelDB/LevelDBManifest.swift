@@ -19,6 +19,8 @@ struct LevelDBManifest {
   var logNumber: UInt64 { numbers[.logNumber] ?? 0 }
   /// The last sequence number that was in use when LevelDB last wrote the manifest.
   var lastSequence: UInt64 { numbers[.lastSequence] ?? 0 }
+  /// Whether no batch has ever been moved to a table.
+  var isUnused: Bool { tables.isEmpty && lastSequence == 0 }
   private let name: String
   /// The offset at which each of its records ends.
   let ends: [Int]

@@ -11,9 +11,7 @@ enum LevelDBRecovery {
   static func prepare(_ files: LevelDBFiles, for durability: Durability) throws -> Bool {
     let list = try LevelDBFileList(in: files)
     try list.verifyKinds(in: files)
-    func isEmpty() throws -> Bool {
-      try list.tables.isEmpty && list.logs.allSatisfy { try files.size(of: $0) ?? 0 == 0 }
-    }
+    func hasEmptyLogs() throws -> Bool { try list.logs.allSatisfy { try files.size(of: $0) ?? 0 == 0 } }
     let finding = try LevelDBCleanShutdownMarker.compare(with: files)
     let tolerance: LevelDBLog.Tolerance =
       switch finding {
@@ -21,6 +19,7 @@ enum LevelDBRecovery {
       case .outdated: .unacknowledged
       case .absent: try LevelDBUnsyncedMarker.exists(in: files) ? .unsynced : .unacknowledged
       }
+    var hasNoTables = list.tables.isEmpty
     if list.current != nil {
       if tolerance != .nothing {
         try LevelDBManifest.completeSwitch(in: files)
@@ -29,9 +28,12 @@ enum LevelDBRecovery {
       let manifest = try LevelDBManifest(in: files)
       try manifest.verifyTables(in: files)
       if finding != .matching {
+        try LevelDBLog.verifyPresence(in: files, of: manifest)
         try LevelDBLog.recover(in: files, of: manifest, tolerating: tolerance)
       }
-    } else if try finding != .absent || !isEmpty() {
+      // Of the first batches, the table may have reached the disk, but neither its description nor the log.
+      if tolerance == .unsynced, manifest.isUnused { hasNoTables = true }
+    } else if try finding != .absent || !hasNoTables || !hasEmptyLogs() {
       // A crash while the database is being created leaves manifests and a log without batches, and nothing
       // else.
       throw StorageError(.corrupted, "The LevelDB database in \(files.path) has lost its file CURRENT.")
@@ -44,6 +46,6 @@ enum LevelDBRecovery {
     // After the marker, which may describe one.
     try files.removeUnfinished()
     // The truncated part of a log may have been its whole contents.
-    return try isEmpty()
+    return try hasNoTables && hasEmptyLogs()
   }
 }

@@ -111,6 +111,31 @@ struct LevelDBCorruptionTests {
     _ = engine
   }
 
+  @Test("A log that has been deleted is missed", arguments: Durability.allCases, [false, true])
+  func deletedLog(_ durability: Durability, hasTables: Bool) async throws {
+    let original = try TemporaryDirectory()
+    if hasTables {
+      let engine = try original.open(durability: durability)
+      for number in 0..<3 { try await engine.write(noise(5 << 20), key: CacheKey(verbatim: "\(number)")) }
+      try await engine.close()
+    }
+    let engine = try original.open(durability: durability)
+    try await engine.write(Data([1]), key: CacheKey(verbatim: "a"))
+    // As after the process was killed.
+    let copy = try TemporaryDirectory()
+    try FileManager.default.copyItem(at: original.database, to: copy.database)
+    let logs = try FileManager.default.contentsOfDirectory(atPath: copy.database.path)
+      .filter { $0.hasSuffix(".log") }
+    #expect(!logs.isEmpty)
+    for log in logs { try FileManager.default.removeItem(at: copy.database.appending(path: log)) }
+    for _ in 0..<2 {
+      #expect { try copy.open(durability: durability) } throws: {
+        ($0 as? StorageError)?.code == .corrupted
+      }
+    }
+    try await engine.close()
+  }
+
   @Test(
     "Impossible metadata is corruption, even with correct LevelDB checksums",
     arguments: [

@@ -102,6 +102,35 @@ struct LevelDBPlantedFilesTests {
     }
   }
 
+  @Test("A write neither follows nor waits for what is planted under the names of the next files")
+  func plantedUnderNextNames() async throws {
+    for plant in Plant.allCases where plant != .directory {
+      let directory = try TemporaryDirectory()
+      let victim = directory.url.appending(path: "victim")
+      try Data("precious".utf8).write(to: victim)
+      let engine = try directory.open()
+      try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
+      let numbers = try FileManager.default.contentsOfDirectory(atPath: directory.database.path)
+        .compactMap { UInt64($0.filter(\.isNumber)) }
+      let next = try #require(numbers.max()) + 1
+      let planted = (next..<next + 4).map {
+        directory.database.appending(path: String(format: "%06llu.log", $0))
+      }
+      for url in planted { try replace(url, by: plant, victim) }
+      for number in 0..<4 {
+        let error = await #expect(throws: StorageError.self) {
+          try await engine.write(noise(5 << 20), key: CacheKey(verbatim: "\(number)"))
+        }
+        #expect(error?.code == .corrupted, "\(plant)")
+      }
+      #expect(try Data(contentsOf: victim) == Data("precious".utf8), "\(plant)")
+      for url in planted { try FileManager.default.removeItem(at: url) }
+      for number in 0..<4 { try await engine.write(noise(5 << 20), key: CacheKey(verbatim: "\(number)")) }
+      #expect(try await engine.keyCount() == 5)
+      try await engine.close()
+    }
+  }
+
   @Test("A symbolic link in place of the database's directory is not followed")
   func plantedDirectory() throws {
     let elsewhere = directory.url.appending(path: "elsewhere")

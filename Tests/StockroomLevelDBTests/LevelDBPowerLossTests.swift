@@ -107,6 +107,27 @@ struct LevelDBPowerLossTests {
     #expect(try await batches(in: unclosed.copy(logs: [older, Data(newer.dropFirst(32768))]), .process) == 3)
   }
 
+  @Test("At .process, of a new database only the first table may have reached the disk")
+  func onlyFirstTable() async throws {
+    let (place, other) = (try TemporaryDirectory(), try TemporaryDirectory())
+    let engine = try place.open(durability: .process)
+    let copy = try TemporaryDirectory()
+    try FileManager.default.copyItem(at: place.database, to: copy.database)
+    let full = try other.open(durability: .process)
+    for number in 0..<3 { try await full.write(noise(5 << 20), key: CacheKey(verbatim: "\(number)")) }
+    try await full.close()
+    let names = try FileManager.default.contentsOfDirectory(atPath: other.database.path)
+    let table = try #require(names.filter { $0.hasSuffix(".ldb") }.min())
+    try FileManager.default.copyItem(
+      at: other.database.appending(path: table), to: copy.database.appending(path: table))
+    let again = try copy.open(durability: .process)
+    #expect(try await again.keyCount() == 0)
+    try await again.write(Data([1]), key: CacheKey(verbatim: "a"))
+    try await again.close()
+    try await expectEntries([CacheKey(verbatim: "a"): Data([1])], in: copy.open(durability: .process))
+    try await engine.close()
+  }
+
   @Test("At .full, acknowledged batches are kept, and an unacknowledged one is dropped")
   func synced() async throws {
     let unclosed = try await Unclosed(.full, count: 6)

@@ -49,5 +49,36 @@ import Testing
       try await engine.close()
       try await expectEntries(expected, in: directory.open(durability: durability))
     }
+
+    @Test(
+      "Immutable files make writes throw, and reads continue",
+      .enabled(if: geteuid() == 0, "only root can make files immutable"))
+    func immutableFiles() async throws {
+      let directory = try TemporaryDirectory()
+      let engine = try directory.open(durability: .full)
+      var expected: [CacheKey: Data] = [:]
+      func write(_ number: Int) async throws {
+        let entry = (key: CacheKey(verbatim: "\(number)"), data: noise(2 << 20))
+        try await engine.write(entry.data, key: entry.key)
+        expected[entry.key] = entry.data
+      }
+      for number in 0..<6 { try await write(number) }
+      let files = try FileManager.default.contentsOfDirectory(
+        at: directory.database, includingPropertiesForKeys: nil)
+      defer { for file in files { _ = setWritable(true, file) } }
+      guard files.filter({ !setWritable(false, $0) }).isEmpty else { return }
+      for number in 6..<18 {
+        do {
+          try await write(number)
+        } catch let error as StorageError {
+          #expect(error.code == .permissionDenied, "\(error)")
+        }
+        try await expectEntries(expected, in: engine)
+      }
+      for file in files { _ = setWritable(true, file) }
+      for number in 18..<24 { try await write(number) }
+      try await expectEntries(expected, in: engine)
+      try await engine.close()
+    }
   }
 #endif
