@@ -116,7 +116,7 @@ struct ConformanceCommand: AsyncParsableCommand {
             : ConformanceProcesses(
               arguments: settings(withDatabase: false) + [
                 "--directory", directory.path(percentEncoded: false),
-              ], database: engineOptions.postgresql, server: try engineOptions.ownServer?.connection),
+              ], database: engineOptions.database, server: try engineOptions.ownServer?.connection),
           resume: resumeFile
         ) { [format] in try writeToStandardOutput(try $0.rendered(as: format)) }
     }

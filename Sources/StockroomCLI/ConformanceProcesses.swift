@@ -5,18 +5,20 @@ import StockroomEngines
 import StockroomKitSupport
 
 /// Makes each check in a process of this very command.
-struct ConformanceProcesses: Sendable {
+final class ConformanceProcesses: Sendable {
   /// The command and the arguments that say how every check is made.
   private let command: [String]
   /// The database of engines that use one, and the connection to a server that its checks share but for those that act on it.
-  private let database: String?
+  private let database: EngineCatalog.Database?
   private let server: String?
+  private let processCount = MutexProtected(0)
 
   /// - Parameters:
   ///   - arguments: How hard the checks try, and where, but for the database.
-  ///   - database: The database for the checks of engines that use one, if it is somebody's.
+  ///   - database: The database for the checks of engines that use one, if it is somebody's. Each process has a part of its own of the
+  ///     namespaces.
   ///   - server: The connection to a server for all checks but those that act on it, which start one of their own.
-  init(arguments: [String], database: String?, server: String?) throws {
+  init(arguments: [String], database: EngineCatalog.Database?, server: String?) throws {
     guard let executable = Bundle.main.executableURL else {
       throw StorageError(.unsupported, "The path of this command is not known.")
     }
@@ -34,9 +36,19 @@ struct ConformanceProcesses: Sendable {
       ConformanceReport.Result(
         check: check.id, rule: check.rule, expectation: check.expectation, outcome: outcome, seconds: 0)
     }
-    let connection = database ?? (check.actsOnServer ? nil : server)
-    let place =
-      EngineCatalog.usesDatabase(engine) ? connection.map { ["--postgresql", $0] } ?? [] : []
+    var place: [String] = []
+    if EngineCatalog.usesDatabase(engine) {
+      if let database {
+        let number = processCount.withLock { count in
+          count += 1
+          return count
+        }
+        let prefix = "\(database.namespacePrefix)\(number)_"
+        place = ["--postgresql", database.connection, "--namespace-prefix", prefix]
+      } else if let server, !check.actsOnServer {
+        place = ["--postgresql", server]
+      }
+    }
     do {
       let output = try await ProgramOutput(of: command + place + ["--engine", engine, "--check", check.id])
       // Without a result the process ended before the check did.

@@ -42,6 +42,8 @@ struct EngineOptions: ParsableArguments {
         + "(default: a server of its own, if one is installed)", valueName: "connection"))
   var postgresql: String?
 
+  @Option(help: .hidden) var namespacePrefix: String?
+
   /// Those that are named, or all.
   var engines: [EngineCatalog.Entry] {
     get throws {
@@ -58,9 +60,9 @@ struct EngineOptions: ParsableArguments {
     names.isEmpty && postgresql == nil && PostgreSQLServer.installedPrograms() == nil
   }
 
-  /// The part of somebody's database that this process has.
-  private var database: EngineCatalog.Database? {
-    postgresql.map { .init(connection: $0, namespacePrefix: Self.namespacePrefix) }
+  /// The part of somebody's database that this process has. That of a process which it starts is in it, so that both are removed.
+  var database: EngineCatalog.Database? {
+    postgresql.map { .init(connection: $0, namespacePrefix: namespacePrefix ?? Self.ownNamespacePrefix) }
   }
 
   /// The server of this process, if an engine needs it.
@@ -68,7 +70,7 @@ struct EngineOptions: ParsableArguments {
     get throws { try usableEngines.contains { $0.database == .shared } ? .shared : nil }
   }
 
-  private static let namespacePrefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
+  private static let ownNamespacePrefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
 
   /// Starts the server that engines need, and says which engine is left out.
   private func prepare(_ scratch: URL) async throws {
@@ -191,7 +193,7 @@ struct EngineOptions: ParsableArguments {
 
   private static func warn(ofNamespaces error: any Error) {
     writeToStandardError(
-      "Schemas whose names begin with \(namespacePrefix) may be left in the database: \(error)\n")
+      "Schemas whose names begin with \(ownNamespacePrefix) may be left in the database: \(error)\n")
   }
 }
 

@@ -148,7 +148,9 @@ public final class PostgreSQLServer: Sendable {
   private func makeAndLaunch() async throws {
     if FileManager.default.fileExists(atPath: directory.path) { return try await launch(makingData: false) }
     do {
-      try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+      // Whoever reaches the socket is the server's superuser.
+      try FileManager.default.createDirectory(
+        at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
       try Self.giveToUser(directory)
       try await launch(makingData: true)
     } catch {
@@ -230,7 +232,9 @@ public final class PostgreSQLServer: Sendable {
       // Dynamic shared memory in files of the data directory: a killed server leaves nothing in the system's
       // shared memory.
       + ([
-        "port=\(port)", "listen_addresses=", "unix_socket_directories=\(directory.path)", "lc_messages=C",
+        "port=\(port)", "listen_addresses=", "unix_socket_directories=\(directory.path)",
+        "unix_socket_permissions=0700",
+        "lc_messages=C",
         "dynamic_shared_memory_type=mmap", "max_connections=500",
       ] + settings)
       .flatMap { ["-c", $0] }

@@ -51,6 +51,26 @@ import Testing
     #expect(comparison.text == "No significant change in 1 measurements.\n")
   }
 
+  @Test("A change of half of the measurements is a change")
+  func changeOfHalf() {
+    func report(factor: Double) -> BenchmarkReport {
+      BenchmarkReport(
+        BenchmarkConfiguration(
+          entries: 1_000, repetitions: 5,
+          workloads: ["read-one", "read-all"].flatMap { Workload.named($0) ?? [] }, durability: "full"),
+        subjects: ["a"]
+      ) { _, workload in
+        usual.map {
+          Measurement(
+            operations: 1_000, seconds: workload == "read-all" ? $0 * factor : $0, processorSeconds: $0,
+            peakMemory: nil, stall: 0, latencies: LatencyHistogram())
+        }
+      }
+    }
+    let comparison = BenchmarkComparison(before: report(factor: 1), after: report(factor: 10))
+    #expect(comparison.slower.map(\.workload) == ["read-all"])
+  }
+
   @Test("Of a single repetition the comparison says that a change may be chance")
   func oneRepetition() {
     let (five, one) = (report(["a": usual]), report(["a": [1.5]], repetitions: 1))

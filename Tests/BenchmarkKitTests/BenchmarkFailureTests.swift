@@ -71,6 +71,18 @@ import Testing
     #expect(log.lines.last == "a close")
   }
 
+  @Test("A cancelled run leaves no entries on a server")
+  func cancellationWithServer() async throws {
+    let engine = SpyEngine("a", flaw: .heedsCancellation, capabilities: .networked)
+    let task = Task {
+      try await runSmall([BenchmarkSubject("a") { _ in engine }], repetitions: 1_000) { step in
+        if step.repetition == 1 { withUnsafeCurrentTask { $0?.cancel() } }
+      }
+    }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(try await engine.allKeys() == [])
+  }
+
   @Test("An opening is not cancelled with its run, which ends after it")
   func cancellationWhileOpening() async throws {
     let (openings, opening) = AsyncStream<Void>.makeStream()

@@ -5,7 +5,7 @@ import StockroomCore
 final class SpyEngine: StorageEngine {
   enum Flaw: Sendable, CaseIterable {
     case none, losesWrites, truncatesValues, answersNil, scansBackwards, miscounts, throwsOnRead, keepsRemoved
-    case failsToClose, repeatsFirstPage
+    case failsToClose, repeatsFirstPage, heedsCancellation
   }
 
   /// The log of all spies of a test.
@@ -49,6 +49,8 @@ final class SpyEngine: StorageEngine {
 
   func remove(key: CacheKey) async throws {
     try key.validate()
+    if flaw == .heedsCancellation { try Task.checkCancellation() }
+    log?.note("\(name) remove")
     if flaw == .keepsRemoved { return }
     entries.withLock { _ = $0.removeValue(forKey: key) }
   }

@@ -112,7 +112,10 @@ final class OpenSubject: Sendable {
     // The first error is the cause.
     var failure: (any Error)?
     do {
-      if engine.capabilities.contains(.networked) { try await engine.removeAllData() }
+      // In a task of its own, since that of the run may have been cancelled.
+      if engine.capabilities.contains(.networked) {
+        try await Task { [engine] in try await engine.removeAllData() }.value
+      }
     } catch {
       failure = BenchmarkError.wrapping(error, "removing the entries failed", subject: name)
     }

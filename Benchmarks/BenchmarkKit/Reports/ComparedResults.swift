@@ -44,6 +44,16 @@ extension BenchmarkResult {
   }
 }
 
+extension [Double] {
+  /// Of two medians the one that is nearer to zero, or zero if they differ in sign: their mean would make half of the elements look
+  /// usual that differ from the other half.
+  fileprivate var medianNearestToZero: Double {
+    if isEmpty { return 0 }
+    let sorted = sorted()
+    return Swift.min(Swift.max(0, sorted[(count - 1) / 2]), sorted[count / 2])
+  }
+}
+
 /// Measurements that are subject to the same disturbances, from which the noise between the two runs is estimated.
 struct ComparedGroup {
   /// The number of standard deviations beyond which a shift is significant. Of three unchanged engines, measured 140
@@ -60,18 +70,12 @@ struct ComparedGroup {
   init(_ pairs: [ComparedResults], sharesDisk: Bool) {
     self.pairs = pairs
     let medians = Dictionary(grouping: pairs, by: \.after.subject)
-      .compactMapValues { Statistics($0.map(\.shift))?.median }
-    let shifts = medians.values.sorted()
-    if sharesDisk, shifts.count > 1 {
-      // The median subject's shift; of two medians the lesser one, or none if they differ in sign.
-      common = min(max(0, shifts[(shifts.count - 1) / 2]), shifts[shifts.count / 2])
-    } else {
-      common = 0
-    }
+      .mapValues { $0.map(\.shift).medianNearestToZero }
+    common = sharesDisk && medians.count > 1 ? medians.values.map(\.self).medianNearestToZero : 0
     // From the median of each subject, so that an engine that is slower in everything does not count as noise.
     let distances = pairs.map { abs($0.shift - (medians[$0.after.subject] ?? 0)) }
     // The median absolute deviation of the standard normal distribution is 0.6745.
-    noise = (Statistics(distances)?.median ?? 0) / 0.6745
+    noise = distances.medianNearestToZero / 0.6745
   }
 
   /// The significant differences.

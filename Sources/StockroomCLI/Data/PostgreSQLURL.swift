@@ -26,9 +26,12 @@ struct PostgreSQLURL: Sendable, Equatable {
       separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
     authorityAndPath = parts.first.map(String.init) ?? ""
     // The rest of a password, for all that is known.
-    guard !authorityAndPath.contains("@") else {
+    let isCutPassword =
+      credentials.isEmpty && !authorityAndPath.contains("/")
+      && parts.dropFirst().contains { $0.contains("@") }
+    guard !authorityAndPath.contains("@"), !isCutPassword else {
       throw ValidationError(
-        "In the user and the password of a PostgreSQL place, write @ as %40 and / as %2F. Better, keep the password in "
+        "In the user and the password of a PostgreSQL place, write @ as %40, / as %2F and ? as %3F. Better, keep the password in "
           + "PGPASSWORD or ~/.pgpass.")
     }
 

@@ -129,6 +129,7 @@ import Testing
       ("lmdb://host/x", "names a host"), ("files:///%", "is no URL"), ("files:///%00", "is no URL"),
       ("postgresql:u:secret@h", "begins with postgresql://"),
       ("postgresql://u:pa/secret@h/x", "write @ as %40"), ("postgresql://u:p@secret@h/x", "write @ as %40"),
+      ("postgresql://u:secret?3/x@h/x", "? as %3F"),
       ("host=h user=u password=secret", "A PostgreSQL place is a URL"),
       ("host=h password = secret:1", "A PostgreSQL place is a URL"),
       ("postgresql://u:secret@h/x?namespace=", "is given once"),
