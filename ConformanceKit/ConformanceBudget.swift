@@ -14,9 +14,9 @@
 public struct ConformanceBudget: Sendable, Hashable {
   /// Determines which checks run, and up to which sizes, counts and durations.
   public enum Level: String, Sendable, Hashable, Codable, CodingKeyRepresentable, CaseIterable, Comparable {
-    /// About 15 seconds on a fast engine: for every run of a test suite.
+    /// About half a minute on a fast engine, three times as long on a disk: for every run of a test suite.
     case quick
-    /// About two minutes on a fast engine: before a change is merged.
+    /// About two minutes on a fast engine, five times as long on a disk: before a change is merged.
     case standard
     /// Hours: before a release.
     case exhaustive

@@ -11,7 +11,7 @@ struct CompareCommand: AsyncParsableCommand {
     abstract: "Runs the conformance checks on every engine, then compares their speed.",
     discussion: """
       First checks every engine against the contract, as `stockroom conformance` does, then measures their speed, \
-      as `stockroom bench` does: about two minutes for each engine, in a release build, and a minute of benchmarks.
+      as `stockroom bench` does: two to ten minutes for each engine, in a release build, and a minute of benchmarks.
       """)
 
   @OptionGroup var engineOptions: EngineOptions

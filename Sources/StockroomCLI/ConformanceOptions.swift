@@ -9,8 +9,8 @@ struct BudgetOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
       """
-      Which checks are made, and up to which sizes and counts they go: some 15 seconds on a fast engine (quick), some two \
-      minutes (standard), or hours (exhaustive), in a release build. What a level leaves out is in the results.
+      Which checks are made, and up to which sizes and counts they go: half a minute on a fast engine (quick), two \
+      minutes (standard), or hours (exhaustive), in a release build; three to five times as long on a disk. What a level leaves out is in the results.
       """, valueName: "quick|standard|exhaustive"))
   var level = ConformanceBudget.Level.standard
 
