@@ -62,7 +62,8 @@ import Testing
       ) { _, workload in
         usual.map {
           Measurement(
-            operations: 1_000, seconds: workload == "read-all" ? $0 * factor : $0, processorSeconds: $0,
+            operations: 1_000, seconds: workload == "read-all" ? $0 * factor : $0,
+            processorSeconds: workload == "read-all" ? $0 * factor : $0,
             peakMemory: nil, stall: 0, latencies: LatencyHistogram())
         }
       }
