@@ -172,11 +172,7 @@ private func checkSilence(
   // An engine may deliver its changes in any order (rule X1), so none of these may still be on its way.
   let first = try await ChangeSubscriber(to: engine, context)
   try await engine.write(entries(keys(3)))
-  do {
-    try await first.expectCovered(keys(3), "a batch")
-  } catch let violation as Violation {
-    throw Violation(violation.description, rule: .x1)
-  }
+  try await expectDelivery { try await first.expectCovered(keys(3), "a batch") }
   // The feed may lose sight of the place, or its connection, for a while. An element for everything covers that (rule
   // X5), but it must not happen every time.
   let (rounds, isNetworked) = (isLong ? 2 : 3, context.capabilities.contains(.networked))
@@ -195,17 +191,22 @@ private func checkSilence(
     let mayBeLost = told.allSatisfy { $0 == .everything } && (losses < rounds || isLong && isNetworked)
     try expect(told.isEmpty || mayBeLost, "\(what) yielded \(describe(told))")
     try await engine.write(data("v"), key: last)
-    do {
+    try await expectDelivery {
       try await subscriber.expectCovered([last], "the write after \(what)") { change in
         guard case .keys(let keys) = change, !keys.isSubset(of: [mark, last]) else { return }
         throw Violation(
           "the first element after \(what) was \(describe(change)), although only \(last) had been written",
           rule: .x3)
       }
-    } catch let violation as Violation {
-      throw Violation(violation.description, rule: violation.rule ?? .x1)
     }
     if isLong, told.isEmpty { return }
+  }
+}
+
+/// If a change is not delivered, that breaks rule X1, whatever the rule of the check.
+private func expectDelivery(_ body: () async throws -> Void) async throws {
+  do { try await body() } catch let violation as Violation {
+    throw Violation(violation.description, rule: violation.rule ?? .x1)
   }
 }
 
@@ -219,12 +220,10 @@ private func settle(
 ) async throws -> Int {
   let patience = context.patience(atMost: .seconds(60))
   try await engine.write(data("v"), key: mark)
-  do {
+  try await expectDelivery {
     try expect(
       await collector.hasReceived(mark, within: patience), "no element covered a write for \(patience)")
     try await subscriber.expectCovered([mark], "a write")
-  } catch let violation as Violation {
-    throw Violation(violation.description, rule: .x1)
   }
   var count = collector.elements.count
   for _ in 0..<10 {
@@ -265,11 +264,7 @@ private func checkClosing(_ context: CheckContext) async throws {
       await collector.hasEnded(within: patience),
       "the loop of a subscriber had not ended \(patience) after close()")
   }
-  do {
-    try await idle.expectCovered([key("k")], "a write before close()")
-  } catch let violation as Violation {
-    throw Violation(violation.description, rule: .x1)
-  }
+  try await expectDelivery { try await idle.expectCovered([key("k")], "a write before close()") }
   try await idle.expectEnd("after close()")
   try await late.expectEnd("after close()")
   try await expectError(.closed, from: "changes() of a closed engine") { _ = try await engine.changes() }

@@ -23,9 +23,9 @@ extension CheckDefinition {
         in: context.byLevel(quick: .milliseconds(250), standard: .seconds(1), exhaustive: .seconds(1)),
         atLeast: context.byLevel(quick: 2_000, standard: 5_000, exhaustive: 5_000))
       // In parts, since an engine may need long for each entry.
-      let keys = keys(count)
-      for start in stride(from: 0, to: count, by: max(500, count / 20)) {
-        let part = keys[start..<min(count, start + max(500, count / 20))]
+      let (keys, size) = (keys(count), max(500, count / 20))
+      for start in stride(from: 0, to: count, by: size) {
+        let part = keys[start..<min(count, start + size)]
         try await large.write(part.map { (key: $0, data: noise(100)) })
         context.noteProgress()
       }

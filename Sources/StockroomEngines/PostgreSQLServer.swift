@@ -148,7 +148,7 @@ public final class PostgreSQLServer: Sendable {
   private func makeAndLaunch() async throws {
     if FileManager.default.fileExists(atPath: directory.path) { return try await launch(makingData: false) }
     do {
-      // Whoever reaches the socket is the server's superuser.
+      // A user who can reach the socket is the server's superuser.
       try FileManager.default.createDirectory(
         at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
       try Self.giveToUser(directory)

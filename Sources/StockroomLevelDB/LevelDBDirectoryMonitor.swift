@@ -157,11 +157,8 @@ final class LevelDBDirectoryMonitor: Sendable {
     }
     let list = try LevelDBFileList(in: files)
     // LevelDB would write through a link under the name of its next file, and wait for ever at a FIFO.
-    try list.verifyKinds(in: files, allowingDirectories: true)
+    try list.verifyKinds(in: files, allowingDirectories: true) { files.restrict($0, $1) }
     try inspectLogs()
-    for name in list.all {
-      if let status = try files.status(of: name) { files.restrict(name, status) }
-    }
     guard let handle else { return }
     for (number, size) in handle.tables() {
       try inspectTable(number, size, verifyingEnd: verifyingEnds) { handle.tables()[number] != nil }

@@ -56,12 +56,18 @@ struct LevelDBFileList {
 
   /// Verifies that LevelDB, which opens files by their names and follows links, finds only regular files.
   ///
-  /// - Parameter allowsDirectories: Whether there may be directories, as whose names LevelDB can open no file.
+  /// - Parameters:
+  ///   - allowsDirectories: Whether there may be directories, as whose names LevelDB can open no file.
+  ///   - body: Called with each of them, regular or not.
   /// - Throws: `StorageError` with code `corrupted`.
-  func verifyKinds(in files: LevelDBFiles, allowingDirectories allowsDirectories: Bool = false) throws {
+  func verifyKinds(
+    in files: LevelDBFiles, allowingDirectories allowsDirectories: Bool = false,
+    _ body: (_ name: String, FileStatus) -> Void = { _, _ in }
+  ) throws {
     for name in all {
-      guard let status = try files.status(of: name), !status.isRegularFile else { continue }
-      if allowsDirectories, status.isDirectory { continue }
+      guard let status = try files.status(of: name) else { continue }
+      body(name, status)
+      if status.isRegularFile || allowsDirectories && status.isDirectory { continue }
       throw StorageError(.corrupted, "\(files.path)/\(name) is not a regular file.")
     }
   }

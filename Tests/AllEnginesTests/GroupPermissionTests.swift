@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(
-    "Who may use a place may use its log of changes, whoever subscribes first",
+    "The log of changes has the owner and the permissions of the place, no matter which user subscribes first",
     .enabled(if: geteuid() == 0, "Only root may give files to another user."), arguments: logs.map(\.name))
   func logOfChanges(_ name: String) async throws {
     let place = try TemporaryDirectory()

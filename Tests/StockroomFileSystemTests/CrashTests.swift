@@ -284,10 +284,7 @@ struct CrashTests {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
       let boundary = try connection.moveClock(to: .now(), by: 1)
-      let header = EntryHeader(createdAt: .now(), sequence: boundary + 1)
-      try connection.stage(
-        data("new"), EntryMetadata(header: header, size: 3),
-        as: StagedName(boundary: boundary, number: 0), synchronized: true)
+      try connection.stage(data("new"), at: boundary, number: 0, synchronized: true)
       try connection.journal.begin(
         Transaction(boundary: boundary, steps: [.replace(Self.long, staged: 0)]))
     }

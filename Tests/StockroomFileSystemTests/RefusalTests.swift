@@ -40,10 +40,7 @@ struct RefusalTests {
         ]
         var steps: [Transaction.Step] = []
         for (number, (key, isNew)) in staged.enumerated() {
-          let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
-          try connection.stage(
-            data("new"), EntryMetadata(header: header, size: 3),
-            as: StagedName(boundary: boundary, number: number), synchronized: false)
+          try connection.stage(data("new"), at: boundary, number: number)
           steps.append(isNew ? .create(key, staged: number) : .replace(key, staged: number))
         }
         let transaction = Transaction(boundary: boundary, steps: steps + [.remove("removed"), .removeAll])
@@ -74,10 +71,7 @@ struct RefusalTests {
     try connection.withLock {
       let boundary = try connection.moveClock(to: .now(), by: 2)
       for number in 0..<2 {
-        let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
-        try connection.stage(
-          data("new"), EntryMetadata(header: header, size: 3),
-          as: StagedName(boundary: boundary, number: number), synchronized: false)
+        try connection.stage(data("new"), at: boundary, number: number)
       }
       let transaction = Transaction(
         boundary: boundary, steps: [.create("a", staged: 0), .replace("x", staged: 1), .remove("removed")])
@@ -115,10 +109,7 @@ struct RefusalTests {
     try connection.withLock {
       let boundary = try connection.moveClock(to: .now(), by: 2)
       for number in 0..<(deepStep == .removal ? 1 : 2) {
-        let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
-        try connection.stage(
-          data("new"), EntryMetadata(header: header, size: 3),
-          as: StagedName(boundary: boundary, number: number), synchronized: false)
+        try connection.stage(data("new"), at: boundary, number: number)
       }
       let step: Transaction.Step =
         switch deepStep {
@@ -210,10 +201,7 @@ struct RefusalTests {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
       let boundary = try connection.moveClock(to: .now(), by: 1)
-      let header = EntryHeader(createdAt: .now(), sequence: boundary + 1)
-      try connection.stage(
-        data("new"), EntryMetadata(header: header, size: 3),
-        as: StagedName(boundary: boundary, number: 0), synchronized: false)
+      try connection.stage(data("new"), at: boundary, number: 0)
       // The last one cannot be done, since nothing is staged for it.
       let transaction = Transaction(
         boundary: boundary, steps: [.replace("x", staged: 0), .replace("z", staged: 1), .remove("y")])

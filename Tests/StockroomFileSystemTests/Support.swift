@@ -1,9 +1,10 @@
 import Foundation
 import StockroomCore
 import TestFixtures
-import StockroomFileSystem
 import Synchronization
 import Testing
+
+@testable import StockroomFileSystem
 
 extension TemporaryDirectory {
   func open(_ durability: Durability = .full) throws -> DiskStorageEngine {
@@ -32,6 +33,16 @@ extension TemporaryDirectory {
 extension CacheKey: ExpressibleByStringLiteral {
   /// In tests, a literal is the key itself.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
+}
+
+extension DiskConnection {
+  /// Stages the value of a new entry for a transaction.
+  func stage(_ value: Data, at boundary: UInt64, number: Int, synchronized: Bool = false) throws {
+    let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
+    try stage(
+      value, EntryMetadata(header: header, size: value.count),
+      as: StagedName(boundary: boundary, number: number), synchronized: synchronized)
+  }
 }
 
 func data(_ text: String) -> Data { Data(text.utf8) }

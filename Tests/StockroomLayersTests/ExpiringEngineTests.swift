@@ -7,17 +7,9 @@ import TestFixtures
 import Testing
 
 @Suite("Expiring values")
-struct ExpiringEngineTests {
-  private let base = MemoryStorageEngine()
-  private let clock = HandSetClock()
-  private let key = CacheKey(verbatim: "k")
-  private let value = Data("value".utf8)
-
-  private func engine(
-    after lifetime: Duration? = .seconds(60)
-  ) -> ExpiringEngine<MemoryStorageEngine> {
-    base.expiring(after: lifetime, clock: clock.clock)
-  }
+struct ExpiringEngineTests: ExpiringSuite {
+  let base = MemoryStorageEngine()
+  let clock = HandSetClock()
 
   @Test("An entry is present until it expires, and absent for every call afterwards")
   func expires() async throws {

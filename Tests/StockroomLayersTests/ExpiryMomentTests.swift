@@ -5,17 +5,9 @@ import StockroomMemory
 import Testing
 
 @Suite("The moment at which values expire")
-struct ExpiryMomentTests {
-  private let base = MemoryStorageEngine()
-  private let clock = HandSetClock()
-  private let key = CacheKey(verbatim: "k")
-  private let value = Data("value".utf8)
-
-  private func engine(
-    after lifetime: Duration? = .seconds(60)
-  ) -> ExpiringEngine<MemoryStorageEngine> {
-    base.expiring(after: lifetime, clock: clock.clock)
-  }
+struct ExpiryMomentTests: ExpiringSuite {
+  let base = MemoryStorageEngine()
+  let clock = HandSetClock()
 
   @Test("An entry that a body has read does not expire within the body")
   func ownWrites() async throws {

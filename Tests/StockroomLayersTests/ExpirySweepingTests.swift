@@ -46,17 +46,9 @@ private struct Refusing: ValueLayer {
 }
 
 @Suite("Removal of expired values")
-struct ExpirySweepingTests {
-  private let base = MemoryStorageEngine()
-  private let clock = HandSetClock()
-  private let key = CacheKey(verbatim: "k")
-  private let value = Data("value".utf8)
-
-  private func engine(
-    after lifetime: Duration? = .seconds(60)
-  ) -> ExpiringEngine<MemoryStorageEngine> {
-    base.expiring(after: lifetime, clock: clock.clock)
-  }
+struct ExpirySweepingTests: ExpiringSuite {
+  let base = MemoryStorageEngine()
+  let clock = HandSetClock()
 
   @Test(
     "Writes gradually remove expired entries from the place",

@@ -28,7 +28,7 @@ package final class ChangeFeed: Sendable {
   /// - Parameters:
   ///   - path: The path of the log while there are subscribers.
   ///   - model: The path of a file of the place that everybody has who may use the place. The log gets its owner and
-  ///     permissions, whoever subscribes first.
+  ///     permissions, no matter which user subscribes first.
   package init(logAtPath path: String, like model: String) {
     self.path = path
     self.model = model
