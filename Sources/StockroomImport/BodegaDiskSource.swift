@@ -39,8 +39,8 @@ public struct BodegaDiskSource: ImportSource {
   ///   that is not a file, such as a symbolic link; `valueTooLarge` if a file has more than a gigabyte.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await DedicatedThread.runApart { _ in
-      try DirectoryContent(path: url.path(percentEncoded: false))
+    try await DedicatedThread.runApart { flag in
+      try DirectoryContent(path: url.path(percentEncoded: false), flag)
     }
   }
 
@@ -69,7 +69,7 @@ private struct DirectoryContent: ImportContent {
   var count: Int { files.count }
   let hasHashedKeys = true
 
-  init(path: String) throws {
+  init(path: String, _ flag: CancellationFlag) throws {
     guard try DatabasePath.isDirectory(path) else {
       throw StorageError(.unsupported, "\(path) is a file, and not a directory with a file for each entry.")
     }
@@ -77,6 +77,7 @@ private struct DirectoryContent: ImportContent {
     var files: [File] = []
     var omissions: [String] = []
     try directory.forEachName { name, _ in
+      try flag.check()
       // Nil if it has just been removed.
       guard let status = try directory.status(of: name) else { return }
       let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))

@@ -74,7 +74,8 @@ public struct ImportProgress: Sendable, Hashable {
 
 /// The result of an import.
 public struct ImportReport: Sendable, Hashable {
-  /// The number of entries that have been written and read back without a difference.
+  /// The number of entries that have been written and read back without a difference, or, for a `PersistentCache`, that it has accepted
+  /// and stored: one with limits may have removed some of them since.
   public var imported = 0
   /// The number of bytes of their values.
   public var bytes = 0

@@ -45,7 +45,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     try await DedicatedThread.runApart { flag in
       let path = url.path(percentEncoded: false)
       if try !DatabasePath.isDirectory(path) { return try detect(file: path, url, flag) }
-      let names = try names(in: path)
+      let names = try names(in: path, flag)
       if names.contains(where: isDatabase) {
         return try detect(file: DatabasePath.find(at: url, isDatabase: isDatabase), url, flag)
       }
@@ -66,10 +66,11 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
   }
 
   /// The names of the files in a directory, except directories and files that the system creates.
-  private static func names(in path: String) throws -> [String] {
+  private static func names(in path: String, _ flag: CancellationFlag) throws -> [String] {
     let directory = try FileDescriptor.openDirectory(atPath: path)
     var names: [String] = []
     try directory.forEachName { name, _ in
+      try flag.check()
       let text = String(cString: name)
       if try directory.status(of: name)?.isDirectory == false, !BodegaDiskSource.isMadeBySystem(text) {
         names.append(text)

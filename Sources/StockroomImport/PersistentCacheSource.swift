@@ -64,8 +64,9 @@ public struct PersistentCacheSource: ImportSource {
   /// which they were written.
   ///
   /// What has expired by the clock of the cache is left out. A value that the cache already has, or that the
-  /// program stores in the meantime, is kept unless it has expired. The cache must have storage, or its memory
-  /// must be large enough for all of them.
+  /// program stores in the meantime, is kept unless it has expired. The cache must be large enough for all of
+  /// them: its memory if it has no storage, and its `storageLimit`. Otherwise it removes some, as it does with
+  /// all values, which the report still counts.
   ///
   /// - Parameters:
   ///   - cache: The target.

@@ -5,24 +5,44 @@
 #endif
 
 extension PropertyListDecoder {
-  /// The maximum nesting of elements in a list written as XML. Foundation reads these with nested calls, so a
-  /// malicious list could exhaust the stack.
+  /// The maximum nesting of elements in a list. Foundation reads these with nested calls, so a malicious list
+  /// could exhaust the stack.
   private static let maximumNesting = 256
+  /// How many bytes more than its elements a binary list may become by referring to one object several times,
+  /// as lists do that have equal values.
+  private static let maximumGrowth = 64 << 20
 
   /// Decodes a property list from an untrusted source: binary, or XML in UTF-8, which all programs write that
   /// use these formats.
   ///
-  /// - Throws: `DecodingError`, including for lists that are nested deeper than any real one.
+  /// - Throws: `DecodingError`, including for lists that are nested deeper than any real one, and for short
+  ///   ones that would become very large.
   func decode<Value: Decodable>(untrusted type: Value.Type, from data: Data) throws -> Value {
-    if !data.starts(with: Data("bplist".utf8)) {
-      let nesting = data.withUnsafeBytes { XMLNesting.depth(of: $0, limit: Self.maximumNesting) }
-      guard let nesting, nesting <= Self.maximumNesting else {
-        let reason =
-          nesting == nil ? "It is neither binary nor XML in UTF-8." : "Its elements are nested too deep."
-        throw DecodingError.dataCorrupted(.init(codingPath: [], debugDescription: reason))
-      }
+    if let defect = data.starts(with: Data("bplist".utf8)) ? Self.binaryDefect(data) : Self.textDefect(data) {
+      throw DecodingError.dataCorrupted(.init(codingPath: [], debugDescription: defect))
     }
     return try decode(type, from: data)
+  }
+
+  private static func binaryDefect(_ list: Data) -> String? {
+    do throws(BinaryListSize.Defect) {
+      // An element of a list without such references has at least two bytes.
+      let size = list.count * BinaryListSize.sizeOfReference + maximumGrowth
+      try BinaryListSize.check(list, maximumDepth: maximumNesting, maximumSize: size)
+      return nil
+    } catch {
+      return switch error {
+      case .malformed: "It is not a sound binary list."
+      case .tooDeep: "Its elements are nested too deep."
+      case .tooLarge: "Its \(list.count) bytes would become too large a list."
+      }
+    }
+  }
+
+  private static func textDefect(_ list: Data) -> String? {
+    let nesting = list.withUnsafeBytes { XMLNesting.depth(of: $0, limit: maximumNesting) }
+    guard let nesting else { return "It is neither binary nor XML in UTF-8." }
+    return nesting > maximumNesting ? "Its elements are nested too deep." : nil
   }
 }
 

@@ -54,6 +54,52 @@ struct HostileSourceTests {
     }
   }
 
+  @Test(
+    "A short binary property list without end, or of many megabytes, is refused, in a file and in a cache")
+  func referringLists() async throws {
+    let file = place.appending("evil.plist")
+    let key = Data([0x55] + Array("value".utf8))
+    // A dictionary that is its own value.
+    let endless = binaryList([Data([0xD1, 1, 0]), key])
+    // Twice as much with every level.
+    let doubling = binaryList((1...UInt8(60)).map { Data([0xA2, $0, $0]) } + [key])
+    let overlong = binaryList([Data([0xDF, 0x13] + Array(repeating: 0xFF, count: 8))])
+    let names = (0..<100).map { Data([0x52, UInt8(ascii: "0") + $0 / 10, UInt8(ascii: "0") + $0 % 10]) }
+    let megabyte = Data([0x4F, 0x12, 0, 0x10, 0, 0]) + Data(count: 1 << 20)
+    let large = binaryList(
+      [Data([0xDF, 0x10, 100] + (1...100) + Array(repeating: 101, count: 100))] + names + [megabyte])
+    for list in [endless, doubling, large, overlong] {
+      try list.write(to: file)
+      try await expectRefusal(of: UserDefaultsSource(at: file), .corrupted, "evil.plist")
+      let cache = try LegacyDatabase(.persistentCache, in: place.url)
+      try cache.execute("INSERT OR REPLACE INTO cache_storage VALUES ('key', ?, 1600000000)", .blob(list))
+      cache.close()
+      let error = await #expect(throws: StorageError.self) {
+        try await PersistentCacheSource(at: place.url).import(
+          into: PersistentCache<String, Nested>(storage: nil)
+        ) { $0 }
+      }
+      #expect(error?.code == .decodingFailed)
+    }
+  }
+
+  private final class Nested: Codable, Sendable {
+    let value: Nested?
+  }
+
+  /// A binary property list of up to 256 objects, of which the first contains the others.
+  private func binaryList(_ objects: [Data]) -> Data {
+    var (list, offsets) = (Data("bplist00".utf8), Data())
+    for object in objects {
+      for shift in [24, 16, 8, 0] { offsets.append(UInt8(truncatingIfNeeded: list.count >> shift)) }
+      list += object
+    }
+    func number(_ value: Int) -> Data {
+      Data((0..<8).map { UInt8(truncatingIfNeeded: value >> (56 - 8 * $0)) })
+    }
+    return list + offsets + [0, 0, 0, 0, 0, 0, 4, 1] + number(objects.count) + number(0) + number(list.count)
+  }
+
   @Test("What is nested too deep in a value is not searched, and hides no identifier beside it")
   func nestedValues() async throws {
     // As deep as Foundation decodes.

@@ -72,6 +72,14 @@ struct UserDefaultsTests {
       of: UserDefaultsSource(at: file, keys: ["flag", "gone"]), .decodingFailed, "gone")
   }
 
+  @Test("Equal values, which a binary list has once, are all imported")
+  func equalValues() async throws {
+    let boxed = try Self.boxed(String(repeating: "long ", count: 2_000))
+    try write(Dictionary(uniqueKeysWithValues: (0..<500).map { ("key \($0)", boxed) }))
+    let engine = MemoryStorageEngine()
+    #expect(try await UserDefaultsSource(at: file).import(into: engine).imported == 500)
+  }
+
   @Test(
     "What is no property list of user defaults is refused with its path",
     arguments: ["", "bplist00", "<?xml version", "{"])
