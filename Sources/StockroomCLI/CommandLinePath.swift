@@ -11,8 +11,17 @@ extension URL {
       filePath: path.utf8.first == UInt8(ascii: "~") ? "./" + path : path, directoryHint: directoryHint)
   }
 
-  /// The components of the path, which are the same however it is spelled and through whatever links it leads.
-  var resolvedComponents: [String] { standardizedFileURL.resolvingSymlinksInPath().pathComponents }
+  /// The components of the path, which are the same however it is spelled and through whatever links it leads, whether or not there is
+  /// something already.
+  var resolvedComponents: [String] {
+    // Foundation resolves no link in a path of which any part is missing.
+    var (existing, missing) = (standardizedFileURL, [String]())
+    while existing.pathComponents.count > 1, !FileManager.default.fileExists(atPath: existing.path) {
+      missing.append(existing.lastPathComponent)
+      existing.deleteLastPathComponent()
+    }
+    return existing.resolvingSymlinksInPath().pathComponents + missing.reversed()
+  }
 }
 
 extension String {

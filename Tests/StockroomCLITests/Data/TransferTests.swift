@@ -269,7 +269,11 @@ import Testing
       #expect(
         refused.standardError.hasPrefix("stockroom: \(place.url): unsupported: The target has only a part "))
       try await place.run("remove", marker)
-      for path in [directory.path, directory.path + "/new"] {
+      let link = directory.deletingLastPathComponent().appending(
+        path: "link to " + directory.lastPathComponent)
+      try FileManager.default.createSymbolicLink(at: link, withDestinationURL: directory)
+      defer { try? FileManager.default.removeItem(at: link) }
+      for path in [directory.path, directory.path + "/new", link.path + "/new", link.path + "/new/er"] {
         let inside = try await CommandLineTool.run("import", directory.path, "--to", "lmdb:" + path)
         #expect(inside.status == 1)
         #expect(inside.standardError.contains("inside of the source"))
