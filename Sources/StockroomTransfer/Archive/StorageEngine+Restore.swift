@@ -67,18 +67,18 @@ extension StorageEngine {
     // Verifying may have taken long.
     try await refuseUnfitTarget(merging: merging)
     var done = ArchiveProgress(entryCount: 0, contentSize: 0, totalEntryCount: reader.summary.entryCount)
-    // The keys to remove if an error occurs.
-    var keys: [CacheKey] = []
+    // The keys to remove if an error occurs. An archive of another program may repeat them.
+    var keys: Set<CacheKey> = []
     do {
       while let entries = try await reader.nextEntries() {
-        if !merging { keys += entries.map(\.key) }
+        if !merging { keys.formUnion(entries.map(\.key)) }
         try await writeEntries(entries)
         done.entryCount += entries.count
         done.contentSize += entries.reduce(0) { $0 + $1.data.count + $1.key.value.utf8.count }
         progress?(done)
       }
     } catch {
-      try await remove(keys, after: error)
+      try await remove(Array(keys), after: error)
       throw error
     }
     return reader.summary
