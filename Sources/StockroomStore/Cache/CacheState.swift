@@ -28,8 +28,10 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 
   var queue: [QueuedWrite<Item>] = []
   var isWriting = false
-  /// The number of queued changes that a caller waits for.
-  var changesUnderWay = 0
+  /// The number of changes that a caller waits for, queued or being written, by key.
+  var changesUnderWay: [EncodedKey: Int] = [:]
+  /// The number of calls that remove everything.
+  var removalsUnderWay = 0
 
   /// Keys, or all of them, whose stored value is being changed without an assignment.
   private var changing: Set<EncodedKey> = []
@@ -105,7 +107,7 @@ extension CacheState {
   /// Queues a change that a caller waits for.
   mutating func enqueue(_ change: CacheChange<Item>) {
     noteChange(of: change.key)
-    changesUnderWay += 1
+    changesUnderWay[change.key, default: 0] += 1
     queue.append(.change(change))
   }
 
@@ -161,9 +163,10 @@ extension CacheState {
     changing.contains(key) || assigned[key]?.isQueued == false
   }
 
-  /// Queues the failed writes again.
+  /// Queues the failed writes again, unless something newer is under way.
   mutating func retryFailedWrites() {
-    let keys = unwritten.filter { assigned[$0] == nil }
+    guard removalsUnderWay == 0 else { return }
+    let keys = unwritten.filter { assigned[$0] == nil && changesUnderWay[$0] == nil }
     for key in keys { assign(memory.peek(key), to: key) }
   }
 

@@ -66,7 +66,7 @@ extension PersistentCache {
       let version = withState { $0.beginWatching(encodedKey) }
       defer { withState { $0.endRead(of: encodedKey, version: version, found: nil, size: 0) } }
       // Values that other calls store are queued until the outcome is known; later calls change the version.
-      if withState({ $0.changesUnderWay > 0 }) { try await inOrder {} }
+      if withState({ !$0.changesUnderWay.isEmpty }) { try await inOrder {} }
       if try await self[key] != nil { return false }
       schedule { state in
         guard state.isUnchanged(encodedKey, since: version) else { return }
@@ -109,7 +109,6 @@ extension PersistentCache {
     try Task.checkCancellation()
     guard isWrittenBehind else { return withState { $0.set(item, size: 0, for: key) } }
     let value = try item.map { try encoded($0.value, for: key) }
-    defer { withState { $0.changesUnderWay -= 1 } }
     try await withCheckedThrowingContinuation { continuation in
       let change = CacheChange(key: key, item: item, value: value, acknowledgement: continuation)
       schedule { $0.enqueue(change) }

@@ -107,7 +107,10 @@ extension PersistentCache {
       // Nothing has reported what others stored before the cache followed their changes.
       if isKept, !isFollowing { isKept = await isMissing(key) }
       let item = newItem(value, expiresIn: lifetime)
-      end(load, .success(value)) { if isKept { assign(item, to: key, in: &$0) } }
+      end(load, .success(value)) { state in
+        // What is being stored or removed would be replaced by a value that is older.
+        if isKept, state.changesUnderWay[key] == nil { assign(item, to: key, in: &state) }
+      }
     } catch {
       end(load, .failure(error)) { _ in }
     }

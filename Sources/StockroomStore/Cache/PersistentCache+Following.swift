@@ -75,7 +75,12 @@ extension PersistentCache.Core {
       }
     }
     let forgotten = keys
-    if !forgotten.isEmpty { withState { $0.forget(forgotten) } }
+    if forgotten.isEmpty { return }
+    withState { state in
+      state.forget(forgotten)
+      // The most recently written now.
+      for key in changed { _ = state.storedSizes?.use(key) }
+    }
   }
 
   /// Any key may have been changed, so loads in progress may be older than the stored values.
@@ -83,6 +88,7 @@ extension PersistentCache.Core {
     withState { state in
       state.loads.invalidateAll()
       state.forgetAll()
+      state.storedSizes = nil
     }
   }
 }

@@ -34,7 +34,11 @@ extension PersistentCache {
   @concurrent
   public func removeAll() async throws {
     try Task.checkCancellation()
-    withState { $0.loads.invalidateAll() }
+    withState { state in
+      state.loads.invalidateAll()
+      state.removalsUnderWay += 1
+    }
+    defer { withState { $0.removalsUnderWay -= 1 } }
     try await changeAll { [storage] in
       try await storage?.removeAll()
       return { state in

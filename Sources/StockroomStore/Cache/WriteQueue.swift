@@ -77,6 +77,8 @@ extension CacheState {
     let key = change.key
     if change.acknowledgement != nil {
       endChanging(key)
+      let others = changesUnderWay[key].map { $0 - 1 }
+      changesUnderWay[key] = others == 0 ? nil : others
       guard change.failure == nil else {
         // The next read goes to storage, unless the value in memory is still to be written.
         if change.mayHaveHappened && !unwritten.contains(key) { memory.remove(key) }
