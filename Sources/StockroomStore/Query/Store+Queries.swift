@@ -13,8 +13,8 @@ extension Store {
   /// let open = tasks.query(where: { !$0.isDone }, sortedBy: .by(\.due).then(.by(\.title)), limit: 100)
   /// ```
   ///
-  /// Up to a thousand items of the store are filtered and sorted before this returns, more of them in the
-  /// background: then wait for ``StoreQuery/itemsHaveLoaded()``, or show the items that are available.
+  /// Up to a thousand items of the store are filtered and sorted before this returns, more of them, or all
+  /// while the store changes many, in the background: then wait for ``StoreQuery/itemsHaveLoaded()``, or show the items that are available.
   ///
   /// - Parameters:
   ///   - predicate: Whether an item belongs to the query; nil for all. Its result must depend on the item

@@ -37,7 +37,8 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
 
   /// Whether the items have been computed. It never becomes false again.
   ///
-  /// For a store of up to a thousand items it is true from the beginning.
+  /// For a store of up to a thousand items it is true from the beginning, unless the query is made while the
+  /// store loads its items or changes many of them.
   public internal(set) var isLoaded = false
 
   @ObservationIgnored var state: State

@@ -15,10 +15,11 @@ extension Store {
   /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, including if the identifier
   ///   of an item does not survive encoding; with `unsupported` if another item's identifier has the same
   ///   hash, or a newer program has stored the entry; with the code of the failure if the items could not be
-  ///   loaded; `CancellationError`. Nothing has changed then (rule S2), with two exceptions: after
-  ///   `outcomeUnknown`, which only an engine on a server throws, the change may have been made (rule N2),
-  ///   and an engine without `EngineCapabilities.atomicBatches` may have made some of several changes. After
-  ///   an error whose outcome is unknown, the store reads the items again.
+  ///   loaded; `CancellationError`. Nothing has changed then (rule S2), with three exceptions: after
+  ///   `outcomeUnknown`, which only an engine on a server throws, the change may have been made (rule N2), and
+  ///   after `io` too, if the engine could not make it survive a power cut; and an engine without
+  ///   `EngineCapabilities.atomicBatches` may have made some of several changes. After an error whose outcome
+  ///   is unknown, the store reads the items again.
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
   /// Inserts items, in this order, as one batch. Of two with the same identifier, the later one is kept.
@@ -42,7 +43,8 @@ extension Store {
   /// ```
   ///
   /// The argument only identifies the item; the closure gets the stored one. It may run more than once, in
-  /// which case the last run counts, and runs on a thread of the engine. O(log N).
+  /// which case the last run counts, and runs on a thread of the engine; without
+  /// `EngineCapabilities.transactions` on the pool of Swift's tasks, where it must not block. O(log N).
   ///
   /// - Returns: The changed item, or nil if there is none with this identifier.
   /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if the

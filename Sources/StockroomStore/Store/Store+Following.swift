@@ -11,7 +11,8 @@ extension Store {
   }
 
   /// Subscribes to the changes of others, unless this store has done so or a subscription is in progress. If
-  /// the engine cannot be watched at the moment, the next change of this store retries.
+  /// the engine cannot be watched at the moment, the next change of this store retries, and so does the store itself, from time to
+  /// time.
   ///
   /// - Returns: The subscription in progress: wait for its end before reading, so that nothing is missed. Nil
   ///   if there is none, or if one has failed before: since everything is read again once one succeeds, no
@@ -24,16 +25,33 @@ extension Store {
         let changes = try await backend.changes()
         await self?.follow(changes)
       } catch {
-        await self?.subscriptionHasFailed()
+        await self?.subscriptionHasFailed(error)
       }
     }
     subscription = started
     return mayHaveMissedChanges ? nil : started
   }
 
-  private func subscriptionHasFailed() {
+  /// Subscribes before a load reads, so that nothing is missed.
+  ///
+  /// Subscribing waits for writers, and reads need not (rule T5): a load that has waited for long reads, and everything is read again
+  /// once the subscription is complete.
+  func followBeforeLoading() async {
+    guard let subscription = startFollowing() else { return }
+    await subscription.waitUntilEnded(within: .seconds(3))
+    if self.subscription != nil { mayHaveMissedChanges = true }
+  }
+
+  private func subscriptionHasFailed(_ error: any Error) {
     subscription = nil
     mayHaveMissedChanges = true
+    if (error as? StorageError)?.code == .closed { return }
+    let pause = subscriptionPause
+    subscriptionPause = min(pause * 2, .seconds(60))
+    Task { [weak self] in
+      try await Task.sleep(for: pause)
+      _ = self?.startFollowing()
+    }
   }
 
   private func follow(_ changes: StorageChanges?) {

@@ -10,8 +10,7 @@ extension Store {
       do {
         let start = Timestamp.now()
         try claim.get()
-        // Before reading, so that nothing is missed.
-        await self?.startFollowing()?.value
+        await self?.followBeforeLoading()
         let loaded = try await backend.load(since: start) { completed, total in
           self?.loadingState = .loading(completed: completed, total: total)
         }
@@ -82,6 +81,23 @@ extension Store {
     throw StorageError(
       (cause as? StorageError)?.code ?? .io,
       "Nothing has changed, since the items of the store could not be loaded.", underlying: cause)
+  }
+}
+
+extension Task<Void, Never> {
+  /// Waits until the task has ended, for a limited time, or until the caller is cancelled.
+  func waitUntilEnded(within limit: Duration) async {
+    let (stream, continuation) = AsyncStream<Never>.makeStream()
+    let timer = Task<Void, any Error> {
+      try await Task<Never, Never>.sleep(for: limit)
+      continuation.finish()
+    }
+    Task<Void, Never> {
+      await value
+      continuation.finish()
+      timer.cancel()
+    }
+    for await _ in stream {}
   }
 }
 

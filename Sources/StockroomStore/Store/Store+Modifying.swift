@@ -17,7 +17,8 @@ extension Store {
   ///
   /// The closure gets the stored item, or nil if there is none. What it leaves is stored; nil removes the item. If it leaves the item
   /// as it is, nothing is written and there is no event, except with a codec of your own that encodes one item in several ways. It may run
-  /// more than once, of which the last run counts, and runs on a thread of the engine. O(log N); removing moves the items behind it, O(N).
+  /// more than once, of which the last run counts, and runs on a thread of the engine; without `EngineCapabilities.transactions` on the pool
+  /// of Swift's tasks, where it must not block. O(log N); removing moves the items behind it, O(N).
   ///
   /// - Returns: What the closure returned.
   /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if it leaves an item with another

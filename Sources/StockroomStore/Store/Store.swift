@@ -12,10 +12,11 @@ import StockroomCore
 /// With any engine, a store has these properties:
 ///
 /// - S1: No concurrent call is lost. They take effect in the order in which they were made.
-/// - S2: A call that throws leaves ``items`` and the engine unchanged, with two exceptions: after `outcomeUnknown`, which only an
-///   engine on a server throws, and after any error of a batch in an engine without `EngineCapabilities.atomicBatches`, the engine
-///   may have changed. After these, and after `io`, `corrupted`, codes of your own engine and errors of other types, the items are
-///   loaded again, O(N), so that they always match the engine.
+/// - S2: A call that throws leaves ``items`` and the engine unchanged, with three exceptions, after which the engine may have
+///   changed: `outcomeUnknown`, which only an engine on a server throws; `io`, if the engine has made the change and could not
+///   make it survive a power cut; and any error of a batch in an engine without `EngineCapabilities.atomicBatches`. After
+///   these, and after `corrupted`, codes of your own engine and errors of other types, the items are loaded again, O(N), so
+///   that they always match the engine.
 /// - S3: A chain ended by ``Operation/run()`` is one batch in the engine and one change of ``items``.
 /// - S4: Items are in the order of insertion. An item with the identifier of an existing one replaces it in place. A
 ///   restart preserves the order.
@@ -36,10 +37,10 @@ import StockroomCore
 /// - S9: What others change in the engine appears in ``items``, in the engine's order and with events, if the engine has
 ///   `EngineCapabilities.changeFeed`: other stores in front of it, other processes, other programs. An engine of your own must
 ///   also support `ChangeOrigin`. A store that is alone on its engine pays nothing for that. Where the system does not let the
-///   engine be watched, such as on a full disk, the store tries again with each of its own changes. Only the built-in engines
-///   number their entries in the order of insertion. With any other, and with files that were copied into a
-///   `DiskStorageEngine` with the same time, what others insert or replace makes the store load all items again, O(N), and is
-///   reported as `loaded`.
+///   engine be watched, such as on a full disk, the store tries again with each of its own changes, and at least once a minute.
+///   Only the built-in engines number their entries in the order of insertion. With any other, and with files that were copied
+///   into a `DiskStorageEngine` with the same time, what others insert or replace makes the store load all items again, O(N),
+///   and is reported as `loaded`.
 /// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, nor one of another process. So
 ///   does ``modify(_:_:)``, which inserts and removes one, too.
 ///
@@ -82,6 +83,8 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var isFollowing = false
   /// The subscription in progress.
   @ObservationIgnored var subscription: Task<Void, Never>?
+  /// How long the store waits before it subscribes again after a failure.
+  @ObservationIgnored var subscriptionPause = Duration.seconds(1)
   /// Whether others may have changed something while the engine could not be watched.
   @ObservationIgnored var mayHaveMissedChanges = false
   /// Receives the changes of others.
