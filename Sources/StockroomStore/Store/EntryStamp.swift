@@ -18,13 +18,16 @@ struct EntryStamp: Equatable, Sendable {
     checksum = entry.data.withUnsafeBytes { CRC32C.checksum($0) }
   }
 
-  /// The stamps of the entries that may have been written since this moment, by the clock of their writer.
-  /// Empty if there are so many that a feed reports them as everything.
+  /// The stamps of the entries that may have been written since this moment, by the clock of their writer. Of very many, those of the
+  /// last ones: a feed reports more than that as everything.
   static func recent(_ entries: [StorageEntry], since moment: Timestamp) -> [CacheKey: EntryStamp] {
     // The time of an entry is when its write began; the write was acknowledged later.
     let start = moment.date.addingTimeInterval(-1)
-    let recent = entries.lazy.filter { $0.updatedAt >= start }.prefix(StorageChanges.defaultKeyLimit + 1)
-    if recent.count > StorageChanges.defaultKeyLimit { return [:] }
+    var recent = entries.filter { $0.updatedAt >= start }
+    if recent.count > StorageChanges.defaultKeyLimit {
+      recent.sort { $0.updatedAt > $1.updatedAt }
+      recent.removeLast(recent.count - StorageChanges.defaultKeyLimit)
+    }
     return Dictionary(recent.map { ($0.key, EntryStamp($0)) }) { $1 }
   }
 }

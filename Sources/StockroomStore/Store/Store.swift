@@ -20,7 +20,8 @@ import StockroomCore
 /// - S3: A chain ended by ``Operation/run()`` is one batch in the engine and one change of ``items``.
 /// - S4: Items are in the order of insertion. An item with the identifier of an existing one replaces it in place. A
 ///   restart preserves the order.
-/// - S5: ``events`` reports every change to every subscriber, once, in the order in which the changes took effect.
+/// - S5: ``events`` reports every change to every subscriber, once, in the order in which the changes took effect. While this store
+///   changes more than 4,096 items in one call, what others change at the same time may be reported twice.
 /// - S6: An entry that cannot be decoded does not affect other entries; it is listed in ``unreadableEntries``
 ///   and stays stored. An entry that a newer program has stored is not replaced either: see
 ///   <doc:ChangingTypes>.
