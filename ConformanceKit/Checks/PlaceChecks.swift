@@ -27,19 +27,6 @@ extension CheckDefinition {
   }
 }
 
-/// How the place changes.
-private enum PlaceChange: String, CaseIterable, Sendable {
-  case deleted, moved, replaced
-  // The directory stays, and its files are removed.
-  case emptied
-  case filled = "filled-by-another"
-
-  var participle: String { self == .filled ? "filled with the files of another" : rawValue }
-
-  /// Whether the previous contents are somewhere else afterwards.
-  var keepsOldPlace: Bool { self == .moved || self == .replaced }
-}
-
 /// The engine that is opened on the place after that.
 private enum LaterEngine {
   case here(EngineUnderTest?)
@@ -84,7 +71,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   var newcomer = newcomer
   var there: [CacheKey: Data] = [:]
   let (other, aside) = (context.root.appending(path: "other"), context.root.appending(path: "aside"))
-  if change == .replaced || change == .filled {
+  if change.bringsEntries {
     let engine = try await context.open(other)
     try await engine.write(entries(keys(5, prefix: "other-")))
     try await context.close(engine)
@@ -97,22 +84,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   _ = try await engine.readAllDataAndKeys()
   try await expectStored(old, in: engine)
 
-  switch change {
-  case .deleted: try FileManager.default.removeItem(at: context.place)
-  case .moved, .replaced: try FileManager.default.moveItem(at: context.place, to: aside)
-  case .emptied, .filled:
-    for name in try FileManager.default.contentsOfDirectory(atPath: context.place.systemPath) {
-      try FileManager.default.removeItem(at: context.place.appending(path: name))
-    }
-  }
-  if change == .replaced { try FileManager.default.moveItem(at: other, to: context.place) }
-  if change == .filled {
-    for name in try FileManager.default.contentsOfDirectory(atPath: other.systemPath) {
-      try FileManager.default.copyItem(
-        at: other.appending(path: name), to: context.place.appending(path: name))
-    }
-  }
-
+  try change.perform(on: context.place, replacement: other, aside: aside)
   var left = EarlierEngine(engine: engine, change: change, old: old.map(\.key))
   try await left.use(&there, keys(4, prefix: "alone-"))
   do {

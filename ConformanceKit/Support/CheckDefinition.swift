@@ -81,8 +81,8 @@ typealias Check = CheckDefinition
 extension CheckDefinition {
   private static var checksOfFiles: [CheckDefinition] {
     [
-      clockChecks, placeChecks, placeReturnChecks, openingChecks, privacyChecks, plantedFileChecks,
-      fullDiskChecks, faultChecks, refusalChecks,
+      clockChecks, placeChecks, placeReturnChecks, placeBodyChecks, openingChecks, privacyChecks,
+      plantedFileChecks, fullDiskChecks, faultChecks, refusalChecks,
       corruptionChecks, powerCutChecks, systemFaultChecks, pathChecks,
     ].flatMap { $0 }.map { check in
       var check = check

@@ -177,7 +177,8 @@ final class SharedContents: Sendable {
     try state.withLock { state in
       if let version, version != state.version { return false }
       try load(&state)
-      try state.log?.expectInPlace()
+      // Only a transaction has looked before.
+      if version == nil || fault != .looksBeforeBodiesOnly { try state.log?.expectInPlace() }
       state.version += 1
       let now = stamp?.time ?? Date()
       do {

@@ -17,7 +17,7 @@ package final class ReferenceEngine: ApplyingEngine {
     case closesNothing, keepsFileOpenUntilDropped, keepsLockUntilDropped
     case makesPublicFiles, makesPublicDirectories, followsForeignLinks, followsLinksToNowhere
     case followsLinksToItsFiles, waitsForFIFOs, clearsDirectoriesAway
-    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly, noticesDirectoryOnly
+    case ignoresItsPlace, noticesDeletionOnly, noticesAbsenceOnly, noticesDirectoryOnly, looksBeforeBodiesOnly
     case takesTornTails, fillsTornTails, remembersRefusedWrites, repeatsRefusedWrites
     case datesInItsOwnTurn, numbersInItsOwnTurn, takesLongRecordsForTorn
     case readsEverythingAfterCrashes

@@ -14,6 +14,13 @@ extension FaultyEngineCase {
     .init(persistent: .c6, "notices no more than that there is no file", fault: .noticesAbsenceOnly),
     .init(
       persistent: .c6, "notices no more than what becomes of its directory", fault: .noticesDirectoryOnly),
+    .init(
+      persistent: .c6, "looks at its place before a body, and not after it", fault: .looksBeforeBodiesOnly,
+      claiming: ReferenceEngine.promises.union(.transactions)),
+    .init(
+      persistent: .c6, "saves a transaction over what is in its place by then",
+      claiming: ReferenceEngine.promises.union(.transactions)
+    ) { SavesOverAnotherPlace(base: $0, directory: $1) },
     .init(persistent: .c6, "answers keyExists(_:) though its place is gone") { base, _ in
       SupposesWhatItCannotSee(base: base)
     },
@@ -139,6 +146,31 @@ struct EmptiesByPath: FaultyEngine {
     } catch let error as StorageError where error.code == .io {
       truncate(path, 0)
       throw error
+    }
+  }
+}
+
+/// Has the contents at the end of a body in memory, and renames a file with them over whatever is in its place by then.
+struct SavesOverAnotherPlace: FaultyEngine {
+  let base: ReferenceEngine
+  let directory: URL
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    let last = MutexProtected<(result: Result, entries: [(key: CacheKey, data: Data)])?>(nil)
+    do {
+      return try await base.withTransaction { transaction in
+        let result = try body(transaction)
+        let entries = try transaction.scan(.all, limit: nil)
+        last.withLock { $0 = (result, entries) }
+        return result
+      }
+    } catch let error as StorageError where error.code == .io {
+      guard let (result, entries) = last.withLock({ $0 }) else { throw error }
+      let there = try ReferenceEngine(directory: directory)
+      try await there.apply([.removeAll] + entries.map { .write($0.data, key: $0.key) })
+      try await there.close()
+      return result
     }
   }
 }
