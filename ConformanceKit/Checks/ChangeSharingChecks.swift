@@ -63,12 +63,16 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
   let engine = try await context.open()
   guard let second = try await context.openUnlessLocked(context.place) else { return }
   for (writer, reader) in [(second, engine), (engine, second)] {
+    let lasting = try await ChangeSubscriber(to: reader, context)
     for kind in ChangeCall.Kind.all(context.capabilities) {
       let call = ChangeCall(kind: kind, prefix: "\(kind.name)/")
       try await call.prepare(writer)
       let subscriber = try await ChangeSubscriber(to: reader, context)
       try await call.perform(on: writer)
       try await call.expectCovered(by: subscriber, " in another engine on the place")
+      try await call.expectTwoMoreCovered(by: lasting, "another engine") { changed in
+        try await writer.write(data("v"), key: changed)
+      }
     }
     try await checkBehindTheFuture(writer, try await ChangeSubscriber(to: reader, context))
     // Many keys, and keys so long that few fit into a message.
@@ -172,6 +176,7 @@ extension CheckContext {
 private func checkOtherProcess(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await context.withWorker { worker in
+    let lasting = try await ChangeSubscriber(to: engine, context)
     for kind in ChangeCall.Kind.all(context.capabilities) {
       let call = ChangeCall(kind: kind, prefix: "\(kind.name)/")
       try await call.prepare(engine)
@@ -183,6 +188,9 @@ private func checkOtherProcess(_ context: CheckContext) async throws {
       try await engine.write(data("v"), key: own)
       try await subscriber.expectCovered(
         [own], "a write by the engine itself, after another process had written")
+      try await call.expectTwoMoreCovered(by: lasting, "another process") { changed in
+        try await context.perform(MakeChanges([.write([changed.value])], at: context.place), in: worker)
+      }
     }
   }
 }

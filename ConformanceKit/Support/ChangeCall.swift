@@ -128,4 +128,19 @@ struct ChangeCall: Codable, Sendable {
   func expectCovered(by subscriber: ChangeSubscriber, _ whose: String = "") async throws {
     try await subscriber.expectCovered(changed, "\(description)\(whose)")
   }
+
+  /// Fails unless two writes after the call are covered for a subscriber from before it. The engine may watch files that
+  /// the call has replaced.
+  ///
+  /// What is left of the elements for the call may say everything, and cover the first write. It cannot cover the second.
+  func expectTwoMoreCovered(
+    by subscriber: ChangeSubscriber, _ whose: String, writing write: (CacheKey) async throws -> Void
+  ) async throws {
+    for written in ConformanceKit.keys(2, prefix: "after \(prefix)") {
+      try await write(written)
+      try await subscriber.expectCovered(
+        [written],
+        "a write by \(whose) after its call of the kind \(kind.name), for a subscriber from before that call")
+    }
+  }
 }

@@ -19,7 +19,7 @@ extension ChangeFaultEngine {
     case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
     case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
-    case hearsNobodyWhenReopened
+    case hearsNobodyWhenReopened, staysOnRemovedFiles
     // Reports changes too early
     case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
       tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate, tellsOtherEnginesEarly

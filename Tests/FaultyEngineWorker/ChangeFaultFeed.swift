@@ -32,6 +32,8 @@ final class ChangeFaultFeed: Sendable {
     var bytesOfOthers = 0
     var backlogs: [Int: ChangeFaultBacklog] = [:]
     var lastOpening = ""
+    /// The subscribers that hear nobody else any more.
+    var deaf: Set<Int> = []
   }
 
   private let state = MutexProtected(State())
@@ -316,7 +318,15 @@ final class ChangeFaultFeed: Sendable {
       default: return operations
       }
     }
-    if let change = StorageChange(of: reported) { report(change) }
+    guard let change = StorageChange(of: reported) else { return }
+    if fault != .staysOnRemovedFiles { return report(change) }
+    let hearing = state.withLock { state in
+      let hearing = state.subscribers.filter { !state.deaf.contains($0.key) }
+      // The others have replaced their file, and these subscribers watch the old one.
+      if operations.contains(where: \.isRemoveAll) { state.deaf.formUnion(hearing.keys) }
+      return hearing
+    }
+    report(change, to: hearing)
   }
 
   /// Records a call that threw.

@@ -131,6 +131,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "hears of the first hundred keys of others", .hearsOfAHundredKeys,
       by: "changes.of-another-engine", "processes.changes-of-any-key"),
+    .init(
+      .x1, "watches a file that others have replaced", .staysOnRemovedFiles,
+      by: "changes.of-another-engine", "processes.changes", stallTimeout: .seconds(6)),
     .init(.x1, "tells of its own process only", .hearsOnlyItsProcess, by: "processes.changes"),
     .init(
       .x1, "knows places by the spelling of their paths", .hearsOnlyItsProcess,
