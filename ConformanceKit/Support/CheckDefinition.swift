@@ -56,7 +56,7 @@ struct CheckDefinition: Sendable {
         orderChecks,
         removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
         cancellationChecks,
-        transactionChecks, transactionAnomalyChecks, longBodyChecks, transactionReadChecks,
+        transactionChecks, transactionAnomalyChecks, bodyListChecks, longBodyChecks, transactionReadChecks,
         transactionTimeChecks, transactionBodyChecks, transactionBlockingChecks,
         changeFeedChecks, changeReadingChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
         listingChecks, cooperationChecks, verificationChecks, closingChecks, callsAtCloseChecks,

@@ -38,6 +38,15 @@ extension FaultyEngineCase {
     inMemory(.t1, "looks for other keys in a list that a body has read, not for other values") {
       LooksForConflicts(base: $0, .whichKeysAreThere)
     },
+    inMemory(.t1, "numbers lists by batches, and not by single writes") {
+      ValidatesLists(base: $0, .numbersBatches)
+    },
+    inMemory(.t1, "compares the number of keys with that of a list that a body has read") {
+      ValidatesLists(base: $0, .countsListedKeys)
+    },
+    inMemory(.t1, "looks at what a limited scan has found, and not at what is in between") {
+      ValidatesLists(base: $0, .overlooksGaps)
+    },
   ]
 
   private static func isolation(
