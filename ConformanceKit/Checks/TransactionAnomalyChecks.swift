@@ -36,70 +36,7 @@ extension CheckDefinition {
   }
 }
 
-// MARK: - Write skew and phantoms
-
-private func checkWriteSkew(_ context: CheckContext) async throws {
-  let engine = try await context.open()
-  let onCall = [key("on call/one"), key("on call/two")]
-  let others = try await writeKeysToRead(context, engine)
-  for round in context.rounds(quick: 30, standard: 150, exhaustive: 5_000, of: "rounds of two keys") {
-    context.noteProgress()
-    try await engine.write(onCall.map { ($0, data("1")) })
-    let meeting = round < 3 ? Meeting(of: 4) : nil
-    let (how, numbers) = numbersByReads[(round + 2) % numbersByReads.count]
-    try await gather(0..<4) { task in
-      try await engine.withTransaction { transaction in
-        let sum = try numbers(transaction, onCall).reduce(0, +)
-        if round == 1 {
-          for key in others {
-            _ = try transaction.read(key: key)
-            context.noteProgress()
-          }
-        }
-        meeting?.arrive()
-        if sum > 1 { try transaction.write(data("0"), key: onCall[task % 2]) }
-      }
-    }
-    let values = try await engine.read(keys: onCall).map { String(decoding: $0, as: UTF8.self) }
-    try expect(
-      values.contains("1"),
-      "two keys had \(describe(values)), though each transaction left one of them at 1 that it had read by "
-        + how)
-  }
-}
-
-/// Methods that read the numbers of two keys, by which no other keys are found. The first one is that of the round in
-/// which a body reads many other keys.
-private let numbersByReads: [(String, @Sendable (any StorageTransaction, [CacheKey]) throws -> [Int])] = [
-  ("read(key:)", { transaction, keys in try keys.map { try transaction.number($0) } }),
-  (
-    "read(keys:)",
-    { transaction, keys in try transaction.read(keys: keys).map { try number(of: $0, keys[0]) } }
-  ),
-  (
-    "scan(_:limit:)",
-    { transaction, keys in
-      try transaction.scan(.prefix("on call/"), limit: nil).map { try number(of: $0.data, $0.key) }
-    }
-  ),
-]
-
-/// Entries that a body reads one after the other: more than an engine might track individually, or as many as it reads
-/// within half a second.
-private func writeKeysToRead(_ context: CheckContext, _ engine: EngineUnderTest) async throws -> [CacheKey] {
-  let sample = keys(10, prefix: "other/")
-  try await engine.write(entries(sample))
-  let time = try await ContinuousClock().measure {
-    for key in sample { _ = try await engine.read(key: key) }
-  }
-  let wanted = context.byLevel(quick: 600, standard: 3_000, exhaustive: 20_000)
-  let affordable = Int(0.5 / max(time.inSeconds / Double(sample.count), 1e-6))
-  let count = min(wanted, max(sample.count, affordable))
-  if count < wanted { context.noteShortfall("\(count) of \(wanted) reads of a body") }
-  let others = keys(count, prefix: "other/")
-  try await engine.write(entries(others))
-  return others
-}
+// MARK: - Phantoms
 
 /// Methods that count the taken seats. A count may stop at the limit.
 private let countsOfEntries: [(String, @Sendable (any StorageTransaction, _ limit: Int) throws -> Int)] = [

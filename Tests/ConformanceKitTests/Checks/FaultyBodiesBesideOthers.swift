@@ -14,7 +14,20 @@ extension FaultyEngineCase {
 
   static let ofBodiesBesideOthers: [FaultyEngineCase] = [
     inMemory(.t1, "looks again at the last 256 keys that a body has read") {
-      LooksAgainAtTheLast(base: $0, count: 256)
+      LooksAgainAtSome(base: $0, ofRequests: false) { Array($0.suffix(256)) }
+    },
+    inMemory(.t1, "looks again at the last 256 keys that a body has read, in requests too") {
+      LooksAgainAtSome(base: $0, ofRequests: true) { Array($0.suffix(256)) }
+    },
+    inMemory(.t1, "looks again at the first 100 keys that a body has read") {
+      LooksAgainAtSome(base: $0, ofRequests: false) { Array($0.prefix(100)) }
+    },
+    inMemory(.t1, "looks again at the first 100 keys of each request of a body") {
+      LooksAgainAtSome(base: $0, ofRequests: true) {
+        $0
+      } ofRequest: {
+        Array($0.prefix(100))
+      }
     },
     cachesByGeneration,
     inMemory(.t1, "admits others after half a second", also: [.t2]) { LeasesItsLock(base: $0) },
@@ -218,66 +231,6 @@ struct RollsBack: FaultyEngine {
   func close() async throws {
     if moment == .closed { note() }
     try await base.close()
-  }
-}
-
-/// Runs bodies on a copy, and again if one of the last keys that they have read has changed.
-final class LooksAgainAtTheLast: FaultyEngine {
-  let base: ReferenceEngine
-  private let count: Int
-  init(base: ReferenceEngine, count: Int) { (self.base, self.count) = (base, count) }
-  private final class RecordingTransaction: ForwardingTransaction {
-    private(set) var keys: [CacheKey] = []
-    private(set) var hasReadOtherwise = false
-    override func read(key: CacheKey) throws -> Data? {
-      keys.append(key)
-      return try base.read(key: key)
-    }
-    override func read(keys: [CacheKey]) throws -> [Data] {
-      hasReadOtherwise = true
-      return try base.read(keys: keys)
-    }
-    override func keyExists(_ key: CacheKey) throws -> Bool {
-      keys.append(key)
-      return try base.keyExists(key)
-    }
-    override func keyCount() throws -> Int {
-      hasReadOtherwise = true
-      return try base.keyCount()
-    }
-    override func allKeys() throws -> [CacheKey] {
-      hasReadOtherwise = true
-      return try base.allKeys()
-    }
-    override func scan(_ range: KeyRange, limit: Int?) throws -> [(key: CacheKey, data: Data)] {
-      hasReadOtherwise = true
-      return try base.scan(range, limit: limit)
-    }
-  }
-  func withTransaction<Result: Sendable>(
-    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
-  ) async throws -> Result {
-    while true {
-      let before = Dictionary(
-        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
-      let (outcome, operations) = try await runOnCopy { [count] transaction in
-        let noting = RecordingTransaction(transaction)
-        let result = try body(noting)
-        return (result, Array(noting.keys.suffix(count)), noting.hasReadOtherwise)
-      }
-      let (result, keys, looksAtAll) = outcome
-      // The check and the commit are one step.
-      let isDone = try await base.withTransaction { transaction in
-        if looksAtAll {
-          let now = try transaction.scan(.all, limit: nil)
-          guard now.count == before.count, now.allSatisfy({ before[$0.key] == $0.data }) else { return false }
-        }
-        for key in keys where try transaction.read(key: key) != before[key] { return false }
-        try transaction.apply(operations)
-        return true
-      }
-      if isDone { return result }
-    }
   }
 }
 
