@@ -57,7 +57,7 @@ struct CheckDefinition: Sendable {
         removalChecks, modelBasedChecks, capabilityChecks, concurrencyChecks, linearizabilityChecks,
         cancellationChecks,
         transactionChecks, transactionAnomalyChecks, bodyListChecks, longBodyChecks, transactionReadChecks,
-        transactionTimeChecks, transactionBodyChecks, transactionBlockingChecks,
+        transactionTimeChecks, transactionBodyChecks, swallowedErrorChecks, transactionBlockingChecks,
         changeFeedChecks, changeReadingChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
         listingChecks, cooperationChecks, verificationChecks, closingChecks, callsAtCloseChecks,
         openingCostChecks,

@@ -196,3 +196,74 @@ final class ReadsWritesOfOthers: FaultyEngine {
     return result
   }
 }
+
+/// Runs bodies on a copy, and aborts a body at the first write of an entry that others have changed: that write and all
+/// later ones throw `conflict`, or only that one.
+struct AbortsAtWrites: FaultyEngine {
+  /// What becomes of an aborted body that goes on nevertheless, and returns.
+  enum End {
+    /// The call throws `conflict` too, as it should.
+    case throwsConflict
+    /// The call returns, and nothing has been done.
+    case returns
+    /// The call returns, and what the body has written since has been done, outside of any transaction.
+    case commitsTheRest
+  }
+
+  private final class AbortedTransaction: ForwardingTransaction {
+    private let end: End
+    private let hasChanged: (CacheKey) throws -> Bool
+    private(set) var isAborted = false
+    /// The writes since then.
+    private(set) var rest: [StorageOperation] = []
+    init(_ base: any StorageTransaction, _ end: End, hasChanged: @escaping (CacheKey) throws -> Bool) {
+      (self.end, self.hasChanged) = (end, hasChanged)
+      super.init(base)
+    }
+    override func write(_ data: Data, key: CacheKey) throws {
+      let wasAborted = isAborted
+      if try !wasAborted && hasChanged(key) { isAborted = true }
+      if isAborted, !wasAborted || end == .returns {
+        throw StorageError(.conflict, "Others have changed \(key).")
+      }
+      try base.write(data, key: key)
+      if isAborted { rest.append(.write(data, key: key)) }
+    }
+  }
+
+  let base: ReferenceEngine
+  let end: End
+
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    while true {
+      let before = Dictionary(
+        uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
+      let (outcome, operations) = try await runOnCopy { [base, end] transaction in
+        let aborting = AbortedTransaction(transaction, end) { key in
+          try base.everything().first { $0.key == key }?.data != before[key]
+        }
+        let result = try body(aborting)
+        if aborting.isAborted, end == .throwsConflict {
+          throw StorageError(.conflict, "Others have changed what the body writes.")
+        }
+        return (result, aborting.isAborted ? aborting.rest : nil)
+      }
+      let (result, rest) = outcome
+      if let rest {
+        try await base.apply(rest)
+        return result
+      }
+      if operations.isEmpty { return result }
+      // The check and the commit are one step.
+      let isDone = try await base.withTransaction { transaction in
+        let now = try transaction.scan(.all, limit: nil)
+        guard now.count == before.count, now.allSatisfy({ before[$0.key] == $0.data }) else { return false }
+        try transaction.apply(operations)
+        return true
+      }
+      if isDone { return result }
+    }
+  }
+}

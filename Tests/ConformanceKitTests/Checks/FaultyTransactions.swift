@@ -57,6 +57,12 @@ extension FaultyEngineCase {
       inMemory(.t4, "has transactions that count what they refuse") {
         AltersTransactions(base: $0) { CountsRefusedWrites($0) }
       },
+      inMemory(.t4, "returns though it has aborted the body that goes on", also: [.t1]) {
+        AbortsAtWrites(base: $0, end: .returns)
+      },
+      inMemory(.t4, "commits what a body writes that it has aborted", also: [.t1]) {
+        AbortsAtWrites(base: $0, end: .commitsTheRest)
+      },
       inMemory(.t3, "remembers what a body that threw has removed") { RemembersThrownRemovals(base: $0) },
       inMemory(.t4, "returns the result of the first run", also: [.t1]) { ReturnsTheFirstResult(base: $0) },
       inMemory(.c4, "says that a transaction was cancelled when it is done") {

@@ -36,6 +36,19 @@ struct UnusualTransactionTests {
     #expect(outcome == .passed)
   }
 
+  @Test(
+    "An engine that aborts bodies at a write, and throws conflict even if they go on, passes")
+  func abortsAtWrites() async throws {
+    for id in [
+      "transactions.swallowed-errors", "transactions.lists-beside-changes", "transactions.no-write-skew",
+    ] {
+      let outcome = try await outcome(of: id, FaultyEngineCase.claimsOfTransactions) {
+        AbortsAtWrites(base: $0, end: .throwsConflict)
+      }
+      #expect(outcome == .passed, "\(id)")
+    }
+  }
+
   /// Two writes of one transaction, which have the same time, were expected in the order in which the body made them.
   @Test("An engine with transactions that orders entries by times alone passes the check of their order")
   func ordersByTimes() async throws {
