@@ -44,6 +44,12 @@ extension CheckDefinition {
       needs: .persistent, needsWorker: true
     ) { try await checkPlaceAcrossJump($0) }
     Check(
+      .c3, "processes.clock-jumps-during-a-body",
+      "when the clock jumps by a day during the body of a transaction, another process waits for the body or aborts "
+        + "it, and no update of either is lost",
+      needs: [.persistent, .multiProcess, .transactions], needsWorker: true
+    ) { try await checkBodyAcrossJump($0) }
+    Check(
       .w1, "clock.waiting",
       "an entry still exists after 65 seconds without calls, and new ones can be written",
       from: .exhaustive

@@ -16,15 +16,24 @@ struct SetClock: WorkerTask {
 }
 
 /// Opens the place in a process, sets the clock forward by a day, and opens it in another process.
+func checkPlaceAcrossJump(_ context: CheckContext) async throws {
+  let (place, isShared) = (context.place, context.capabilities.contains(.multiProcess))
+  try await withSettableClocks(context) {
+    try await openAcrossJump($0, $1, at: place, isShared: isShared)
+  }
+}
+
+/// Calls the body with two processes whose clocks can be set.
 ///
 /// - Throws: Also ``Skip``, if the processes do not work with the fake clock.
-func checkPlaceAcrossJump(_ context: CheckContext) async throws {
+func withSettableClocks(
+  _ context: CheckContext, _ body: @escaping @Sendable (WorkerProcess, WorkerProcess) async throws -> Void
+) async throws {
   let tool = try FakeClock.tool()
   let (holder, second) = (try context.startWorker(under: tool), try context.startWorker(under: tool))
-  let (place, isShared) = (context.place, context.capabilities.contains(.multiProcess))
   let outcome = await withStallTimeout(context.patienceWithLocks) { () -> Result<Void, any Error> in
     do {
-      return .success(try await openAcrossJump(holder, second, at: place, isShared: isShared))
+      return .success(try await body(holder, second))
     } catch {
       return .failure(error)
     }

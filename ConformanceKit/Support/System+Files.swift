@@ -106,6 +106,22 @@ extension System {
     if file >= 0 { close(file) }
   }
 
+  /// Blocks the calling thread until another process has opened a FIFO for writing.
+  static func waitForWriter(of url: URL) throws {
+    var file = open(url.systemPath, O_RDONLY | O_CLOEXEC)
+    while file < 0, errno == EINTR { file = open(url.systemPath, O_RDONLY | O_CLOEXEC) }
+    guard file >= 0 else { throw StorageError.posix(errno, "Opening the FIFO \(url.systemPath) failed") }
+    close(file)
+  }
+
+  /// Has a FIFO open for writing during the body.
+  static func withWriter<Result>(of url: URL, _ body: () async throws -> Result) async throws -> Result {
+    let file = open(url.systemPath, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+    guard file >= 0 else { throw StorageError.posix(errno, "Opening the FIFO \(url.systemPath) failed") }
+    defer { close(file) }
+    return try await body()
+  }
+
   /// Whether this process has mapped the file for writing.
   static func isMappedForWriting(_ url: URL) -> Bool {
     guard let resolved = realpath(url.systemPath, nil) else { return false }

@@ -46,6 +46,7 @@ struct WorkerRequest {
     ReadEverything.self, WriteSteps.self, WriteInTasks.self, RunChains.self, ReadStore.self, CallEngine.self,
     CorruptedStoreCheck.self, FullDiskScenario.self, FileSizeLimit.self, DescriptorExhaustion.self,
     FailedOpenings.self, ReturnedValues.self, ReadClock.self, SetClock.self,
+    CountInBody.self,
     PermissionDenial.self, ClockRollback.self,
     ResourceBounds.self, ClockJumps.self,
     RefusedCalls.self, FailingReads.self, FailingChanges.self, FailingFeeds.self,

@@ -38,6 +38,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
   private let path: String
   private let state: MutexProtected<State>
   private let fault: Fault?
+  private let transactions = DedicatedThread()
 
   struct State: ~Copyable {
     var place: SharedPlaceFile?
@@ -66,18 +67,23 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     }
   }
 
-  package static func promises(isShared: Bool) -> EngineCapabilities {
-    isShared ? [.persistent, .atomicBatches, .multiProcess] : [.persistent, .atomicBatches]
+  package static func promises(isShared: Bool, fault: Fault? = nil) -> EngineCapabilities {
+    if !isShared { return [.persistent, .atomicBatches] }
+    let promises: EngineCapabilities = [.persistent, .atomicBatches, .multiProcess]
+    // Its fault appears in calls that take long.
+    return fault == .breaksLocksOfYesterday ? promises.union(.transactions) : promises
   }
 
   package init(directory: URL, isShared: Bool = false, fault: Fault? = nil) throws {
     (self.fault, path) = (fault, directory.path)
-    capabilities = Self.promises(isShared: isShared)
+    capabilities = Self.promises(isShared: isShared, fault: fault)
     var state = State()
     state.place = try SharedPlaceFile(in: directory, isShared: isShared, fault: fault)
     state.directory = state.place?.mark.directory ?? 0
     self.state = MutexProtected(state)
   }
+
+  deinit { transactions.stop() }
 
   private func perform<Result: Sendable>(
     _ body: (inout State, inout [String: SharedPlaceEntry]) throws -> Result
@@ -144,6 +150,25 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
       if fault == .datesAfterItsOwnLast { entries.date(operations, after: &state.lastChange) }
       let size = operations.reduce(0) { $0 + ($1.writtenSize ?? 0) }
       try finish(&state, entries, writing: size, isCounted: isCounted)
+    }
+  }
+
+  /// Runs the body while it holds the lock of the place.
+  package func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    try await transactions.run { [self] in
+      try perform { state, entries in
+        let values = entries.map { (CacheKey(verbatim: $0.key), $0.value.data) }
+        let transaction = CopyTransaction(Dictionary(uniqueKeysWithValues: values))
+        defer { transaction.end() }
+        let result = try body(transaction)
+        let operations = transaction.end()
+        if operations.isEmpty { return result }
+        entries.apply(operations)
+        try finish(&state, entries, writing: 0)
+        return result
+      }
     }
   }
 

@@ -173,8 +173,10 @@ final class SharedPlaceFile {
         usleep(1_000)
       }
       throw StorageError(.locked, "Another call has \(path).")
-    case .breaksOldLocks:
-      if !wait(milliseconds: 50) { breakLock() }
+    case .breaksOldLocks, .breaksLocksOfYesterday:
+      while !wait(milliseconds: 50) {
+        if fault == .breaksOldLocks || isLockOld { return breakLock() }
+      }
     case .letsCallLocksBeInherited:
       callLock = systemOpen(lockPath + ".call", O_RDWR | O_CREAT)
       for _ in 0..<400 {
