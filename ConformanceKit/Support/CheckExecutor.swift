@@ -130,14 +130,24 @@ final class ThreadWaitMonitor: @unchecked Sendable {
   }
 
   /// How long the thread is blocked, on this machine and beside the other work of the process, while it starts a
-  /// thread, waits until that runs, and computes for this long. Only on that thread, during a job.
+  /// thread, waits for it a few times, as for locks and for its end, and computes for this long. Only on that thread,
+  /// during a job.
   func waitWithoutEngine(computing time: Duration = .zero) -> Duration {
     let before = waited
     let end = System.threadProcessorTime + min(time, .milliseconds(50))
     while System.threadProcessorTime < end {}
-    let isRunning = Latch()
-    Thread.detachNewThread { isRunning.signal() }
-    _ = isRunning.wait(for: .seconds(1))
+    let turns = (0..<3).map { _ in (begun: Latch(), done: Latch()) }
+    Thread.detachNewThread {
+      for turn in turns where turn.begun.wait(for: .seconds(1)) {
+        // On a busy machine, a thread that lets others run waits for longer than one that has just been started.
+        sched_yield()
+        turn.done.signal()
+      }
+    }
+    for turn in turns {
+      turn.begun.signal()
+      _ = turn.done.wait(for: .seconds(1))
+    }
     return max(.zero, waited - before)
   }
 
