@@ -38,7 +38,7 @@ extension Store {
   /// once the subscription is complete.
   func followBeforeLoading() async {
     guard let subscription = startFollowing() else { return }
-    await subscription.waitUntilEnded(within: .seconds(3))
+    await subscription.waitUntilEnded(within: subscriptionPatience)
     if self.subscription != nil { mayHaveMissedChanges = true }
   }
 

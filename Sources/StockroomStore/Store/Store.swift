@@ -84,6 +84,8 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var isFollowing = false
   /// The subscription in progress.
   @ObservationIgnored var subscription: Task<Void, Never>?
+  /// How long a load waits for the subscription.
+  @ObservationIgnored var subscriptionPatience = Duration.seconds(10)
   /// How long the store waits before it subscribes again after a failure.
   @ObservationIgnored var subscriptionPause = Duration.seconds(1)
   /// Whether others may have changed something while the engine could not be watched.

@@ -3,7 +3,7 @@ import Foundation
 import StockroomCore
 import StockroomMemory
 import StockroomSQLite
-import StockroomStore
+@testable import StockroomStore
 import StockroomTestSupport
 import TestFixtures
 import Testing
@@ -50,6 +50,7 @@ import Testing
     }
     for await _ in entered.stream {}
     let store = Store<Note>(loadingInBackground: engine)
+    store.subscriptionPatience = .milliseconds(100)
     try await store.itemsHaveLoaded()
     #expect(store.items.map(\.id) == ["a"])
     end.signal()
