@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomLayers
 import StockroomMemory
-import StockroomStore
+@testable import StockroomStore
 import StockroomTestSupport
 import Testing
 
@@ -54,7 +54,10 @@ import Testing
     let base = MemoryStorageEngine()
     let engine = FailingStorageEngine(base)
     engine.failCall { $0.method == .changes }
-    let store = try await Store<Note>(storage: engine)
+    let store = Store<Note>(loadingInBackground: engine)
+    // Only changes subscribe again.
+    store.subscriptionPause = .seconds(3_600)
+    try await store.itemsHaveLoaded()
     engine.hold { $0.method == .changes }
     try await store.insert(Note(id: "a"))
     try await engine.waitForHeldCalls()
