@@ -45,7 +45,8 @@ extension Store {
   private func subscriptionHasFailed(_ error: any Error) {
     subscription = nil
     mayHaveMissedChanges = true
-    if (error as? StorageError)?.code == .closed { return }
+    // An engine that is closed, or has no feed after all, will not have one later.
+    if let code = (error as? StorageError)?.code, [.closed, .unsupported].contains(code) { return }
     let pause = subscriptionPause
     subscriptionPause = min(pause * 2, .seconds(60))
     Task { [weak self] in
