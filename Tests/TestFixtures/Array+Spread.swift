@@ -9,6 +9,11 @@ extension Array {
     return indices.sorted { place($0) < place($1) }.map { self[$0] }
   }
 
+  /// The elements in groups of this many, in order; the last one may have fewer.
+  package func groups(of count: Int) -> [[Element]] {
+    stride(from: 0, to: self.count, by: count).map { Array(self[$0..<Swift.min($0 + count, self.count)]) }
+  }
+
   /// The elements at even or at odd positions, by the parity of `number`; all of them in an exhaustive run.
   ///
   /// For checks that many correct engines must pass: each engine runs half of them.

@@ -251,8 +251,17 @@ extension ChangeFaultCase {
 
 @Suite("Engines with faulty change feeds")
 struct ChangeFaultTests {
-  @Test("Each faulty engine fails the checks that are named for it", arguments: ChangeFaultCase.all.spread)
-  func failsForItsRule(_ engineCase: ChangeFaultCase) async throws {
+  /// Several engines at once: they wait for most of the time, for what never comes, and the number of tests at a time is limited.
+  @Test(
+    "Each faulty engine fails the checks that are named for it",
+    arguments: ChangeFaultCase.all.spread.groups(of: 8))
+  func failForTheirRules(_ cases: [ChangeFaultCase]) async {
+    await withTaskGroup(of: Void.self) { group in
+      for engineCase in cases { group.addTask { await expectFailure(of: engineCase) } }
+    }
+  }
+
+  private func expectFailure(of engineCase: ChangeFaultCase) async {
     var releaseLimits = ReleaseLimits()
     // These engines free nothing, however long the wait is.
     releaseLimits.time = .seconds(1)
@@ -265,10 +274,12 @@ struct ChangeFaultTests {
       for check in checks where missed.contains(check.id) {
         guard let failure = await check.outcome().failure else { continue }
         missed.remove(check.id)
-        #expect(failure.rule == engineCase.rule || failure.rule == check.rule, "\(failure)")
+        #expect(
+          failure.rule == engineCase.rule || failure.rule == check.rule,
+          "\(engineCase.testDescription): \(failure)")
       }
     }
-    #expect(missed.isEmpty)
+    #expect(missed.isEmpty, "\(engineCase.testDescription)")
   }
 
   @Test("Every check of change feeds has an engine that fails it")
