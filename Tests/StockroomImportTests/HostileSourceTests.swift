@@ -32,55 +32,57 @@ struct HostileSourceTests {
   @Test("A property list that is nested deeper than the stack is refused, in a file and in a cache")
   func nestedLists() async throws {
     let head = #"<?xml version="1.0"?><plist version="1.0">"#
-    let file = place.appending("evil.plist")
     // With what could make the elements look as if they were not in each other.
     for (beginning, hidden) in [
       ("", ""), ("", "<!-- </array> -->"), ("", "<![CDATA[</array>]]>"), ("<array><?>", ""),
       ("", "<dict><key/></key>"),
     ] {
-      let list = Data((head + beginning + String(repeating: "<array>" + hidden, count: 100_000)).utf8)
-      try list.write(to: file)
-      try await expectRefusal(of: UserDefaultsSource(at: file), .corrupted, "evil.plist")
-
-      let cache = try LegacyDatabase(.persistentCache, in: place.url)
-      try cache.execute("INSERT OR REPLACE INTO cache_storage VALUES ('key', ?, 1600000000)", .blob(list))
-      cache.close()
-      let error = await #expect(throws: StorageError.self) {
-        try await PersistentCacheSource(at: place.url).import(
-          into: PersistentCache<String, String>(storage: nil)
-        ) { $0 }
-      }
-      #expect(error?.code == .decodingFailed)
+      let list = head + beginning + String(repeating: "<array>" + hidden, count: 100_000)
+      try await expectRefusedList(Data(list.utf8), asCached: String.self)
     }
   }
 
+  enum ShortList: CaseIterable { case endless, doubling, large, overlong }
+
   @Test(
-    "A short binary property list without end, or of many megabytes, is refused, in a file and in a cache")
-  func referringLists() async throws {
-    let file = place.appending("evil.plist")
+    "A short binary property list without end, or of many megabytes, is refused, in a file and in a cache",
+    arguments: ShortList.allCases)
+  func shortList(_ list: ShortList) async throws {
     let key = Data([0x55] + Array("value".utf8))
-    // A dictionary that is its own value.
-    let endless = binaryList([Data([0xD1, 1, 0]), key])
-    // Twice as much with every level.
-    let doubling = binaryList((1...UInt8(60)).map { Data([0xA2, $0, $0]) } + [key])
-    let overlong = binaryList([Data([0xDF, 0x13] + Array(repeating: 0xFF, count: 8))])
-    let names = (0..<100).map { Data([0x52, UInt8(ascii: "0") + $0 / 10, UInt8(ascii: "0") + $0 % 10]) }
-    let megabyte = Data([0x4F, 0x12, 0, 0x10, 0, 0]) + Data(count: 1 << 20)
-    let large = binaryList(
-      [Data([0xDF, 0x10, 100] + (1...100) + Array(repeating: 101, count: 100))] + names + [megabyte])
-    for list in [endless, doubling, large, overlong] {
-      try list.write(to: file)
-      try await expectRefusal(of: UserDefaultsSource(at: file), .corrupted, "evil.plist")
-      let cache = try LegacyDatabase(.persistentCache, in: place.url)
-      try cache.execute("INSERT OR REPLACE INTO cache_storage VALUES ('key', ?, 1600000000)", .blob(list))
-      cache.close()
-      let error = await #expect(throws: StorageError.self) {
-        try await PersistentCacheSource(at: place.url).import(
-          into: PersistentCache<String, Nested>(storage: nil)
-        ) { $0 }
-      }
-      #expect(error?.code == .decodingFailed)
+    let objects: [Data]
+    switch list {
+    case .endless:
+      // A dictionary that is its own value.
+      objects = [Data([0xD1, 1, 0]), key]
+    case .doubling:
+      // Twice as much with every level.
+      objects = [Data([0xD1, 1, 2]), key] + (3...UInt8(60)).map { Data([0xA2, $0, $0]) } + [key]
+    case .large:
+      let names = (0..<100).map { Data([0x52, UInt8(ascii: "0") + $0 / 10, UInt8(ascii: "0") + $0 % 10]) }
+      let megabyte = Data([0x4F, 0x12, 0, 0x10, 0, 0]) + Data(count: 1 << 20)
+      let references = Data([0xDF, 0x10, 100] + (1...100) + Array(repeating: 101, count: 100))
+      objects = [references] + names + [megabyte]
+    case .overlong: objects = [Data([0xDF, 0x13] + Array(repeating: 0xFF, count: 8))]
     }
+    try await expectRefusedList(binaryList(objects), asCached: Nested.self)
+  }
+
+  private func expectRefusedList<Value: Codable & Sendable>(
+    _ list: Data, asCached: Value.Type, sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws {
+    let cache = try LegacyDatabase(.persistentCache, in: place.url)
+    try cache.execute("INSERT OR REPLACE INTO cache_storage VALUES ('key', ?, 1600000000)", .blob(list))
+    cache.close()
+    let error = await #expect(throws: StorageError.self, sourceLocation: sourceLocation) {
+      try await PersistentCacheSource(at: place.url).import(
+        into: PersistentCache<String, Value>(storage: nil)
+      ) { $0 }
+    }
+    #expect(error?.code == .decodingFailed, sourceLocation: sourceLocation)
+
+    let file = place.appending("evil.plist")
+    try list.write(to: file)
+    try await expectRefusal(of: UserDefaultsSource(at: file), .corrupted, "evil.plist")
   }
 
   private final class Nested: Codable, Sendable {

@@ -10,17 +10,6 @@ import Testing
 
 /// Stores that could not be notified of the changes of others when they loaded their items (rule S9).
 @MainActor @Suite("Stores that subscribe late", .timeLimit(.minutes(60))) struct LateSubscriptionTests {
-  struct Note: Codable, Sendable, Identifiable, Equatable {
-    var id: String
-  }
-
-  private func wait(until isTrue: () -> Bool) async throws {
-    while !isTrue() {
-      try Task.checkCancellation()
-      await Task.yield()
-    }
-  }
-
   @Test("A store that only shows items subscribes again by itself after a failure")
   func failedOnce() async throws {
     let base = MemoryStorageEngine()
