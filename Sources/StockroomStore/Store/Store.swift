@@ -38,10 +38,10 @@ import StockroomCore
 /// - S9: What others change in the engine appears in ``items``, in the engine's order and with events, if the engine has
 ///   `EngineCapabilities.changeFeed`: other stores in front of it, other processes, other programs. An engine of your own must
 ///   also support `ChangeOrigin`. A store that is alone on its engine pays nothing for that. Where the system does not let the
-///   engine be watched, such as on a full disk, the store tries again with each of its own changes, and at least once a minute.
-///   Only the built-in engines number their entries in the order of insertion. With any other, and with files that were copied
-///   into a `DiskStorageEngine` with the same time, what others insert or replace makes the store load all items again, O(N),
-///   and is reported as `loaded`.
+///   engine be watched, such as on a full disk, the store tries again with each of its own changes, and by itself, at most a
+///   minute after the last attempt. Only the built-in engines number their entries in the order of insertion. With any other,
+///   and with files that were copied into a `DiskStorageEngine` with the same time, what others insert or replace makes the
+///   store load all items again, O(N), and is reported as `loaded`.
 /// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, nor one of another process. So
 ///   does ``modify(_:_:)``, which inserts and removes one, too.
 ///
