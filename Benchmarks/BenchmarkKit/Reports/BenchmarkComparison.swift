@@ -4,7 +4,7 @@ import StockroomKitSupport
 ///
 /// Measurements vary, and between two runs of the same code more than within one of them. A difference is
 /// significant if all samples of one report are less than all of the other, and if their minima, which are
-/// the least disturbed samples, differ by more than ``threshold``, by more than the two least samples of each
+/// the samples with the least noise, differ by more than ``threshold``, by more than the two least samples of each
 /// report do, and by far more than those of most other measurements. If the disk itself has become slower or
 /// faster, workloads that wait for it must also differ in the same direction after a correction for that.
 public struct BenchmarkComparison: Sendable, Hashable, Codable {

@@ -28,7 +28,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   /// there were none.
   public let elsewhere: [String]?
   /// The subjects whose entries end with their process (those without the capability `persistent`); nil if there
-  /// were none. Where others were measured too, no report ranks them.
+  /// were none. If others were measured too, these are not ranked.
   public let volatile: [String]?
   /// The libraries that the engines use, with versions, as configured.
   public let software: [String]?
@@ -79,9 +79,9 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     return volatile.isSuperset(of: subjects) ? [] : volatile
   }
 
-  /// Those that are compared with each other.
+  /// The subjects that are compared with each other.
   ///
-  /// - Parameter unranked: Others that are not.
+  /// - Parameter unranked: Subjects to leave out in addition to ``unrankedSubjects``.
   func ranked(without unranked: Set<String> = []) -> [String] {
     subjects.filter { !unranked.contains($0) && !unrankedSubjects.contains($0) }
   }
@@ -91,7 +91,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     results.first { $0.subject == subject && $0.workload == workload }
   }
 
-  /// The standing of a subject among all in a workload, those included that no report ranks; nil if it was not measured.
+  /// How a subject compares with the fastest of all subjects in a workload, including unranked ones; nil if it was not measured.
   public func standing(of subject: String, in workload: String) -> Standing? {
     standing(of: subject, in: workload, among: subjects)
   }

@@ -90,9 +90,8 @@ extension Workload {
   }
 }
 
-/// An operation is one entry unless the summary says otherwise, so that `read-one` and `read-all` can be
-/// compared. Durable writes wait for the disk, so workloads that write one by one use only a part of the
-/// records.
+/// The number of entries that a workload writes or removes one by one, a twentieth of the records, because each durable write waits
+/// for the disk. An operation is one entry in these and in other workloads, so that `read-one` and `read-all` can be compared.
 func oneByOne(_ entries: Int) -> Int { max(1, entries / 20) }
 
 extension RandomAccessCollection where Index == Int {

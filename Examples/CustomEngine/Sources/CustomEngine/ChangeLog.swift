@@ -60,7 +60,7 @@ final class ChangeLog {
         let change = try JSONDecoder().decode(Change.self, from: bytes[length..<end])
         entries[change.key] = change.entry
       } catch {
-        // What was not closed may end, or have a hole, where the process or the machine died.
+        // A file that was not closed may be truncated, or have a hole, at the point of a crash.
         if closedLength != nil { throw corrupted(error) }
         break
       }

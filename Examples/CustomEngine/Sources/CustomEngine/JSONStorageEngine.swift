@@ -6,7 +6,7 @@ import StockroomCore
 /// An example of a third-party engine: an actor with the six methods that are required, and close(), which every
 /// engine needs that keeps files open. Its calls run on a queue, since they sometimes wait for the disk.
 /// Everything is in memory as well, so it suits what fits there. A change is acknowledged when the operating system
-/// has it: it survives the death of the process, and the last changes may be lost when the machine dies.
+/// has it: it survives a crash of the process, but the last changes may be lost if the machine crashes or loses power.
 public actor JSONStorageEngine: StorageEngine {
   /// Entries are still stored after the process has ended.
   public nonisolated let capabilities: EngineCapabilities = .persistent
