@@ -63,7 +63,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
   }
 
   private func ending() async -> (outcome: ConformanceOutcome, shortfall: String?) {
-    // Some of them would otherwise run in this process, and could leave it without permissions.
+    // Some checks that need a worker would otherwise run in this process, and could leave it without permissions.
     if let reasonLeftOut { return (.skipped(reasonLeftOut), nil) }
     // Otherwise the speed of the machine would decide whether a short check passes or is skipped.
     if Task.isCancelled { return (.skipped(Self.cancelled), nil) }

@@ -48,8 +48,8 @@ public struct ConformanceSuite: Sendable {
   /// Rule C5 says a second.
   package var longestTurn = Duration.seconds(1)
 
-  /// The limit of the fairness checks (rule C1): how many calls each of several tasks may make during one
-  /// call of another task, for each call that a single task makes during such a call.
+  /// The limit of the fairness checks (rule C1), a factor. While one call waits, each of eight other tasks may make this many times
+  /// n + 10 calls, where n is the number that a single other task makes during such a call.
   package var longestWait = 400
 
   /// Whether checks measure how many entries the engine handles in time, and use fewer entries if it is slow. Without

@@ -176,7 +176,7 @@ private func cancelBehind(
   let hasTransactions = context.capabilities.contains(.transactions)
   for (number, change) in changes.enumerated() {
     context.noteProgress()
-    // Without a long transaction body, the calls only meet by chance.
+    // Without a long transaction body, the calls only overlap by chance.
     let body =
       hasTransactions
       ? PausedBody(in: other, milliseconds: 30) { transaction, pause in

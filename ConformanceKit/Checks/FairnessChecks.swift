@@ -14,7 +14,7 @@ extension CheckDefinition {
       Check(
         .c1, "fairness.\(name)",
         "\(victim.name) returns while eight tasks call \(others.name) in a loop, before they have made "
-          + "hundreds of times as many calls as a single task makes meanwhile", needs: victim.needs
+          + "hundreds of times as many calls as a single task makes during it", needs: victim.needs
       ) { context in
         try await FairnessTrial(engine: try await context.open(), victim: victim, others: others).run(context)
       }

@@ -104,7 +104,7 @@ private struct BodyOfCounter: Sendable {
     let (placeHasChanged, mayEnd) = (Latch(), Latch())
     (self.hasRead, self.hasEnded) = (hasRead, hasEnded)
     (self.placeHasChanged, self.mayEnd) = (placeHasChanged, mayEnd)
-    call = onOwnThread {
+    call = onDedicatedThread {
       defer { hasEnded.set() }
       // An engine that has lost its place may throw `conflict` each time.
       return try await EngineUnderTest.$patienceWithConflicts.withValue(.zero) {

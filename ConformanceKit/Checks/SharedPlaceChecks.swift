@@ -72,7 +72,7 @@ private func checkAnswers(_ context: CheckContext, of sharers: Sharers) async th
     case .standard: 36
     case .exhaustive: 600
     }
-  // The methods that can make a kind of change take turns.
+  // The methods that can make a kind of change alternate.
   let methods: [ChangeMethod?] =
     [nil, .apply, .writeEntries] + (context.capabilities.contains(.transactions) ? [.transaction] : [])
   var answers = ExpectedAnswers()

@@ -105,7 +105,7 @@ private func writeWhatHasChanged(
 private func writeCrosswise(_ engines: [EngineUnderTest]) async throws {
   let (owns, shared) = (keys(2, prefix: "own of "), keys(2, prefix: "shared "))
   try await engines[0].remove(keys: owns + shared)
-  let meeting = Meeting()
+  let barrier = BodyBarrier()
   let outcomes = try await gather(0..<2) { task in
     let (writes, value) = (WritesOfBody(), data("by \(task)"))
     let hasReturned = try await returns {
@@ -113,7 +113,7 @@ private func writeCrosswise(_ engines: [EngineUnderTest]) async throws {
         writes.begin()
         try writes.write(value, owns[task], in: transaction)
         try writes.write(value, shared[task], in: transaction)
-        meeting.arrive()
+        barrier.arrive()
         try writes.tryToWrite(value, shared[1 - task], in: transaction)
       }
     }

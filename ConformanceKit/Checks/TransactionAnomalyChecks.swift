@@ -74,13 +74,13 @@ private func checkPhantoms(
     // A seat in the middle, so that others are before and after the one that is found.
     let taken = round % 2
     if taken == 1 { try await engine.write(data("taken"), key: seats[seats.count / 2]) }
-    let meeting = round < 6 ? Meeting(of: seats.count - 1) : nil
+    let barrier = round < 6 ? BodyBarrier(of: seats.count - 1) : nil
     try await gather(seats.indices.dropLast()) { task in
       let seat = seats[task < seats.count / 2 ? task : task + 1]
       let engine = engines[round % 4 < 2 ? 0 : task % engines.count]
       try await engine.withTransaction { transaction in
         let isFree = try count(transaction, taken + 1) == taken
-        meeting?.arrive()
+        barrier?.arrive()
         if isFree { try transaction.write(data("taken"), key: seat) }
       }
     }
@@ -216,7 +216,7 @@ private func checkDirtyReads(_ context: CheckContext) async throws {
   let methods = MutexProtected(0)
   let looks = MutexProtected<[Latch]>([])
   let rounds = context.rounds(
-    quick: 24, standard: 120, exhaustive: 2_000, of: "bodies that change their minds")
+    quick: 24, standard: 120, exhaustive: 2_000, of: "bodies that undo their writes")
   try await whileRunning {
     for round in rounds {
       do {

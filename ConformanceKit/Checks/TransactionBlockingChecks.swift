@@ -64,7 +64,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
       try await find(keys, by: method, in: other, beside: body, " in another engine on the place")
     }
     // An engine need not block the write. Then it leaves the entries as they are.
-    waiting = onOwnThread(counting: begun) { try await engine.write(value(for: keys[0]), key: keys[0]) }
+    waiting = onDedicatedThread(counting: begun) { try await engine.write(value(for: keys[0]), key: keys[0]) }
     try await letWait(1, of: begun)
     try await find(keys, by: method, in: engine, beside: body, ", while a write waited,")
     result = .success(())
@@ -185,10 +185,10 @@ private func checkWriters(_ context: CheckContext) async throws {
   let transaction = try await body.begin(in: engine)
   let (keys, begun) = (keys(4), AtomicCounter())
   let waiting = [
-    onOwnThread(counting: begun) { try await engine.write(data("v"), key: keys[0]) },
-    onOwnThread(counting: begun) { try await engine.write([(keys[1], data("v"))]) },
-    onOwnThread(counting: begun) { try await engine.apply([.write(data("v"), key: keys[2])]) },
-    onOwnThread(counting: begun) {
+    onDedicatedThread(counting: begun) { try await engine.write(data("v"), key: keys[0]) },
+    onDedicatedThread(counting: begun) { try await engine.write([(keys[1], data("v"))]) },
+    onDedicatedThread(counting: begun) { try await engine.apply([.write(data("v"), key: keys[2])]) },
+    onDedicatedThread(counting: begun) {
       try await engine.withTransaction { try $0.write(data("v"), key: keys[3]) }
     },
   ]
@@ -248,11 +248,11 @@ private func checkClosing(_ context: CheckContext) async throws {
   let (isClosing, isClosed) = (Latch(), Latch())
   let running = try await body.begin(in: engine)
   let begun = AtomicCounter()
-  let waiting = onOwnThread(counting: begun) {
+  let waiting = onDedicatedThread(counting: begun) {
     try await engine.withTransaction { try $0.write(data("v"), key: key("behind it")) }
   }
   try await letWait(1, of: begun)
-  let closing = onOwnThread {
+  let closing = onDedicatedThread {
     isClosing.signal()
     try await engine.close()
     isClosed.signal()

@@ -87,12 +87,12 @@ private func checkIncrements(_ context: CheckContext, _ engines: [EngineUnderTes
   let tasks = 16
   let rounds = context.rounds(quick: 160, standard: 800, exhaustive: 20_000, of: "increments")
   let counter = key("counter")
-  let meetings = (0..<3).map { _ in Meeting() }
+  let barriers = (0..<3).map { _ in BodyBarrier() }
   try await gather(0..<2) { task in
-    for meeting in meetings {
+    for barrier in barriers {
       try await engines[task % engines.count].withTransaction { transaction in
         let number = try transaction.number(counter)
-        meeting.arrive()
+        barrier.arrive()
         try transaction.write(data("\(number + 1)"), key: counter)
       }
     }
@@ -110,7 +110,7 @@ private func checkIncrements(_ context: CheckContext, _ engines: [EngineUnderTes
   for engine in engines {
     let sum = try number(of: try await engine.read(key: counter), counter)
     try expect(
-      sum, is: 2 * meetings.count + counts.reduce(0, +), "the counter that \(tasks) tasks had incremented")
+      sum, is: 2 * barriers.count + counts.reduce(0, +), "the counter that \(tasks) tasks had incremented")
   }
 }
 
@@ -136,8 +136,8 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
       "a key into which \(written) had been written, and which only grows, was \(found) after that: a transaction had "
         + "overwritten it")
   }
-  let meetings = 12
-  for round in 0..<meetings {
+  let overlappingRounds = 12
+  for round in 0..<overlappingRounds {
     // An engine whose version numbers start again at 1 when a key is recreated gives both writes the same version.
     let isNewEachTime = round >= 6
     if isNewEachTime {
@@ -169,7 +169,7 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   if context.capabilities.contains(.atomicBatches) { try await writeBesideRemoval(engine) }
   let rounds = context.rounds(quick: 60, standard: 300, exhaustive: 5_000, of: "writes beside transactions")
   try await whileRunning {
-    for round in rounds { try await expectKept(try await write(meetings + round)) }
+    for round in rounds { try await expectKept(try await write(overlappingRounds + round)) }
   } readers: { _ in
     try await engine.withTransaction { transaction in
       try transaction.write(data("\(try transaction.number(counter) + 1)"), key: counter)

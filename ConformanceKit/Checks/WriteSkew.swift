@@ -12,7 +12,7 @@ func checkWriteSkew(_ context: CheckContext) async throws {
   let others = try await writeKeysToRead(context, engine)
   for reads in readsOfNumbers(beside: others, noting: context.progress) + readsOfNumbers {
     context.noteProgress()
-    try await goOffCall(engine, by: reads, Meeting(of: 4))
+    try await goOffCall(engine, by: reads, BodyBarrier(of: 4))
   }
   for round in context.rounds(quick: 30, standard: 150, exhaustive: 5_000, of: "rounds of two keys") {
     context.noteProgress()
@@ -22,7 +22,7 @@ func checkWriteSkew(_ context: CheckContext) async throws {
 
 /// Has four transactions each set one of two numbers to 0, but only if both are 1.
 private func goOffCall(
-  _ engine: EngineUnderTest, by reads: ReadsOfNumbers, _ meeting: Meeting?
+  _ engine: EngineUnderTest, by reads: ReadsOfNumbers, _ barrier: BodyBarrier?
 ) async throws {
   let onCall = [key("on call/one"), key("on call/two")]
   try await engine.write(onCall.map { ($0, data("1")) })
@@ -30,7 +30,7 @@ private func goOffCall(
   try await gather(0..<4) { task in
     try await engine.withTransaction { transaction in
       let sum = try numbers(transaction, onCall).reduce(0, +)
-      meeting?.arrive()
+      barrier?.arrive()
       if sum > 1 { try transaction.write(data("0"), key: onCall[task % 2]) }
     }
   }

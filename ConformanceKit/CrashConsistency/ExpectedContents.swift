@@ -176,7 +176,7 @@ struct ExpectedContents: Sendable {
     return found
   }
 
-  /// The same for entries that were read from the engine.
+  /// Like ``verify(_:underWay:noting:)``, for entries that have already been read.
   ///
   /// - Parameter end: When the process that wrote last died.
   mutating func check(
@@ -317,7 +317,7 @@ extension ExpectedContents {
     let mayBeLater = Set(underWay.compactMap(\.key))
     for entry in found where entry.updatedAt > latest && !mayBeLater.contains(entry.key) {
       throw changed(
-        entry, "were after \(describe(end)), when the process that wrote it was already dead")
+        entry, "were after \(describe(end)), when the process that wrote it had already ended")
     }
   }
 

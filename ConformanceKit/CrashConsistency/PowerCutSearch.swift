@@ -179,6 +179,7 @@ extension PowerCutSearch {
         reason: "The engine writes to files through mapped memory, which cannot be recorded: "
           + "\(mapped.joined(separator: ", ")).")
     }
-    throw Violation("when it was opened on what it had left, \(violation.description)", rule: violation.rule)
+    throw Violation(
+      "when it was opened with every recorded change on disk, \(violation.description)", rule: violation.rule)
   }
 }

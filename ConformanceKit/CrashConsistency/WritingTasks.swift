@@ -209,7 +209,7 @@ struct ConcurrentWriters: Codable, Sendable {
     return .write(NumberedBatches.value("writer \(writer), write \(number)", &random), key: key)
   }
 
-  /// The method for an operation. They take turns, because an engine may combine only the calls of some of them.
+  /// The method for an operation. They alternate, because an engine may combine only the calls of some of them.
   func method(
     _ number: Int, for operation: StorageOperation, _ capabilities: EngineCapabilities
   ) -> ChangeMethod {

@@ -137,7 +137,7 @@ struct FaultedStore {
     guard let engine else { return }
     let hadFailed = hasFailed
     // Only a read of all entries shows which of several states it is.
-    if contents.isOpen(isReopened: isReopened), look != .entries { return }
+    if contents.isAmbiguous(isReopened: isReopened), look != .entries { return }
     do {
       let found: [CacheKey: Data]
       switch look {

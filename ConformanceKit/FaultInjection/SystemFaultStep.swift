@@ -79,12 +79,12 @@ struct SystemFaultContents: Sendable {
   /// All changes that ever threw, for messages.
   private var refused: [[StorageOperation]] = []
   /// Other possible values of a key: a batch that is not atomic may have been done in part.
-  private var loose: [CacheKey: [Data?]] = [:]
+  private var otherValues: [CacheKey: [Data?]] = [:]
 
   /// Whether several states are possible.
   ///
   /// - Parameter isReopened: Whether the store has been opened since the last change.
-  func isOpen(isReopened: Bool) -> Bool { isReopened && !undecided.isEmpty || !loose.isEmpty }
+  func isAmbiguous(isReopened: Bool) -> Bool { isReopened && !undecided.isEmpty || !otherValues.isEmpty }
 
   /// Records an acknowledged change.
   mutating func acknowledge(_ operations: [StorageOperation]) {
@@ -92,8 +92,8 @@ struct SystemFaultContents: Sendable {
     undecided = []
     for operation in operations {
       switch operation {
-      case .write(_, let key), .remove(let key): loose[key] = nil
-      case .removeAll: loose = [:]
+      case .write(_, let key), .remove(let key): otherValues[key] = nil
+      case .removeAll: otherValues = [:]
       }
     }
   }
@@ -108,7 +108,7 @@ struct SystemFaultContents: Sendable {
       let touched =
         if case .removeAll = operation { Array(after.keys) } else { [operation.key].compactMap { $0 } }
       operation.apply(to: &after)
-      for key in touched { loose[key, default: []].append(after[key]) }
+      for key in touched { otherValues[key, default: []].append(after[key]) }
     }
   }
 
@@ -117,17 +117,17 @@ struct SystemFaultContents: Sendable {
   /// - Parameter isReopened: Whether the store has been opened since the last change.
   mutating func mismatch(_ found: [CacheKey: Data], isReopened: Bool) -> Violation? {
     if found == certain {
-      if isReopened { (undecided, loose) = ([], [:]) }
+      if isReopened { (undecided, otherValues) = ([], [:]) }
       return nil
     }
     if isReopened, let state = possible.first(where: { $0 == found }) {
-      (certain, undecided, loose) = (state, [], [:])
+      (certain, undecided, otherValues) = (state, [], [:])
       return nil
     }
     let wrong = Set(certain.keys).union(found.keys).sorted().filter { found[$0] != certain[$0] }
-    if wrong.allSatisfy({ loose[$0]?.contains(found[$0]) ?? false }) {
+    if wrong.allSatisfy({ otherValues[$0]?.contains(found[$0]) ?? false }) {
       for key in wrong { certain[key] = found[key] }
-      if isReopened { (undecided, loose) = ([], [:]) }
+      if isReopened { (undecided, otherValues) = ([], [:]) }
       return nil
     }
     return violation(found, wrong, isReopened)

@@ -25,7 +25,7 @@ struct HistoryBody: Sendable {
   ///
   /// - Throws: ``RolledBack``, and the errors of the transaction.
   func run(_ transaction: any StorageTransaction) throws -> HistoryCall.Answer {
-    var answer = try lookAround(transaction)
+    var answer = try readAsked(transaction)
     for operation in operations { try perform(operation, transaction) }
     if !(try seesOwnChanges(transaction)) { answer = .nonsense }
     guard throwsAtEnd else { return answer }
@@ -37,7 +37,7 @@ struct HistoryBody: Sendable {
     }
   }
 
-  private func lookAround(_ transaction: any StorageTransaction) throws -> HistoryCall.Answer {
+  private func readAsked(_ transaction: any StorageTransaction) throws -> HistoryCall.Answer {
     let asked = asked.map { entries.keys[$0] }
     switch look {
     case .read:

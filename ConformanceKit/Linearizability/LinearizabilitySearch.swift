@@ -7,7 +7,8 @@
 /// only calls in progress, one bit each, and memory does not grow with the history.
 ///
 /// Three rules keep the set small. A read takes effect as soon as it can, since it changes nothing. So does a write
-/// whose value no call reads. And a value that a later call reads is not overwritten. See ``ValueLiveness``.
+/// whose value no call reads. And no effect is applied that would overwrite a value which a later call still has to read.
+/// See ``ValueLiveness``.
 struct LinearizabilitySearch {
   enum Outcome: Hashable {
     case legal

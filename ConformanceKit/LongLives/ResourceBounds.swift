@@ -33,10 +33,10 @@ struct ResourceBounds: CheckTask {
           + "and threads or three for each processor, and at most \(Holdings.room >> 20) MiB more memory, than after the first 66 "
           + "times, and the last write of each time is there"
       case .overwrites:
-        "after overwrites of few keys with 100 MiB and more, files and memory have grown by at most 64 MiB, "
+        "after overwrites of few keys with at least 100 MiB in total, files and memory have grown by at most 64 MiB, "
           + "or have stopped growing, there are \(bound) than before, and nothing is lost or comes back"
       case .absentKeys:
-        "after reads of 150,000 absent keys and more, fewer if the engine is slow, and 30,000 scans, files and memory have grown by at most "
+        "after reads of at least 150,000 absent keys (fewer if the engine is slow) and 30,000 scans, files and memory have grown by at most "
           + "\(ResourceBounds.roomForAbsentKeys >> 20) MiB"
       }
     }
@@ -89,7 +89,7 @@ struct ResourceBounds: CheckTask {
     _ call: (Int) async throws -> Void
   ) async throws {
     var first: Holdings?
-    // As many calls that leave something each must exceed the bound on machines with many processors, too.
+    // Enough calls to exceed the bound if each leaves something behind, also with many processors, where the bound is higher.
     let scale = (Holdings.slackOfThreads() + Holdings.slack - 1) / Holdings.slack
     let count = scale * (level == .exhaustive ? 10 * times : times)
     for round in 1...count {

@@ -110,10 +110,10 @@ struct SequenceShrinker {
         return candidate
       }
       if try await keep(sized(nil)) { continue }
-      var (right, wrong) = (-1, size)
-      while wrong - right > 1, index < shortest.operations.count, !isSpent {
-        let middle = (right + wrong) / 2
-        if try await keep(sized(middle)) { wrong = middle } else { right = middle }
+      var (passing, failing) = (-1, size)
+      while failing - passing > 1, index < shortest.operations.count, !isSpent {
+        let middle = (passing + failing) / 2
+        if try await keep(sized(middle)) { failing = middle } else { passing = middle }
       }
     }
   }
@@ -155,12 +155,12 @@ struct SequenceShrinker {
   /// because of their common prefix.
   private mutating func shortenRuns() async throws {
     let longest = shortest.operations.flatMap(\.keys).map(\.longestRun).max() ?? 0
-    var (right, wrong) = (0, longest)
+    var (passing, failing) = (0, longest)
     let original = shortest.operations
-    while wrong - right > 1, !isSpent {
-      let middle = (right + wrong) / 2
+    while failing - passing > 1, !isSpent {
+      let middle = (passing + failing) / 2
       let candidate = original.map { $0.renaming { $0.limitingRuns(to: middle) } }
-      if try await keep(candidate) { wrong = middle } else { right = middle }
+      if try await keep(candidate) { failing = middle } else { passing = middle }
     }
   }
 }

@@ -103,7 +103,7 @@ private struct NetworkCounter: Sendable {
 }
 
 extension EngineUnderTest {
-  /// Writes the next number, or removes the previous one, in a transaction or alone. The methods take turns.
+  /// Writes the next number, or removes the previous one, in a transaction or alone. The methods alternate.
   fileprivate func count(_ counter: NetworkCounter) async throws {
     let (number, key) = (counter.next, counter.key)
     if counter.removes {

@@ -21,7 +21,7 @@ extension NetworkProxy {
     case dripping
     /// Passes on one byte of answers at a time, with a pause after each.
     case trickling(pause: Duration)
-    /// Ends its side of each new connection at once, as a server without a free place does.
+    /// Ends its side of each new connection at once, as a server that has reached its connection limit does.
     case refusing
   }
 

@@ -254,7 +254,7 @@ final class NetworkProxy: Sendable {
         state.withLock { $0.isUnreachable } ? (false, nil) : (true, NetworkSocket.accept(listener))
       }
       if isTaken { return client }
-      // The queue is never empty.
+      // The full backlog keeps the listener readable, so poll() returns immediately.
       usleep(5_000)
     }
   }

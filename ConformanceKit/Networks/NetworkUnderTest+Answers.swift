@@ -93,7 +93,7 @@ extension NetworkUnderTest {
   /// Makes the server silent during the body of a transaction, which then reads. Repeats a transaction that took too
   /// long, because the machine may be busy.
   func checkSilentBody() async throws {
-    var mayHaveHappened = false
+    var mayHaveBeenApplied = false
     var durations: [Duration] = []
     for _ in 0..<Self.attempts {
       context.noteProgress()
@@ -105,13 +105,13 @@ extension NetworkUnderTest {
       } catch let failure as CallFailure {
         let code = (failure.error as? StorageError)?.code
         try expect(code == .unavailable || code == .outcomeUnknown, "a transaction threw \(failure.error)")
-        mayHaveHappened = mayHaveHappened || code == .outcomeUnknown
+        mayHaveBeenApplied = mayHaveBeenApplied || code == .outcomeUnknown
       }
       durations.append(start.duration(to: .now))
       let contents = try await contents()
       try expect(contents[key("old")] == data("old"), "an existing entry was lost")
       try expect(
-        mayHaveHappened || contents[key("new")] == nil,
+        mayHaveBeenApplied || contents[key("new")] == nil,
         "withTransaction(_:) had taken effect, although it threw unavailable")
       if durations.contains(where: { $0 < server.timeLimit * Self.timesOfTheLimit }) { return }
     }

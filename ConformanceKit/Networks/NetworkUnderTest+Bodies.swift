@@ -76,7 +76,7 @@ private struct ChangeDuringBody: Sendable {
   init(by other: EngineUnderTest) {
     let (isWanted, isOver, isMade) = (Flag(), Flag(), Latch())
     (self.isWanted, self.isOver, self.isMade) = (isWanted, isOver, isMade)
-    task = onOwnThread {
+    task = onDedicatedThread {
       defer { isMade.signal() }
       while !isWanted.isSet, !isOver.isSet { await letTimePass() }
       guard isWanted.isSet else { return false }

@@ -76,11 +76,11 @@ struct NetworkUnderTest: Sendable {
 
   /// Repeats a call that took too long, because the machine may be busy.
   func checkFault(_ mode: NetworkProxy.Mode, _ call: NetworkCall) async throws {
-    var mayHaveHappened = false
+    var mayHaveBeenApplied = false
     var durations: [Duration] = []
     for _ in 0..<Self.attempts {
       context.noteProgress()
-      durations.append(try await checkFaultOnce(mode, call, &mayHaveHappened))
+      durations.append(try await checkFaultOnce(mode, call, &mayHaveBeenApplied))
       if durations.contains(where: { $0 < server.timeLimit * Self.timesOfTheLimit }) { return }
     }
     throw Violation("\(call.phrase), with a time limit of \(server.timeLimit), ended after \(durations)")
@@ -88,7 +88,7 @@ struct NetworkUnderTest: Sendable {
 
   /// Returns the duration of the call.
   private func checkFaultOnce(
-    _ mode: NetworkProxy.Mode, _ call: NetworkCall, _ mayHaveHappened: inout Bool
+    _ mode: NetworkProxy.Mode, _ call: NetworkCall, _ mayHaveBeenApplied: inout Bool
   ) async throws -> Duration {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     proxy.set(mode)
@@ -103,19 +103,19 @@ struct NetworkUnderTest: Sendable {
       guard case .stalling = mode, !call.isRead else {
         throw Violation("\(call.phrase) returned although the server had not answered")
       }
-      mayHaveHappened = true
+      mayHaveBeenApplied = true
       let contents = try await contents()
       try expect(contents[key("new")] == data("new"), "\(call.phrase) returned, but has not taken effect")
       return elapsed
     }
     let isUnknown = error.code == .outcomeUnknown && !call.isRead
     try expect(error.code == .unavailable || isUnknown, "\(call.phrase) threw \(error)")
-    mayHaveHappened = mayHaveHappened || isUnknown
+    mayHaveBeenApplied = mayHaveBeenApplied || isUnknown
     // Twice, because the server may process received data late.
     for _ in 0..<2 {
       let contents = try await contents()
       try expect(contents[key("old")] == data("old"), "an existing entry was lost")
-      if !mayHaveHappened {
+      if !mayHaveBeenApplied {
         try expect(
           contents[key("new")] == nil,
           "\(call.phrase) had taken effect, although it threw unavailable")
@@ -177,8 +177,8 @@ struct NetworkUnderTest: Sendable {
       let ends = try await gather(calls.indices) { [engines] number in
         let call = calls[number]
         let start = ContinuousClock.now
-        let mayHaveHappened = try await mayHaveHappened(call, on: engines[number])
-        return (call.name, start.duration(to: .now), mayHaveHappened ? call.changed : nil)
+        let mayHaveBeenApplied = try await mayHaveBeenApplied(call, on: engines[number])
+        return (call.name, start.duration(to: .now), mayHaveBeenApplied ? call.changed : nil)
       }
       let found = try await contents()
       for other in engines { try await other.close() }
@@ -260,7 +260,7 @@ struct NetworkUnderTest: Sendable {
 
   /// Whether a change threw `outcomeUnknown`, or returned. Fails if a call returned that may not, or threw an error that
   /// is not allowed.
-  private func mayHaveHappened(_ call: AnyCall, on engine: EngineUnderTest) async throws -> Bool {
+  private func mayHaveBeenApplied(_ call: AnyCall, on engine: EngineUnderTest) async throws -> Bool {
     do {
       try await call.perform(engine)
     } catch let failure as CallFailure {

@@ -198,11 +198,10 @@ extension ConformanceBudget.Level {
   var limits: String? {
     switch self {
     case .quick:
-      "at most 2,000 calls in sequences, 4,097 entries in a store, values of 1 MiB in the checks of all "
-        + "sizes, and 6 system faults"
+      "at most 4,097 entries and values of 1 MiB in the checks of all sizes, and the fewest calls, rounds and faults in the other checks"
     case .standard:
-      "at most 70,000 calls in sequences, 12,000 entries in a store, values of 16 MiB in the checks of all "
-        + "sizes, and 90 system faults"
+      "at most 10,001 entries and values of 16 MiB in the checks of all sizes, and fewer calls, rounds and faults in the other checks "
+        + "than at exhaustive"
     case .exhaustive: nil
     }
   }

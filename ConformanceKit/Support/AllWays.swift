@@ -44,7 +44,7 @@ private struct Listing {
 /// - Parameters:
 ///   - contents: What was written, if the caller knows it.
 ///   - most: More entries than this are not compared.
-/// - progress: Called after each result, because an engine may need long for each.
+///   - progress: Called after each result, because an engine may need long for each.
 func expectAllWaysAgree(
   in engine: EngineUnderTest, on contents: [(key: CacheKey, data: Data)]? = nil, atMost most: Int = .max,
   noting progress: CheckProgress? = nil
@@ -174,7 +174,8 @@ private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineU
   }
 }
 
-/// Each may differ by the 2 ms of rule W2.
+/// Whether two readings of one timestamp agree. Each may differ from the time of the call by 2 ms (rule W2), so they may differ
+/// from each other by twice that, and by rounding.
 func isSame(_ time: Date, _ other: Date) -> Bool {
   // The difference of two infinite times is not a number.
   time == other || abs(time.timeIntervalSince(other)) <= 0.004_5
@@ -198,9 +199,8 @@ private func asking<Result>(
 struct EngineClosed: Error {}
 
 extension CheckDefinition {
-  /// Whether the entries that the check leaves behind are compared across all methods that read. Not if the check has
-  /// removed something that the engine needs. Neither if it makes concurrent calls, because these may cause more faults
-  /// than the check reports.
+  /// Whether the entries that the check leaves behind are compared across all methods that read. False for checks that remove
+  /// something the engine needs, and for those that make concurrent calls, which may cause more faults than the check reports.
   var comparesAllWays: Bool {
     switch rule {
     case .k1, .k2, .k3, .k4, .v1, .v2, .v3, .w1, .w2, .w3, .w4, .w5, .w6: true

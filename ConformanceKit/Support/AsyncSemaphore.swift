@@ -17,10 +17,10 @@ final class AsyncSemaphore: Sendable {
   private struct State {
     var free: Int
     /// In order of arrival.
-    var waiting: [(places: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    var waiting: [(permits: Int, continuation: CheckedContinuation<Void, Never>)] = []
   }
 
-  /// The number of places.
+  /// The number of permits.
   let width: Int
   private let state: MutexProtected<State>
 
@@ -29,7 +29,7 @@ final class AsyncSemaphore: Sendable {
     state = MutexProtected(State(free: width))
   }
 
-  /// Runs the work when a place is available.
+  /// Runs the work when a permit is available.
   func pass<Result>(_ work: () async -> Result) async -> Result {
     await enter()
     let result = await work()
@@ -37,28 +37,28 @@ final class AsyncSemaphore: Sendable {
     return result
   }
 
-  /// Waits until this many places are free and all earlier waiters have theirs, and takes them.
-  func enter(_ places: Int = 1) async {
+  /// Waits until this many permits are free and all earlier waiters have theirs, and takes them.
+  func enter(_ permits: Int = 1) async {
     await withCheckedContinuation { continuation in
       let mayEnter = state.withLock { state in
-        guard state.waiting.isEmpty, state.free >= places else {
-          state.waiting.append((places, continuation))
+        guard state.waiting.isEmpty, state.free >= permits else {
+          state.waiting.append((permits, continuation))
           return false
         }
-        state.free -= places
+        state.free -= permits
         return true
       }
       if mayEnter { continuation.resume() }
     }
   }
 
-  /// Releases this many places.
-  func leave(_ places: Int = 1) {
+  /// Releases this many permits.
+  func leave(_ permits: Int = 1) {
     let next = state.withLock { state in
-      state.free += places
+      state.free += permits
       var next: [CheckedContinuation<Void, Never>] = []
-      while let first = state.waiting.first, first.places <= state.free {
-        state.free -= first.places
+      while let first = state.waiting.first, first.permits <= state.free {
+        state.free -= first.permits
         next.append(state.waiting.removeFirst().continuation)
       }
       return next

@@ -17,8 +17,7 @@ final class CheckContext: Sendable {
   let stallTimeout: Duration
   /// How long readers compute before a write must have returned.
   let longestTurn: Duration
-  /// How many calls each of several tasks may make during one call of another task, for every call that a single task
-  /// makes during such a call.
+  /// The factor of the fairness checks. See ``ConformanceSuite/longestWait``.
   let longestWait: Int
   /// Whether to use fewer entries if the engine is slow.
   let isSpeedMeasured: Bool

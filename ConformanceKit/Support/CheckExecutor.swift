@@ -83,7 +83,7 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
 /// neither the threads on which the check continues nor one of the cooperative pool.
 ///
 /// - Parameter begun: Incremented right before the call.
-func onOwnThread<Value: Sendable>(
+func onDedicatedThread<Value: Sendable>(
   counting begun: AtomicCounter? = nil, _ call: @escaping @Sendable () async throws -> Value
 ) -> Task<Value, any Error> {
   let thread = CheckExecutor(count: 1)

@@ -13,10 +13,11 @@ struct CallFailure: Error, CustomStringConvertible {
   var description: String { "\(call) threw \(shortened(String(describing: error)))" }
 }
 
-/// Marks an error that the body of a transaction throws in a check. It is no reason to retry, whatever its code.
+/// The cause of a `StorageError` that the body of a transaction throws in a check: even with code `conflict`, it is the body's own
+/// error, and not a reason to retry.
 struct ErrorOfBody: Error {}
 
-/// The error that the body of a transaction throws in a check to roll back.
+/// Thrown by the body of a transaction in a check, to roll it back.
 struct ThrownByBody: Error {}
 
 /// The engine that is being checked. Forwards every call, and records which call threw.

@@ -45,7 +45,7 @@ extension Latch {
 /// A barrier for bodies of transactions, so that they overlap if the engine allows it.
 ///
 /// Without it, two short transactions only overlap by chance, and hardly ever on a busy machine.
-final class Meeting: Sendable {
+final class BodyBarrier: Sendable {
   private let expected: Int
   private let arrived = AtomicCounter()
   private let isComplete = Latch()

@@ -25,7 +25,7 @@ struct LongBody: Sendable {
 
   /// Runs it in a transaction. Returns when it has begun.
   func begin(in engine: EngineUnderTest) async throws -> Task<Bool, any Error> {
-    let transaction = onOwnThread { try await engine.withTransaction { try run($0) } }
+    let transaction = onDedicatedThread { try await engine.withTransaction { try run($0) } }
     guard await hasBegun.waitElsewhere(for: patience) else {
       throw Violation("the body of a transaction had not begun after \(patience)")
     }

@@ -13,7 +13,7 @@ struct PausedBody: Sendable {
   ) {
     let (hasBegun, ended) = (Flag(), Flag())
     (self.hasBegun, self.ended) = (hasBegun, ended)
-    task = onOwnThread {
+    task = onDedicatedThread {
       defer { ended.set() }
       try await engine.withTransaction { transaction in
         try body(transaction) {

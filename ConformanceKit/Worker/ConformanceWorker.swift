@@ -2,8 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// An executable that opens the engine in a separate process. Checks kill that process, cut its power, or
-/// have it open corrupted files, where a trap is a result and does not end the tests.
+/// An executable that opens the engine in a separate process. Checks kill that process, record its system calls to simulate
+/// power cuts, or make it open corrupted files, where a trap ends only this process and not the tests.
 ///
 /// Besides its imports it is a single call, in an executable target, here called `my-engine-worker`:
 ///

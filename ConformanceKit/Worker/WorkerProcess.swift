@@ -11,7 +11,7 @@ final class WorkerProcess: Sendable {
     let stderrTail: String
 
     var description: String {
-      "the process \(ending)" + (stderrTail.isEmpty ? "" : " after saying: \(stderrTail)")
+      "the process \(ending)" + (stderrTail.isEmpty ? "" : " after writing to standard error: \(stderrTail)")
     }
   }
 

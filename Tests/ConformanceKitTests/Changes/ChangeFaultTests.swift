@@ -269,7 +269,7 @@ struct ChangeFaultTests {
       engineCase.name, engineCase.fault, stallTimeout: engineCase.stallTimeout,
       releaseLimits: releaseLimits)
     var missed = engineCase.checks
-    // If tasks or processes have to meet at the right moment, several attempts may be necessary.
+    // If tasks or processes have to overlap at the right moment, several attempts may be necessary.
     for _ in 0..<20 where !missed.isEmpty {
       for check in checks where missed.contains(check.id) {
         guard let failure = await check.outcome().failure else { continue }

@@ -136,7 +136,7 @@ struct FaultyEngineTests {
       return [.f1, .f3, .f4].contains(check.rule)
     }
     var failsForItsRule = failures.contains { $0.rule == engineCase.rule } || isUndecided
-    // If tasks have to meet at the right moment, several attempts may be necessary on a busy machine.
+    // If tasks have to overlap at the right moment, several attempts may be necessary on a busy machine.
     for _ in 0..<20 where !failsForItsRule {
       for check in engineCase.checks(.standard)
       where (check.rule == engineCase.rule || engineCase.also.contains(check.rule)) && !failsForItsRule {
@@ -173,8 +173,8 @@ struct FaultyEngineTests {
     var idle = checks.sorted().filter {
       !done.contains($0) && FaultyEngineCase.ofCooperation[$0] == nil && !FaultyEngineCase.isSearch($0)
     }
-    // Checks that did not run because an earlier check failed.
-    // Several at a time, because nothing else may be left to do by then.
+    // Runs the checks that did not run because an earlier check of the same engine failed. Several at a time, since all other tests
+    // may have ended by then.
     idle = await withTaskGroup(of: [String].self, returning: [String].self) { [idle, found] group in
       let width = 4
       for part in 0..<width {

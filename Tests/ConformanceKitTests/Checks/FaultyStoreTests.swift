@@ -117,7 +117,7 @@ struct FaultyStoreTests {
   func failsForItsRule(_ engineCase: FaultyStoreCase) async {
     let failures = await CheckOutcomes.shared.outcomes(of: engineCase).values.compactMap(\.failure)
     var failsForItsRule = failures.contains { $0.rule == engineCase.rule }
-    // If tasks have to meet at the right moment, several attempts may be necessary on a busy machine.
+    // If tasks have to overlap at the right moment, several attempts may be necessary on a busy machine.
     for _ in 0..<20 where !failsForItsRule {
       for check in engineCase.checks where check.rule == engineCase.rule && !failsForItsRule {
         failsForItsRule = await check.outcome().failure?.rule == engineCase.rule

@@ -187,7 +187,7 @@ struct SharedPlaceFaultTests {
       let check = try #require(engineCase.suite.checks.first { $0.id == id })
       var failure: ConformanceFailure?
       var isSkipped = false
-      // If processes have to meet at the right moment, several attempts may be necessary.
+      // If processes have to overlap at the right moment, several attempts may be necessary.
       for _ in 0..<20 where failure == nil && !isSkipped {
         let outcome = await check.outcome()
         failure = outcome.failure

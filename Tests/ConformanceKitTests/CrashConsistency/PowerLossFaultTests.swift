@@ -127,7 +127,7 @@ struct LostEndTests {
     #expect(try await PowerLossFaultCase.careful[0].outcome(of: id) == .passed)
   }
 
-  @Test("It fails with half of the last batch")
+  @Test("An engine that shows half of the last batch after a power cut fails")
   func torn() async throws {
     let engineCase = PowerLossFaultCase.ofProcesses[0]
     #expect(try await engineCase.outcome(of: "corruption.shortened-file").failure?.rule == .f2)

@@ -115,7 +115,7 @@ struct KnownHistoriesTests {
     #expect(LinearizabilityChecker.strict { $0.batchesAreAtomic = false }.isIllegal(late))
   }
 
-  @Test("A read of many that mixes two moments is illegal unless it may")
+  @Test("A read of many keys that mixes two states is illegal unless such reads need not be atomic")
   func tornRead() {
     let history: [HistoryCall] = [
       .write(a, 1, by: 1, 2, 3), .write(b, 1, by: 1, 4, 5),
@@ -257,7 +257,7 @@ struct KnownHistoriesTests {
     #expect("\(thrown)" == #"withTransaction("a" → nil, "b" → nil, "a": 7) threw"#)
   }
 
-  @Test("The state before a history counts")
+  @Test("Reads before the first write return the initial values")
   func initialState() {
     let checker = LinearizabilityChecker(model: AtomicityModel(keyCount: 3), initial: [7, 0, 0])
     #expect(checker.isLegal([.read(a, 7, by: 1, 1, 2), .write(a, 8, by: 2, 3, 6), .read(a, 7, by: 1, 4, 5)]))

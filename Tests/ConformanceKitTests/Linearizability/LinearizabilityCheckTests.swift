@@ -48,7 +48,7 @@ struct LinearizabilityCheckTests {
   @Test("Each racy engine has a history that shows a broken rule", arguments: RacyEngine.all.spread)
   func failsForItsRule(_ engine: RacyEngine) async throws {
     let engineCase = engine.engineCase
-    // Tasks meet by chance, so another seed may find what the first ones have not: the expected rule, if the machine
+    // Tasks overlap by chance, so another seed may find what the first ones have not: the expected rule, if the machine
     // runs the calls concurrently.
     var outcomes: [ConformanceOutcome] = []
     for seed in 1...40 as ClosedRange<UInt64> {

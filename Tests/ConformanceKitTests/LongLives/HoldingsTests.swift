@@ -19,7 +19,7 @@ struct HoldingsTests {
   }
 
   /// A server with room for a hundred connections refused some of 64 engines.
-  @Test("On a machine with many processors, a server gets no connections of as many engines")
+  @Test("With a server, at most 16 engines are opened, however many processors there are")
   func enginesWithServer() {
     #expect(engineCount(processors: 64, isNetworked: true) == 16)
     #expect(engineCount(processors: 64, isNetworked: false) == 64)
@@ -27,7 +27,7 @@ struct HoldingsTests {
   }
 
   /// Four more descriptors than at first were too many.
-  @Test("Descriptors that a process makes once, while openings throw, are no leak of these openings")
+  @Test("Descriptors that a process opens once during openings that throw do not count as a leak")
   func descriptorsMadeOnce() async {
     // In a separate process, since other tests open files.
     await #expect(processExitsWith: .success) {

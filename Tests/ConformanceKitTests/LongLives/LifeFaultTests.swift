@@ -11,7 +11,7 @@ struct LifeFaultTests {
   @Test("Each faulty engine fails the checks that are named for it", arguments: LifeFaultCase.all.spread)
   func failsForItsRule(_ engineCase: LifeFaultCase) async throws {
     var missed = engineCase.checks
-    // If tasks have to meet at the right moment, or a process is killed at random, several attempts may be necessary.
+    // If tasks have to overlap at the right moment, or a process is killed at random, several attempts may be necessary.
     for _ in 0..<20 where !missed.isEmpty {
       for check in engineCase.suite.checks where missed.contains(check.id) {
         switch await check.outcome() {

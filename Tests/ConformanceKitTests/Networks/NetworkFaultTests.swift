@@ -139,7 +139,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
 struct NetworkFaultTests {
   @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all.spread)
   func fails(_ faultCase: NetworkFaultCase) async throws {
-    // Tasks meet by chance, so another attempt may find what the first one has not. It is short.
+    // Tasks overlap by chance, so another attempt may find what the first one has not. It is short.
     for look in 0..<20 {
       let level = look == 0 ? ConformanceBudget.Level.quick : .standard
       let check = try #require(try faultCase.checks(level).first { $0.id == faultCase.check })

@@ -84,7 +84,7 @@ struct SizeFaultTests {
     arguments: SizeFault.all.spread)
   func isFound(_ fault: SizeFault) async throws {
     var failure = try await fault.failure()
-    // If tasks have to meet at the right moment, several attempts may be necessary on a busy machine.
+    // If tasks have to overlap at the right moment, several attempts may be necessary on a busy machine.
     for _ in 0..<20 where failure == nil { failure = try await fault.failure() }
     #expect(failure?.rule == fault.rule, "\(failure?.actual ?? "nothing was found")")
     if let shows = fault.shows {

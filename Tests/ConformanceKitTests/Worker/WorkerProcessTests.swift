@@ -28,7 +28,10 @@ struct WorkerProcessTests {
     arguments: [
       ("echo Hello; sleep 60", #"wrote "Hello""#),
       ("true", "exited with status 0, before it accepted requests"),
-      ("echo Trouble >&2; exit 3", "exited with status 3 after saying: Trouble, before it accepted requests"),
+      (
+        "echo Trouble >&2; exit 3",
+        "exited with status 3 after writing to standard error: Trouble, before it accepted requests"
+      ),
       ("kill -9 $$", "was ended by signal 9, before it accepted requests"),
       ("exec 0<&-; echo conformance worker 3; echo Nonsense; sleep 60", #"wrote "Nonsense""#),
     ])
