@@ -19,7 +19,7 @@ enum TypeNameRegistry {
     guard claim(name, for: types) else {
       throw StorageError(
         .unsupported,
-        "Two types have the name \(name), and so would share a directory. Specify the directory of one of them."
+        "Two types have the name \(name), so their values would be mixed up. Specify a directory, or for a cache a namespace, for one of them."
       )
     }
     return name

@@ -14,8 +14,8 @@ struct ConformanceCommand: AsyncParsableCommand {
       that the engine passed. Which checks apply to an engine depends on its capabilities. A check that cannot \
       run on this machine is skipped, with the reason.
 
-      The level decides which checks run and how thorough they are; checks that search for faults at random, by killing \
-      processes or by corrupting files have options of their own. Each failure is printed with the command that \
+      The level decides which checks run and how thorough they are. The checks that make random calls, kill processes, simulate \
+      power cuts or corrupt files have options of their own. Each failure is printed with the command that \
       reproduces it.
 
       After Ctrl-C the results so far are printed, and the exit status is that of the signal.
@@ -77,7 +77,7 @@ struct ConformanceCommand: AsyncParsableCommand {
       }
       if budgetOptions.budget != ConformanceBudget(budgetOptions.level) {
         throw ValidationError(
-          "--list and --write-matrix run no check, so only --level decides about them, not how hard to search."
+          "--list and --write-matrix run no check: of the options under HOW HARD TO SEARCH, only --level affects them."
         )
       }
     }
@@ -110,7 +110,7 @@ struct ConformanceCommand: AsyncParsableCommand {
       try await checkOptions.nonemptyRun(of: suites(of: try engineOptions.usableEngines, in: directory))
         .results(
           reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
-          // What a process leaves behind that is ended in the middle of a check is removed with this directory.
+          // If a process ends in the middle of a check, what it leaves behind is removed with this directory.
           processes: jobs == nil
             ? nil
             : ConformanceProcesses(
@@ -121,7 +121,7 @@ struct ConformanceCommand: AsyncParsableCommand {
         ) { [format] in try writeToStandardOutput(try $0.rendered(as: format)) }
     }
     try writeToStandardOutput(try results.rendered(as: format))
-    // Only now: that results could not be kept must not cost them.
+    // Last, so that the results are printed even if the file cannot be written.
     try resumeFile?.finish()
     if !results.isConforming { throw ExitCode.failure }
   }

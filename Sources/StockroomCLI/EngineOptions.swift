@@ -60,7 +60,8 @@ struct EngineOptions: ParsableArguments {
     names.isEmpty && postgresql == nil && PostgreSQLServer.installedPrograms() == nil
   }
 
-  /// The part of somebody's database that this process has. That of a process which it starts is in it, so that both are removed.
+  /// The namespaces of this process in the database of --postgresql. Those of its child processes have the same prefix, so that
+  /// they are removed with it.
   var database: EngineCatalog.Database? {
     postgresql.map { .init(connection: $0, namespacePrefix: namespacePrefix ?? Self.ownNamespacePrefix) }
   }
@@ -78,7 +79,7 @@ struct EngineOptions: ParsableArguments {
       // A server that is being started cannot be stopped.
       try await CleaningUp.awaited { try await startServer(below: scratch) }
     }
-    // Finds out soon whether the server is there, which engines wait for.
+    // Fails early if the server cannot be reached; engines would wait for it.
     try await removeNamespaces()
     if leavesServerOut {
       writeToStandardError(
@@ -140,7 +141,8 @@ struct EngineOptions: ParsableArguments {
       ?? FileManager.default.temporaryDirectory
   }
 
-  /// Leaves nothing in somebody's database, if engines have used it. A server of one's own goes as a whole.
+  /// Removes the namespaces from the database of --postgresql, if engines have used it. The command's own server is removed as a
+  /// whole.
   private func removeNamespaces() async throws {
     guard let database, try usesDatabase else { return }
     try await PostgreSQLStorageEngine.removeNamespaces(
@@ -149,8 +151,8 @@ struct EngineOptions: ParsableArguments {
 
   /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.
   func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
-    // What is left in somebody's database stays there, unlike temporary files; and a server of one's own may have its data in the
-    // directory, which go when it has ended.
+    // Unlike temporary files, namespaces in the database of --postgresql would stay. The command's own server may have its data in
+    // this directory, so it must be stopped first.
     let mustEnd = try usesDatabase || ownServer != nil && directory != nil
     return try await mustEnd
       ? CleaningUp.awaited { try await withRemovedDirectory(body) } : withRemovedDirectory(body)
@@ -170,17 +172,17 @@ struct EngineOptions: ParsableArguments {
       do {
         if isPrepared { try await removeNamespaces() }
       } catch let remainder {
-        Self.warn(ofNamespaces: remainder)
+        warn(ofNamespaces: remainder)
       }
       try? await discardServer(below: scratch.url)
       try? ScratchDirectories.remove(scratch)
       throw error
     }
-    // Neither a server that is away by now nor an engine that hangs, and may still write there, must cost the results.
+    // The results are returned even if the server cannot be reached any more, or an engine that hangs still writes to the directory.
     do {
       try await removeNamespaces()
     } catch {
-      Self.warn(ofNamespaces: error)
+      warn(ofNamespaces: error)
     }
     do {
       try await discardServer(below: scratch.url)
@@ -191,9 +193,10 @@ struct EngineOptions: ParsableArguments {
     return result
   }
 
-  private static func warn(ofNamespaces error: any Error) {
+  private func warn(ofNamespaces error: any Error) {
+    guard let database else { return }
     writeToStandardError(
-      "Schemas whose names begin with \(ownNamespacePrefix) may be left in the database: \(error)\n")
+      "Schemas whose names begin with \(database.namespacePrefix) may be left in the database: \(error)\n")
   }
 }
 

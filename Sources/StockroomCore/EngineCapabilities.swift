@@ -17,7 +17,7 @@ public struct EngineCapabilities: OptionSet, Sendable, Hashable {
   public static let snapshotReads = EngineCapabilities(rawValue: 1 << 2)
   /// A scan visits keys in byte order without loading more than it returns (rule R5).
   public static let orderedScans = EngineCapabilities(rawValue: 1 << 3)
-  /// An acknowledged write survives the death of the machine (rule W6). An engine that is opened with
+  /// An acknowledged write survives a crash of the operating system and a power failure (rule W6). An engine that is opened with
   /// ``Durability/process`` does not claim it.
   public static let durableWrites = EngineCapabilities(rawValue: 1 << 4)
   /// Several processes may have the same place open at once (rule C3).

@@ -11,8 +11,8 @@
 /// ```
 ///
 /// A slow subscriber receives several changes as one element, and ``StorageChange/everything`` instead of more keys than the
-/// stream buffers. Only one consumer may iterate at a time. The stream ends when the engine is closed, for a consumer when its
-/// task is cancelled, and for the engine when the last copy of the stream and its iterators is released.
+/// stream buffers. Only one consumer may iterate at a time. The stream ends when the engine is closed; iteration also ends when the
+/// task of the consumer is cancelled. Releasing the last copy of the stream and its iterators ends the subscription.
 public struct StorageChanges: AsyncSequence, Sendable {
   /// What has changed.
   public typealias Element = StorageChange
@@ -150,7 +150,7 @@ private final class ChangeBuffer: Sendable {
     return await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         let (isOver, change) = state.withLock { state -> (Bool, StorageChange?) in
-          // A cancellation before this point finds nobody waiting. What has come is for the next consumer.
+          // If the task was cancelled before this point, nobody was waiting yet. A pending change is for the next consumer.
           if Task.isCancelled { return (true, nil) }
           if let pending = state.pending.take() { return (true, pending) }
           if state.isFinished { return (true, nil) }
@@ -200,8 +200,8 @@ private final class ChangeBuffer: Sendable {
   }
 }
 
-/// Several changes that are received as one. They are added in place, so that a write costs no more beside a subscriber that has
-/// many of them to receive.
+/// Several changes that are received as one. They are added in place, so that the cost of a write does not grow with the number of
+/// pending changes.
 private struct PendingChanges {
   private var keys: Set<CacheKey> = []
   private var isEverything = false

@@ -115,8 +115,8 @@ extension StorageEngine {
   /// The entry of a key that had a value a moment ago, or nil if it has been removed since.
   private func entry(of key: CacheKey, _ data: Data) async throws -> StorageEntry? {
     var data = data
-    // Each further attempt means that the key was removed and written again in between: to be met so often it takes a key whose
-    // timestamps are always nil.
+    // Another attempt means that the key was removed and written again between the reads. Thirty in a row only occur if the engine
+    // never returns timestamps for the key.
     for _ in 0..<30 {
       if let createdAt = try await createdAt(key: key), let updatedAt = try await updatedAt(key: key) {
         return StorageEntry(key: key, data: data, createdAt: createdAt, updatedAt: updatedAt)

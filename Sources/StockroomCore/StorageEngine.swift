@@ -200,8 +200,8 @@ public protocol StorageEngine: Sendable {
   /// Reads everything that is stored and throws if any of it is corrupted (rule F2). Changes nothing.
   ///
   /// O(N), and slower than reading all entries if the engine stores more than entries: checksums, trees, lists of free
-  /// pages. This checks what opening leaves out to cost the same with a million entries as with a thousand (rule O6).
-  /// Default: reads all entries.
+  /// pages. It includes the checks that opening skips, so that the cost of opening does not depend on the number of entries
+  /// (rule O6). Default: reads all entries.
   ///
   /// - Throws: ``StorageError`` with code `corrupted` whose message names what is corrupted; otherwise as ``read(key:)``.
   func verify() async throws

@@ -1,7 +1,8 @@
 /// Why a storage operation failed.
 ///
-/// The operation has not taken effect, with two exceptions: after ``Code/outcomeUnknown`` it may have, and an engine without
-/// ``EngineCapabilities/atomicBatches`` may have performed a part of a batch.
+/// The operation has not taken effect, with three exceptions. After ``Code/outcomeUnknown`` it may have. After ``Code/io`` or
+/// ``Code/corrupted`` it may have if the failure came after the commit, such as a sync that failed or a place that was replaced
+/// in the meantime. An engine without ``EngineCapabilities/atomicBatches`` may have performed a part of a batch.
 ///
 /// Use ``code`` to handle the error, and show ``description`` to people: it names the place and the cause.
 public struct StorageError: Error, Sendable {
@@ -56,7 +57,7 @@ extension StorageError {
     /// The server cannot be reached or does not answer in time. Nothing has changed (rule N1).
     public static let unavailable = Code("unavailable")
     /// The connection was lost during a write, or the server did not answer in time, and the engine cannot find out whether
-    /// the write took effect. This is the only error after which it may have (rule N2). Read again.
+    /// the write took effect (rule N2). Read again.
     public static let outcomeUnknown = Code("outcomeUnknown")
     /// Any other failure of the disk, the network or the underlying library.
     public static let io = Code("io")

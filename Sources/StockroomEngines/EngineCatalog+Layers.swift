@@ -107,7 +107,7 @@ extension EngineCatalog.Entry {
     let promises = layers.reduce(capabilities) {
       $0.union($1.withCapabilities).subtracting($1.withoutCapabilities)
     }
-    var entry = Self(name, name, promises, database: database, open: unlayered)
+    var entry = Self(name, name, promises, database: database, open: openBase)
     entry.layers = self.layers + layers
     return entry
   }
@@ -118,7 +118,7 @@ extension EngineCatalog.Entry {
   }
 
   /// Puts the layers of this entry in front of the engine.
-  public func inFront(of base: any StorageEngine) throws -> any StorageEngine {
+  public func withLayers(on base: any StorageEngine) throws -> any StorageEngine {
     try layers.reduce(base) { try $1.wrap($0) }
   }
 }

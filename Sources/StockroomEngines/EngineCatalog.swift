@@ -20,7 +20,7 @@ public enum EngineCatalog {
     /// The capabilities at full durability.
     public let capabilities: EngineCapabilities
     /// Opens the engine without its layers.
-    let unlayered: @Sendable (URL, Durability) async throws -> any StorageEngine
+    let openBase: @Sendable (URL, Durability) async throws -> any StorageEngine
     /// The database that holds the entries; nil for an engine without a server.
     public let database: Database?
     /// The layers in front of the engine, the last one outermost.
@@ -35,12 +35,12 @@ public enum EngineCatalog {
       self.title = title
       self.capabilities = capabilities
       self.database = database
-      unlayered = open
+      openBase = open
     }
 
     /// Opens the engine in a directory, or in the database namespace that is derived from the directory.
     public func open(_ directory: URL, _ durability: Durability) async throws -> any StorageEngine {
-      try inFront(of: await unlayered(directory, durability))
+      try withLayers(on: await openBase(directory, durability))
     }
 
     /// The capabilities at a durability. A machine crash is survived at full durability only.

@@ -6,7 +6,7 @@
 import StockroomCore
 
 extension DiskConnection {
-  /// Makes the requests durable, each completely or not at all.
+  /// Commits the requests, each completely or not at all.
   ///
   /// Requests of one operation need no journal, since renaming and removing a file is atomic; they share the
   /// syncs. If there is any other request, the whole group is one transaction.
@@ -36,7 +36,7 @@ extension DiskConnection {
       let commit = try Commit(
         self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))
       let announcement = feed.announce(pending.map(\.request), operations) { try state.commitNumber() + 1 }
-      // Also if it fails: some of the requests may have been done then, and are not retried.
+      // Also if the commit fails: some requests may have taken effect, and those are not retried.
       defer { feed.publish(announcement) }
       try index.update(
         of: self,
@@ -48,7 +48,7 @@ extension DiskConnection {
   }
 
   private func isJournalNeeded(for requests: [DiskRequest], _ operations: [[StorageOperation]]) -> Bool {
-    // A transaction may have read changes of another request of the group, which must then not fail alone.
+    // A transaction may have read the changes of another request in the group, so they must succeed or fail together.
     if requests.count > 1, requests.contains(where: { $0.request.knownOperations == nil }) { return true }
     return !operations.allSatisfy(\.isSimple)
   }
@@ -88,7 +88,7 @@ private struct Commit {
     self.isJournaled = isJournaled
     removesAll = changes.removesAll
     let now = Timestamp.now()
-    let boundary = try connection.moveClock(to: now, by: changes.changes.count)
+    let boundary = try connection.reserveSequenceNumbers(changes.changes.count, at: now)
     self.boundary = boundary
 
     var sequence = boundary
@@ -210,7 +210,7 @@ private struct Commit {
   private func applyEach() throws {
     var done: [Step] = []
     let result: Result<Void, any Error> = Result {
-      try connection.whileUnstable {
+      try connection.withOddVersion {
         var failure: (any Error)?
         for step in steps {
           do {
@@ -294,9 +294,9 @@ extension DiskConnection {
     try sidecars?.remove(name)
   }
 
-  /// Blocks listings while the work is in progress, and also if it throws, after which they need not wait.
-  /// Throws only what the work throws, since completed changes cannot be reverted.
-  func whileUnstable(_ work: () throws -> Void) throws {
+  /// Makes the version odd while the work runs, so that listings retry, and even again afterwards, also if the work throws.
+  /// Once the work has begun, it throws only the work's error, since completed changes cannot be reverted.
+  func withOddVersion(_ work: () throws -> Void) throws {
     var contents = try state.read()
     contents.version |= 1
     try state.write(contents)

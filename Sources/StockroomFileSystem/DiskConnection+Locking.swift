@@ -39,22 +39,22 @@ extension DiskConnection {
     try recover()
     let result = try work()
     // It may have been a commit.
-    try AfterCommitError.lookingAgain { try checkPlace() }
+    try AfterCommitError.retryingOnce { try checkPlace() }
     return result
   }
 
-  /// Waits for the lock, after waiting for its turn (``SharedState/lock(turn:timeout:)``).
+  /// Waits for the lock, behind the engines that have been waiting for longer (``SharedState/lock(queue:timeout:)``).
   ///
-  /// For a moment after one turn, it skips waiting for the next if the lock is free. That saves two system
-  /// calls for a write that follows another one, and a waiting engine is overtaken no longer than that.
+  /// For a moment after it has waited, it takes the lock without waiting again if it is free. That saves two system calls for a
+  /// write that follows another one, and a waiting engine is overtaken no longer than that.
   private func lock() throws {
-    let isOnTurn = endOfTurn.withLock { ContinuousClock.now < $0 }
-    if isOnTurn, try state.tryLock() { return }
-    try state.lock(turn: journal.file, timeout: lockTimeout)
-    endOfTurn.withLock { $0 = ContinuousClock.now + Self.turn }
+    let mayRelock = relockDeadline.withLock { ContinuousClock.now < $0 }
+    if mayRelock, try state.tryLock() { return }
+    try state.lock(queue: journal.file, timeout: lockTimeout)
+    relockDeadline.withLock { $0 = ContinuousClock.now + Self.relockTime }
   }
 
-  private static let turn = Duration.milliseconds(2)
+  private static let relockTime = Duration.milliseconds(2)
 
   /// The state that must not change during a read.
   enum View: Sendable {

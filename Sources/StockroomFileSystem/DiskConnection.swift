@@ -18,10 +18,10 @@ import Synchronization
 /// ```
 /// <directory>/…entry, …more/           the entries; see FileName
 /// <directory>/.stockroom/state         lock, versions, clock; see SharedState
-/// <directory>/.stockroom/journal       a batch on its way; see Journal
-/// <directory>/.stockroom/staging/      files on their way; see Staging
-/// <directory>/.stockroom/changes       what commits change, while anybody subscribes; see ChangeLog
-/// <directory>/.stockroom/undo/         what a batch on its way has replaced and removed, under the same names
+/// <directory>/.stockroom/journal       the batch that is being applied; see Journal
+/// <directory>/.stockroom/staging/      files that are being written; see Staging
+/// <directory>/.stockroom/changes       log of changes, while there are subscribers; see ChangeLog
+/// <directory>/.stockroom/undo/         what the current batch has replaced and removed, under the same names
 /// <directory>/.stockroom/created/      metadata, where the file system has no extended attributes
 /// <directory>/.stockroom/undo-created/ the same, of what is in undo/
 /// ```
@@ -53,22 +53,22 @@ final class DiskConnection: Sendable {
   let isRecovered = Atomic(false)
   /// Whether this engine has removed files that a process that died may have left. Only for the holder of the
   /// lock.
-  private let isTidy = Atomic(false)
+  private let hasRemovedLeftovers = Atomic(false)
   /// Whether this engine has advanced the clock beyond all numbers that an engine before a crash may have
   /// used.
-  let hasMovedClock = Atomic(false)
+  let hasReservedNumbers = Atomic(false)
   /// The limit of numbers that this engine has last synced, or 0.
   let syncedReserve = Atomic<UInt64>(0)
   /// The version of the last batch whose end in the journal is known to be on the disk, or 1. Each batch has
   /// its own version, regardless of its engine.
   let syncedBatchVersion = Atomic<UInt64>(1)
   /// The error of a failed sync of changes that are already visible. It is unknown what is on the disk, so
-  /// this engine throws from every call; an engine that is opened after it uses what is there.
+  /// this engine throws from every later call. An engine that is opened later uses the state on the disk.
   let failure = MutexProtected<(any Error)?>(nil)
   /// The version of batches that was read last, or 1.
   let lastBatchVersion = Atomic<UInt64>(1)
-  /// Until when this engine may take the lock without waiting for its turn, if the lock is free.
-  let endOfTurn = MutexProtected(ContinuousClock.now)
+  /// Until when this engine may take the lock without waiting in the queue, if the lock is free.
+  let relockDeadline = MutexProtected(ContinuousClock.now)
 
   /// Opens the directory, which must exist.
   init(
@@ -128,7 +128,7 @@ final class DiskConnection: Sendable {
   }
 
   private func create() throws {
-    try state.lock(turn: journal.file, timeout: lockTimeout)
+    try state.lock(queue: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
     if try state.validate() == nil {
       // Not zero if another program removed the file, or put entries into a new directory.
@@ -157,7 +157,7 @@ final class DiskConnection: Sendable {
 
   /// Waits for an engine that is creating the place, and holds the lock in the meantime.
   private func waitUntilCreated() throws {
-    try state.lock(turn: journal.file, timeout: lockTimeout)
+    try state.lock(queue: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
     guard try state.validate() != nil else { throw Self.incomplete(entries.root.path) }
     try recover()
@@ -185,14 +185,14 @@ final class DiskConnection: Sendable {
   func recover() throws {
     if access == .readOnly { return try expectRecovered() }
     try completePending()
-    if !isTidy.load(ordering: .relaxed) {
+    if !hasRemovedLeftovers.load(ordering: .relaxed) {
       // They may belong to a batch that failed or was undone, and whose end was not synced. If it is in the journal
       // again after a crash of the machine, a missing file counts as moved: the rest of the batch would then be done
       // without it, or an older entry would be taken for it and removed.
       try staging.removeAll(after: synchronizeEndOfBatches)
       try emptyUndo()
       for directory in [undo, undoSidecars] { directory?.removeEmptyDirectories() }
-      isTidy.store(true, ordering: .relaxed)
+      hasRemovedLeftovers.store(true, ordering: .relaxed)
     }
     isRecovered.store(true, ordering: .releasing)
   }

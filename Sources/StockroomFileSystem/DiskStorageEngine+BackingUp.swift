@@ -19,7 +19,7 @@ extension DiskStorageEngine: BackupEngine {
     let connection = try connection
     try await gate.whileOpen {
       try await BackupDirectory.make(at: directory) { unfinished in
-        let copy = try await DedicatedThread.runApart { flag in
+        let copy = try await DedicatedThread.runOnNewThread { flag in
           let copy = DiskCopy(
             of: connection,
             to: try DiskConnection(directory: unfinished.path, durability: .process, permissions: .owner))
@@ -33,7 +33,7 @@ extension DiskStorageEngine: BackupEngine {
             try copy.takeOverState()
           }
         }
-        try await DedicatedThread.runApart { _ in try copy.synchronize() }
+        try await DedicatedThread.runOnNewThread { _ in try copy.synchronize() }
       }
     }
   }
@@ -45,7 +45,7 @@ extension DiskStorageEngine: SnapshotStreamingEngine {
   package func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
     let connection = try connection
     try await gate.whileOpen {
-      let spool = try await DedicatedThread.runApart { flag in
+      let spool = try await DedicatedThread.runOnNewThread { flag in
         let spool = try DiskSpool(of: connection)
         try spool.bringUpToDate(flag)
         return spool
@@ -53,7 +53,7 @@ extension DiskStorageEngine: SnapshotStreamingEngine {
       try await thread.runCancellably { flag in
         try connection.withLock { try spool.bringUpToDate(flag) }
       }
-      try await DedicatedThread.runApart { flag in try spool.forEachEntry(flag, body) }
+      try await DedicatedThread.runOnNewThread { flag in try spool.forEachEntry(flag, body) }
     }
   }
 }

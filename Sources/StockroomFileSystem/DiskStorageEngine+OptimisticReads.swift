@@ -17,7 +17,7 @@ struct ReadAttempt: Sendable {
     }
   }
 
-  /// Whether no engine writes in the meantime.
+  /// Whether the read holds the lock, so that no engine writes in the meantime.
   let hasLock: Bool
   private let cancellation: Cancellation
 
@@ -105,12 +105,12 @@ extension DiskConnection {
     return nil
   }
 
-  /// Does the work, a listing, which any write disturbs: several times, so that a single write does not
-  /// restart a read of everything.
+  /// Does the work, a listing, with which any write conflicts, and retries it, so that a single write does not restart a read of
+  /// everything.
   ///
   /// - Parameter work: Receives the version to which everything it reads belongs; nil if the version is that of a commit
   ///   in progress, since no engine could change it afterwards.
-  /// - Throws: ``SeqlockConflict`` if it was disturbed each time. Never while the caller holds the lock.
+  /// - Throws: ``SeqlockConflict`` if a write conflicted with each attempt. Never while the caller holds the lock.
   func listing<Result>(_ attempt: ReadAttempt, _ work: (_ version: UInt64?) throws -> Result) throws -> Result
   {
     if attempt.hasLock {

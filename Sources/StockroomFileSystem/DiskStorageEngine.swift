@@ -24,10 +24,11 @@ public import StockroomCore
 ///
 /// ## Durability
 ///
-/// - `Durability.full`: a write is on disk before it is acknowledged. Nothing acknowledged is lost when the machine dies.
+/// - `Durability.full`: a write is on disk before it is acknowledged. Nothing acknowledged is lost if the machine crashes or loses
+///   power.
 /// - `Durability.process`: a value is on disk before the file is renamed into place, so either the old or the new value is there
-///   after the machine dies. Neither the rename nor a removal is waited for. A batch waits for the disk as at `full`, since it could
-///   otherwise be stored in part.
+///   after the machine has crashed or lost power. Neither the rename nor a removal is waited for. A batch waits for the disk as at
+///   `full`, since it could otherwise be stored in part.
 ///
 /// ## Costs
 ///
@@ -56,7 +57,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   private let committer: GroupCommitter<DiskRequest>
   let thread = DedicatedThread()
   let gate: Gate
-  /// Lets reads that writers have disturbed too often take the lock one at a time.
+  /// Reads that conflicted with writers too often take the lock, one at a time.
   let lockedReads = LongReadLimiter(limit: 1)
 
   /// Opens the directory, and creates it and its parent directories if they do not exist.
@@ -95,8 +96,8 @@ public final class DiskStorageEngine: BatchWritingEngine {
   }
 
   deinit {
-    // The last reference may be dropped on a thread of the cooperative pool, and a check of the feed may wait for other processes
-    // (rule C5). Without one, nothing waits, since no call is in progress.
+    // The last reference may be dropped on a thread of the cooperative pool, and ending a feed that is being watched may wait for
+    // other processes (rule C5). Otherwise nothing waits, since no call is in progress.
     if case .success(let connection) = opened, connection.feed.isWatching {
       connection.feed.hub.finish()
       do {

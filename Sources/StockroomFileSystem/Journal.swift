@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A batch that has been staged: the steps that remain. Each can be done twice.
+/// The steps of a staged batch. Each step is idempotent.
 struct Transaction: Sendable {
   enum Step: Sendable {
     /// Move a staged file to the path of an absent entry. May fail for lack of space.
@@ -15,7 +15,7 @@ struct Transaction: Sendable {
   /// numbers, those that the batch or later writes create have larger ones, and are not removed by its steps.
   let boundary: UInt64
   var steps: [Step] = []
-  /// Whether its completed steps are to be undone, instead of completing the rest.
+  /// Whether the completed steps are to be undone; otherwise the remaining ones are to be completed.
   var isAborted = false
   /// Whether it can only be completed, since some of the removed entries may be lost.
   var isIrreversible = false
@@ -36,14 +36,14 @@ struct Journal: Sendable {
   /// The signature of a transaction that cannot be undone any more.
   private static let irreversibleSignature: UInt64 = 0x0003_4c4a_4b53_0a0d
   private static let headerSize = 32
-  private static let keptSize = 16_384
+  private static let minimumSize = 16_384
 
   let file: FileDescriptor
 
   /// Gives a new file its minimum size.
   func prepare() throws {
-    guard try file.status().size < Self.keptSize else { return }
-    try [UInt8](repeating: 0, count: Self.keptSize).withUnsafeBytes { try file.write($0) }
+    guard try file.status().size < Self.minimumSize else { return }
+    try [UInt8](repeating: 0, count: Self.minimumSize).withUnsafeBytes { try file.write($0) }
   }
 
   /// The transaction that was begun and not ended.
@@ -78,11 +78,11 @@ struct Journal: Sendable {
     try file.synchronize()
   }
 
-  /// Decides that the transaction is undone. Needs neither space nor a descriptor.
+  /// Marks the transaction as aborted: it will be undone. Needs neither space nor a descriptor.
   func abort() throws { try replaceSignature(by: Self.abortedSignature) }
 
-  /// Decides that the transaction is completed in any case: removed entries are lost from here on. Needs
-  /// neither space nor a descriptor.
+  /// Marks the transaction as irreversible: it will be completed, since removed entries are lost from here on. Needs neither
+  /// space nor a descriptor.
   func forbidUndoing() throws { try replaceSignature(by: Self.irreversibleSignature) }
 
   private func replaceSignature(by signature: UInt64) throws {
@@ -90,7 +90,7 @@ struct Journal: Sendable {
     try file.synchronize()
   }
 
-  /// Forgets the transaction, even if the machine crashes now.
+  /// Clears the journal and syncs it.
   func endSynchronously() throws {
     try end()
     try file.synchronize()
@@ -99,7 +99,7 @@ struct Journal: Sendable {
   /// Forgets the transaction.
   func end() throws {
     try [UInt8](repeating: 0, count: Self.headerSize).withUnsafeBytes { try file.write($0) }
-    if try file.status().size > Self.keptSize { try file.truncate(to: Self.keptSize) }
+    if try file.status().size > Self.minimumSize { try file.truncate(to: Self.minimumSize) }
   }
 
   /// Must detect torn writes, but need not resist attackers.

@@ -54,7 +54,7 @@ struct SharedState: Sendable {
       guard version == Self.formatVersion else {
         throw StorageError(
           .unsupported,
-          "\(file.path) says that the directory has format \(version); this version of Stockroom knows format "
+          "\(file.path) says that the directory has format \(version); this version of Stockroom supports format "
             + "\(Self.formatVersion).")
       }
       return try contents(UnsafeMutableRawBufferPointer(rebasing: bytes[Self.contentsOffset...]))
@@ -135,13 +135,13 @@ struct SharedState: Sendable {
   /// Waits until no other engine, in this process or another, holds the lock. The system releases the lock of
   /// a process that dies.
   ///
-  /// - Parameter turn: A file that one engine at a time locks while it waits for this one: so an engine that
+  /// - Parameter queue: A file that one engine at a time locks while it waits for this one: so an engine that
   ///   releases the lock and immediately needs it again does not overtake a waiting one.
   /// - Throws: `StorageError` with code `locked` if that takes longer than `timeout`.
-  func lock(turn: FileDescriptor, timeout: Duration) throws {
+  func lock(queue: FileDescriptor, timeout: Duration) throws {
     let end = ContinuousClock.now + timeout
-    try FileLock.acquire(turn.number, path: file.path, timeout: timeout, until: end)
-    defer { FileLock.release(turn.number) }
+    try FileLock.acquire(queue.number, path: file.path, timeout: timeout, until: end)
+    defer { FileLock.release(queue.number) }
     try FileLock.acquire(file.number, path: file.path, timeout: timeout, until: end)
   }
 

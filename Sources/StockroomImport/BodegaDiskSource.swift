@@ -39,7 +39,7 @@ public struct BodegaDiskSource: ImportSource {
   ///   that is not a file, such as a symbolic link; `valueTooLarge` if a file has more than a gigabyte.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await DedicatedThread.runApart { flag in
+    try await DedicatedThread.runOnNewThread { flag in
       try DirectoryContent(path: url.path(percentEncoded: false), flag)
     }
   }

@@ -52,7 +52,7 @@ public struct BodegaSQLiteSource: ImportSource {
   /// - Throws: as ``ImportSource/open()``.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await DedicatedThread.runApart { flag in
+    try await DedicatedThread.runOnNewThread { flag in
       let database = try SourceDatabase.checked(detected, at: url, suffix: ".sqlite3", flag)
       let candidates = try Self.tables(in: database)
       let chosen = candidates.filter { table == nil || $0 == table }

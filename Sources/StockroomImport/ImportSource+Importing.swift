@@ -65,7 +65,7 @@ extension ImportContent {
     }
   }
 
-  /// The same number of keys, with the entries that are needed.
+  /// The keys from an index on, up to the limits of a batch, each with its entry if `isWanted` returns true for the key.
   func keys(
     from start: Int, withEntriesOf isWanted: @escaping @Sendable (CacheKey) -> Bool
   ) async throws -> [(key: CacheKey, entry: StorageEntry?)] {
@@ -79,7 +79,7 @@ extension ImportContent {
   private func batch<Element: Sendable>(
     from start: Int, _ read: @escaping @Sendable (_ index: Int) throws -> (Element, size: Int)
   ) async throws -> [Element] {
-    try await DedicatedThread.runApart { flag in
+    try await DedicatedThread.runOnNewThread { flag in
       var batch: [Element] = []
       var bytes = 0
       for index in start..<self.count {

@@ -42,7 +42,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
   /// Does the same, and returns the source with the copy of a database that was needed to determine its kind.
   @concurrent
   package static func source(at url: URL) async throws -> DetectedSource {
-    try await DedicatedThread.runApart { flag in
+    try await DedicatedThread.runOnNewThread { flag in
       let path = url.path(percentEncoded: false)
       if try !DatabasePath.isDirectory(path) { return try detect(file: path, url, flag) }
       let names = try names(in: path, flag)
@@ -54,7 +54,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
           .unsupported,
           names.isEmpty
             ? "The directory \(path) is empty, so there is nothing to import."
-            : "The directory \(path) has files with other names than hashes. If each of them is an entry of Bodega's, say so."
+            : "The directory \(path) has files whose names are not hashes. If each is an entry of Bodega, specify bodega-disk."
         )
       }
       return DetectedSource(.bodegaDisk, at: url)

@@ -45,7 +45,7 @@ public struct PersistentCacheSource: ImportSource {
   /// - Throws: as ``ImportSource/open()``.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await DedicatedThread.runApart { flag in
+    try await DedicatedThread.runOnNewThread { flag in
       let database = try SourceDatabase.checked(detected, at: url, suffix: ".sqlite", flag)
       guard try Self.isPresent(in: database) else {
         throw StorageError(

@@ -65,7 +65,7 @@ public struct UserDefaultsSource: ImportSource {
   /// - Throws: as ``ImportSource/open()``; `StorageError` with code `decodingFailed` if a key that was named has no value of Boutique's.
   @concurrent
   public func open() async throws -> any ImportContent {
-    try await DedicatedThread.runApart { _ in try content() }
+    try await DedicatedThread.runOnNewThread { _ in try content() }
   }
 
   /// The value of a key, or nil if it has none. Reads the property list.

@@ -34,14 +34,14 @@ extension LMDBSharedEnvironment {
   ///
   /// - Throws: `StorageError` with code `corrupted` or `io`; `CancellationError`.
   func verify(isCancelled: () -> Bool = { false }) throws {
-    var patience = StalePatience()
+    var patience = StaleRetryLimit()
     while true {
       if isCancelled() { throw CancellationError() }
       switch try environment.begin() {
       case .value(let read):
         defer { environment.end(read) }
         if try environment.verify(read, isCancelled: isCancelled) { return }
-        patience = StalePatience()
+        patience = StaleRetryLimit()
       case .needsRepair: try repair()
       case .paused: usleep(1_000)
       case .isStale:

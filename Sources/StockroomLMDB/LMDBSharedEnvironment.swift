@@ -44,7 +44,7 @@ final class LMDBSharedEnvironment: Sendable {
 
   private func repeating<Value>(_ attempt: () throws -> LMDBEnvironment.Attempt<Value>) async throws -> Value
   {
-    var patience = StalePatience()
+    var patience = StaleRetryLimit()
     while true {
       switch try attempt() {
       case .value(let value): return value
@@ -80,7 +80,7 @@ final class LMDBSharedEnvironment: Sendable {
 }
 
 /// How long a reader retries if it finds another state than the one in the lock file.
-struct StalePatience {
+struct StaleRetryLimit {
   private var end: ContinuousClock.Instant?
 
   /// - Throws: `StorageError` with code `io` a second after the first call.

@@ -47,7 +47,7 @@ extension LMDBStorageEngine: SnapshotStreamingEngine {
   ) async throws {
     try await gate.whileOpen {
       try await shared.readLong { read in
-        try await DedicatedThread.runApart { flag in try work(read, flag) }
+        try await DedicatedThread.runOnNewThread { flag in try work(read, flag) }
       }
     }
   }

@@ -13,10 +13,10 @@ import StockroomCore
 /// database at once. At `Durability.full`, each single write waits for the disk twice; concurrent writes share these waits.
 ///
 /// ## Durability
-/// With `Durability.full` an acknowledged write is on disk. With `Durability.process` every write still waits once, until its pages
-/// are on disk, but not for the page that makes them current: when the machine dies, the last writes may be undone, each as a
-/// whole and latest first, and the database stays intact. Engines with different settings may be open on the same place; a write
-/// at `full` also makes the writes before it durable.
+/// With `Durability.full` an acknowledged write is on disk. With `Durability.process` every write still waits once, until its
+/// pages are on disk, but not for the page that makes them current: if the machine crashes or loses power, the last writes may be
+/// undone, each as a whole and latest first, and the database stays intact. Engines with different settings may be open on the same place; a
+/// write at `full` also makes the writes before it durable.
 ///
 /// ## Files
 /// The entries are in `data.mdb`, the table of readers in `lock.mdb`. While the engine writes, `data.mdb` may appear up to twice as
@@ -52,9 +52,10 @@ import StockroomCore
 /// Engines on the same place, in one process or in several, share it. After a fork, the child process must not use the
 /// engines of its parent.
 ///
-/// LMDB distinguishes processes and threads by their numbers, which containers assign independently, so all processes that have a place open
-/// at the same time must be in one container. Opening throws `locked` if two processes have the same number. Nothing shows that two threads
-/// have: if one of them dies while it waits for the other to write, a third process may write at the same time, and destroy the database.
+/// LMDB distinguishes processes and threads by their identifiers, which containers assign independently, so all processes that have
+/// a place open at the same time must be in one container. Opening throws `locked` if two processes have the same identifier. Equal
+/// identifiers of threads cannot be detected: if one of two such threads dies while it waits for the write of the other, a third
+/// process may write at the same time and corrupt the database.
 public final class LMDBStorageEngine: BatchWritingEngine {
   let gate: Gate
   let shared: LMDBSharedEnvironment

@@ -11,8 +11,8 @@ import StockroomCore
 
 /// A check of the pages of an environment's trees, before LMDB relies on them.
 ///
-/// Reads the file and not the map, so that it throws if the file is truncated in the meantime. All of its
-/// methods throw ``LMDBError``, with `MDB_CORRUPTED` if something is not as LMDB would have left it.
+/// Reads the file and not the map, so that it throws if the file is truncated in the meantime. Its methods throw ``LMDBError``,
+/// with `MDB_CORRUPTED` if something is not as LMDB would have left it, or `CancellationError`.
 struct LMDBTreeCheck {
   private enum Kind { case free, main, entries }
 

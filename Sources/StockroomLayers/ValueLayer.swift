@@ -18,9 +18,9 @@ public protocol ValueLayer: StorageLayer {
   /// - Throws: `StorageError` with code `valueTooLarge`, and others that a write may throw. Nothing is written then.
   func encode(_ value: Data, key: CacheKey) throws -> Data
 
-  /// The value of which `stored` is the form. The result starts at index 0 (rule V3).
+  /// Decodes a stored value. The result starts at index 0 (rule V3).
   ///
-  /// - Throws: `StorageError` with code `corrupted` if it is the form of no value.
+  /// - Throws: `StorageError` with code `corrupted` if the bytes are not an encoded value.
   func decode(_ stored: Data, key: CacheKey) throws -> Data
 
   /// About how many bytes ``decode(_:key:)`` has to return for this, which decides on which thread it is called. Default: as many as
@@ -32,19 +32,19 @@ extension ValueLayer {
   /// As many as are stored.
   public func decodedCount(of stored: Data) -> Int { stored.count }
 
-  /// Encodes the value, and has it written by the engine below.
+  /// Encodes the value and writes it to ``base``.
   public func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
     try await base.write(encoded(data, key), key: key)
   }
 
-  /// Encodes the values, and has them written as one batch by the engine below.
+  /// Encodes the values and writes them to ``base`` as one batch.
   @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     for (key, _) in dataAndKeys { try key.validate() }
     try await base.write(mapping(dataAndKeys) { ($0.key, try await encoded($0.data, $0.key)) })
   }
 
-  /// Encodes the values, and has the entries written as one batch by the engine below.
+  /// Encodes the values and writes the entries to ``base`` as one batch.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     for entry in entries { try entry.key.validate() }
     try await base.writeEntries(
@@ -55,7 +55,7 @@ extension ValueLayer {
       })
   }
 
-  /// Encodes the values, and has the operations done as one batch by the engine below.
+  /// Encodes the values and applies the operations to ``base`` as one batch.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try operations.validate()
     try await base.apply(
@@ -112,7 +112,7 @@ extension ValueLayer {
     try await base.withTransaction { try body(ValueTransaction(base: $0, layer: self)) }
   }
 
-  /// Has the engine below verify what it stores, then decodes every value, a page of entries at a time. All keys are in memory.
+  /// Verifies ``base``, then decodes every value, a page of entries at a time. All keys are in memory.
   @concurrent public func verify() async throws {
     try await base.verify()
     var cursor = EntryCursor(keys: try await allKeys())

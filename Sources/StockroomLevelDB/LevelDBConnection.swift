@@ -27,7 +27,7 @@ final class LevelDBConnection: Sendable {
   private let handleLock: LevelDBHandleLock
   private let compactor = LevelDBCompactor()
   let changeHub = ChangeHub()
-  /// Accessed only on the engine's own threads, and by the last owner of the engine.
+  /// Accessed only on the engine's own threads, and while the engine is being deinitialized.
   private let state: MutexProtected<State>
 
   private var path: String { files.path }
@@ -79,7 +79,7 @@ final class LevelDBConnection: Sendable {
       case .once:
         try monitor.check(handle)
         let value = try await body(handle)
-        // LevelDB takes a missing table for one without the key (rule R4).
+        // LevelDB treats a missing table like one that does not contain the key (rule R4).
         try monitor.check(handle)
         return value
       case .eachFile: try monitor.checkEverything(handle)
@@ -126,20 +126,21 @@ final class LevelDBConnection: Sendable {
   func commit(_ fill: (inout LevelDBTransaction) throws -> Void) throws -> [[UInt8]] {
     try state.withLock { state in
       try monitor.check(try? handleLock.current.get())
-      if state.isBroken { try mend(&state) }
+      if state.isBroken { try reopenAfterFailure(&state) }
       try state.directorySync.checkLog(in: files)
       do {
         return try attempt(fill, &state)
       } catch let failure where state.isBroken {
         // LevelDB repeats an error of its background work, such as a full disk, long after the cause has
         // disappeared.
-        do { try mend(&state) } catch { throw failure }
+        do { try reopenAfterFailure(&state) } catch { throw failure }
         return try attempt(fill, &state)
       }
     }
   }
 
-  /// Writes one batch. If it throws, nothing has happened; the database is broken if LevelDB failed.
+  /// Writes one batch. If it throws, nothing has been written. If LevelDB failed, ``State/isBroken`` is true until the database has
+  /// been reopened.
   private func attempt(
     _ fill: (inout LevelDBTransaction) throws -> Void, _ state: inout State
   ) throws -> [[UInt8]] {
@@ -167,17 +168,17 @@ final class LevelDBConnection: Sendable {
 
   /// Closes the database. Waits for a compaction and for the disk.
   ///
-  /// - Parameter isEasingOpening: Whether to move the contents of the log to a table, and to record the state
+  /// - Parameter writesMarker: Whether to move the contents of the log to a table, and to record the state
   ///   of the files, so that the next opening neither reads a long log nor mistakes corruption for a crash.
   ///   That takes a few syncs.
-  func close(easingOpening isEasingOpening: Bool) {
+  func close(writingMarker writesMarker: Bool) {
     compactor.stop()
     state.withLock { state in
       guard !state.isClosed else { return }
       state.isClosed = true
       // If any of this fails, there is no marker, and the next opening behaves as after a crash. Nothing is
       // lost.
-      var isMarking = isEasingOpening
+      var isMarking = writesMarker
       if isMarking, !state.isBroken { isMarking = (try? emptyLog()) != nil }
       try? handleLock.exchange {
         throw StorageError(.closed, "The LevelDB database in \(path) has been closed.")
@@ -250,7 +251,7 @@ extension LevelDBConnection {
     }
     // LevelDB forgets the batch only when it is reopened. Until then the batch must not be visible.
     do {
-      try mend(&state)
+      try reopenAfterFailure(&state)
     } catch {
       try? handleLock.exchange { throw error }
     }
@@ -275,7 +276,7 @@ extension LevelDBConnection {
       if state.isClosed || handleLock.failures != failures { throw failure }
       do {
         try monitor.check(nil)
-        try mend(&state)
+        try reopenAfterFailure(&state)
       } catch {
         handleLock.noteFailure(error)
         throw error
@@ -286,7 +287,7 @@ extension LevelDBConnection {
   /// Closes the database and reopens it, which is the only way to make LevelDB write again.
   ///
   /// Opening needs space, so the database stays open for reading until there is enough.
-  private func mend(_ state: inout State) throws {
+  private func reopenAfterFailure(_ state: inout State) throws {
     try dropUnacknowledged(state.metadata)
     // Otherwise it could not be opened again, not even for reading (rule F4).
     for name in ["LOCK", "CURRENT"] { try files.verifyMutable(name) }

@@ -185,7 +185,7 @@ struct LevelDBLog {
 
 // The write-ahead log: a record is a batch, and each batch ends with the metadata.
 extension LevelDBLog {
-  /// The damage to the logs that a crash of a process or of the machine may have caused.
+  /// The corruption of the logs that a crash of a process or of the machine may have caused.
   enum Tolerance {
     /// None: there was no crash.
     case nothing

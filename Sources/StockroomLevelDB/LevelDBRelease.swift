@@ -52,7 +52,7 @@ extension LevelDBConnection {
       if let release = try LevelDBRelease.begin(in: files) {
         do {
           try thread.enqueue { [self] in
-            close(easingOpening: false)
+            close(writingMarker: false)
             release.end()
           }
         } catch {
@@ -66,6 +66,6 @@ extension LevelDBConnection {
       // everything open.
     }
     thread.stop()
-    close(easingOpening: false)
+    close(writingMarker: false)
   }
 }

@@ -19,9 +19,9 @@ extension LevelDBStorageEngine: BackupEngine {
     try await BackupDirectory.make(at: directory) { unfinished in
       try await readApart { handle, flag in
         let copy = try LevelDBConnection(directory: unfinished, durability: .full, permissions: .owner)
-        defer { copy.close(easingOpening: false) }
+        defer { copy.close(writingMarker: false) }
         try copy.add(handle.iterator(), flag)
-        copy.close(easingOpening: true)
+        copy.close(writingMarker: true)
       }
     }
   }
@@ -60,7 +60,7 @@ extension LevelDBStorageEngine: SnapshotStreamingEngine {
   ) async throws {
     try await gate.whileOpen {
       try await connection.readLong(on: thread) { handle in
-        try await DedicatedThread.runApart { flag in try work(handle, flag) }
+        try await DedicatedThread.runOnNewThread { flag in try work(handle, flag) }
       }
     }
   }

@@ -12,21 +12,22 @@ import StockroomCore
 /// checksum of everything that it reads, and compresses what it stores. Only one process at a time can have the database open.
 ///
 /// **Durability.** With `Durability.full` each write waits until the log is on disk; concurrent writes share the wait. With
-/// `Durability.process` the operating system writes the log when it chooses: if the machine dies, the last writes are lost, usually
-/// those of a few seconds.
+/// `Durability.process` the operating system writes the log when it chooses: if the machine crashes or loses power, the last writes
+/// are lost, usually those of a few seconds.
 ///
 /// **Files.** The directory `Stockroom.leveldb`, below the engine's directory, contains LevelDB's own files and these: `STOCKROOM`
 /// marks the directory as the engine's, `STOCKROOM.closed` exists while it is closed and distinguishes corruption from a crash, and
-/// `STOCKROOM.unsynced` is for `Durability.process`. Nothing else is touched. LevelDB's tools may read the database while it is
-/// closed; entries that they write are not counted. LevelDB creates its files with the process's `umask`; the engine corrects
-/// their permissions, and the permissions of the directory deny access to others from the beginning.
+/// `STOCKROOM.unsynced` exists if logs were written without syncs, at `Durability.process`. Nothing else is touched. LevelDB's
+/// tools may read the database while it is closed; entries that they write are not counted. LevelDB creates its files with the
+/// process's `umask`; the engine corrects their permissions, and the permissions of the directory deny access to others from the
+/// beginning.
 ///
 /// **While it is open,** the directory belongs to the engine. If the directory or one of its files is moved, deleted or replaced,
-/// every call throws `StorageError` with code `io`, and no other database is touched; after it is moved back, the engine works again.
-/// Reads of up to eight keys notice within a few milliseconds, or within a fraction of one if the directory itself is moved. Tables
-/// are memory-mapped, and accessing a page that the file no longer has ends the process. A truncated table, such as one over which a
-/// backup is copied, is detected before everything is read, and by other calls when they check the files again some milliseconds
-/// later, but not in the middle of a read. To restore a backup, close the engine first.
+/// every call throws `StorageError` with code `io`, and no other database is touched; after it is moved back, the engine works
+/// again. Reads of up to eight keys notice within a fraction of a millisecond. Tables are memory-mapped, and accessing a page that
+/// the file no longer has ends the process. A truncated table, such as one over which a backup is copied, is detected before
+/// everything is read, and by other calls when they check the files again some milliseconds later, but not in the middle of a read.
+/// To restore a backup, close the engine first.
 ///
 /// **Corruption.** Opening detects files that are missing, truncated or of the wrong size, a read detects corruption of what it
 /// reads, and ``verify()`` detects all corruption. If an engine was not closed, its files are treated as after a crash: an
@@ -103,8 +104,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     }
   }
 
-  /// Every element names its keys unless there are too many, since no other process can have the database
-  /// open.
+  /// A feed of every change, with its keys unless there are too many, since no other process can have the database open.
   public func changes() async throws -> StorageChanges {
     try await gate.whileOpen { changeHub.subscribe(without: ChangeOrigin.current) }
   }
@@ -119,11 +119,11 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
       changeHub.finish()
       defer { thread.stop() }
       do {
-        try await thread.run { [connection] in connection.close(easingOpening: true) }
+        try await thread.run { [connection] in connection.close(writingMarker: true) }
       } catch {
         // No thread can be created that would wait for the disk. Everything that can be released without one
         // is.
-        connection.close(easingOpening: false)
+        connection.close(writingMarker: false)
         throw error
       }
     }

@@ -56,7 +56,7 @@ extension MemoryStorageEngine {
     }.sortedByCreation()
   }
 
-  /// O(log N + R) for R entries returned.
+  /// O((R + 1) log N) for R entries returned.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     return try await withSnapshot { table, timer in

@@ -93,7 +93,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
       try await commitOnCopy(requested, request.times)
       return changeHub.send([request], [requested])
     }
-    let operations = requested.map(\.withValueOfItsOwn)
+    let operations = requested.map(\.copyingValue)
     if let count = try state.withLock({ try $0.apply(operations, request.times) }) {
       changeHub.send([request], [operations])
       // A loop of writes that never suspends would occupy a thread of the cooperative pool.
@@ -107,9 +107,9 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     changeHub.send([request], [operations])
   }
 
-  /// An element names its keys unless there are too many, because only this engine makes changes.
+  /// A feed of every change, with its keys unless there are too many, since only this engine makes changes.
   public func changes() async throws -> StorageChanges {
-    // Either before `close()` ends all streams, or not at all.
+    // Under the lock, so that it either subscribes before `close()` ends all streams, or throws.
     try withTable { _ in changeHub.subscribe(without: ChangeOrigin.current) }
   }
 
@@ -139,7 +139,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     defer { releaseWriteLock() }
     let operations = try await operations(of: request)
     if Self.isShort(operations) {
-      try applyInPlace(operations.map(\.withValueOfItsOwn), request.times)
+      try applyInPlace(operations.map(\.copyingValue), request.times)
     } else {
       try await applyToCopy(operations, request.times)
     }
@@ -166,7 +166,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     while index < operations.count {
       let end = min(index + Self.writtenPortion, operations.count)
       next?.apply(
-        operations[index..<end].map(\.withValueOfItsOwn), times.isEmpty ? [] : times[index..<end])
+        operations[index..<end].map(\.copyingValue), times.isEmpty ? [] : times[index..<end])
       index = end
       try await timer.yieldIfDue()
     }

@@ -9,8 +9,9 @@ import StockroomCore
 
 /// The entries of a memory engine.
 ///
-/// A persistent data structure: a copy shares all nodes with the original and costs O(1), and each later
-/// change to either copies O(log N) nodes. So a bulk read takes a copy and delays no other task.
+/// A persistent data structure: a copy shares all storage with the original and costs O(1). Each later change to either copies
+/// O(log N) nodes, and the first one that inserts or removes a key copies the array of chunks of ``sortedKeys`` as well. So a bulk
+/// read takes a copy and delays no other task.
 struct MemoryTable: Sendable {
   struct Entry: Sendable {
     var data: Data
@@ -99,7 +100,7 @@ extension StorageOperation {
 
   /// The operation with a copy of the value. The caller's data may be a slice, which retains the whole buffer
   /// and does not start at index 0, or may wrap a buffer that is changed later (rules V1, V3).
-  var withValueOfItsOwn: StorageOperation {
+  var copyingValue: StorageOperation {
     guard case .write(let data, let key) = self else { return self }
     return .write(data.withUnsafeBytes { Data($0) }, key: key)
   }

@@ -67,7 +67,7 @@ extension PostgreSQLCommitter {
         guard !connection.hasGivenUpReplication else {
           throw StorageError(
             .unavailable,
-            "\(connector.address) no longer waits until another server has what was committed. Nothing has been written."
+            "\(connector.address) no longer waits for a standby to confirm a commit. Nothing has been written."
           )
         }
         state.withLock { ($0.connection, $0.existing, $0.epoch) = (connection, connection, claimed) }

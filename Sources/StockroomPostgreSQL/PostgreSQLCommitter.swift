@@ -25,7 +25,8 @@ import StockroomCore
 final class PostgreSQLCommitter: Sendable {
   struct State {
     var connection: PostgreSQLConnection?
-    /// The same, also while the writing thread still uses it after it has been released.
+    /// The same connection, also after ``connection`` is nil for as long as the writing thread still uses it: it counts towards the
+    /// limit.
     weak var existing: PostgreSQLConnection?
     /// The epoch of the row, as far as it is known.
     var epoch: Int64 = 0
@@ -90,8 +91,7 @@ final class PostgreSQLCommitter: Sendable {
   /// the commit is sent are skipped, and none is sent after its deadline.
   ///
   /// - Parameter lockWait: How long to wait for each lock, if not for the usual time.
-  /// - Returns: The last of them that have not been begun, since the transactions before them have taken
-  ///   long.
+  /// - Returns: The last writes, which were left out because the transactions before them took too long. They have not been sent.
   /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been made; ``FailedRead``;
   ///   ``FailedConnection``; `CancellationError` if all calls have ended.
   func commit(
@@ -166,7 +166,7 @@ final class PostgreSQLCommitter: Sendable {
         guard attempt < Self.maximumAttempts, ContinuousClock.now < deadline else {
           throw StorageError(
             .conflict,
-            "Others have changed the same entries each of \(attempt) times. Nothing has been done.",
+            "Others have changed the same entries during each of \(attempt) attempts. Nothing has been written.",
             underlying: failure)
         }
         // Each waits for a different time, so that they do not conflict again.
@@ -221,7 +221,7 @@ final class PostgreSQLCommitter: Sendable {
   private func prepare(
     _ writes: [PostgreSQLWrite], isOpen: Bool, on connection: PostgreSQLConnection
   ) throws -> (wanted: [PostgreSQLWrite], group: Group)? {
-    // Before checking who waits, so that no body begins unnoticed once nobody does.
+    // Set before the waiting calls are determined, so that ``runsBodies`` is true even for a body whose call ends in the meantime.
     isRunningBodies.withLock { $0 = isOpen }
     defer { isRunningBodies.withLock { $0 = false } }
     let wanted = writes.filter(\.call.isWanted)
@@ -243,8 +243,7 @@ final class PostgreSQLCommitter: Sendable {
     return nil
   }
 
-  /// Whether the bodies of transactions are running, each for any time, even if nobody waits for them any
-  /// more.
+  /// Whether bodies of transactions are running. They may run for any length of time, even after every call has ended.
   var runsBodies: Bool { isRunningBodies.withLock { $0 } }
 
   /// - Parameters:
@@ -293,7 +292,7 @@ final class PostgreSQLCommitter: Sendable {
       hub.send(.everything)
       throw StorageError(
         .outcomeUnknown,
-        "The server has committed the write, but no longer waits until another server has it too.")
+        "The server has committed the write, but no longer waits for a standby to confirm it.")
     }
   }
 

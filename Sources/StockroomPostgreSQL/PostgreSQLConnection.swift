@@ -33,9 +33,9 @@ final class PostgreSQLConnection: @unchecked Sendable {
   let notices: PostgreSQLNotices
   /// Called from time to time while a call waits for the server. An error that it throws ends the wait, and
   /// the connection.
-  var meanwhile: () throws -> Void { didSet { nextLook = .now + PostgreSQLSocket.slice } }
+  var meanwhile: () throws -> Void { didSet { nextCheck = .now + PostgreSQLSocket.slice } }
   /// When it is called next, even if the server never makes the call wait.
-  private var nextLook = ContinuousClock.now + PostgreSQLSocket.slice
+  private var nextCheck = ContinuousClock.now + PostgreSQLSocket.slice
   /// Whether the connection can no longer be used.
   private(set) var isLost = false
   /// The total time for which it has waited for the server.
@@ -266,8 +266,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
     let end = PQsslInUse(handle) == 1 ? min(limit, now + PostgreSQLSocket.slice) : limit
     defer { timeWaited += ContinuousClock.now - now }
     do {
-      if now >= nextLook {
-        nextLook = now + PostgreSQLSocket.slice
+      if now >= nextCheck {
+        nextCheck = now + PostgreSQLSocket.slice
         try meanwhile()
       }
       ready = try PostgreSQLSocket.wait(

@@ -8,8 +8,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// Lets the writing and the reading threads of an engine take turns if the server grants too few connections
-/// for both.
+/// Lets the writing and the reading threads of an engine use connections alternately if the server grants too few for both.
 ///
 /// A side without a connection that the server refuses requests one from the other side. The other side ends
 /// one of its connections when it is not in use, and does not reconnect before the first side has connected,

@@ -66,7 +66,7 @@ final class PostgreSQLListener: Sendable {
 
   private func run() {
     var isFirst = true
-    while stays() {
+    while continues() {
       var isConnected = false
       do {
         let (connection, hasWaited) = try connect()
@@ -92,7 +92,7 @@ final class PostgreSQLListener: Sendable {
   }
 
   /// Whether to continue. If not, the next subscriber starts it again.
-  private func stays() -> Bool {
+  private func continues() -> Bool {
     state.withLock { state in
       let isNeeded =
         !state.isStopped && (state.waiting.contains(where: \.isWanted) || hub.hasSubscribers)
@@ -106,12 +106,12 @@ final class PostgreSQLListener: Sendable {
     let usual = ContinuousClock.now + connector.settings.timeLimit / 2
     let first = state.withLock { $0.waiting.filter(\.isWanted).map(\.deadline).min() }
     let deadline = min(first ?? usual, usual)
-    let lookAround = { [self] in if !isWanted { throw CancellationError() } }
+    let checkStillNeeded = { [self] in if !isWanted { throw CancellationError() } }
     var failures = 0
     // It keeps its connection, so there must be another one for reads and writes.
     let connection = try connector.connect(
       until: deadline, for: .writing, after: &failures, requestsRelease: { connector.share.count > 1 },
-      meanwhile: lookAround)
+      meanwhile: checkStillNeeded)
     _ = try connection.run([.init(.listen)], until: deadline)
     let result = try connection.run([.init(.tryToMarkSubscriber)], until: deadline).first
     if result?.isTrue(0, 0) == true { return (connection, false) }

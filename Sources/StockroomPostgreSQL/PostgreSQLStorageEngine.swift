@@ -36,9 +36,9 @@ import StockroomCore
 ///
 /// ## Durability
 ///
-/// - `Durability.full`: `synchronous_commit = on`. Nothing acknowledged is lost when the server's machine dies and comes back. To
-///   lose nothing if it does not come back, the server needs a standby that it waits for: `synchronous_standby_names` (rule N4).
-/// - `Durability.process`: `synchronous_commit = off`. When the server dies, the last commits may be lost, latest first.
+/// - `Durability.full`: `synchronous_commit = on`. Nothing acknowledged is lost if the server's machine crashes and restarts. To lose
+///   nothing if its disk is lost, the server needs a standby that it waits for: `synchronous_standby_names` (rule N4).
+/// - `Durability.process`: `synchronous_commit = off`. If the server crashes, the last commits may be lost, latest first.
 ///
 /// ## Concurrency
 ///
@@ -78,7 +78,7 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///     It needs a role with `USAGE` on the schema and `SELECT` on its table `entries`, and accepts a standby, which may lag behind.
   ///     If there are several hosts, it uses the first that answers.
   /// - Throws: `StorageError` with code `unavailable` if no server answers, if none of them accepts writes while another host does
-  ///   not answer, or if the server, the role or the database has as many connections as it may have for the whole time limit;
+  ///   not answer, or if the connection limit of the server, the role or the database remains exhausted for the whole time limit;
   ///   `permissionDenied` if the server refuses the user, the password, the certificate or the creation of tables;
   ///   `readOnly` if the server is a standby and the engine may write; `unsupported` if the connection string is malformed, the
   ///   database does not exist, a read-only engine finds no tables, or the tables belong to another program; `CancellationError`.
@@ -132,7 +132,7 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
     try await database.close()
   }
 
-  /// Lets `body` read.
+  /// Calls `body` with the connections for reading.
   func read<Result>(_ body: (PostgreSQLReaders) async throws -> Result) async throws -> Result {
     try await database.read(body)
   }

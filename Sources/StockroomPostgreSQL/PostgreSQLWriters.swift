@@ -98,7 +98,7 @@ final class PostgreSQLWriters: Sendable {
   private func connectAndCommit(_ group: [PostgreSQLWrite]) {
     do {
       try committer.connect(until: group.map(\.call.deadline).min() ?? .now) { [self] in
-        try lookAround()
+        try endOverdueCalls()
         if !group.contains(where: { $0.call.isWanted }) { throw CancellationError() }
       }
     } catch {
@@ -169,7 +169,7 @@ final class PostgreSQLWriters: Sendable {
   private func commitTogether(
     _ writes: [PostgreSQLWrite], waitingForLocks lockWait: Duration?
   ) throws -> ArraySlice<PostgreSQLWrite> {
-    try committer.commit(writes, waitingForLocks: lockWait) { [self] in try lookAround() }
+    try committer.commit(writes, waitingForLocks: lockWait) { [self] in try endOverdueCalls() }
   }
 
   /// Whether each request alone would fail with the same error. Not if a role may not do all that they do, nor if an
@@ -184,7 +184,7 @@ final class PostgreSQLWriters: Sendable {
   /// Ends overdue calls.
   ///
   /// - Throws: `CancellationError` if nobody waits for a write any more.
-  private func lookAround() throws {
+  private func endOverdueCalls() throws {
     let (waiting, underWay, next, isStopped) = state.withLock {
       ($0.waiting, $0.underWay, $0.next, $0.isStopped)
     }

@@ -6,19 +6,18 @@ final class SQLiteCommitter: Sendable {
   private struct State {
     /// The state after the last transaction, if it is known.
     var metadata: SQLiteMetadata?
-    /// The number of pages in the log from which on to wait for its readers.
+    /// If the log has at least this many pages, a write waits for its readers, so that it can start over.
     var logLimit = SQLiteCommitter.logLimit
-    /// Whether the database becomes smaller once its log has been checkpointed.
-    var isRoomInLog = false
+    /// Whether the database becomes smaller when its log is checkpointed.
+    var isShrinkingPending = false
     /// Whether a commit that has failed may be in the log behind the last one, where a recovery of the log after a crash
     /// would find it and treat it as committed (rules W6, F4).
     var isFailedCommitInLog = false
   }
 
-  /// The number of pages in the log from which on they are checkpointed into the database: SQLite's own
-  /// default.
+  /// If the log has at least this many pages, they are checkpointed into the database: SQLite's own default.
   private static let pagesPerCheckpoint = 1_000
-  /// The number of pages from which on the log starts over, even if that requires waiting: 16 MiB.
+  /// If the log has at least this many pages, 16 MiB, it starts over, even if that requires waiting.
   private static let logLimit = 4_096
   /// How long to wait then, for each such number of pages.
   private static let timePerLimit = Duration.milliseconds(250)
@@ -50,7 +49,7 @@ final class SQLiteCommitter: Sendable {
       guard (try? connection.restartLog(waiting: .zero)) != nil else { throw error }
       removesAll = try commit(requests, known)
     }
-    if removesAll { giveRoomBack() }
+    if removesAll { returnFreePages() }
   }
 
   /// - Returns: Whether all existing entries have been removed.
@@ -84,15 +83,15 @@ final class SQLiteCommitter: Sendable {
           let changesBefore = connection.changeCount
           let left = try transaction.perform(batch)
           if !batch.operations.isEmpty {
-            // SQLite makes no commit of a transaction that changes nothing, and syncs nothing. What the batch found there may be
-            // a commit that no connection has synced yet (rule W6), and the log may have a failed one of any connection, which
-            // could bring back what the batch removes.
+            // For a transaction that changes nothing, SQLite writes and syncs no commit. But the state that the batch found may
+            // be a commit that no connection has synced yet (rule W6), and the log may contain a failed commit that a recovery
+            // would apply over the removals. So this forces a commit.
             if !batch.removesAll, connection.changeCount == changesBefore {
               try connection.run(.skipSequence)
             }
             writesLog = true
           }
-          // To avoid writing where others write by now, or where no later opening will look.
+          // Do not write to files that have been replaced, or that a later opening would not find.
           try files.check()
           if writesLog {
             announcement = feed.announce(requests, operations) { try connection.commitNumber() + 1 }
@@ -110,7 +109,7 @@ final class SQLiteCommitter: Sendable {
       }
       if writesLog { state.isFailedCommitInLog = false }
       if let announcement { feed.publish(announcement) }
-      // To avoid acknowledging it either, if that happened in between.
+      // Do not acknowledge the commit if the files were replaced during it (rule C6).
       try AfterCommitError.marking { try files.check(isThorough: true) }
       // The transaction has been committed, and an error here must not say otherwise.
       if let version = try? connection.dataVersion() {
@@ -153,7 +152,7 @@ final class SQLiteCommitter: Sendable {
 
   /// Whether ``shortenLog()`` has something to do.
   var isLogLong: Bool {
-    connection.logPages >= Self.pagesPerCheckpoint || state.withLock { $0.isRoomInLog }
+    connection.logPages >= Self.pagesPerCheckpoint || state.withLock { $0.isShrinkingPending }
   }
 
   /// Checkpoints the log into the database.
@@ -169,14 +168,14 @@ final class SQLiteCommitter: Sendable {
         try files.check(isThorough: true)
         let pages = connection.logPages
         guard pages >= state.logLimit else {
-          if try connection.checkpoint() { state.isRoomInLog = false }
+          if try connection.checkpoint() { state.isShrinkingPending = false }
           return
         }
         state.logLimit = 2 * pages
         let wait = Self.timePerLimit * (Double(pages) / Double(Self.logLimit))
         try connection.restartLog(waiting: wait)
         state.logLimit = Self.logLimit
-        state.isRoomInLog = false
+        state.isShrinkingPending = false
       } catch {}
     }
   }
@@ -196,31 +195,31 @@ final class SQLiteCommitter: Sendable {
       }
       try connection.keepLogWhenClosing(files.keepsLog)
     } catch {
-      // The connection leaves the log then, as it does since it was opened. If the files are not in place, nobody will read
-      // the log of this connection.
+      // The connection then keeps the log, as it was configured when it was opened. If the files are not in place, nobody will
+      // read the log of this connection.
     }
     connection.close()
   }
 
   /// Makes the database smaller if most of it is free. This is a separate transaction, which writes the
   /// remaining data, and changes no entry.
-  private func giveRoomBack() {
+  private func returnFreePages() {
     // A failure, such as a full disk, leaves the space to later entries, and the next removal of all entries
     // retries.
     do {
       guard let pages = Int(try connection.execute("PRAGMA page_count") ?? ""),
         let free = Int(try connection.execute("PRAGMA freelist_count") ?? ""),
-        free >= Self.pagesWorthGiving, free > pages / 4 * 3
+        free >= Self.minimumFreePages, free > pages / 4 * 3
       else { return }
       try connection.vacuum()
-      state.withLock { $0.isRoomInLog = true }
-      try connection.restartLog(waiting: Self.timeForRoom, isEmptied: true)
-      state.withLock { $0.isRoomInLog = false }
+      state.withLock { $0.isShrinkingPending = true }
+      try connection.restartLog(waiting: Self.shrinkingTimeout, isEmptied: true)
+      state.withLock { $0.isShrinkingPending = false }
     } catch {}
   }
 
   /// The minimum number of free pages for which this is worthwhile: 1 MiB.
-  private static let pagesWorthGiving = 256
+  private static let minimumFreePages = 256
   /// How long to wait for reads of removed entries. After that, each commit retries.
-  private static let timeForRoom = Duration.milliseconds(100)
+  private static let shrinkingTimeout = Duration.milliseconds(100)
 }

@@ -23,15 +23,15 @@ import StockroomCore
 ///
 /// ## Durability
 ///
-/// - `Durability.full`: the log is synced at each commit. Nothing acknowledged is lost when the machine dies.
-/// - `Durability.process`: the log is synced before it is checkpointed into the database. When the machine dies, the last
-///   commits may be lost, latest first; the database itself stays intact.
+/// - `Durability.full`: the log is synced at each commit. Nothing acknowledged is lost if the machine crashes or loses power.
+/// - `Durability.process`: the log is synced before it is checkpointed into the database. If the machine crashes or loses power,
+///   the last commits may be lost, latest first; the database itself stays intact.
 ///
 /// Concurrent writes are committed together, with one sync for all of them.
 ///
-/// A write whose sync fails throws. What it has written to the log is overwritten first, so that it does not come back when the
-/// process dies. If the disk fails in that as well, the next write does it, and is not acknowledged before. Only if the process
-/// or the machine dies before that, may the write be there afterwards, as a whole.
+/// A write whose sync fails throws. Before that, the engine overwrites the failed commit in the log, so that a recovery of the log
+/// does not restore it. If that fails too, the next write overwrites it before it is acknowledged. Only if the process or the
+/// machine crashes before then may the failed write reappear, as a whole.
 ///
 /// ## The log
 ///
@@ -42,8 +42,8 @@ import StockroomCore
 /// ## Files that are deleted, moved or replaced
 ///
 /// If the database, the log, the shared memory or their directory is deleted, moved or replaced, every call throws
-/// `StorageError.Code.io` and does not touch what is there now; open another engine. If a directory further up is moved,
-/// writes notice immediately, reads within five milliseconds. A database that is overwritten in place, for instance by `cp`, is
+/// `StorageError.Code.io` and does not touch what is there now; open another engine. If a directory further up is moved, writes
+/// notice immediately, reads within a fraction of a millisecond. A database that is overwritten in place, for instance by `cp`, is
 /// not noticed: replace it with `mv` while no engine has it open.
 ///
 /// Opening refuses a symbolic link, a pipe or a directory in place of one of the files. Directories may be symbolic links.

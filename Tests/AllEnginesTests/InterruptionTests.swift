@@ -4,7 +4,8 @@ import Testing
 
 @Suite("Interrupted work") struct InterruptionTests {
   @Test(
-    "Work that ends well after a signal is interrupted all the same", arguments: [SIGINT, SIGTERM, SIGHUP])
+    "Work that returns normally after a signal still throws SignalReceived",
+    arguments: [SIGINT, SIGTERM, SIGHUP])
   func successful(number: Int32) async {
     // In a process of its own, whose signals are nobody else's.
     await #expect(processExitsWith: .success) { [number = number as Int32] in
@@ -20,7 +21,7 @@ import Testing
     }
   }
 
-  @Test("What fails after a signal is not lost")
+  @Test("An error thrown after a signal is kept as the cause")
   func failing() async {
     await #expect(processExitsWith: .success) {
       signal(SIGTERM, SIG_DFL)
@@ -36,7 +37,7 @@ import Testing
     }
   }
 
-  @Test("Without a signal the work's result and error are the caller's")
+  @Test("Without a signal, the result or the error of the work reaches the caller")
   func uninterrupted() async {
     await #expect(processExitsWith: .success) {
       let result = try await untilInterrupted { 7 }

@@ -41,7 +41,7 @@ import Testing
     let descriptor = pipe.fileHandleForReading.fileDescriptor
     try #require(fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) == 0)
     let reading = Task {
-      try await DedicatedThread.runApart { _ in
+      try await DedicatedThread.runOnNewThread { _ in
         try readToEnd(of: descriptor, named: "a pipe", limit: 1_000)
       }
     }

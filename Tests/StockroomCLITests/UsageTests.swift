@@ -87,9 +87,10 @@ import Testing
     (["conformance", "--list", "--directory", "x"], "so they exclude --jobs, --resume, --directory and "),
     (["conformance", "--write-matrix", "x", "--postgresql", "host=h"], " --directory and --postgresql."),
     (
-      ["conformance", "--list", "--kills", "5"], "so only --level decides about them, not how hard to search."
+      ["conformance", "--list", "--kills", "5"],
+      "of the options under HOW HARD TO SEARCH, only --level affects them."
     ),
-    (["conformance", "--write-matrix", "x", "--minutes", "1"], "so only --level decides about them"),
+    (["conformance", "--write-matrix", "x", "--minutes", "1"], "only --level affects them"),
     (["conformance", "--write-matrix", ""], "The path for --write-matrix is empty."),
     (
       ["conformance", "--write-matrix", "x", "--rule", "K1"], "--write-matrix is about all rules and checks"

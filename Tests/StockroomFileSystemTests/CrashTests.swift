@@ -23,7 +23,7 @@ struct CrashTests {
 
   /// Stages two new entries and a replacement.
   private func stage(_ connection: DiskConnection) throws -> Transaction {
-    let boundary = try connection.moveClock(to: .now(), by: 3)
+    let boundary = try connection.reserveSequenceNumbers(3, at: .now())
     for number in 0..<3 {
       let header = EntryHeader(createdAt: .now(), sequence: boundary + UInt64(number) + 1)
       try connection.stage(
@@ -93,7 +93,7 @@ struct CrashTests {
     try connection.withLock { try connection.journal.begin(try stage(connection)) }
     connection.release()
 
-    try other.state.lock(turn: other.journal.file, timeout: .seconds(60))
+    try other.state.lock(queue: other.journal.file, timeout: .seconds(60))
     let error = #expect(throws: StorageError.self) {
       try other.completePending { _ in throw StorageError(.io, "In the test.") }
     }
@@ -159,7 +159,7 @@ struct CrashTests {
     try await engine.write(data("old"), key: "kept")
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     let transaction = try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let boundary = try connection.reserveSequenceNumbers(0, at: .now())
       let transaction = Transaction(
         boundary: boundary, steps: [.remove("kept"), .remove("other"), .removeAll])
       try connection.journal.begin(transaction)
@@ -179,7 +179,7 @@ struct CrashTests {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     for steps in [[.remove("a"), .remove("b")], [.removeAll]] as [[Transaction.Step]] {
       let transaction = try connection.withLock {
-        let boundary = try connection.moveClock(to: .now(), by: 0)
+        let boundary = try connection.reserveSequenceNumbers(0, at: .now())
         let transaction = Transaction(boundary: boundary, steps: steps)
         try connection.journal.begin(transaction)
         try connection.complete(transaction, isReplay: false)
@@ -221,7 +221,7 @@ struct CrashTests {
   func entryOfAnotherPlace() async throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let boundary = try connection.reserveSequenceNumbers(0, at: .now())
       let staged = StagedName(boundary: boundary, number: 0)
       // The file of an entry after `mv`, if the clock of the other place was an hour ahead.
       let header = EntryHeader(createdAt: .now(), sequence: boundary + 3_600_000_000_000)
@@ -233,7 +233,7 @@ struct CrashTests {
     try await engine.write(data("1"), key: "y")
     #expect(try await Set(engine.allKeys()) == ["x", "y"])
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let boundary = try connection.reserveSequenceNumbers(0, at: .now())
       try connection.journal.begin(Transaction(boundary: boundary, steps: [.remove("x"), .remove("y")]))
     }
     connection.release()
@@ -283,7 +283,7 @@ struct CrashTests {
     var changes = try await engine.changes().makeAsyncIterator()
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 1)
+      let boundary = try connection.reserveSequenceNumbers(1, at: .now())
       try connection.stage(data("new"), at: boundary, number: 0, synchronized: true)
       try connection.journal.begin(
         Transaction(boundary: boundary, steps: [.replace(Self.long, staged: 0)]))

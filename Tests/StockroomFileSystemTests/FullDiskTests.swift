@@ -29,7 +29,8 @@
         let error = #expect(throws: StorageError.self) {
           try connection.withLock {
             let steps: [Transaction.Step] = removesAll ? [.removeAll] : Self.keys.map { .remove($0) }
-            let transaction = Transaction(boundary: try connection.moveClock(to: .now(), by: 0), steps: steps)
+            let transaction = Transaction(
+              boundary: try connection.reserveSequenceNumbers(0, at: .now()), steps: steps)
             try connection.journal.begin(transaction)
             try connection.complete(transaction, isReplay: false)
           }
@@ -56,7 +57,7 @@
       let connection = try DiskConnection(
         directory: system.url.appending(path: "store").path, durability: .full)
       try connection.withLock {
-        let boundary = try connection.moveClock(to: .now(), by: 0)
+        let boundary = try connection.reserveSequenceNumbers(0, at: .now())
         try connection.journal.begin(Transaction(boundary: boundary, steps: Self.keys.map { .remove($0) }))
         try connection.setUnstable(true)
         try connection.journal.forbidUndoing()

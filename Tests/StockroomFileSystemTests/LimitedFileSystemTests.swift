@@ -50,7 +50,7 @@
           try #require(connection.sidecars), try #require(connection.undoSidecars)
         )
         let old = try #require(try connection.metadata(of: name))
-        let boundary = try connection.moveClock(to: .now(), by: 1)
+        let boundary = try connection.reserveSequenceNumbers(1, at: .now())
         let staged = StagedName(boundary: boundary, number: 0)
         let header = EntryHeader(
           createdAt: old.header.createdAt, updatedAt: .now(), sequence: old.header.sequence)

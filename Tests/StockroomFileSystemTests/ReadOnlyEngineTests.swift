@@ -46,7 +46,7 @@ import Testing
     try await engine.close()
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let boundary = try connection.reserveSequenceNumbers(0, at: .now())
       try connection.journal.begin(Transaction(boundary: boundary, steps: [.remove("a")]))
     }
     connection.release()

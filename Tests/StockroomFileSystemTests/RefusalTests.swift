@@ -34,7 +34,7 @@ struct RefusalTests {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     #expect(throws: StorageError.self) {
       try connection.withLock {
-        let boundary = try connection.moveClock(to: .now(), by: 5)
+        let boundary = try connection.reserveSequenceNumbers(5, at: .now())
         let staged: [(CacheKey, isNew: Bool)] = [
           ("a", true), ("b", true), ("x", false), (Self.long, false), ("c", true),
         ]
@@ -69,7 +69,7 @@ struct RefusalTests {
     engine = nil
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 2)
+      let boundary = try connection.reserveSequenceNumbers(2, at: .now())
       for number in 0..<2 {
         try connection.stage(data("new"), at: boundary, number: number)
       }
@@ -107,7 +107,7 @@ struct RefusalTests {
 
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 2)
+      let boundary = try connection.reserveSequenceNumbers(2, at: .now())
       for number in 0..<(deepStep == .removal ? 1 : 2) {
         try connection.stage(data("new"), at: boundary, number: number)
       }
@@ -182,7 +182,8 @@ struct RefusalTests {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
       let steps: [Transaction.Step] = removesAll ? [.removeAll] : [.remove("x"), .remove("y")]
-      let transaction = Transaction(boundary: try connection.moveClock(to: .now(), by: 0), steps: steps)
+      let transaction = Transaction(
+        boundary: try connection.reserveSequenceNumbers(0, at: .now()), steps: steps)
       try connection.journal.begin(transaction)
       try FileManager.default.removeItem(at: place.file(".stockroom/undo"))
       #expect(throws: StorageError.self) { try connection.complete(transaction, isReplay: false) }
@@ -200,7 +201,7 @@ struct RefusalTests {
     for key in ["x", "y", "z"] as [CacheKey] { try await engine.write(data("old"), key: key) }
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 1)
+      let boundary = try connection.reserveSequenceNumbers(1, at: .now())
       try connection.stage(data("new"), at: boundary, number: 0)
       // The last one cannot be done, since nothing is staged for it.
       let transaction = Transaction(
@@ -262,7 +263,7 @@ struct RefusalTests {
       engine = nil
       let connection = try DiskConnection(directory: place.url.path, durability: .full)
       try connection.withLock {
-        let boundary = try connection.moveClock(to: .now(), by: 0)
+        let boundary = try connection.reserveSequenceNumbers(0, at: .now())
         let steps: [Transaction.Step] = removesAll ? [.removeAll] : [.remove("b"), .remove("a")]
         try connection.journal.begin(Transaction(boundary: boundary, steps: steps))
         try connection.entries.move(FileName("b"), to: connection.undo)

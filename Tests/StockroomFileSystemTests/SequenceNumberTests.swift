@@ -17,7 +17,9 @@ struct SequenceNumberTests {
     defer { connection.release() }
     let error = #expect(throws: StorageError.self) {
       try connection.withLock {
-        _ = try connection.moveClock(to: .now(), by: 1) { _ in throw StorageError(.diskFull, "In the test.") }
+        _ = try connection.reserveSequenceNumbers(1, at: .now()) { _ in
+          throw StorageError(.diskFull, "In the test.")
+        }
       }
     }
     #expect(error?.code == .diskFull)
@@ -25,7 +27,7 @@ struct SequenceNumberTests {
     var last: UInt64 = 0
     for _ in 0..<3 {
       let next = try connection.withLock {
-        try connection.moveClock(to: .now(), by: 1) { file in
+        try connection.reserveSequenceNumbers(1, at: .now()) { file in
           try file.synchronize()
           syncs += 1
         }
@@ -42,7 +44,7 @@ struct SequenceNumberTests {
   func reserveOfAnother() throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     defer { connection.release() }
-    _ = try connection.withLock { try connection.moveClock(to: .now(), by: 1) }
+    _ = try connection.withLock { try connection.reserveSequenceNumbers(1, at: .now()) }
     let other = try DiskConnection(directory: place.url.path, durability: .full)
     try other.withLock {
       var contents = try other.state.read()
@@ -53,7 +55,7 @@ struct SequenceNumberTests {
     var syncs = 0
     for _ in 0..<2 {
       _ = try connection.withLock {
-        try connection.moveClock(to: .now(), by: 1) { file in
+        try connection.reserveSequenceNumbers(1, at: .now()) { file in
           try file.synchronize()
           syncs += 1
         }
@@ -68,10 +70,10 @@ struct SequenceNumberTests {
     defer { connection.release() }
     let error = #expect(throws: StorageError.self) {
       _ = try connection.withLock {
-        try connection.moveClock(to: Timestamp(nanoseconds: Int64.max), by: 1)
+        try connection.reserveSequenceNumbers(1, at: Timestamp(nanoseconds: Int64.max))
       }
     }
     #expect(error?.code == .io)
-    _ = try connection.withLock { try connection.moveClock(to: .now(), by: 1) }
+    _ = try connection.withLock { try connection.reserveSequenceNumbers(1, at: .now()) }
   }
 }

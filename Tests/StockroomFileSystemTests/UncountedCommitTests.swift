@@ -20,7 +20,7 @@ struct UncountedCommitTests {
       try FileDescriptor.openFile(atPath: place.file(".stockroom/state").path, O_RDONLY))
     try connection.withLock {
       // From here on the state file can be read, but not written.
-      try connection.whileUnstable {
+      try connection.withOddVersion {
         try #require(dup2(readOnly.number, connection.state.file.number) >= 0)
       }
     }

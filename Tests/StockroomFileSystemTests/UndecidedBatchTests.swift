@@ -19,7 +19,7 @@ struct UndecidedBatchTests {
     try await engine.close()
     let connection = try DiskConnection(directory: place.url.path, durability: .full)
     try connection.withLock {
-      let boundary = try connection.moveClock(to: .now(), by: 0)
+      let boundary = try connection.reserveSequenceNumbers(0, at: .now())
       let transaction = Transaction(boundary: boundary, steps: [.remove("x"), .remove("y")])
       try connection.journal.begin(transaction)
       try body(connection, transaction)
@@ -70,7 +70,7 @@ struct UndecidedBatchTests {
     var (synced, isInJournal): ([[FileName]], Bool) = ([], false)
     try connection.withLock {
       let transaction = Transaction(
-        boundary: try connection.moveClock(to: .now(), by: 0), steps: [.remove("x"), .remove("y")])
+        boundary: try connection.reserveSequenceNumbers(0, at: .now()), steps: [.remove("x"), .remove("y")])
       try connection.journal.begin(transaction)
       try connection.complete(
         transaction, isReplay: false,

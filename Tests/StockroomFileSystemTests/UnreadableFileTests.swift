@@ -23,7 +23,7 @@
           try #require(chmod(place.file("y.entry").path, 0) == 0)
           let connection = try DiskConnection(directory: place.url.path, durability: .full)
           try connection.withLock {
-            let boundary = try connection.moveClock(to: .now(), by: 0)
+            let boundary = try connection.reserveSequenceNumbers(0, at: .now())
             try connection.journal.begin(Transaction(boundary: boundary, steps: steps))
           }
           connection.release()

@@ -43,7 +43,7 @@ struct ExpiryMomentTests: ExpiringSuite {
   }
 
   @Test(
-    "A body judges everything by the moment at which it began, also beside values that are ahead of its clock"
+    "A body evaluates everything at the time at which it began, also beside values that are ahead of its clock"
   )
   func bodiesBesideFastClocks() async throws {
     let (engine, key, value) = (engine(), key, value)
@@ -61,7 +61,7 @@ struct ExpiryMomentTests: ExpiringSuite {
     #expect(try await engine.allKeys() == [ahead])
   }
 
-  @Test("A call judges everything by one moment, also beside values that are ahead of its clock")
+  @Test("A call evaluates everything at one time, also beside values that are ahead of its clock")
   func callsBesideFastClocks() async throws {
     let ahead = CacheKey(verbatim: "m")
     let both = [CacheKey(verbatim: "a"), CacheKey(verbatim: "z")]

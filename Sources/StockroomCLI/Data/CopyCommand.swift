@@ -24,7 +24,7 @@ struct CopyCommand: AsyncParsableCommand {
   @Flag(help: "Allows a target place with entries, which are kept.")
   var merge = false
 
-  @Option(help: "A line (text), or an object (json).")
+  @Option(help: "The format of the summary: a line (text), or an object (json).")
   var format = DataFormat.text
 
   private struct Copied: Encodable {
@@ -35,7 +35,7 @@ struct CopyCommand: AsyncParsableCommand {
   }
 
   func validate() throws {
-    // What is written would be read again, and written again, through one layer more each time.
+    // The copy would read what it has just written, and write it again through the layers.
     if try placeOptions.place.isSame(as: targetOptions.layered.place) {
       throw ValidationError("The source and the target are the same place.")
     }
@@ -52,7 +52,7 @@ struct CopyCommand: AsyncParsableCommand {
         return try await CleaningUp.awaited {
           try await target.withEngine(for: .creating) { to in
             do {
-              return try await IncompletePlace.orWhole(target.place, completedBy: "the same command") {
+              return try await IncompletePlace.reporting(target.place, completedBy: "the same command") {
                 try await from.copy(to: to, options: options) { line.show($0.text) }
               }
             } catch let error as StorageError {

@@ -110,7 +110,7 @@ struct ImportCommand: AsyncParsableCommand {
     let opened = try await OpenedSource(found.source)
     return try await target.withEngine(for: .creating) { engine in
       if merge { try await engine.refuseMergingIntoUnfinishedCopy() }
-      return try await IncompletePlace.orWhole(target.place, completedBy: "importing again with --merge") {
+      return try await IncompletePlace.reporting(target.place, completedBy: "importing again with --merge") {
         try await opened.import(into: engine, keys: keys.keys, merging: merge) {
           line.show("\($0.completed) of \($0.total.entryCountText)")
         }

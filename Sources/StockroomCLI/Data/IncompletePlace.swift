@@ -20,7 +20,7 @@ struct IncompletePlace: Error, CustomStringConvertible {
   ///
   /// - Parameter completion: What completes the place. Nil: `body` removes what it has written when its task is cancelled.
   /// - Throws: ``IncompletePlace`` if the task was cancelled and entries may be left; what `body` throws.
-  static func orWhole<Result>(
+  static func reporting<Result>(
     _ place: Place, completedBy completion: String?, _ body: () async throws -> Result
   ) async throws -> Result {
     do {

@@ -72,7 +72,7 @@ struct LayeredPlace: Sendable {
     _ base: any StorageEngine, _ keys: PlaceKeys.Contents?
   ) throws -> any StorageEngine {
     var engine = base
-    for layer in layers { engine = try layer.inFront(of: engine, keys) }
+    for layer in layers { engine = try layer.withLayer(on: engine, keys) }
     return engine
   }
 }

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 
-/// Where entries are, as people write it: an engine, and what it takes to find its place.
+/// A location of entries, as written on the command line: an engine and its path or URL.
 ///
 /// ```
 /// sqlite:PATH             the database data.sqlite3 in a directory, or a file that ends with .sqlite3
@@ -21,13 +21,13 @@ enum Place: Sendable {
   enum LocalEngine: String, CaseIterable, Sendable {
     case sqlite, lmdb, leveldb, files
 
-    /// The components of where its files are.
+    /// The components of the resolved path of its files.
     fileprivate func components(ofPath path: String) -> [String] {
       let path = self == .sqlite ? SQLiteLocation(path: path)?.file ?? path : path
       return URL(commandLinePath: path).resolvedComponents
     }
 
-    /// What people call its place.
+    /// The name of a place of this engine in messages.
     var placeTitle: String {
       switch self {
       case .sqlite: "SQLite database"
@@ -46,7 +46,7 @@ enum Place: Sendable {
     }
   }
 
-  /// Whether it is one whose engine has no transactions if it only reads.
+  /// Whether the place is in PostgreSQL, whose read-only engine has no transactions.
   var isPostgreSQL: Bool {
     if case .postgreSQL = self { true } else { false }
   }
@@ -87,7 +87,7 @@ enum Place: Sendable {
     }
   }
 
-  /// Whether it looks like what libpq takes too, and this command does not.
+  /// Whether it looks like a connection string of another form, which libpq accepts and this command does not.
   private static func hasPassword(_ text: String) -> Bool { text.contains(/(?i)password\s*=/) }
 
   private static func withoutEngine(_ text: String) -> ValidationError {
@@ -98,7 +98,7 @@ enum Place: Sendable {
     let there = LocalEngine.allCases.filter { $0.hasPlace(atPath: text) }
     let spellings =
       there.isEmpty ? self.spellings : there.map { "\($0.rawValue):\(text)" }.joined(separator: ", ")
-    return ValidationError("\(text.escaped) does not say which engine keeps the place. Places: \(spellings).")
+    return ValidationError("\(text.escaped) names no engine. Places: \(spellings).")
   }
 
   private static func path(_ text: String, _ scheme: String) throws -> String {
@@ -106,8 +106,8 @@ enum Place: Sendable {
     if text.hasPrefix("///") {
       guard let path = String(text.dropFirst(2)).removingPercentEncoding, !path.utf8.contains(0) else {
         throw ValidationError(
-          "\(scheme):\(text.escaped) is no URL: its path has a percent sign that is not followed by two digits, "
-            + "or stands for a byte that no path has. Write \(scheme):PATH for a path that is taken as it is."
+          "\(scheme):\(text.escaped) is not a valid URL: a percent sign must be followed by two hexadecimal digits, and the "
+            + "decoded path must be UTF-8 without a zero byte. Write \(scheme):PATH for a path that is taken as it is."
         )
       }
       return path

@@ -97,7 +97,7 @@ extension PlaceLayer {
   /// The layer in front of an engine.
   ///
   /// - Parameter keys: Needed by layers that encrypt.
-  func inFront(of base: some StorageEngine, _ keys: PlaceKeys.Contents?) throws -> any StorageEngine {
+  func withLayer(on base: some StorageEngine, _ keys: PlaceKeys.Contents?) throws -> any StorageEngine {
     switch self {
     case .compressed: return base.compressed(maximumValueSize: maximumValueSize)
     case .checksummed: return base.checksummed()

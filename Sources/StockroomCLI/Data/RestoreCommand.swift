@@ -57,7 +57,7 @@ struct RestoreCommand: AsyncParsableCommand {
       // Closing the engine is waited for, too.
       return try await CleaningUp.awaited {
         try await target.withEngine(for: .creating) { engine in
-          try await IncompletePlace.orWhole(
+          try await IncompletePlace.reporting(
             target.place, completedBy: merge ? "restoring again with --merge" : nil
           ) {
             try await engine.restore(reader, merging: merge) { line.show($0.text) }

@@ -8,7 +8,7 @@ package struct AfterCommitError: Error {
   package init(_ error: any Error) {
     if let error = error as? StorageError, ![.io, .corrupted, .outcomeUnknown].contains(error.code) {
       underlying = StorageError(
-        .io, "A change has been made or may still be made, although what followed has failed",
+        .io, "A change has been made or may still be made, but a later step has failed",
         underlying: error)
     } else {
       underlying = error
@@ -19,12 +19,12 @@ package struct AfterCommitError: Error {
   ///
   /// - Throws: ``AfterCommitError`` with the error of `work` if it throws twice.
   package static func marking(_ work: () throws -> Void) throws {
-    do { try lookingAgain(work) } catch { throw AfterCommitError(error) }
+    do { try retryingOnce(work) } catch { throw AfterCommitError(error) }
   }
 
   /// Does `work`, a check of the place after a commit, and repeats it once if it throws: a check can fail for
   /// reasons that do not concern the place, and a committed request must not throw for that (rule F4).
-  package static func lookingAgain(_ work: () throws -> Void) throws {
+  package static func retryingOnce(_ work: () throws -> Void) throws {
     do { try work() } catch { try work() }
   }
 }

@@ -52,7 +52,7 @@ package final class ChangeHub: Sendable {
       self?.remove(id)
       onEnd()
     }
-    // One of them may have been committed before this, and be acknowledged after it.
+    // A write in progress may have been committed before this, and be acknowledged after it.
     if writesUnderWay.load(ordering: .sequentiallyConsistent) > 0 { continuation.send(.everything) }
     return changes
   }

@@ -26,7 +26,7 @@ package final class CancellationFlag: Sendable {
 
 extension DedicatedThread {
   /// Does long work on a thread that ends with it. The work must check the flag from time to time.
-  package static func runApart<Result: Sendable>(
+  package static func runOnNewThread<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()

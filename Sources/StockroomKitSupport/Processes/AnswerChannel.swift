@@ -33,8 +33,8 @@ package final class AnswerChannel: Sendable {
     dup2(STDERR_FILENO, STDOUT_FILENO)
   }
 
-  /// Writes a line with a single system call, so a process that is killed never leaves a partial line, unless
-  /// the line exceeds the pipe's capacity.
+  /// Writes a line, normally with one system call. A process that is killed while the call waits for space may leave a partial
+  /// line, which the reader discards.
   ///
   /// - Throws: ``ParentDisconnected`` if the write fails.
   package func send(_ line: String) throws {

@@ -69,8 +69,8 @@ package final class SystemProcess: Sendable {
     #endif
   }
 
-  /// Writes to the process's standard input. Blocks the thread while the socket is full. A write to a process
-  /// that has ended is ignored; the end of its output reports it.
+  /// Writes to the process's standard input on a new thread, and returns immediately. Calls must not overlap, since
+  /// their bytes could be interleaved. A write to a process that has ended is ignored; the end of its output reports it.
   package func send(_ bytes: Data) {
     guard let input = input.withLock({ $0 }) else { return }
     Thread.detachNewThread {

@@ -68,11 +68,11 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
 
   /// Subscribes to the feed, before which no value is kept.
   ///
-  /// No read waits for it: an engine may subscribe where it writes, behind a transaction of any length (rule T5), and one that is away keeps
-  /// it waiting for its time limit.
+  /// No read waits for it: subscribing may wait for a transaction of any length (rule T5), or for the time limit of a server that
+  /// cannot be reached.
   private func follow() {
     Task { [base, cache] in
-      // What this cache has written itself it knows.
+      // The cache already contains its own writes, so the feed leaves them out.
       let origin = cache.origin
       do {
         let changes = try await ChangeOrigin.$current.withValue(origin) { try await base.changes() }
@@ -141,8 +141,8 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     cache.begin(change, of: [key])
     var written: Data??
     defer { cache.end(change, written: written.map { (key, $0) }) }
-    // A change with an origin of its own, such as that of a Store, comes back through the feed, and others' changes of the key cannot be told
-    // from it.
+    // If the caller has an origin of its own, as a Store does, the feed reports this write too, and it cannot be distinguished from
+    // a change by others.
     guard ChangeOrigin.current == nil else { return try await work() }
     do {
       try await ChangeOrigin.$current.withValue(cache.origin) { try await work() }

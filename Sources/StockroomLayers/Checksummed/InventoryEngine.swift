@@ -8,10 +8,11 @@ public import StockroomCore
 
 /// Stores an inventory of the keys in the place. ``StockroomCore/StorageEngine/checksummedWithInventory()`` returns it.
 ///
-/// The inventory is an additional entry with the number of keys and a digest of them, which every change updates in the same transaction. It
-/// is compared with the stored keys before the first call, and by ``verify()``. Entries that were removed or added without this layer, while
-/// the place was closed, are reported as `corrupted`; together with ``ChecksummedEngine`` below, the layer has the capability
-/// `detectsCorruption`. Not detected are the whole place as it was at an earlier time, and wrong timestamps or a wrong order of entries.
+/// The inventory is an additional entry with the number of keys and a digest of them, which every change updates in the same
+/// transaction. It is compared with the stored keys before the first call, and by ``verify()``. Entries that were removed or added
+/// without this layer, while the place was closed, are reported as `corrupted`; together with ``ChecksummedEngine`` below, the
+/// layer has the capability `detectsCorruption`. Replacing the whole place by an earlier state of it is not detected, nor are wrong
+/// timestamps or a wrong order of entries.
 ///
 /// Costs: every write is a transaction, which reads the key and writes two entries. The first call lists all keys, once for all calls
 /// that arrive in the meantime. Keys that begin with that of the inventory, 52 bytes that are unlikely in any other key, take one more byte
@@ -43,7 +44,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     self.base = base
   }
 
-  /// Those of the engine below, and `detectsCorruption`.
+  /// The capabilities of ``base``, and `detectsCorruption`.
   public var capabilities: EngineCapabilities { base.capabilities.union(.detectsCorruption) }
 
   /// The engine below, whose keys are those of the inventory.
@@ -51,7 +52,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     get async throws {
       if !isVerified.isSet {
         try await verification.value {
-          // The work may have ended between this call's look and its joining.
+          // The verification may have ended between the check above and joining it.
           if isVerified.isSet { return }
           try await verifyInventory()
           isVerified.set()
@@ -84,7 +85,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     try naming(place) { try inventory.verify(found) }
   }
 
-  /// That of these keys, with a turn for others in between (rule C5): each key is hashed.
+  /// The inventory of these keys. Each key is hashed, so this yields to other tasks (rule C5).
   private func inventory(of keys: [CacheKey]) async throws -> Inventory {
     var timer = YieldTimer()
     var inventory = Inventory()
@@ -95,7 +96,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     return inventory
   }
 
-  /// Has the engine below verify what it stores, then compares the inventory with the keys that are there.
+  /// Verifies ``base``, then compares the inventory with the keys that are there.
   @concurrent public func verify() async throws {
     try await base.verify()
     try await verifyInventory()

@@ -30,13 +30,13 @@ extension ExpiringEngine {
         return try await inTransaction(body)
       }
       // What has not expired by the clock alone is not removed unless it is replaced: the whole change is reported then.
-      return try await asNobodysChange { try await inTransaction(body) }
+      return try await withoutChangeOrigin { try await inTransaction(body) }
     }
   }
 
-  /// Calls the engine below such that its feed reports the change to the caller too, who knows what has been written, and not that it is
-  /// a new entry with a place of its own in the order.
-  func asNobodysChange<Result>(_ change: () async throws -> Result) async rethrows -> Result {
+  /// Performs a change without the origin of the caller, so that the feed reports the change to the caller too: it knows the value
+  /// that it has written, but not that the entry is new and has a new position in the order.
+  func withoutChangeOrigin<Result>(_ change: () async throws -> Result) async rethrows -> Result {
     try await ChangeOrigin.$current.withValue(nil) { try await change() }
   }
 }

@@ -8,20 +8,22 @@ public import StockroomCore
 
 /// Stores values that can expire. ``StockroomCore/StorageEngine/expiring(after:clock:)`` returns it.
 ///
-/// An expired entry is absent for every call. Writing its key creates a new entry, which the feed reports to the writer too, so that a
-/// `Store` moves it to its new position; for that the transaction is made twice.
+/// An expired entry is absent for every call. Writing its key creates a new entry, with a new position in the order. The feed
+/// reports it to the writer too, so that a `Store` moves the item. To do so, the layer first removes the expired entry, and then
+/// runs the transaction again.
 ///
-/// The space of expired entries is freed by later writes, and only then does the feed report the entry: each write checks two entries for
-/// each entry that it writes, in the order of keys, in small transactions, which the write waits for. If many tasks write at once, one write
-/// checks up to eight entries for each of its own, or 128, and leaves the rest to later ones. ``removeExpired()`` checks all entries.
-/// Without the capability `transactions`, expired entries are removed only when their keys are written again.
+/// The space of expired entries is freed by later writes, and only then does the feed report them. On average, a write checks two
+/// entries for each entry that it writes, in the byte order of keys, a page of at most 128 in a transaction, for which it waits. If
+/// many tasks write at the same time, one write checks up to eight entries for each of its own, or a page, and leaves the rest to
+/// later ones. ``removeExpired()`` checks all entries. Without the capability `transactions`, expired entries are removed only when
+/// their keys are written again.
 ///
-/// Time never goes backwards: setting the system clock back neither prolongs a lifetime nor restores an entry; setting it forward lets
-/// entries expire. After a restart of the program, the time is at least that at which any of the entries that have been read was written, if that
-/// is at most a day ahead of the clock; a call or a transaction judges everything that it reads by the moment at which it began. Entries that expired after that time and have not been removed may reappear if the clock was set back
-/// in the meantime. An entry that was written at a later time than that, when the clock was years ahead, or whose time is corrupted, does not
-/// affect others, and exists until the clock is close enough to its time. Entries are removed only once they have expired by the clock of
-/// this machine alone.
+/// Within a process, time never goes backwards: setting the system clock back neither extends lifetimes nor restores entries;
+/// setting it forward lets entries expire. After a restart, the time is at least the latest at which an entry that has been read
+/// was written, if that is at most a day ahead of the clock. Entries that expired after that time and have not been removed may
+/// reappear if the clock was set back in the meantime. A call or a transaction evaluates all entries at the time at which it began.
+/// An entry that was written more than a day ahead of the clock, or whose time is corrupted, does not affect others, and exists
+/// until the clock is close enough to its time. Entries are removed only once they have expired by the clock of this machine alone.
 ///
 /// Costs in addition to those of the engine below: a write reads the old value, and is a transaction if that value or the new one
 /// expires, so that the lifetime begins when the write takes effect, no matter how long it has waited. It then reads within the transaction
@@ -35,7 +37,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   let sweeper: ExpirySweeper<Base>
 
   init(base: Base, lifetime: Duration?, clock: ExpiryClock) {
-    _ = recognition
+    _ = registration
     self.base = base
     lifetimes = Lifetimes(time: ExpiryTime(clock), default: lifetime, place: StockroomLayers.place(of: base))
     sweeper = ExpirySweeper(base: base, lifetimes: lifetimes)
@@ -44,11 +46,11 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   // MARK: Lifetimes
 
   /// Writes a value that expires after `lifetime`, or never if that is nil. It counts from when the write takes effect, and one of zero or
-  /// less is over at once. Without the capability `transactions` it counts from the call.
+  /// less expires immediately. Without the capability `transactions` it counts from the call.
   ///
   /// - Throws: as ``write(_:key:)``.
   public func write(_ data: Data, key: CacheKey, expiresAfter lifetime: Duration?) async throws {
-    try await put([.write(data, key: key)], livingFor: lifetime)
+    try await put([.write(data, key: key)], expiringAfter: lifetime)
   }
 
   /// Writes values that expire after `lifetime`, or never if that is nil, as one batch.
@@ -57,7 +59,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   @concurrent public func write(
     _ dataAndKeys: [(key: CacheKey, data: Data)], expiresAfter lifetime: Duration?
   ) async throws {
-    try await put(mapping(dataAndKeys) { .write($0.data, key: $0.key) }, livingFor: lifetime)
+    try await put(mapping(dataAndKeys) { .write($0.data, key: $0.key) }, expiringAfter: lifetime)
   }
 
   /// When the entry expires; nil if it never does, or there is none.
@@ -65,19 +67,19 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// Costs a read of the whole value. Throws as `StorageEngine.read(key:)`; `StorageError` with code `corrupted` too if this layer has not
   /// stored the value.
   public func expiration(of key: CacheKey) async throws -> Date? {
-    let look = lifetimes.look()
+    let check = lifetimes.expiryCheck()
     guard let stored = try await base.read(key: key) else { return nil }
     let times = try lifetimes.times(of: stored, key: key)
-    return look.isExpired(times) ? nil : times?.expires.date
+    return check.isExpired(times) ? nil : times?.expires.date
   }
 
-  /// Removes every entry whose time is over by the clock, in transactions of at most 128 entries. Reads every value.
+  /// Removes every entry that has expired by the clock, in transactions of at most 128 entries. Reads every value.
   ///
   /// - Returns: How many were removed.
-  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry is,
-  ///   `permissionDenied` if one was encrypted with a key that is not known, or `unsupported` if one is compressed in a way that this
-  ///   program does not support: such an entry stays, and is reported after all others that the engine below can list have been looked at.
-  ///   The same if it cannot list its keys; otherwise as a read and a write.
+  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry
+  ///   is, `permissionDenied` if one was encrypted with a key that is not known, or `unsupported` if one is compressed in a way
+  ///   that this program does not support: such an entry stays, and is reported after all others that the engine below can list
+  ///   have been checked. The same if it cannot list its keys; otherwise as a read and a write.
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     guard capabilities.contains(.transactions) else {
       throw StorageError(
@@ -86,7 +88,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
     var pass = ExpirySweeper<Base>.Pass()
     var removed = 0
-    while !pass.isOver {
+    while !pass.isComplete {
       try Task.checkCancellation()
       removed += try await sweeper.step(&pass)
     }
@@ -108,7 +110,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// Does the operations as one batch, with the lifetime of the layer.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
-    try await put(operations, livingFor: lifetimes.default)
+    try await put(operations, expiringAfter: lifetimes.default)
   }
 
   /// Writes the entries with their times, as one batch, and with the lifetime of the layer: it counts from now.
@@ -116,8 +118,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// An engine below that stores these times and has no transactions keeps the place in the order of an entry that has expired.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     for entry in entries { try entry.key.validate() }
-    let old = try await timesOutside(of: entries.map(\.key), livingFor: lifetimes.default)
-    if isTransaction(livingFor: lifetimes.default, replacing: old) {
+    let old = try await timesOutside(of: entries.map(\.key), expiringAfter: lifetimes.default)
+    if isTransaction(expiringAfter: lifetimes.default, replacing: old) {
       try await inTransaction { try $0.put(entries) }
     } else {
       let expired = expiredKeys(of: old)
@@ -129,40 +131,40 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
       } else {
         let removals = expired.map { StorageOperation.remove(key: $0) }
         let writes = stored.map { StorageOperation.write($0.data, key: $0.key) }
-        try await asNobodysChange { try await base.apply(removals + writes) }
+        try await withoutChangeOrigin { try await base.apply(removals + writes) }
       }
     }
     await sweeper.entriesWereWritten(entries.count)
   }
 
-  private func put(_ operations: [StorageOperation], livingFor lifetime: Duration?) async throws {
+  private func put(_ operations: [StorageOperation], expiringAfter lifetime: Duration?) async throws {
     try operations.validate()
     let keys = operations.writtenKeys
     if keys.isEmpty { return try await base.apply(operations) }
-    let old = try await timesOutside(of: keys, livingFor: lifetime)
-    if isTransaction(livingFor: lifetime, replacing: old) {
-      try await inTransaction { try $0.apply(operations, livingFor: lifetime) }
+    let old = try await timesOutside(of: keys, expiringAfter: lifetime)
+    if isTransaction(expiringAfter: lifetime, replacing: old) {
+      try await inTransaction { try $0.apply(operations, expiringAfter: lifetime) }
     } else {
-      try await writeWithoutTransaction(operations, livingFor: lifetime, replacing: expiredKeys(of: old))
+      try await writeWithoutTransaction(operations, expiringAfter: lifetime, replacing: expiredKeys(of: old))
     }
     await sweeper.entriesWereWritten(keys.count)
   }
 
   /// The times of those entries that expire; none for a write that is a transaction anyway, which reads them itself: by then they may be others.
   private func timesOutside(
-    of keys: [CacheKey], livingFor lifetime: Duration?
+    of keys: [CacheKey], expiringAfter lifetime: Duration?
   ) async throws -> [CacheKey: ExpiringValue.Times] {
-    isTransaction(livingFor: lifetime, replacing: [:]) ? [:] : try await times(of: keys)
+    isTransaction(expiringAfter: lifetime, replacing: [:]) ? [:] : try await times(of: keys)
   }
 
   /// Whether a write has to be a transaction: it may wait for others, and an entry may have expired by then, and a lifetime begins only then.
   private func isTransaction(
-    livingFor lifetime: Duration?, replacing old: [CacheKey: ExpiringValue.Times]
+    expiringAfter lifetime: Duration?, replacing old: [CacheKey: ExpiringValue.Times]
   ) -> Bool {
     capabilities.contains(.transactions) && (lifetime != nil || !old.isEmpty)
   }
 
-  /// The times of those entries that expire, whether or not theirs is over.
+  /// The times of those entries that expire, whether or not they have expired.
   private func times(of keys: [CacheKey]) async throws -> [CacheKey: ExpiringValue.Times] {
     var times: [CacheKey: ExpiringValue.Times] = [:]
     if keys.count == 1 {
@@ -176,21 +178,21 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   }
 
   private func expiredKeys(of old: [CacheKey: ExpiringValue.Times]) -> [CacheKey] {
-    let look = lifetimes.look()
-    return Array(old.filter { look.isExpired($0.value) }.keys)
+    let check = lifetimes.expiryCheck()
+    return Array(old.filter { check.isExpired($0.value) }.keys)
   }
 
   private func writeWithoutTransaction(
-    _ operations: [StorageOperation], livingFor lifetime: Duration?, replacing expired: [CacheKey]
+    _ operations: [StorageOperation], expiringAfter lifetime: Duration?, replacing expired: [CacheKey]
   ) async throws {
     let removals = expired.map { StorageOperation.remove(key: $0) }
     let now = lifetimes.time.now()
     let stored =
-      try await removals + mapping(operations) { lifetimes.stored($0, at: now, livingFor: lifetime) }
+      try await removals + mapping(operations) { lifetimes.stored($0, at: now, expiringAfter: lifetime) }
     if stored.count == 1, case .write(let data, let key) = stored[0] {
       try await base.write(data, key: key)
     } else if !expired.isEmpty {
-      try await asNobodysChange { try await base.apply(stored) }
+      try await withoutChangeOrigin { try await base.apply(stored) }
     } else {
       try await base.apply(stored)
     }
@@ -198,10 +200,10 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Reading
 
-  /// Reads a value whose time is not over.
+  /// Reads a value that has not expired.
   public func read(key: CacheKey) async throws -> Data? {
-    let look = lifetimes.look()
-    return try await base.read(key: key).flatMap { try look.value($0, key: key) }
+    let check = lifetimes.expiryCheck()
+    return try await base.read(key: key).flatMap { try check.value($0, key: key) }
   }
 
   /// Reads the values whose time is not over.
@@ -222,12 +224,12 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await present { try await base.readAllDataAndKeys() }
   }
 
-  /// Reads every entry whose time is not over.
+  /// Reads every entry that has not expired.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await present { try await base.readAllEntries() }
   }
 
-  /// Reads the entries whose time is not over.
+  /// Reads the entries that have not expired.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await present { try await base.readEntries(keys: keys) }
   }
@@ -256,7 +258,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await readEntries(keys: [key]).first?.updatedAt
   }
 
-  /// The entries of a range whose time is not over.
+  /// The entries of a range that have not expired.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     guard let limit, limit > 0 else { return try await present { try await base.scan(range, limit: limit) } }
     var size = limit
@@ -272,7 +274,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Has the engine below verify what it stores, then looks at the time of every value, a page of entries at a time. All keys are in memory.
+  /// Verifies ``base``, then checks the times of every value, a page of entries at a time. All keys are in memory.
   @concurrent public func verify() async throws {
     try await base.verify()
     var cursor = EntryCursor(keys: try await base.allKeys())
@@ -281,21 +283,21 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// What is read and not over at the moment before. By the moment after it, an entry might be over that has been renewed meanwhile. What
-  /// expires in between is still there, also beside what others have written since.
+  /// Returns what had not expired when the read began, including what has expired since. At the time after the read, an entry might
+  /// have expired whose lifetime another write extended during it.
   private func present(
     _ read: () async throws -> [(key: CacheKey, data: Data)]
   ) async throws -> [(key: CacheKey, data: Data)] {
-    let look = lifetimes.look()
+    let check = lifetimes.expiryCheck()
     return try await mapping(read()) { entry in
-      try look.value(entry.data, key: entry.key).map { (key: entry.key, data: $0) }
+      try check.value(entry.data, key: entry.key).map { (key: entry.key, data: $0) }
     }.compactMap(\.self)
   }
 
   private func present(_ read: () async throws -> [StorageEntry]) async throws -> [StorageEntry] {
-    let look = lifetimes.look()
+    let check = lifetimes.expiryCheck()
     return try await mapping(read()) { stored -> StorageEntry? in
-      guard let data = try look.value(stored.data, key: stored.key) else { return nil }
+      guard let data = try check.value(stored.data, key: stored.key) else { return nil }
       var entry = stored
       entry.data = data
       return entry
@@ -305,8 +307,9 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
 extension ExpiringEngine: ExpiringLayer {}
 
-/// What is in other modules learns, before there is such an engine, which engines are or have one.
-private let recognition: Void = ExpiringEntries.recognize { expires($0) }
+/// Before the first ``ExpiringEngine`` exists, registers the function by which modules that do not import this one recognize such
+/// engines.
+private let registration: Void = ExpiringEntries.recognize { expires($0) }
 
 extension [StorageOperation] {
   var writtenKeys: [CacheKey] { compactMap { if case .write(_, let key) = $0 { key } else { nil } } }
@@ -316,8 +319,9 @@ extension StorageEngine {
   /// This engine, with values that expire. See ``ExpiringEngine``.
   ///
   /// - Parameters:
-  ///   - lifetime: How long an entry lives that is written without another lifetime. It counts from the last write. Default: for ever.
-  ///   - clock: What time it is.
+  ///   - lifetime: How long an entry exists that is written without a lifetime of its own, counted from its last write. Default:
+  ///     forever.
+  ///   - clock: The source of the current time.
   public func expiring(
     after lifetime: Duration? = nil, clock: ExpiryClock = .system
   ) -> ExpiringEngine<Self> {

@@ -6,29 +6,29 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A transaction of the engine below, without the entries whose time is over.
+/// A transaction of the engine below, without the entries that have expired.
 final class ExpiringTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let lifetimes: Lifetimes
   /// One moment for everything that the body reads. What it writes lives from the moment of the write.
-  private let look: Lifetimes.Look
+  private let check: Lifetimes.ExpiryCheck
   private(set) var writeCount = 0
   /// The expired entries in whose place new ones have been written.
   private(set) var replacedExpired: [CacheKey] = []
 
   init(base: any StorageTransaction, lifetimes: Lifetimes) {
-    (self.base, self.lifetimes, look) = (base, lifetimes, lifetimes.look())
+    (self.base, self.lifetimes, check) = (base, lifetimes, lifetimes.expiryCheck())
   }
 
   func read(key: CacheKey) throws -> Data? {
-    try base.read(key: key).flatMap { try look.value($0, key: key) }
+    try base.read(key: key).flatMap { try check.value($0, key: key) }
   }
 
   func read(keys: [CacheKey]) throws -> [Data] { try readValues(of: keys).compactMap(\.self) }
 
   func readValues(of keys: [CacheKey]) throws -> [Data?] {
     try zip(keys, base.values(of: keys)).map { key, stored in
-      try stored.flatMap { try look.value($0, key: key) }
+      try stored.flatMap { try check.value($0, key: key) }
     }
   }
 
@@ -45,12 +45,12 @@ final class ExpiringTransaction: BulkReadingTransaction {
     while true {
       let page = try base.scan(range, limit: size)
       for (key, stored) in page {
-        if let data = try look.value(stored, key: key) { present.append((key, data)) }
+        if let data = try check.value(stored, key: key) { present.append((key, data)) }
       }
       guard let limit, let full = size, let last = page.last?.key, page.count >= full, present.count < limit
       else { return Array(present.prefix(limit ?? .max)) }
       range.after = last
-      // Where many have expired, a page of what is missing would be one look for each.
+      // If many have expired, a page as small as the number of missing entries would mean one scan for each.
       size = full > .max / 2 ? .max : max(2 * full, 64)
     }
   }
@@ -58,7 +58,7 @@ final class ExpiringTransaction: BulkReadingTransaction {
   func write(_ data: Data, key: CacheKey) throws {
     try key.validate()
     try replaceIfExpired([key])
-    try store(data, key: key, at: lifetimes.time.now(), livingFor: lifetimes.default)
+    try store(data, key: key, at: lifetimes.time.now(), expiringAfter: lifetimes.default)
   }
 
   func writeEntry(_ entry: StorageEntry) throws {
@@ -68,19 +68,19 @@ final class ExpiringTransaction: BulkReadingTransaction {
   }
 
   /// Does the operations. In place of expired entries those that are written are new ones, with a place in the order of their own.
-  func apply(_ operations: [StorageOperation], livingFor lifetime: Duration?) throws {
+  func apply(_ operations: [StorageOperation], expiringAfter lifetime: Duration?) throws {
     try replaceIfExpired(operations.writtenKeys)
     let now = lifetimes.time.now()
     for operation in operations {
       switch operation {
-      case .write(let data, let key): try store(data, key: key, at: now, livingFor: lifetime)
+      case .write(let data, let key): try store(data, key: key, at: now, expiringAfter: lifetime)
       case .remove(let key): try base.remove(key: key)
       case .removeAll: try base.removeAll()
       }
     }
   }
 
-  /// As ``apply(_:livingFor:)``, with the times of the entries and the default lifetime.
+  /// As ``apply(_:expiringAfter:)``, with the times of the entries and the default lifetime.
   func put(_ entries: [StorageEntry]) throws {
     try replaceIfExpired(entries.map(\.key))
     let now = lifetimes.time.now()
@@ -88,9 +88,9 @@ final class ExpiringTransaction: BulkReadingTransaction {
   }
 
   private func store(
-    _ data: Data, key: CacheKey, at time: Timestamp, livingFor lifetime: Duration?
+    _ data: Data, key: CacheKey, at time: Timestamp, expiringAfter lifetime: Duration?
   ) throws {
-    try base.write(lifetimes.stored(data, at: time, livingFor: lifetime), key: key)
+    try base.write(lifetimes.stored(data, at: time, expiringAfter: lifetime), key: key)
     writeCount += 1
   }
 
@@ -102,12 +102,12 @@ final class ExpiringTransaction: BulkReadingTransaction {
   /// Removes those of the entries that have expired, before they are written. Reads all at once: what was read before the transaction may
   /// have been renewed for a shorter time while that waited.
   private func replaceIfExpired(_ keys: [CacheKey]) throws {
-    let look = lifetimes.look()
+    let check = lifetimes.expiryCheck()
     var seen: Set<CacheKey> = []
     for (key, stored) in zip(keys, try base.values(of: keys)) where seen.insert(key).inserted {
       guard let stored else { continue }
       let times = try lifetimes.times(of: stored, key: key)
-      if look.isExpired(times) {
+      if check.isExpired(times) {
         try base.remove(key: key)
         replacedExpired.append(key)
       }

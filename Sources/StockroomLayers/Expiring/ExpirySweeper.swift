@@ -6,18 +6,20 @@ import StockroomCore
   import Foundation
 #endif
 
-/// After a pass through a place whose keys cannot be listed, nothing is looked at until half as many entries have been written: each attempt
-/// may read the whole place.
+/// After a pass through a place whose keys cannot be listed, nothing is checked until half as many entries have been written: each
+/// attempt may read the whole place.
 private let pauseAfterUnlistedKeys = 100_000
-/// How many entries wait to be looked at, unless one write alone has added more.
+/// The maximum number of entries that are due to be checked, unless one write alone has added more.
 private let mostDue = 100_000
-/// How many entries a write looks at for each that it has written: its own two, and what others have left that came while one was sweeping.
-private let mostLooks = 8
+/// The maximum number of entries that a write checks for each that it has written: its own two, and those left by writes that came
+/// while another was sweeping.
+private let mostChecksPerWrite = 8
 
-/// Removes expired entries, some at a time: for each entry that is written it looks at two, round and round.
+/// Removes expired entries, a page at a time. On average it checks two entries for each that is written, in the byte order of keys,
+/// and begins again at the end.
 ///
-/// One write sweeps at a time; those that come meanwhile leave their share to later ones. What one write looks at is bounded by what it has
-/// written, so that none sweeps for all others.
+/// One write sweeps at a time; those that come in the meantime leave their share to later ones. What one write checks is bounded by
+/// what it has written, so that none sweeps for all others.
 final class ExpirySweeper<Base: StorageEngine>: Sendable {
   /// How far a pass through the place has come.
   struct Pass: Sendable {
@@ -28,7 +30,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     /// Whether it has ended because the entries can be neither scanned nor listed.
     fileprivate var isStuck = false
 
-    var isOver: Bool { cursor.isAtEnd || isStuck }
+    var isComplete: Bool { cursor.isAtEnd || isStuck }
 
     fileprivate mutating func restart() {
       cursor.restart()
@@ -38,7 +40,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
 
   private struct State {
     var pass = Pass()
-    /// How many entries are due to be looked at.
+    /// The number of entries that are due to be checked.
     var due = 0
     var isSweeping = false
   }
@@ -49,15 +51,15 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
 
   init(base: Base, lifetimes: Lifetimes) { (self.base, self.lifetimes) = (base, lifetimes) }
 
-  /// Looks at some entries for `count` that have been written. The write has been acknowledged: what goes wrong here is tried again
-  /// with a later one, much later where the keys cannot be listed, and ``step(_:)`` throws it to who asks for it.
+  /// Checks some entries for `count` that have been written. The write has been acknowledged, so errors are not thrown here: a
+  /// later write tries again, much later if the keys cannot be listed. ``step(_:)`` throws them to callers of `removeExpired()`.
   func entriesWereWritten(_ count: Int) async {
     guard count > 0, base.capabilities.contains(.transactions), var pass = begin(count) else { return }
     do {
-      var left = mostLooks * count
+      var left = mostChecksPerWrite * count
       while left > 0, isDue(pass.cursor.pageSize) {
         left -= pass.cursor.pageSize
-        if pass.isOver { pass.restart() }
+        if pass.isComplete { pass.restart() }
         _ = try await step(&pass)
       }
     } catch {}
@@ -88,7 +90,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     }
   }
 
-  /// Looks at the next entries of a pass, and removes those that have expired.
+  /// Checks the next entries of a pass, and removes those that have expired.
   ///
   /// - Returns: How many were removed.
   @concurrent func step(_ pass: inout Pass) async throws -> Int {
@@ -104,7 +106,8 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
       try await base.withTransaction { [lifetimes] transaction in
         try keys.count { key in
           do {
-            guard let stored = try transaction.read(key: key), try lifetimes.isOver(stored, key: key) else {
+            guard let stored = try transaction.read(key: key), try lifetimes.hasExpired(stored, key: key)
+            else {
               return false
             }
           } catch let error as StorageError where error.isOfOneEntry {
@@ -121,7 +124,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     var expired: [CacheKey] = []
     for (key, stored) in try await page(&pass) {
       do {
-        if try lifetimes.isOver(stored, key: key) { expired.append(key) }
+        if try lifetimes.hasExpired(stored, key: key) { expired.append(key) }
       } catch let error as StorageError where error.isOfOneEntry {
         pass.failure = pass.failure ?? error
       }

@@ -90,11 +90,11 @@ extension PersistentCache {
         }
       } catch {
         // Unless the engine guarantees that nothing has changed, the contents of storage are unknown.
-        let mayHaveHappened =
+        let mayHaveBeenApplied =
           !(error.guaranteesNoChange && storage?.engine.capabilities.contains(.atomicBatches) == true)
         withState { state in
           state.storedSizes = nil
-          if mayHaveHappened { state.clearMemory() }
+          if mayHaveBeenApplied { state.clearMemory() }
           state.endChangingAll()
         }
         throw error

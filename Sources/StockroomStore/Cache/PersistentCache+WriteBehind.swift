@@ -114,10 +114,10 @@ extension PersistentCache {
       for index in changes.indices { changes[index].isStored = true }
     } catch  where changes.count > 1 {
       // One by one, so that a failing change does not prevent the others.
-      let mayHaveHappened = !storage.engine.wasDefinitelyNotApplied(operations, after: error)
+      let mayHaveBeenApplied = !storage.engine.wasDefinitelyNotApplied(operations, after: error)
       var blockingError = error.affectsEveryCall ? error : nil
       for index in changes.indices {
-        changes[index].mayHaveHappened = mayHaveHappened
+        changes[index].mayHaveBeenApplied = mayHaveBeenApplied
         if blockingError == nil { await apply(&changes[index], operations[index], in: storage) }
         if let failure = changes[index].failure, failure.affectsEveryCall { blockingError = failure }
         if let blockingError { changes[index].failure = changes[index].failure ?? blockingError }
@@ -142,7 +142,7 @@ extension PersistentCache {
     of change: inout CacheChange<Item>, _ error: any Error, in storage: CacheStorage
   ) async {
     change.failure = change.failure ?? error
-    change.mayHaveHappened = change.mayHaveHappened || !error.guaranteesNoChange
+    change.mayHaveBeenApplied = change.mayHaveBeenApplied || !error.guaranteesNoChange
     guard change.acknowledgement == nil, (error as? StorageError)?.code == .valueTooLarge else { return }
     // A retry would fail too, and the stored value is out of date.
     change.value = nil
@@ -189,7 +189,7 @@ extension PersistentCache {
         }
       } else {
         withState { state in
-          for change in changes where change.isStored || change.mayHaveHappened {
+          for change in changes where change.isStored || change.mayHaveBeenApplied {
             recordSize(of: change, in: storage, &state)
           }
         }

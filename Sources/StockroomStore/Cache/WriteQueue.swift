@@ -30,7 +30,7 @@ struct CacheChange<Item: Sendable>: Sendable {
   /// The error of the write.
   var failure: (any Error)?
   /// Whether storage may have changed despite the failure.
-  var mayHaveHappened = false
+  var mayHaveBeenApplied = false
   /// Whether storage is up to date.
   var isStored = false
 }
@@ -81,7 +81,7 @@ extension CacheState {
       changesUnderWay[key] = others == 0 ? nil : others
       guard change.failure == nil else {
         // The next read goes to storage, unless the value in memory is still to be written.
-        if change.mayHaveHappened && !unwritten.contains(key) { memory.remove(key) }
+        if change.mayHaveBeenApplied && !unwritten.contains(key) { memory.remove(key) }
         return
       }
       unwritten.remove(key)

@@ -66,7 +66,7 @@ extension Store {
     if backend.engine == nil {
       // No change may be in progress between looking up the item and queueing the insertion, which is then
       // the next change.
-      while isCommitting { await waitForNextTurn() }
+      while isCommitting { await waitForNextBatch() }
       guard var item = self.item(identifier: identifier) else { return nil }
       try change(&item)
       try await insert(item)

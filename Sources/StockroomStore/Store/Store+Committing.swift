@@ -29,7 +29,7 @@ extension Store {
       await startFollowing()?.value
       do {
         try await ensureLoaded()
-        beginTurn()
+        resumeBatchWaiters()
         let changes = takeNext()
         guard let plan = undoPlan(for: changes) else {
           for change in changes { change.continuation.resume() }
@@ -42,20 +42,20 @@ extension Store {
       }
     }
     isCommitting = false
-    beginTurn()
+    resumeBatchWaiters()
     // Others may change entries all the time: a store with no other references is not retained for that.
     if case .none = pendingChange { return }
     Task(priority: .userInitiated) { [weak self] in self?.startCommitting() }
   }
 
   /// Waits until the next changes are being made, or no changes are left.
-  func waitForNextTurn() async {
+  func waitForNextBatch() async {
     if !isCommitting { return }
-    await withCheckedContinuation { nextTurn.append($0) }
+    await withCheckedContinuation { batchWaiters.append($0) }
   }
 
-  private func beginTurn() {
-    for continuation in exchange(&nextTurn, with: []) { continuation.resume() }
+  private func resumeBatchWaiters() {
+    for continuation in exchange(&batchWaiters, with: []) { continuation.resume() }
   }
 
   /// Writes the changes to the engine as one batch, then applies those that it has acknowledged to the items.

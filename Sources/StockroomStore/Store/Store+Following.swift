@@ -38,7 +38,7 @@ extension Store {
   /// once the subscription is complete.
   func followBeforeLoading() async {
     guard let subscription = startFollowing() else { return }
-    await subscription.waitUntilEnded(within: subscriptionPatience)
+    await subscription.waitUntilEnded(within: subscriptionTimeout)
     if self.subscription != nil { mayHaveMissedChanges = true }
   }
 
@@ -47,8 +47,8 @@ extension Store {
     mayHaveMissedChanges = true
     // An engine that is closed, or has no feed after all, will not have one later.
     if let code = (error as? StorageError)?.code, [.closed, .unsupported].contains(code) { return }
-    let pause = subscriptionPause
-    subscriptionPause = min(pause * 2, .seconds(60))
+    let pause = resubscriptionDelay
+    resubscriptionDelay = min(pause * 2, .seconds(60))
     Task { [weak self] in
       try await Task.sleep(for: pause)
       _ = self?.startFollowing()

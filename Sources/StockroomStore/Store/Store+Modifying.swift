@@ -44,7 +44,7 @@ extension Store {
     _ identifier: String, _ body: @Sendable (inout Item?) throws -> Result
   ) async throws -> Result {
     // Nothing may be under way between the look at the item and the change, which is then the next one.
-    while isCommitting { await waitForNextTurn() }
+    while isCommitting { await waitForNextBatch() }
     let present = self.item(identifier: identifier)
     var item = present
     let result = try body(&item)

@@ -42,8 +42,8 @@ import StockroomCore
 ///   minute after the last attempt. Only the built-in engines number their entries in the order of insertion. With any other,
 ///   and with files that were copied into a `DiskStorageEngine` with the same time, what others insert or replace makes the
 ///   store load all items again, O(N), and is reported as `loaded`.
-/// - S10: ``update(_:_:)`` reads, changes and writes an item as one step, so that no change is lost, nor one of another process. So
-///   does ``modify(_:_:)``, which inserts and removes one, too.
+/// - S10: ``update(_:_:)`` and ``modify(_:_:)`` read, change and write an item as one step, so that no change by this or another
+///   process is lost. ``modify(_:_:)`` can also insert or remove the item.
 ///
 /// Queries show some of the items, sorted, and follow the changes of the store:
 /// ``query(where:sortedBy:limit:)``. With an ``undoLimit``, ``undo()`` and ``redo()`` reverse the last calls.
@@ -85,9 +85,9 @@ public final class Store<Item: StorableItem> {
   /// The subscription in progress.
   @ObservationIgnored var subscription: Task<Void, Never>?
   /// How long a load waits for the subscription.
-  @ObservationIgnored var subscriptionPatience = Duration.seconds(10)
+  @ObservationIgnored var subscriptionTimeout = Duration.seconds(10)
   /// How long the store waits before it subscribes again after a failure.
-  @ObservationIgnored var subscriptionPause = Duration.seconds(1)
+  @ObservationIgnored var resubscriptionDelay = Duration.seconds(1)
   /// Whether others may have changed something while the engine could not be watched.
   @ObservationIgnored var mayHaveMissedChanges = false
   /// Receives the changes of others.
@@ -97,7 +97,7 @@ public final class Store<Item: StorableItem> {
   @ObservationIgnored var waiting = Queue<Change>()
   @ObservationIgnored var isCommitting = false
   /// Callers that wait until the next changes are taken.
-  @ObservationIgnored var nextTurn: [CheckedContinuation<Void, Never>] = []
+  @ObservationIgnored var batchWaiters: [CheckedContinuation<Void, Never>] = []
   /// Whether it has been verified that the identifier of an item survives encoding.
   @ObservationIgnored var isIdentityVerified = false
   @ObservationIgnored var history = UndoHistory()

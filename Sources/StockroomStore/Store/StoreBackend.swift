@@ -29,9 +29,9 @@ struct StoreBackend<Item: StorableItem>: Sendable {
     var isOutcomeKnown = true
     /// Whether it has been verified that the identifier of an item survives encoding.
     let isIdentityVerified: Bool
-    /// What the engine holds now of what was written.
+    /// What this store has written, by which it recognizes its own changes.
     var written = OwnWrites()
-    /// What is known of it for undo.
+    /// What the undo history records about the commit.
     var undo = UndoOutcome.notRecorded
 
     /// All steps that were applied, in order.
@@ -109,7 +109,7 @@ extension StoreBackend {
       do {
         var batch = try batch.get()
         if let blockingError { throw blockingError }
-        // Until then, nothing has been written, regardless of the error.
+        // False as long as nothing has been written, whatever the error.
         var isWriting = batch.readsFirst && hasTransactions
         do {
           if batch.readsFirst, hasTransactions {

@@ -45,14 +45,14 @@ extension Store where Item: VersionedItem {
         try await load?.value
         // Entries that others have just changed are being read, and are then recorded if they have an old
         // version.
-        await self?.waitForNextTurn()
+        await self?.waitForNextBatch()
         while let batch = try await self?.rewriteBatch() {
           completed += batch.examined
           rewritten += batch.operations.count
           failed += batch.unreadable.filter(\.isReadable)
           if !Task.isCancelled { self?.showRewritten(completed) }
           // A store with no other references ends here: it is retained as long as there are changes.
-          await self?.waitForNextTurn()
+          await self?.waitForNextBatch()
         }
         end = failed.first.map { .failed($0.error) } ?? .rewritten(rewritten)
       } catch is CancellationError {

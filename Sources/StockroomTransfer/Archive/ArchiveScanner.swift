@@ -54,7 +54,7 @@ struct ArchiveScanner {
     case ArchiveFormat.endKind:
       try readEnd()
       return nil
-    default: throw ArchiveCorruption("what should be block \(blockCount) is no block")
+    default: throw ArchiveCorruption("block \(blockCount) has an unknown kind")
     }
   }
 
@@ -72,7 +72,7 @@ struct ArchiveScanner {
     guard version == ArchiveFormat.version else {
       throw StorageError(
         .unsupported,
-        "The archive \(input.path) has format \(version); this version of Stockroom knows format "
+        "The archive \(input.path) has format \(version); this version of Stockroom supports format "
           + "\(ArchiveFormat.version).")
     }
     header = try block.withUnsafeBytes { header in
@@ -143,10 +143,10 @@ struct ArchiveScanner {
         end.number(at: 24, as: UInt64.self) == UInt64(parser.contentSize),
         end.number(at: 32, as: UInt32.self) == contentsChecksum,
         end.number(at: 36, as: UInt32.self) == CRC32.checksum(checked, after: fileChecksum)
-      else { throw ArchiveCorruption("its trailer belongs to other contents") }
+      else { throw ArchiveCorruption("its trailer does not match its contents") }
     }
     count(block.count)
-    guard try input.isAtEnd() else { throw ArchiveCorruption("data follow its trailer") }
+    guard try input.isAtEnd() else { throw ArchiveCorruption("there is data after its trailer") }
     if let (key, size) = parser.tooLargeValue {
       throw StorageError(
         .valueTooLarge,

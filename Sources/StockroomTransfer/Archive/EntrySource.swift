@@ -47,7 +47,7 @@ enum EntrySource {
     case .snapshot(let engine), .anyMoment(let engine): entries = try await engine.readAllEntries()
     case .transaction(let engine): entries = try await Self.entriesInTransaction(of: engine)
     }
-    try await DedicatedThread.runApart { flag in
+    try await DedicatedThread.runOnNewThread { flag in
       for entry in entries {
         try flag.check()
         try body(entry)

@@ -6,11 +6,12 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A copy in progress: it compares source and target and makes them equal, repeatedly until they are.
+/// A copy in progress. It copies the differences between source and target. If the source has changed in the meantime, it compares
+/// them again, at most ``maximumRounds`` times.
 actor CopySession {
   /// The maximum number of entries in a batch.
   private static let mostInBatch = 1_000
-  /// How often source and target are compared at the end, and made equal in between.
+  /// The maximum number of comparisons at the end. After each one that finds differences, these are copied.
   private static let maximumRounds = 3
   /// The number of entries that an interrupted merge may have written that are read at a time: others may
   /// have made their values large.
@@ -66,7 +67,7 @@ actor CopySession {
       throw StorageError(
         .unsupported,
         isUnfinished
-          ? "The target holds a copy that has not been finished, and is not to be resumed."
+          ? "The target holds a copy that has not been finished, which these options do not resume."
           : "The target is not empty: it has \(count.entryCountText).")
     }
     try await target.write(markerValue, key: UnfinishedCopy.marker)

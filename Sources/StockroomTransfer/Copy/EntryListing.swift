@@ -77,7 +77,7 @@ struct EntryListing: Sendable {
     with other: EntryListing = EntryListing(), _ work: @escaping @Sendable () -> Result
   ) async throws -> Result {
     if entries.count + other.entries.count < 10_000 { return work() }
-    return try await DedicatedThread.runApart { _ in work() }
+    return try await DedicatedThread.runOnNewThread { _ in work() }
   }
 
   private init() {}

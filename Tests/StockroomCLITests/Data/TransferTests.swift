@@ -206,7 +206,7 @@ import Testing
     "Wrong usage has status 64",
     arguments: [
       (["copy", "sqlite:x"], "Missing expected argument '--to <place>'"),
-      (["copy", "sqlite:x", "--to", "nonsense"], "does not say which engine keeps the place"),
+      (["copy", "sqlite:x", "--to", "nonsense"], "names no engine"),
       (["copy", "sqlite:x", "--to", "lmdb:y", "--to-layer", "nonsense"], "There is no layer nonsense."),
       (["backup", "sqlite:x", "--to", ""], "The path for --to is empty."),
       (["dump", "sqlite:x", "--replace"], "belong to --to"),

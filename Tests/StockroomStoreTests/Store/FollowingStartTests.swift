@@ -56,7 +56,7 @@ import Testing
     engine.failCall { $0.method == .changes }
     let store = Store<Note>(loadingInBackground: engine)
     // Only changes subscribe again.
-    store.subscriptionPause = .seconds(3_600)
+    store.resubscriptionDelay = .seconds(3_600)
     try await store.itemsHaveLoaded()
     engine.hold { $0.method == .changes }
     try await store.insert(Note(id: "a"))

@@ -243,7 +243,7 @@ import Testing
     // The first load fails before the store subscribes, so its first change subscribes.
     var others: Store<Other>? = try await Store<Other>(storage: engine)
     let store = Store<Note>(loadingInBackground: engine)
-    store.subscriptionPatience = .seconds(3_600)
+    store.subscriptionTimeout = .seconds(3_600)
     await #expect(throws: StorageError.self) { try await store.itemsHaveLoaded() }
     #expect(others?.items.isEmpty == true)
     others = nil

@@ -39,7 +39,7 @@ import Testing
     }
     for await _ in entered.stream {}
     let store = Store<Note>(loadingInBackground: engine)
-    store.subscriptionPatience = .milliseconds(100)
+    store.subscriptionTimeout = .milliseconds(100)
     try await store.itemsHaveLoaded()
     #expect(store.items.map(\.id) == ["a"])
     end.signal()

@@ -3,19 +3,20 @@ import Synchronization
 
 // The numbers that order creations.
 extension DiskConnection {
-  /// How long the clock may run before its new limit must be synced.
-  private static let clockReserve: UInt64 = 60_000_000_000
+  /// How many numbers are reserved at a time, for which the new limit must be synced. Numbers are nanoseconds of the clock, or
+  /// more: a minute.
+  private static let sequenceReserve: UInt64 = 60_000_000_000
 
   /// Reserves numbers in the order of creation: the one that is returned, and `count` after it.
   ///
   /// They increase across all engines, regardless of the system's clock and of crashes of the machine.
   ///
   /// - Parameter synchronize: Syncs the file with the limit up to which numbers may be used.
-  func moveClock(
-    to now: Timestamp, by count: Int, synchronize: (FileDescriptor) throws -> Void = { try $0.synchronize() }
+  func reserveSequenceNumbers(
+    _ count: Int, at now: Timestamp, synchronize: (FileDescriptor) throws -> Void = { try $0.synchronize() }
   ) throws -> UInt64 {
     var contents = try state.read()
-    if !hasMovedClock.load(ordering: .relaxed) {
+    if !hasReservedNumbers.load(ordering: .relaxed) {
       // Numbers that were used just before a crash of the machine need not be on the disk, but their limit
       // is.
       contents.lastSequence = max(contents.lastSequence, contents.reservedSequence)
@@ -24,7 +25,7 @@ extension DiskConnection {
     contents.lastSequence = boundary + UInt64(count)
     let reserved = contents.reservedSequence
     if contents.lastSequence >= reserved {
-      contents.reservedSequence = contents.lastSequence + Self.clockReserve
+      contents.reservedSequence = contents.lastSequence + Self.sequenceReserve
     }
     guard contents.reservedSequence < UInt64(Int64.max) else {
       throw StorageError(
@@ -43,7 +44,7 @@ extension DiskConnection {
       }
       syncedReserve.store(contents.reservedSequence, ordering: .relaxed)
     }
-    hasMovedClock.store(true, ordering: .relaxed)
+    hasReservedNumbers.store(true, ordering: .relaxed)
     return boundary
   }
 }

@@ -7,12 +7,12 @@ import Testing
 @testable import StockroomFileSystem
 
 @Suite("Reads that conflict with writers")
-struct DisturbedReadTests {
+struct ConflictingReadTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  @Test("A listing that one write disturbs is retried without the lock")
+  @Test("A listing with which one write conflicts is retried without the lock")
   func listing() throws {
     let connection = try DiskConnection(directory: place.url.path, durability: .process)
     defer { connection.release() }
