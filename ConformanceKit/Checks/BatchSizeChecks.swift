@@ -11,7 +11,7 @@ extension CheckDefinition {
   @CheckList static var batchSizeChecks: [CheckDefinition] {
     Check(.w1, "sizes.batches", "a batch of any size stores all its entries, new ones and overwrites") {
       context in
-      try await context.climb({ $0.batches }, .fills) { place, count in
+      try await context.checkSizes({ $0.batches }, .fills) { place, count in
         for way in [wayOfBatches, wayOfImporting] {
           try await place.overwrite(to: count) { try await way.write($0, $1) }
           try await expectStored(place.entries, in: place.engine)
@@ -24,7 +24,7 @@ extension CheckDefinition {
       "a transaction performs any number of writes, and its body can read any number of entries",
       needs: .transactions
     ) { context in
-      try await context.climb({ $0.ends.filter { $0 < 5_000 } }, .fills, by: wayOfTransactions) {
+      try await context.checkSizes({ $0.ends.filter { $0 < 5_000 } }, .fills, by: wayOfTransactions) {
         place, count in
         for _ in place.rounds {
           let before = place.entries
@@ -52,7 +52,7 @@ extension CheckDefinition {
     }
     Check(.w5, "sizes.apply", "apply(_:) performs any number of operations in the given order") {
       context in
-      try await context.climb({ $0.batches }, .fills) { place, count in
+      try await context.checkSizes({ $0.batches }, .fills) { place, count in
         for _ in place.rounds {
           try await place.overwrite(to: count) { engine, entries in
             // Removals of keys that are written later in the batch, and writes that are overwritten later, have no effect
@@ -76,11 +76,11 @@ extension CheckDefinition {
       .w3, "sizes.repeats-in-batches",
       "in a batch of any size, the last entry for a key wins, however far it is from the others"
     ) { context in
-      try await context.climb({ $0.batches.filter { $0 > 1 } }, .fills) { place, count in
+      try await context.checkSizes({ $0.batches.filter { $0 > 1 } }, .fills) { place, count in
         try await expectLastToWin(in: place.engine, count, wayOfBatches, version: count * 2)
       }
       // An engine may divide the batches of each method in another way.
-      try await context.climb({ Array($0.ends.suffix(1)) }, .fills) { place, count in
+      try await context.checkSizes({ Array($0.ends.suffix(1)) }, .fills) { place, count in
         try await expectLastToWin(in: place.engine, count, wayOfImporting, version: 1)
         try await expectOrderOfOperations(in: place.engine, count, version: 3)
       }
@@ -89,7 +89,7 @@ extension CheckDefinition {
       .w4, "sizes.rejected-batches",
       "an invalid key at the end of a batch of any size rejects the whole batch, and nothing is written"
     ) { context in
-      try await context.climb({ $0.counts }, .changes) { place, count in
+      try await context.checkSizes({ $0.counts }, .changes) { place, count in
         let kept = Array(place.keys.prefix(20) + place.keys.dropFirst(20).suffix(20))
         let new = (0..<count).map { key("new \($0)") }
         let bad = key("")
@@ -116,7 +116,7 @@ extension CheckDefinition {
         + "position"
     ) { context in
       let isExact = context.capabilities.contains(.atomicBatches)
-      try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
+      try await context.checkSizes({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
         let engine = place.engine
         try await engine.removeAllData()
         let created = try await window { try await place.overwrite(to: count) { try await $0.write($1) } }
@@ -150,7 +150,7 @@ extension CheckDefinition {
       .c4, "sizes.cancelled-batches",
       "a cancelled batch of any size does all of its work, or none and throws CancellationError"
     ) { context in
-      try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
+      try await context.checkSizes({ $0.ends.filter { $0 < 20_000 } }, .fills) { place, count in
         try await CancelledBatches(
           keys: (0..<count).map(GrowingPlace.key), engine: place.engine, note: context.noteProgress
         ).check()
@@ -161,7 +161,7 @@ extension CheckDefinition {
       "a cancelled transaction of any size does all of its work, or none and throws CancellationError",
       needs: .transactions
     ) { context in
-      try await context.climb({ $0.ends.filter { $0 < 20_000 } }, .fills, by: wayOfTransactions) {
+      try await context.checkSizes({ $0.ends.filter { $0 < 20_000 } }, .fills, by: wayOfTransactions) {
         place, count in
         try await CancelledBatches(
           keys: (0..<count).map(GrowingPlace.key), engine: place.engine, note: context.noteProgress
@@ -172,7 +172,7 @@ extension CheckDefinition {
       .d1, "sizes.removals",
       "remove(keys:) of any size, with absent keys among them, removes its keys and no others"
     ) { context in
-      try await context.climb({ $0.ends }, .fills) { place, count in
+      try await context.checkSizes({ $0.ends }, .fills) { place, count in
         for way in 0..<2 {
           let others = [key("other"), key("key-5"), key("~")]
           try await place.overwrite(to: count) { try await $0.write($1 + entries(others)) }
@@ -193,7 +193,7 @@ extension CheckDefinition {
       "every method that removes everything does so for any number of entries"
     ) {
       context in
-      try await context.climb({ $0.ends }, .fills) { place, count in
+      try await context.checkSizes({ $0.ends }, .fills) { place, count in
         for method in [ChangeMethod.removeAll, .apply, .transaction]
         where context.capabilities.isSuperset(of: method.needs) {
           try await place.overwrite(to: count) { try await $0.write($1) }

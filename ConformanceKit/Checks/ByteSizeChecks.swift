@@ -18,7 +18,7 @@ extension CheckDefinition {
       var ways = ChangeMethod.writing(context.capabilities).map(\.way)
       // Without atomic batches, a call may be refused after the removal has been made.
       if context.capabilities.contains(.atomicBatches) { ways.append(wayOfReplacing) }
-      try await context.climbBytes(in: engine) { engine, size in
+      try await context.checkByteSizes(in: engine) { engine, size in
         for (number, way) in ways.enumerated() {
           // Large values are read in every way only once.
           try await expectValue(of: size, by: way, readByAll: size <= 1 << 20 || number == 2, in: engine)
@@ -36,7 +36,7 @@ extension CheckDefinition {
       "a batch of any number of bytes stores all of them, and every method that reads returns them"
     ) { context in
       let engine = try await context.open()
-      try await context.climbBytes(in: engine) { engine, size in
+      try await context.checkByteSizes(in: engine) { engine, size in
         var batch: [(key: CacheKey, data: Data)] = []
         var ways = [wayOfImporting, wayOfBatches, wayOfApplying]
         if context.capabilities.contains(.transactions) { ways.insert(wayOfTransactions, at: 0) }
@@ -99,7 +99,7 @@ extension CheckDefinition {
 extension CheckContext {
   /// Runs the check at each size of the ladder. After a failure, it searches for the smallest size that fails. It uses
   /// the same engine and overwrites its entries.
-  fileprivate func climbBytes(
+  fileprivate func checkByteSizes(
     in engine: EngineUnderTest, _ ask: (EngineUnderTest, Int) async throws -> Void
   ) async throws {
     func violation(at size: Int) async throws -> Violation? {

@@ -112,7 +112,7 @@ extension CheckDefinition {
     }
     Check(
       .o4, "dropping.after-many-failed-openings",
-      "two hundred opens that throw leave at most a few file descriptors open, and at most \(Holdings.slack) files",
+      "two hundred opens that throw leave at most a few file descriptors open, and at most \(ResourceSnapshot.countTolerance) files",
       needs: .persistent, needsWorker: true
     ) { context in
       let worker = try context.startWorker()

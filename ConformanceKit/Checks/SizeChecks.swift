@@ -8,7 +8,7 @@ extension CheckDefinition {
       .k1, "sizes.refused-requests",
       "an invalid key at the end of a request of any size makes it throw invalidKey"
     ) { context in
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         let request = place.keys.dropLast() + [key("")]
         let what = "of \(count) keys, the last of which is empty"
         try await expectError(.invalidKey, from: "read(keys:) \(what)") {
@@ -26,12 +26,12 @@ extension CheckDefinition {
       }
     }
     Check(.k3, "sizes.all-keys", "allKeys() lists every key once, for any number of keys") { context in
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         try expect(try await place.engine.allKeys(), areInAnyOrder: place.keys, "allKeys()")
       }
     }
     Check(.l2, "sizes.key-count", "keyCount() is right for any number of keys") { context in
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         try expect(try await place.engine.keyCount(), is: count, "keyCount()")
       }
     }
@@ -40,12 +40,12 @@ extension CheckDefinition {
       "read(keys:) and readDataAndKeys(keys:) of any size return results in the order of the request, with "
         + "repeats and without absent keys"
     ) { context in
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         for request in [place.keys, mixedRequest(count, in: place)] {
           try await expectAnswers(to: request, in: place)
         }
       }
-      try await context.climb({ $0.requests }, .fills) { place, count in
+      try await context.checkSizes({ $0.requests }, .fills) { place, count in
         if place.count == 0 { try await place.grow(to: 100) }
         let request = mixedRequest(count, in: place)
         try await expectAnswers(to: request, in: place)
@@ -61,12 +61,12 @@ extension CheckDefinition {
       .l1, "sizes.keys-exist",
       "keysExist(_:) of any size returns the existing keys in the order of the request"
     ) { context in
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         for request in [place.keys, mixedRequest(count, in: place)] {
           try await expectExisting(of: request, in: place)
         }
       }
-      try await context.climb({ $0.requests }, .fills) { place, count in
+      try await context.checkSizes({ $0.requests }, .fills) { place, count in
         if place.count == 0 { try await place.grow(to: 100) }
         try await expectExisting(of: mixedRequest(count, in: place), in: place)
       }
@@ -75,7 +75,7 @@ extension CheckDefinition {
       .r3, "sizes.everything",
       "readAllData() and readAllDataAndKeys() return every entry once, for any number of entries"
     ) { context in
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         let expected = place.sortedEntries
         let entries = try await place.engine.readAllDataAndKeys()
         try expect(entries.count, is: count, "the number of entries of readAllDataAndKeys()")
@@ -92,7 +92,7 @@ extension CheckDefinition {
       "readAllEntries() returns every entry in the order of the first writes, for any number of entries"
     ) { context in
       let isExact = context.capabilities.contains(.atomicBatches)
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         let found = try await place.engine.readAllEntries()
         try expect(found.count, is: count, "the number of entries of readAllEntries()")
         let entries = found.map { (key: $0.key, data: $0.data) }
@@ -123,10 +123,10 @@ extension CheckDefinition {
       "readEntries(keys:) of any number of keys returns the existing entries, each once, in the order of the "
         + "first writes"
     ) { context in
-      try await context.climb({ $0.ends }) { place, count in
+      try await context.checkSizes({ $0.ends }) { place, count in
         try await expectEntries(of: mixedRequest(count, in: place), in: place)
       }
-      try await context.climb({ $0.requests }, .fills) { place, count in
+      try await context.checkSizes({ $0.requests }, .fills) { place, count in
         if place.count == 0 { try await place.grow(to: 100) }
         try await expectEntries(of: mixedRequest(count, in: place), in: place)
       }
@@ -135,7 +135,7 @@ extension CheckDefinition {
       .r5, "sizes.scans",
       "scan returns any number of entries in order, and with a limit of any size exactly that many"
     ) { context in
-      try await context.climb { place, count in
+      try await context.checkSizes { place, count in
         let sorted = place.sortedEntries
         let middle = sorted[count / 2].key
         let scans: [(KeyRange, Int?, Range<Int>)] = [

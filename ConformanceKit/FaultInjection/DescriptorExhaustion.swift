@@ -210,7 +210,7 @@ struct FailedOpenings: CheckTask {
 
   /// How many more descriptors are tolerated: those of timers, event loops and threads of pools, which a process makes
   /// when it first needs them. An opening that leaks one leaves ``count`` of them.
-  private static let slack = min(100, max(20, ProcessInfo.processInfo.activeProcessorCount))
+  private static let tolerance = min(100, max(20, ProcessInfo.processInfo.activeProcessorCount))
 
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -221,7 +221,7 @@ struct FailedOpenings: CheckTask {
     for number in 0..<count {
       // The first attempts may open files that the process keeps open, and make files that later ones find.
       if number == 5 {
-        (before, filesBefore) = (System.descriptorCount, try await Holdings.measured(in: place).files)
+        (before, filesBefore) = (System.descriptorCount, try await ResourceSnapshot.measured(in: place).files)
       }
       do {
         let engine = EngineUnderTest(try await makeEngine(place))
@@ -233,11 +233,11 @@ struct FailedOpenings: CheckTask {
     }
     // A thread with an open file may need a moment to end.
     var limit = RunningTimeLimit(.seconds(5))
-    while System.descriptorCount > before + Self.slack, !limit.isOver() { await Task.yield() }
+    while System.descriptorCount > before + Self.tolerance, !limit.isOver() { await Task.yield() }
     let growth = System.descriptorCount - before
     try expect(
-      growth <= Self.slack, "\(count) opens that threw left \(growth) file descriptors open")
-    let files = try await Holdings.measured(in: place).files - filesBefore
-    try expect(files <= Holdings.slack, "\(count) opens that threw left \(files) files")
+      growth <= Self.tolerance, "\(count) opens that threw left \(growth) file descriptors open")
+    let files = try await ResourceSnapshot.measured(in: place).files - filesBefore
+    try expect(files <= ResourceSnapshot.countTolerance, "\(count) opens that threw left \(files) files")
   }
 }

@@ -124,7 +124,7 @@ struct FailingCompactions: CheckTask {
   /// out, since those of single changes are interrupted by other checks.
   private func trials(of compaction: Compaction, limit: Int?) -> [SystemFault] {
     var random = SeededRandom(seed: seed)
-    let decks = compaction.after.sorted { $0.key.rawValue < $1.key.rawValue }.map { call, count in
+    let groups = compaction.after.sorted { $0.key.rawValue < $1.key.rawValue }.map { call, count in
       ((compaction.before[call] ?? 0)..<count).flatMap { number -> [SystemFault] in
         let failures = call.failures.filter { ![.interrupted, .again].contains($0) }
         return failures.map { failure in
@@ -133,7 +133,7 @@ struct FailingCompactions: CheckTask {
         }
       }
     }
-    return inTurn(decks.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
+    return roundRobin(groups.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
   }
 
   /// Repeats the series up to the compaction, or a little further, while the call fails.

@@ -92,14 +92,14 @@ struct SystemFaultSearch {
   private func choice(
     _ limit: Int, of kinds: [[SystemFault]], _ whenReopened: [SystemCall: Int], _ random: inout SeededRandom
   ) -> [SystemFault] {
-    let decks = kinds.map { kind in
-      var deck = kind.shuffled(using: &random)
-      if let first = deck.firstIndex(where: { $0.number == whenReopened[$0.call] }) {
-        deck.insert(deck.remove(at: first), at: 0)
+    let groups = kinds.map { kind in
+      var group = kind.shuffled(using: &random)
+      if let first = group.firstIndex(where: { $0.number == whenReopened[$0.call] }) {
+        group.insert(group.remove(at: first), at: 0)
       }
-      return deck
+      return group
     }
-    return inTurn(decks.shuffled(using: &random), limit: limit)
+    return roundRobin(groups.shuffled(using: &random), limit: limit)
   }
 
   private func violation(of fault: SystemFault, _ worker: FaultWorker) async throws -> Violation? {
@@ -136,22 +136,22 @@ func faults<Part>(
   in counts: [(part: Part, calls: [SystemCall: Int])], seed: UInt64, limit: Int?
 ) -> [(part: Part, fault: SystemFault)] {
   var random = SeededRandom(seed: seed)
-  let decks = counts.flatMap { part, calls in
+  let groups = counts.flatMap { part, calls in
     calls.sorted { $0.key.rawValue < $1.key.rawValue }.map { call, count in
       call.failures.flatMap { failure in
         (0..<count).map { (part, SystemFault(call: call, number: $0 + 1, failure: failure)) }
       }
     }
   }
-  return inTurn(decks.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
+  return roundRobin(groups.map { $0.shuffled(using: &random) }.shuffled(using: &random), limit: limit)
 }
 
 /// The first element of each array, the second of each, and so on.
 ///
 /// - Parameter limit: The maximum number of elements. Nil for all.
-func inTurn<Element>(_ decks: [[Element]], limit: Int?) -> [Element] {
-  let rounds = decks.lazy.map(\.count).max() ?? 0
-  let all = (0..<rounds).lazy.flatMap { round in decks.lazy.filter { $0.count > round }.map { $0[round] } }
+func roundRobin<Element>(_ groups: [[Element]], limit: Int?) -> [Element] {
+  let rounds = groups.lazy.map(\.count).max() ?? 0
+  let all = (0..<rounds).lazy.flatMap { round in groups.lazy.filter { $0.count > round }.map { $0[round] } }
   return Array(all.prefix(limit ?? .max))
 }
 

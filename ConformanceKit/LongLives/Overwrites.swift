@@ -84,7 +84,9 @@ struct GrowthSeries {
   private var files: [Int] = []
   private var memory: [Int] = []
 
-  mutating func append(_ holdings: Holdings) { append(files: holdings.bytes, memory: holdings.memory) }
+  mutating func append(_ snapshot: ResourceSnapshot) {
+    append(files: snapshot.bytes, memory: snapshot.memory)
+  }
 
   mutating func append(files bytes: Int, memory: Int) {
     files.append(bytes)

@@ -9,12 +9,12 @@ import StockroomCore
 // locks or of loads in progress, or as a file. Or it may keep a little memory for each call, whatever it reads.
 
 extension ResourceBounds {
-  /// The number of absent keys to ask for, and the maximum if memory or files have grown by more than ``Holdings/room``
+  /// The number of absent keys to ask for, and the maximum if memory or files have grown by more than ``ResourceSnapshot/byteTolerance``
   /// by then. The names of the first alone take more than that, and the names of all of them twice as much.
   private static let keysToAskFor = (usual: 150_000, most: 300_000)
 
   /// How much more memory and files are tolerated. A cache may have room for many absent keys.
-  static let roomForAbsentKeys = 2 * Holdings.room
+  static let toleranceForAbsentKeys = 2 * ResourceSnapshot.byteTolerance
 
   /// Asks for very many absent keys, each nearly as long as a key may be.
   func askForAbsentKeys(
@@ -25,9 +25,9 @@ extension ResourceBounds {
       try note("asking for absent keys")
       try await ask(for: start..<start + 250, engine)
     }
-    let first = try await Holdings.measured(in: place)
+    let first = try await ResourceSnapshot.measured(in: place)
     func growth() async throws -> Int {
-      let now = try await Holdings.measured(in: place)
+      let now = try await ResourceSnapshot.measured(in: place)
       return max(now.memory - first.memory, now.bytes - first.bytes)
     }
     let start = ContinuousClock.now
@@ -41,17 +41,17 @@ extension ResourceBounds {
       }
       var grown = try await growth()
       // The engine may free what it does not need a moment later.
-      for _ in 0..<20 where grown > Self.roomForAbsentKeys {
+      for _ in 0..<20 where grown > Self.toleranceForAbsentKeys {
         try await Task.sleep(for: .milliseconds(50))
         grown = try await growth()
       }
       try expect(
-        grown <= Self.roomForAbsentKeys,
+        grown <= Self.toleranceForAbsentKeys,
         "after reads of \(asked) absent keys and of everything there were \(grown >> 20) MiB more of memory or files"
       )
       // A slow engine is asked for fewer keys.
       let isSlow = level != .exhaustive && start.duration(to: .now) > .seconds(10)
-      let isEnough = asked >= Self.keysToAskFor.usual && grown <= Holdings.room
+      let isEnough = asked >= Self.keysToAskFor.usual && grown <= ResourceSnapshot.byteTolerance
       if isEnough || isSlow || asked >= Self.keysToAskFor.most { return }
     }
   }

@@ -16,28 +16,28 @@ struct ResourceBounds: CheckTask {
       case .errors: "leaves-nothing-after-errors"
       case .cancellations: "leaves-nothing-after-cancelled-calls"
       case .openings: "leaves-nothing-after-openings"
-      case .overwrites: "gives-room-back"
+      case .overwrites: "frees-disk-space"
       case .absentKeys: "keeps-no-absent-keys"
       }
     }
 
     var expectation: String {
-      let bound = Holdings.bound
+      let bound = ResourceSnapshot.bound
       return switch self {
       case .calls: "after a thousand calls of every kind there are \(bound) than after the first 250"
       case .errors: "after 2,400 calls of every kind that throw there are \(bound) than after the first 240"
       case .cancellations:
         "after 1,200 cancelled calls there are \(bound) than after the first 300"
       case .openings:
-        "after opening and closing one place 264 times, there are at most \(Holdings.slack) more descriptors "
-          + "and threads or three for each processor, and at most \(Holdings.room >> 20) MiB more memory, than after the first 66 "
+        "after opening and closing one place 264 times, there are at most \(ResourceSnapshot.countTolerance) more descriptors "
+          + "and threads or three for each processor, and at most \(ResourceSnapshot.byteTolerance >> 20) MiB more memory, than after the first 66 "
           + "times, and the last write of each time is there"
       case .overwrites:
         "after overwrites of few keys with at least 100 MiB in total, files and memory have grown by at most 64 MiB, "
           + "or have stopped growing, there are \(bound) than before, and nothing is lost or comes back"
       case .absentKeys:
         "after reads of at least 150,000 absent keys (fewer if the engine is slow) and 30,000 scans, files and memory have grown by at most "
-          + "\(ResourceBounds.roomForAbsentKeys >> 20) MiB"
+          + "\(ResourceBounds.toleranceForAbsentKeys >> 20) MiB"
       }
     }
   }
@@ -52,7 +52,7 @@ struct ResourceBounds: CheckTask {
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
     // Includes temporary files that an engine leaves in the directory for temporary files.
-    try Holdings.makeTemporaryDirectory(beside: place)
+    try ResourceSnapshot.makeTemporaryDirectory(beside: place)
     try note("opening the engine")
     let engine = EngineUnderTest(try await makeEngine(place))
     try await engine.write(entries(Self.keys))
@@ -88,9 +88,11 @@ struct ResourceBounds: CheckTask {
     _ what: String, of size: Int = 250, times: Int = 4, _ note: (String) throws -> Void,
     _ call: (Int) async throws -> Void
   ) async throws {
-    var first: Holdings?
+    var first: ResourceSnapshot?
     // Enough calls to exceed the bound if each leaves something behind, also with many processors, where the bound is higher.
-    let scale = (Holdings.slackOfThreads() + Holdings.slack - 1) / Holdings.slack
+    let scale =
+      (ResourceSnapshot.threadTolerance() + ResourceSnapshot.countTolerance - 1)
+      / ResourceSnapshot.countTolerance
     let count = scale * (level == .exhaustive ? 10 * times : times)
     for round in 1...count {
       try note("\(round * size) \(what)")
@@ -100,10 +102,10 @@ struct ResourceBounds: CheckTask {
         try await call(round * size + number)
       }
       guard let first else {
-        first = try await Holdings.measured(in: place)
+        first = try await ResourceSnapshot.measured(in: place)
         continue
       }
-      try await Holdings.expectBound(
+      try await ResourceSnapshot.expectBound(
         from: first, in: place, "after \(round * size) \(what)", since: "after \(size)",
         // An opening may create a file, and no rule says which files are merged later.
         areFilesCounted: question != .openings,
@@ -236,7 +238,7 @@ struct ResourceBounds: CheckTask {
       try await cancel(engine, number)
     }
     try await ExpectedContents.settle(engine)
-    let before = try await Holdings.measured(in: place)
+    let before = try await ResourceSnapshot.measured(in: place)
     var overwrites = try await Overwrites(in: engine, removed: removed)
     var series = GrowthSeries()
     let (least, most) = level == .exhaustive ? (40, 16 * limits.stages) : (4, limits.stages)
@@ -245,12 +247,13 @@ struct ResourceBounds: CheckTask {
         try note("writing MiB \(overwrites.megabytes + 1)")
         try await overwrites.writeMegabyte()
       }
-      series.append(try await Holdings.measured(in: place))
+      series.append(try await ResourceSnapshot.measured(in: place))
       if stage < least { continue }
       let when = overwrites.description
-      try await Holdings.expectBound(from: before, in: place, when, since: "before", within: limits.time)
-      let excess = try await Holdings.excess(
-        over: before, in: place, isRoomCounted: true,
+      try await ResourceSnapshot.expectBound(
+        from: before, in: place, when, since: "before", within: limits.time)
+      let excess = try await ResourceSnapshot.excess(
+        over: before, in: place, isFileSizeCounted: true,
         within: stage == least || stage == most ? limits.timeOfCompaction : .zero)
       guard let excess, !series.hasStopped else { break }
       if stage == most { throw Violation("\(when) \(excess) before, and it was still growing") }

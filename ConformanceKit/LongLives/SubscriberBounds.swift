@@ -22,11 +22,11 @@ struct SubscriberBounds: CheckTask {
       switch self {
       case .slow:
         "while subscribers do not read, writes continue and memory grows by no more than "
-          + "\(Holdings.room >> 20) MiB, however many keys change; afterwards every change is covered"
+          + "\(ResourceSnapshot.byteTolerance >> 20) MiB, however many keys change; afterwards every change is covered"
       case .gone:
-        "after thousands of released subscriptions there are \(Holdings.bound) than after the first 250"
+        "after thousands of released subscriptions there are \(ResourceSnapshot.bound) than after the first 250"
       case .goneUnread:
-        "after thousands of subscriptions whose loops were cancelled there are \(Holdings.bound) than after "
+        "after thousands of subscriptions whose loops were cancelled there are \(ResourceSnapshot.bound) than after "
           + "the first 250"
       }
     }
@@ -63,9 +63,9 @@ struct SubscriberBounds: CheckTask {
       try await ChangeSubscriber(to: engine, patience: patience),
       try await ChangeSubscriber(to: engine, patience: patience),
     ]
-    let before = try await Holdings.measured(in: place)
+    let before = try await ResourceSnapshot.measured(in: place)
     let count = try await passes(alone, from: alone, through: engine, note)
-    try await Holdings.expectBound(
+    try await ResourceSnapshot.expectBound(
       from: before, in: place, "after \(count * 1_000) keys had changed that no subscriber had read of,",
       since: "before", isMemoryCounted: true, within: limits.time)
     try await engine.write(data("v"), key: last)
@@ -101,16 +101,16 @@ struct SubscriberBounds: CheckTask {
     _ engine: EngineUnderTest, _ note: (String) throws -> Void,
     _ leave: (EngineUnderTest, Int) async throws -> Void
   ) async throws {
-    var first: Holdings?
+    var first: ResourceSnapshot?
     let count = level == .exhaustive ? 40 : level == .standard ? 8 : 4
     for round in 1...count {
       try note("\(round * 250) subscriptions")
       for number in 0..<250 { try await leave(engine, round * 250 + number) }
       guard let first else {
-        first = try await Holdings.measured(in: place)
+        first = try await ResourceSnapshot.measured(in: place)
         continue
       }
-      try await Holdings.expectBound(
+      try await ResourceSnapshot.expectBound(
         from: first, in: place, "after \(round * 250) subscriptions", since: "after 250",
         isMemoryCounted: true, within: limits.time)
     }

@@ -79,7 +79,7 @@ struct GrowingPlace: Sendable {
 }
 
 /// What a check of one size does with the place.
-enum SizeQuestionKind {
+enum SizeCheckKind {
   /// Reads a place with this many entries. If an entry is missing there, the write is at fault.
   case reads
   /// Changes a place with this many entries.
@@ -90,41 +90,41 @@ enum SizeQuestionKind {
 
 extension CheckContext {
   /// A check of a place at one size. It throws if a result is wrong.
-  typealias SizeQuestion = @Sendable (inout GrowingPlace, Int) async throws -> Void
+  typealias SizeCheck = @Sendable (inout GrowingPlace, Int) async throws -> Void
 
   /// Grows one place from size to size and runs the check at each. After a failure, searches for the smallest failing
   /// size in new places. Notes if the engine cannot reach all sizes of the ladder within seconds.
   ///
   /// - Parameters:
-  ///   - rungs: The sizes to check. Nil stands for all counts of the ladder.
+  ///   - chosen: The sizes to check. Nil stands for all counts of the ladder.
   ///   - kind: What the check does.
   ///   - way: The way in which the check writes.
-  func climb(
-    _ rungs: (@Sendable (SizeLadder) -> [Int])? = nil, _ kind: SizeQuestionKind = .reads,
-    by way: WayOfWriting = wayOfBatches, asking ask: SizeQuestion
+  func checkSizes(
+    _ chosen: (@Sendable (SizeLadder) -> [Int])? = nil, _ kind: SizeCheckKind = .reads,
+    by way: WayOfWriting = wayOfBatches, checking check: SizeCheck
   ) async throws {
     let directory = root.appending(path: "ladder-\(enginesLeftOpen.count)", directoryHint: .isDirectory)
     let engine = try await open(directory)
     let (whole, ladder) = (SizeLadder(budget.level), try await ladder(filling: kind == .fills, by: way))
-    let (wanted, sizes) = (rungs?(whole) ?? whole.counts, rungs?(ladder) ?? ladder.counts)
+    let (wanted, sizes) = (chosen?(whole) ?? whole.counts, chosen?(ladder) ?? ladder.counts)
     let (most, last) = (wanted.last ?? 0, sizes.last ?? 0)
     if last < most { noteShortfall("\(last) of \(most) entries") }
     var place = GrowingPlace(engine)
     var reached = 0
     for size in sizes {
       let before = place
-      guard let violation = try await answer(&place, at: size, kind, ask) else {
+      guard let violation = try await answer(&place, at: size, kind, check) else {
         reached = size
         continue
       }
       throw try await smallest(
-        violation, between: reached, and: size, like: before, kind, ask)
+        violation, between: reached, and: size, like: before, kind, check)
     }
   }
 
   /// The violation at this size; nil if there is none.
   private func answer(
-    _ place: inout GrowingPlace, at size: Int, _ kind: SizeQuestionKind, _ ask: SizeQuestion
+    _ place: inout GrowingPlace, at size: Int, _ kind: SizeCheckKind, _ check: SizeCheck
   ) async throws -> Violation? {
     defer { noteProgress() }
     do {
@@ -134,9 +134,9 @@ extension CheckContext {
     }
     var violation: Violation
     do {
-      var asked = place
-      try await ask(&asked, size)
-      place = asked
+      var checked = place
+      try await check(&checked, size)
+      place = checked
       return nil
     } catch let found as Violation {
       violation = found
@@ -152,14 +152,14 @@ extension CheckContext {
   /// The violation at the smallest failing size, which is greater than the first size and at most the second.
   private func smallest(
     _ violation: Violation, between reached: Int, and size: Int, like place: GrowingPlace,
-    _ kind: SizeQuestionKind, _ ask: SizeQuestion
+    _ kind: SizeCheckKind, _ check: SizeCheck
   ) async throws -> Violation {
     var (low, high, violation) = (reached, size, violation)
     while high - low > 1 {
       let middle = low + (high - low) / 2
       let directory = root.appending(path: "size-\(middle)", directoryHint: .isDirectory)
       var fresh = GrowingPlace(try await open(directory), like: place)
-      if let found = try await answer(&fresh, at: middle, kind, ask) {
+      if let found = try await answer(&fresh, at: middle, kind, check) {
         (high, violation) = (middle, found)
       } else {
         low = middle

@@ -77,12 +77,12 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       [.o5], "a compaction follows links", .compactionFollowsLinks, by: "planted.link",
       "planted.dangling-link",
       at: .standard),
-    .init([.o4], "never compacts its log", .neverCompacts, by: "life.gives-room-back", at: .standard),
+    .init([.o4], "never compacts its log", .neverCompacts, by: "life.frees-disk-space", at: .standard),
     .init(
       [.o4], "never compacts its log once a call has thrown", .neverCompactsAfterErrors,
-      by: "life.gives-room-back", at: .standard),
+      by: "life.frees-disk-space", at: .standard),
     .init(
-      [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.gives-room-back", at: .standard),
+      [.o4], "keeps logs that were compacted", .keepsOldLogs, by: "life.frees-disk-space", at: .standard),
     .init([.w6], "reads logs that were compacted", .readsOldLogs, by: "life.of-few-keys-reopened"),
     .init([.r6], "counts entries in 13 bits", .wrapsSequences, by: "life.of-few-keys"),
     .init([.w1, .r2], "counts versions in 13 bits", .wrapsVersions, by: "life.of-few-keys"),
@@ -95,7 +95,7 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       [.o4], "leaves a file after each error", .leaksFilesPerError, by: "life.leaves-nothing-after-errors"),
     .init(
-      [.o4], "keeps files of large values", .leaksFilesPerValue, by: "life.gives-room-back", at: .standard),
+      [.o4], "keeps files of large values", .leaksFilesPerValue, by: "life.frees-disk-space", at: .standard),
     .init(
       [.o4], "keeps a descriptor after each cancelled call", .leaksDescriptorsPerCancellation,
       by: "life.leaves-nothing-after-cancelled-calls"),
@@ -104,11 +104,12 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
       by: "life.leaves-nothing-after-calls"),
     .init([.o4], "starts a thread for each call", .leaksThreads, by: "life.leaves-nothing-after-calls"),
     .init(
-      [.o4], "keeps all versions in memory", .keepsVersionsInMemory, by: "life.gives-room-back", at: .standard
+      [.o4], "keeps all versions in memory", .keepsVersionsInMemory, by: "life.frees-disk-space",
+      at: .standard
     ),
     .init(
       [.w1], "a merge of tables of 4 MiB revives what was removed early", .mergesRevive,
-      by: "life.gives-room-back", at: .standard),
+      by: "life.frees-disk-space", at: .standard),
     .init(
       [.o4], "leaves a file after each removal of everything", .leaksFilesPerRemovalOfAll,
       by: "life.leaves-nothing-after-calls"),

@@ -6,13 +6,13 @@ import Testing
 @testable import ConformanceKit
 
 @Suite("Bounds on resources")
-struct HoldingsTests {
+struct ResourceSnapshotTests {
   /// On a machine with many processors, threads that the pools had not started before looked like a leak.
   @Test("Threads that pools start later, up to some for each processor, are within the bound")
   func threadsOfPools() {
-    let (first, later) = (Holdings(threads: 20), Holdings(threads: 20 + 2 * 128))
+    let (first, later) = (ResourceSnapshot(threads: 20), ResourceSnapshot(threads: 20 + 2 * 128))
     func growth(processors: Int) -> String? {
-      later.growth(since: first, files: true, room: true, memory: true, processors: processors)
+      later.growth(since: first, files: true, fileSize: true, memory: true, processors: processors)
     }
     #expect(growth(processors: 128) == nil)
     #expect(growth(processors: 16) != nil)

@@ -10,11 +10,11 @@ import StockroomCore
 #endif
 
 /// The resources that a process and a directory use, including the process's own directory for temporary files.
-struct Holdings {
+struct ResourceSnapshot {
   /// How many more files, descriptors and threads are tolerated.
-  static let slack = 50
+  static let countTolerance = 50
   /// How many more bytes of files and of memory are tolerated.
-  static let room = 64 << 20
+  static let byteTolerance = 64 << 20
 
   /// The number of files.
   private(set) var files = 0
@@ -52,10 +52,10 @@ struct Holdings {
   /// The resources in use, once the files can be listed.
   ///
   /// - Throws: ``UnlistablePlace`` if they cannot be listed for a while.
-  static func measured(in place: URL) async throws -> Holdings {
+  static func measured(in place: URL) async throws -> ResourceSnapshot {
     var reason: (any Error)?
     for _ in 0..<attempts {
-      do { return try Holdings(in: place) } catch { reason = error }
+      do { return try ResourceSnapshot(in: place) } catch { reason = error }
       try await Task.sleep(for: pause)
     }
     throw UnlistablePlace(path: place.systemPath, reason: reason)
@@ -64,7 +64,7 @@ struct Holdings {
   /// Fails if the resources exceed the bound and stay above it for this long. Cancelled calls may still have work to
   /// do, and idle threads end after some time.
   static func expectBound(
-    from first: Holdings, in place: URL, _ when: String, since: String, areFilesCounted: Bool = true,
+    from first: ResourceSnapshot, in place: URL, _ when: String, since: String, areFilesCounted: Bool = true,
     isMemoryCounted: Bool = false, within time: Duration
   ) async throws {
     let growth = try await excess(
@@ -75,15 +75,16 @@ struct Holdings {
 
   /// The resources in excess of the bound; nil if there are none, now or within this time.
   static func excess(
-    over first: Holdings, in place: URL, areFilesCounted: Bool = true, isRoomCounted: Bool = false,
+    over first: ResourceSnapshot, in place: URL, areFilesCounted: Bool = true,
+    isFileSizeCounted: Bool = false,
     isMemoryCounted: Bool = false, within time: Duration
   ) async throws -> String? {
-    // Looks less and less often, because a look reads whole directories.
+    // Measures less and less often, because that reads whole directories.
     var (left, pause) = (time, Self.pause)
     while true {
       let growth = try await measured(in: place).growth(
-        since: first, files: areFilesCounted, room: isRoomCounted,
-        memory: isRoomCounted || isMemoryCounted)
+        since: first, files: areFilesCounted, fileSize: isFileSizeCounted,
+        memory: isFileSizeCounted || isMemoryCounted)
       if growth == nil || left <= .zero { return growth }
       try await Task.sleep(for: pause)
       left -= pause
@@ -92,13 +93,13 @@ struct Holdings {
   }
 
   /// How many more descriptors and threads are tolerated.
-  static func slackOfThreads(processors: Int = ProcessInfo.processInfo.activeProcessorCount) -> Int {
-    max(slack, 3 * processors)
+  static func threadTolerance(processors: Int = ProcessInfo.processInfo.activeProcessorCount) -> Int {
+    max(countTolerance, 3 * processors)
   }
 
   /// For titles.
   static let bound =
-    "at most \(slack) more files, and as many more descriptors and threads or three for each processor,"
+    "at most \(countTolerance) more files, and as many more descriptors and threads or three for each processor,"
 
   private static let attempts = 40
   private static let pause = Duration.milliseconds(50)
@@ -108,20 +109,20 @@ struct Holdings {
   /// The system's pools of threads, the cooperative one among them, and those of the engine may have a thread for each
   /// processor, and start them when they are first needed. Each may have a descriptor.
   func growth(
-    since first: Holdings, files areFilesCounted: Bool, room isFileSizeCounted: Bool,
+    since first: ResourceSnapshot, files areFilesCounted: Bool, fileSize isFileSizeCounted: Bool,
     memory isMemoryCounted: Bool, processors: Int = ProcessInfo.processInfo.activeProcessorCount
   ) -> String? {
-    let slackOfThreads = Self.slackOfThreads(processors: processors)
-    for (what, now, then, slack, isCounted) in [
-      ("files in the place and in TMPDIR", files, first.files, Self.slack, areFilesCounted),
-      ("file descriptors", descriptors, first.descriptors, slackOfThreads, true),
-      ("threads", threads, first.threads, slackOfThreads, true),
-    ] where isCounted && now > then + slack {
+    let threadTolerance = Self.threadTolerance(processors: processors)
+    for (what, now, then, tolerance, isCounted) in [
+      ("files in the place and in TMPDIR", files, first.files, Self.countTolerance, areFilesCounted),
+      ("file descriptors", descriptors, first.descriptors, threadTolerance, true),
+      ("threads", threads, first.threads, threadTolerance, true),
+    ] where isCounted && now > then + tolerance {
       return "there were \(now) \(what), compared with \(then)"
     }
     for (what, now, then, isCounted) in [
       ("files", bytes, first.bytes, isFileSizeCounted), ("memory", memory, first.memory, isMemoryCounted),
-    ] where isCounted && now > then + Self.room {
+    ] where isCounted && now > then + Self.byteTolerance {
       return "there were \(now >> 20) MiB of \(what), compared with \(then >> 20) MiB"
     }
     return nil
