@@ -15,7 +15,7 @@ extension CheckDefinition {
             + "what is still there",
         needs: .persistent
       ) { context in
-        var run = try await CorruptionRun(in: context, history: .short)
+        var run = try await CorruptionRun(in: context, script: .short)
         for file in run.files(atMost: max(12, context.budget.corruptions / 5)) where run.violations.isEmpty {
           try await run.check(corruption.corruption(to: file, size: run.size(of: file)))
         }
@@ -27,7 +27,7 @@ extension CheckDefinition {
       "wherever a file is corrupted, a read returns the right value or throws corrupted",
       needs: .detectsCorruption
     ) { context in
-      var run = try await CorruptionRun(in: context, history: .short)
+      var run = try await CorruptionRun(in: context, script: .short)
       for file in run.files {
         let size = run.size(of: file)
         let kinds: [Corruption.Kind] =
@@ -44,7 +44,7 @@ extension CheckDefinition {
       "wherever a file is corrupted, either opening or verify() throws corrupted, or no later read does; "
         + "without corruption, verify() does not throw", needs: .persistent
     ) { context in
-      var run = try await CorruptionRun(in: context, history: .short)
+      var run = try await CorruptionRun(in: context, script: .short)
       try await run.checkVerifyingUncorrupted()
       for file in run.files(atMost: 8) {
         let size = run.size(of: file)
@@ -67,7 +67,7 @@ extension CheckDefinition {
       if affordable.reads < 1_100 || affordable.writes < 100 {
         throw Skip(reason: "The engine is too slow: writing and reading 1,100 entries takes too long.")
       }
-      var run = try await CorruptionRun(in: context, history: .many)
+      var run = try await CorruptionRun(in: context, script: .many)
       let count = context.byLevel(quick: 4, standard: 8, exhaustive: 32)
       for file in run.files(atMost: 4) {
         let pages = run.size(of: file) / 4_096
@@ -85,7 +85,7 @@ extension CheckDefinition {
         + "throw corrupted or return the remaining entries, at least one; with detectsCorruption, no value "
         + "is wrong", needs: .persistent, needsWorker: true
     ) { context in
-      var run = try await CorruptionRun(in: context, history: .long, mustHaveWorker: true)
+      var run = try await CorruptionRun(in: context, script: .long, mustHaveWorker: true)
       let seed = context.budget.seed
       for number in 0..<context.budget.corruptions where run.violations.count < 5 {
         context.noteProgress()

@@ -35,7 +35,7 @@ extension CheckDefinition {
       needsWorker: true,
       isOfFiles: true, from: .standard
     ) { context in
-      var run = try await CorruptionRun(in: context, history: .lived, mustHaveWorker: true)
+      var run = try await CorruptionRun(in: context, script: .lived, mustHaveWorker: true)
       let seed = ~context.budget.seed
       let rounds = context.rounds(
         quick: 10, standard: 60, exhaustive: context.budget.corruptions, of: "corruptions")

@@ -91,7 +91,7 @@ private func checkPermissions(_ context: CheckContext) async throws {
       none.appending(path: "below", directoryHint: .isDirectory), unreadable,
       noneToWrite.appending(path: "new", directoryHint: .isDirectory),
     ],
-    readable: readable, history: .short)
+    readable: readable, script: .short)
   if let worker {
     try await context.check(task, in: worker)
   } else {

@@ -11,11 +11,11 @@ final class PowerCutInspector {
   deinit { worker?.kill() }
 
   /// The violation of the engine when it opens the state. Nil if there is none.
-  func inspect(_ tree: DiskTree, _ histories: [PowerCutHistory]) async throws -> Violation? {
+  func inspect(_ tree: DiskTree, _ candidates: [PowerCutCandidate]) async throws -> Violation? {
     try tree.layOut(in: search.directory)
     let task = InspectTask(
       directory: search.directory.appending(path: PowerCutRecorder.enginePath), scenario: search.scenario,
-      histories: histories, capabilities: search.context.capabilities.rawValue, since: search.since)
+      candidates: candidates, capabilities: search.context.capabilities.rawValue, since: search.since)
     let worker = try await search.context.readyWorker(self.worker)
     self.worker = worker
     let usual = PowerCutSearch.patience

@@ -33,7 +33,7 @@ struct PowerCutRecorder {
       let last = acknowledged.last ?? 0
       // Without durable writes, any number of the last batches may be lost.
       let first = context.capabilities.contains(.durableWrites) ? last : 0
-      return (first...last).reversed().map { PowerCutHistory(through: $0, underWay: $0 + 1) }
+      return (first...last).reversed().map { PowerCutCandidate(through: $0, underWay: $0 + 1) }
     }
   }
 
@@ -46,7 +46,7 @@ struct PowerCutRecorder {
       try sample.tree.layOut(in: directory)
       let last = sample.acknowledged
       var task = task(run, in: directory, (last + 2)...(last + 4))
-      task.histories = [PowerCutHistory(through: last), PowerCutHistory(through: last + 1)]
+      task.candidates = [PowerCutCandidate(through: last), PowerCutCandidate(through: last + 1)]
       tasks.append(task)
     }
     let (messages, calls) = try await strace.record(tasks, in: context)
@@ -57,7 +57,7 @@ struct PowerCutRecorder {
       }
       let directory = root.appending(path: "recovery-\(task.run)", directoryHint: .isDirectory)
       return search(calls, task.run, directory, sample.tree) { acknowledged in
-        histories(acknowledged, after: sample.acknowledged, isNextThere: opened?.history == 1)
+        candidates(acknowledged, after: sample.acknowledged, isNextThere: opened?.candidate == 1)
       }
     }
   }
@@ -66,14 +66,14 @@ struct PowerCutRecorder {
   ///
   /// The step in progress at the first cut may or may not be there, and may be lost again, until a later step has been
   /// acknowledged. That step was performed on the contents that were found.
-  private func histories(_ acknowledged: [Int], after last: Int, isNextThere: Bool) -> [PowerCutHistory] {
-    guard let step = acknowledged.last else { return [PowerCutHistory(through: last, underWay: last + 1)] }
+  private func candidates(_ acknowledged: [Int], after last: Int, isNextThere: Bool) -> [PowerCutCandidate] {
+    guard let step = acknowledged.last else { return [PowerCutCandidate(through: last, underWay: last + 1)] }
     if step > last + 1 {
-      return [PowerCutHistory(through: step, without: isNextThere ? nil : last + 1, underWay: step + 1)]
+      return [PowerCutCandidate(through: step, without: isNextThere ? nil : last + 1, underWay: step + 1)]
     }
     return [
-      PowerCutHistory(through: last, underWay: last + 1),
-      PowerCutHistory(through: isNextThere ? last + 1 : last, underWay: last + 2),
+      PowerCutCandidate(through: last, underWay: last + 1),
+      PowerCutCandidate(through: isNextThere ? last + 1 : last, underWay: last + 2),
     ]
   }
 
@@ -85,7 +85,7 @@ struct PowerCutRecorder {
 
   private func search(
     _ calls: [TraceCall], _ run: Int, _ directory: URL, _ initial: DiskTree,
-    _ histories: @escaping ([Int]) -> [PowerCutHistory]
+    _ candidates: @escaping ([Int]) -> [PowerCutCandidate]
   ) -> PowerCutSearch {
     // Reading many calls may take long.
     context.noteProgress()
@@ -102,7 +102,7 @@ struct PowerCutRecorder {
     }
     return PowerCutSearch(
       context: context, scenario: scenario, since: since, recording: recording, directory: directory,
-      histories: histories)
+      candidates: candidates)
   }
 }
 

@@ -84,8 +84,8 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
   static let afterwards = 1_000_003
 }
 
-/// The steps whose effects are expected, and one whose effects may be there or not.
-struct PowerCutHistory: Codable, Hashable, Sendable {
+/// One of the outcomes that a power cut may have: the steps whose effects are expected, and one whose effects may be there or not.
+struct PowerCutCandidate: Codable, Hashable, Sendable {
   /// All steps up to this one.
   var through: Int
   /// An unacknowledged step among them that is known not to have happened.

@@ -32,7 +32,7 @@ extension PowerCutSearch {
       var simpler = state
       simpler.particular[entry.number] = .whole
       let tree = point.disk.tree { simpler.outcome($0.number) }
-      if let found = try await inspector.inspect(tree, point.histories) {
+      if let found = try await inspector.inspect(tree, point.candidates) {
         (state, violation) = (simpler, found)
       }
     }

@@ -11,14 +11,14 @@ struct PowerCutSearch {
   /// The place of the files during the recording. The states are created in the same place.
   let directory: URL
   /// The possible contents after these steps have been acknowledged.
-  let histories: ([Int]) -> [PowerCutHistory]
+  let candidates: ([Int]) -> [PowerCutCandidate]
 
   /// A point in the recording at which the power may be cut.
   struct CrashPoint {
     let index: Int
     let disk: SimulatedDisk
     let isAfterChange: Bool
-    let histories: [PowerCutHistory]
+    let candidates: [PowerCutCandidate]
     let acknowledged: Int?
   }
 
@@ -47,8 +47,8 @@ struct PowerCutSearch {
         for state in candidates {
           context.noteProgress()
           let tree = point.disk.tree { state.outcome($0.number) }
-          guard seen.insert([tree.fingerprint, point.histories.hashValue]).inserted else { continue }
-          if let violation = try await inspector.inspect(tree, point.histories) {
+          guard seen.insert([tree.fingerprint, point.candidates.hashValue]).inserted else { continue }
+          if let violation = try await inspector.inspect(tree, point.candidates) {
             throw try await report(violation, of: state, at: point, inspector)
           }
           break
@@ -74,7 +74,7 @@ struct PowerCutSearch {
       let state = kinds[random.next(upTo: kinds.count)].randomElement(using: &random) ?? .everything
       let tree = point.disk.tree { state.outcome($0.number) }
       context.noteProgress()
-      if let violation = try await inspector.inspect(tree, point.histories) {
+      if let violation = try await inspector.inspect(tree, point.candidates) {
         throw try await report(violation, of: state, at: point, inspector)
       }
       samples.append((tree, acknowledged))
@@ -101,7 +101,7 @@ extension PowerCutSearch {
       try Task.checkCancellation()
       try await body(
         CrashPoint(
-          index: index, disk: disk, isAfterChange: isAfterChange, histories: histories(acknowledged),
+          index: index, disk: disk, isAfterChange: isAfterChange, candidates: candidates(acknowledged),
           acknowledged: acknowledged.last))
     }
   }
@@ -170,7 +170,7 @@ extension PowerCutSearch {
     let acknowledged = recording.events.compactMap {
       if case .acknowledgement(let step) = $0.event { step } else { nil }
     }
-    guard let violation = try await inspector.inspect(recording.final, histories(acknowledged)) else {
+    guard let violation = try await inspector.inspect(recording.final, candidates(acknowledged)) else {
       return
     }
     let mapped = recording.final.paths.filter { recording.mappedFiles.contains($0.number) }.map(\.path)

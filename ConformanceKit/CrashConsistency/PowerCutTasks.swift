@@ -19,8 +19,8 @@ struct TakeStepsTask: WorkerTask {
     let run: Int
     /// The step that has been acknowledged. Opening counts as the step before the first.
     let step: Int
-    /// Which of the histories the contents matched after opening.
-    var history: Int?
+    /// Which of the candidates the contents matched after opening.
+    var candidate: Int?
     var violation: Violation?
   }
 
@@ -29,7 +29,7 @@ struct TakeStepsTask: WorkerTask {
   let scenario: PowerCutScenario
   let steps: ClosedRange<Int>
   /// The possible contents at the beginning. If empty, nothing is checked.
-  var histories: [PowerCutHistory] = []
+  var candidates: [PowerCutCandidate] = []
   let capabilities: UInt
   let since: Date
 
@@ -39,10 +39,10 @@ struct TakeStepsTask: WorkerTask {
   ) async throws {
     var engine = EngineUnderTest(try await makeEngine(directory))
     var opened = Message(run: run, step: steps.lowerBound - 1)
-    if !histories.isEmpty {
+    if !candidates.isEmpty {
       do {
-        opened.history = try await firstMatch(
-          of: histories, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since
+        opened.candidate = try await firstMatch(
+          of: candidates, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since
         ).index
       } catch {
         opened.violation = Violation(error)
@@ -73,7 +73,7 @@ struct InspectTask: WorkerTask {
   let directory: URL
   let scenario: PowerCutScenario
   /// The possible contents.
-  let histories: [PowerCutHistory]
+  let candidates: [PowerCutCandidate]
   let capabilities: UInt
   let since: Date
 
@@ -88,7 +88,7 @@ struct InspectTask: WorkerTask {
       doing = ""
       try note()
       var (_, expected) = try await firstMatch(
-        of: histories, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since,
+        of: candidates, in: engine, scenario, EngineCapabilities(rawValue: capabilities), since: since,
         noting: note)
       doing = "writing afterwards"
       try await scenario.perform(PowerCutScenario.afterwards, on: engine)
@@ -113,20 +113,20 @@ struct InspectTask: WorkerTask {
   }
 }
 
-/// Which of the histories matches the contents, and the contents expected from now on.
+/// Which of the candidates matches the contents, and the contents expected from now on.
 ///
 /// - Parameter note: Called after each result that may take an engine long.
-/// - Throws: The violation of the first history, if none matches.
+/// - Throws: The violation of the first candidate, if none matches.
 private func firstMatch(
-  of histories: [PowerCutHistory], in engine: EngineUnderTest, _ scenario: PowerCutScenario,
+  of candidates: [PowerCutCandidate], in engine: EngineUnderTest, _ scenario: PowerCutScenario,
   _ capabilities: EngineCapabilities, since beginning: Date, noting note: @Sendable () throws -> Void = {}
 ) async throws -> (index: Int, expected: ExpectedContents) {
   let found = try await ExpectedContents.agreedEntries(of: engine, noting: note)
   var reason: Violation?
-  for (index, history) in histories.enumerated() {
+  for (index, candidate) in candidates.enumerated() {
     do {
-      var expected = Expectations.shared.expectation(of: history, scenario, capabilities, beginning)
-      let underWay = history.underWay.map { scenario.operations(of: $0) } ?? []
+      var expected = Expectations.shared.expectation(of: candidate, scenario, capabilities, beginning)
+      let underWay = candidate.underWay.map { scenario.operations(of: $0) } ?? []
       try expected.check(found, underWay: underWay)
       return (index, expected)
     } catch let error as Violation {
@@ -140,17 +140,17 @@ private func firstMatch(
     rule: reason.rule)
 }
 
-/// Caches the expected contents after each history, since each has many states.
+/// Caches the expected contents after each candidate, since each has many states.
 private final class Expectations: Sendable {
   static let shared = Expectations()
 
-  private let known = MutexProtected<[PowerCutHistory: ExpectedContents]>([:])
+  private let known = MutexProtected<[PowerCutCandidate: ExpectedContents]>([:])
 
   func expectation(
-    of history: PowerCutHistory, _ scenario: PowerCutScenario, _ capabilities: EngineCapabilities,
+    of candidate: PowerCutCandidate, _ scenario: PowerCutScenario, _ capabilities: EngineCapabilities,
     _ beginning: Date
   ) -> ExpectedContents {
-    var key = history
+    var key = candidate
     key.underWay = nil
     if let known = known.withLock({ $0[key] }) { return known }
     let made = key.expectation(scenario, in: capabilities, since: beginning)

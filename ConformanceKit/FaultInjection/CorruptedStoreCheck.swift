@@ -9,7 +9,7 @@ import StockroomCore
 /// written or throws.
 struct CorruptedStoreCheck: CheckTask {
   let directory: URL
-  let history: StoreHistory
+  let script: StoreScript
   var what: String
   /// The names of the allowed error codes.
   let codes: [String]
@@ -101,7 +101,7 @@ struct CorruptedStoreCheck: CheckTask {
     try? FileManager.default.removeItem(at: remedy.corrupted)
     try FileManager.default.copyItem(at: remedy.original, to: remedy.corrupted)
     let restored = CorruptedStoreCheck(
-      directory: directory, history: history,
+      directory: directory, script: script,
       what: "\(what), after opening had thrown and the file had been restored", codes: [],
       mustBeRight: true, mustBeWhole: true, isVerified: false, mayBeStale: false, mayBeEmpty: false,
       remedy: nil)
@@ -129,10 +129,10 @@ private final class CorruptedStoreReader {
   init(task: CorruptedStoreCheck, engine: EngineUnderTest, note: @escaping @Sendable (String) throws -> Void)
   {
     (self.task, self.engine, self.note) = (task, engine, note)
-    expected = task.history.contents()
+    expected = task.script.contents()
     whole = expected
     earlier =
-      task.mayBeStale ? (0..<task.history.sessions.count).map { task.history.contents(after: $0) } : []
+      task.mayBeStale ? (0..<task.script.sessions.count).map { task.script.contents(after: $0) } : []
   }
 
   /// Calls verify(), and then reads everything.
@@ -165,7 +165,7 @@ private final class CorruptedStoreReader {
     if task.mayLackLastBatches {
       let held = Dictionary(values.compactMap { key, value in value.map { (key, $0) } }) { first, _ in first }
       let inBatches = engine.capabilities.contains(.atomicBatches)
-      if task.history.hasHeld(held, in: expected.keys, inBatches: inBatches) { whole = held }
+      if task.script.hasHeld(held, in: expected.keys, inBatches: inBatches) { whole = held }
     }
     for (key, value) in values {
       if value != nil { found += 1 }

@@ -8,14 +8,14 @@ struct CorruptionRun {
   private let limit: Duration
 
   private let store: ClosedStore
-  private let history: StoreHistory
+  private let script: StoreScript
   private var worker: WorkerProcess?
   private let hasWorker: Bool
   private(set) var violations: [Violation] = []
 
   /// - Parameter mustHaveWorker: Whether to skip the check without a worker.
-  init(in context: CheckContext, history: StoreHistory, mustHaveWorker: Bool = false) async throws {
-    self.history = history
+  init(in context: CheckContext, script: StoreScript, mustHaveWorker: Bool = false) async throws {
+    self.script = script
     limit = context.patience(atMost: .seconds(30))
     do {
       worker = try context.startWorker()
@@ -23,7 +23,7 @@ struct CorruptionRun {
       if mustHaveWorker { throw skip }
     }
     hasWorker = worker != nil
-    store = try await ClosedStore(in: context, history: history)
+    store = try await ClosedStore(in: context, script: script)
   }
 
   var files: [String] { store.files }
@@ -46,7 +46,7 @@ struct CorruptionRun {
   /// Whether the file may hold more than half of the store's data, so that the other files, such as a log, hold less.
   /// Removing it may remove the store, and not just a part. Values are noise, so they have the same size in all files.
   private func mayHoldMost(_ file: String) -> Bool {
-    2 * size(of: file) > history.contents().values.reduce(0) { $0 + $1.count }
+    2 * size(of: file) > script.contents().values.reduce(0) { $0 + $1.count }
   }
 
   /// Whether all other files are empty.
@@ -63,7 +63,7 @@ struct CorruptionRun {
   /// Fails if verify() reports corruption in an uncorrupted store.
   mutating func checkVerifyingUncorrupted() async throws {
     let reading = CorruptedStoreCheck(
-      directory: try store.copy { _ in }, history: history, what: "of a store that is as it was", codes: [],
+      directory: try store.copy { _ in }, script: script, what: "of a store that is as it was", codes: [],
       mustBeRight: true, mustBeWhole: true, isVerified: true, mayBeStale: false, mayBeEmpty: false,
       remedy: nil)
     try await check(reading)
@@ -79,7 +79,7 @@ struct CorruptionRun {
       store.context.capabilities.contains(.detectsCorruption)
       && !(corruption.mayEmpty && holdsEverything(corruption.file))
     let reading = CorruptedStoreCheck(
-      directory: copy, history: history, what: corruption.description, codes: corruption.codes,
+      directory: copy, script: script, what: corruption.description, codes: corruption.codes,
       mustBeRight: mustBeRight, mustBeWhole: corruption.isCut,
       mayLackLastBatches: corruption.isCut && !store.context.capabilities.contains(.durableWrites),
       isVerified: isVerified,

@@ -11,7 +11,7 @@ struct DescriptorExhaustion: CheckTask {
   }
 
   let place: URL
-  let history: StoreHistory
+  let script: StoreScript
   let phase: Phase
 
   private static let left = [0, 1, 2, 3, 4, 6, 8]
@@ -20,7 +20,7 @@ struct DescriptorExhaustion: CheckTask {
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
   ) async throws {
-    var expected = history.contents()
+    var expected = script.contents()
     for left in Self.left {
       let when = "with \(left) file descriptors left"
       switch phase {
@@ -190,7 +190,7 @@ extension CheckContext {
       _ = try await ClosedStore(in: self, at: place)
       do {
         return try await check(
-          DescriptorExhaustion(place: place, history: .short, phase: phase), in: worker)
+          DescriptorExhaustion(place: place, script: .short, phase: phase), in: worker)
       } catch {
         // Does nothing if the process has already ended.
         worker.kill()

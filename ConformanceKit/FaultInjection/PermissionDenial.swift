@@ -8,7 +8,7 @@ struct PermissionDenial: CheckTask {
   let closed: [URL]
   /// A store that can be read but not written.
   let readable: URL
-  let history: StoreHistory
+  let script: StoreScript
 
   func check(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -26,7 +26,7 @@ struct PermissionDenial: CheckTask {
         let keys = try await engine.allKeys()
         // If files are named like keys, the keys can be listed although no file can be read.
         try expect(
-          !keys.isEmpty && Set(keys) == Set(history.contents().keys),
+          !keys.isEmpty && Set(keys) == Set(script.contents().keys),
           "\(what) did not throw, and allKeys() returned \(keys.count) keys")
         for key in keys { _ = try await engine.read(key: key) }
         throw Violation("\(what) did not throw, and neither did allKeys() or read(key:) of any key")
@@ -37,7 +37,7 @@ struct PermissionDenial: CheckTask {
     try note("opening a store that others own")
     do {
       let engine = EngineUnderTest(try await makeEngine(readable))
-      for (key, value) in history.contents() {
+      for (key, value) in script.contents() {
         try expect(
           try await engine.read(key: key), is: value, "read(key:) of \(key) in a store that others own")
       }

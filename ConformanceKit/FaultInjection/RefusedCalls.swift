@@ -10,7 +10,7 @@ struct RefusedCalls: CheckTask {
     case readOnlyDirectories
   }
 
-  /// A copy of a closed store with a short history.
+  /// A copy of a closed store with a short script.
   let place: URL
   let refusal: Refusal
   let isAtomic: Bool
@@ -39,7 +39,7 @@ struct RefusedCalls: CheckTask {
         throw Skip(reason: "Only the superuser can enter the working directory of the checks.")
       }
     }
-    var contents = StoreHistory.short.contents()
+    var contents = StoreScript.short.contents()
     var engine = EngineUnderTest(try await makeEngine(place))
     try set(true)
     defer { try? set(false) }

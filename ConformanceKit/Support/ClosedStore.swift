@@ -20,27 +20,27 @@ struct ClosedStore {
   /// Fills an engine with small and large values, one by one and in a batch, and closes it. Skips the check if the
   /// engine leaves no file.
   ///
-  /// - Parameter history: The sessions of the store. It is closed after each.
-  init(in context: CheckContext, at directory: URL? = nil, history: StoreHistory = .short) async throws {
+  /// - Parameter script: The sessions of the store. It is closed after each.
+  init(in context: CheckContext, at directory: URL? = nil, script: StoreScript = .short) async throws {
     self.context = context
     self.directory = directory ?? context.place
     var olderFiles: [String: Data] = [:]
     var sizesOfFiles: [String: Set<Int>] = [:]
-    for (number, session) in history.sessions.enumerated() {
+    for (number, session) in script.sessions.enumerated() {
       let engine = try await context.open(self.directory)
       for step in session {
         try await step.perform(on: engine)
-        if number < history.sessions.count - 1 { continue }
+        if number < script.sessions.count - 1 { continue }
         for (file, size) in System.sizesOfFiles(in: self.directory) {
           sizesOfFiles[file, default: []].insert(size)
         }
       }
       try await context.close(engine)
-      if number == history.olderSession {
+      if number == script.olderSession {
         olderFiles = try DirectoryContents(of: self.directory).files.compactMapValues { $0 }
       }
     }
-    entries = history.contents().sorted { $0.key < $1.key }.map { (key: $0.key, data: $0.value) }
+    entries = script.contents().sorted { $0.key < $1.key }.map { (key: $0.key, data: $0.value) }
     (self.olderFiles, self.sizesOfFiles) = (olderFiles, sizesOfFiles)
     // An engine that keeps its entries elsewhere may not even create the directory.
     guard FileManager.default.fileExists(atPath: self.directory.systemPath) else { throw Skip.noFiles }
@@ -86,8 +86,9 @@ struct ClosedStore {
   }
 }
 
-/// The history of a store. It is the same in every process, so that a worker knows the expected contents.
-enum StoreHistory: String, Codable, Sendable {
+/// What is done to a store before it is corrupted or opened under a fault. It is the same in every process, so that a worker knows the
+/// expected contents.
+enum StoreScript: String, Codable, Sendable {
   /// One session of writes.
   case short
   /// Three sessions, with overwrites, removals and values of many pages.

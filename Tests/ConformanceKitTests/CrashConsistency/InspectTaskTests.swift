@@ -12,7 +12,7 @@ struct InspectTaskTests {
       try WorkerRequest(
         task: InspectTask(
           directory: directory, scenario: PowerCutScenario(seed: 1, length: 14),
-          histories: [PowerCutHistory(through: 0)], capabilities: ReferenceEngine.promises.rawValue,
+          candidates: [PowerCutCandidate(through: 0)], capabilities: ReferenceEngine.promises.rawValue,
           since: Date())
       ).line
     }
