@@ -26,7 +26,7 @@ private func checkReadability(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let subscriber = try await ChangeSubscriber(to: engine, context)
   let methods = ChangeMethod.all(context.capabilities)
-  let patience = context.patience(atMost: .seconds(60))
+  let timeout = context.timeout(atMost: .seconds(60))
   for round in context.rounds(quick: 64, standard: 320, exhaustive: 5_000, of: "changes") {
     let method = methods[round % methods.count]
     // Separate keys, so that an element that names them can only be for this change, or for the write before a removal.
@@ -35,7 +35,7 @@ private func checkReadability(_ context: CheckContext) async throws {
     async let changed: Void = method.perform(entries(keys), in: engine)
     if method.removes {
       let outcome = await subscriber.receive(
-        until: "\(keys[0]), which \(method.call) removes, is absent", patience: patience,
+        until: "\(keys[0]), which \(method.call) removes, is absent", timeout: timeout,
         about: keys[0]
       ) { try await engine.read(key: keys[0]) == nil }
       try await changed
@@ -114,7 +114,7 @@ private func checkReadabilityOfMany(
     async let changed: Void = method.perform(entries(keys), in: engine)
     let outcome = await subscriber.receive(
       until: "\(keys[0]), the first of \(wanted) that \(method.call) writes, is there",
-      patience: context.patience(atMost: .seconds(60)), about: keys[0]
+      timeout: context.timeout(atMost: .seconds(60)), about: keys[0]
     ) { try await engine.keyExists(keys[0]) }
     try await changed
     try outcome.get()
@@ -132,7 +132,7 @@ private func checkLatest(_ context: CheckContext) async throws {
       for number in first...last { try await engine.write(data("\(number)"), key: key) }
     }()
     let outcome = await subscriber.read(
-      key, of: engine, until: last, patience: context.patience(atMost: .seconds(60)))
+      key, of: engine, until: last, timeout: context.timeout(atMost: .seconds(60)))
     try await written
     try outcome.get()
   }
@@ -141,10 +141,10 @@ private func checkLatest(_ context: CheckContext) async throws {
 extension ChangeSubscriber {
   /// Reads the key after each element, until it has this number. A number that was read must never become smaller.
   fileprivate func read(
-    _ key: CacheKey, of engine: EngineUnderTest, until last: Int, patience: Duration
+    _ key: CacheKey, of engine: EngineUnderTest, until last: Int, timeout: Duration
   ) async -> Result<Void, any Error> {
     let latest = MutexProtected(0)
-    return await receive(until: "\(key) is \(last)", patience: patience, about: key) {
+    return await receive(until: "\(key) is \(last)", timeout: timeout, about: key) {
       let number = try number(of: try await engine.read(key: key), key)
       let before = latest.withLock { latest in
         defer { latest = number }
@@ -157,12 +157,12 @@ extension ChangeSubscriber {
 
   /// Reads after each element that may be about the key, until the expected state is there.
   fileprivate func receive(
-    until what: String, patience: Duration, about key: CacheKey,
+    until what: String, timeout: Duration, about key: CacheKey,
     look isSeen: @escaping @Sendable () async throws -> Bool
   ) async -> Result<Void, any Error> {
     // The changes may still be in progress. With a slow engine that takes long.
     let progress = CheckProgress()
-    let outcome = await withStallTimeout(patience, since: progress) { () -> Result<Void, any Error> in
+    let outcome = await withStallTimeout(timeout, since: progress) { () -> Result<Void, any Error> in
       do {
         while let change = await next() {
           progress.note()
@@ -178,7 +178,7 @@ extension ChangeSubscriber {
     case .success(let result): return result
     case .failure:
       return .failure(
-        Violation("for \(patience), there was no further element, and none after which \(what)"))
+        Violation("for \(timeout), there was no further element, and none after which \(what)"))
     }
   }
 }

@@ -222,7 +222,7 @@ private func checkTwoProcesses(_ context: CheckContext) async throws {
   let count = context.byLevel(quick: 200, standard: 1_000, exhaustive: 20_000)
   let theirs = ExchangeChanges(
     place: context.place, share: "worker", other: "parent", count: count,
-    patience: context.patience(atMost: .seconds(60)))
+    timeout: context.timeout(atMost: .seconds(60)))
   let subscriber = try await ChangeSubscriber(to: engine, context)
   try await context.withWorker { worker in
     let messages = try worker.start(theirs)

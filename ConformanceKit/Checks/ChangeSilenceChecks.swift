@@ -218,11 +218,11 @@ private func settle(
   _ collector: ChangeCollector, _ subscriber: ChangeSubscriber, on mark: CacheKey, _ engine: EngineUnderTest,
   _ context: CheckContext
 ) async throws -> Int {
-  let patience = context.patience(atMost: .seconds(60))
+  let timeout = context.timeout(atMost: .seconds(60))
   try await engine.write(data("v"), key: mark)
   try await expectDelivery {
     try expect(
-      await collector.hasReceived(mark, within: patience), "no element covered a write for \(patience)")
+      await collector.hasReceived(mark, within: timeout), "no element covered a write for \(timeout)")
     try await subscriber.expectCovered([mark], "a write")
   }
   var count = collector.elements.count
@@ -239,7 +239,7 @@ private func settle(
 
 private func checkClosing(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let patience = context.patience(atMost: .seconds(60))
+  let timeout = context.timeout(atMost: .seconds(60))
   let idle = try await ChangeSubscriber(to: engine, context)
   let waiting = [
     ChangeCollector(try await engine.changes()), ChangeCollector(try await engine.changes()),
@@ -247,8 +247,8 @@ private func checkClosing(_ context: CheckContext) async throws {
   try await engine.write(data("v"), key: key("k"))
   let late = try await ChangeSubscriber(to: engine, context)
   // An element may be in delivery when close() overtakes it.
-  for collector in waiting where await !collector.hasReceived(key("k"), within: patience) {
-    throw Violation("no element covered a write for \(patience)", rule: .x1)
+  for collector in waiting where await !collector.hasReceived(key("k"), within: timeout) {
+    throw Violation("no element covered a write for \(timeout)", rule: .x1)
   }
   for _ in 0..<20 { try await yieldToAllThreads() }
   try await engine.close()
@@ -261,8 +261,8 @@ private func checkClosing(_ context: CheckContext) async throws {
   }
   for collector in waiting {
     try expect(
-      await collector.hasEnded(within: patience),
-      "the loop of a subscriber had not ended \(patience) after close()")
+      await collector.hasEnded(within: timeout),
+      "the loop of a subscriber had not ended \(timeout) after close()")
   }
   try await expectDelivery { try await idle.expectCovered([key("k")], "a write before close()") }
   try await idle.expectEnd("after close()")
@@ -310,15 +310,15 @@ private func checkOtherEngines(_ context: CheckContext) async throws {
 
 private func checkCancellation(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let patience = context.patience(atMost: .seconds(60))
+  let timeout = context.timeout(atMost: .seconds(60))
   let subscriber = try await ChangeSubscriber(to: engine, context)
   for round in 0..<6 {
     let other = ChangeCollector(try await engine.changes())
     let key = key("round \(round)")
     if round.isMultiple(of: 2) { try await engine.write(data("v"), key: key) }
     try expect(
-      await other.cancel(within: patience),
-      "the loop of a subscriber had not ended \(patience) after its task had been cancelled")
+      await other.cancel(within: timeout),
+      "the loop of a subscriber had not ended \(timeout) after its task had been cancelled")
     // Dropped without having been read.
     _ = try await engine.changes()
     try await engine.write(data("v"), key: key)

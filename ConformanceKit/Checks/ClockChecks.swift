@@ -141,7 +141,7 @@ private func checkClockOnce(_ context: CheckContext, _ task: some CheckTask) asy
   let worker = try context.startWorker(under: try FakeClock.tool())
   var failure: (any Error)?
   do {
-    try await context.check(task, in: worker, limit: context.patience(atMost: .seconds(20)))
+    try await context.check(task, in: worker, limit: context.timeout(atMost: .seconds(20)))
   } catch {
     failure = error
   }

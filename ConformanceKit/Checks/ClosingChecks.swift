@@ -193,7 +193,7 @@ private func dropWithSubscribers(_ context: CheckContext) async throws {
     let reading = ChangeCollector(try await engine.changes())
     try await useMuch(engine)
     // Rule X1 covers what it receives; here it only has to have started.
-    _ = await reading.hasReceived(keys(50)[0], within: context.patience(atMost: .seconds(60)))
+    _ = await reading.hasReceived(keys(50)[0], within: context.timeout(atMost: .seconds(60)))
     withExtendedLifetime(unread) {}
   }
   try await expectNoOpenFiles(
@@ -213,7 +213,7 @@ func expectNoOpenFiles(_ context: CheckContext, after what: String) async throws
   if files.isEmpty { return }
   // Counts pauses, because this process, or the engine's thread, may not run for a while on a busy machine.
   let time = max(try await timeOfClosing(context) * 20, .seconds(10))
-  let allowed = min(time, context.patience(atMost: .seconds(30)))
+  let allowed = min(time, context.timeout(atMost: .seconds(30)))
   for _ in 0..<Int(allowed.inSeconds * 20) where !files.isEmpty {
     try await Task.sleep(for: .milliseconds(50))
     files = System.openFiles(in: context.root)

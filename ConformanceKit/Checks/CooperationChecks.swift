@@ -89,11 +89,11 @@ extension CheckDefinition {
 
 /// How long the heartbeat may stop, however busy the machine is: far more than the time in which tasks that only
 /// compute let another task run.
-private let patience = Duration.seconds(2)
+private let timeout = Duration.seconds(2)
 
 /// How long calls are made. A call that blocks its caller's thread shows within that time, and a call with high latency
 /// may be slow.
-private let duration = patience * 3
+private let duration = timeout * 3
 
 /// Fails if the heartbeat stops three times in a row. Once is not enough: other work in this process may have blocked
 /// the threads of the pool.
@@ -217,7 +217,7 @@ private final class HeartbeatMonitor: Sendable {
     var (pause, lateness) = (Duration.zero, Duration.zero)
     var (lastCount, standstill) = (-1, Duration.zero)
     var (last, lastProcessorTime) = (clock.now, System.processorTime)
-    var allowed: Duration { patience + lateness * 20 }
+    var allowed: Duration { timeout + lateness * 20 }
     while !isDone {
       let before = clock.now
       System.pauseThread(milliseconds: 5)
@@ -226,7 +226,7 @@ private final class HeartbeatMonitor: Sendable {
       let (count, processorTime) = (beats.load(ordering: .relaxed), System.processorTime)
       if count != lastCount {
         (lastCount, standstill) = (count, .zero)
-      } else if standstill < patience / 20 || !System.hasAnotherReadyThread {
+      } else if standstill < timeout / 20 || !System.hasAnotherReadyThread {
         // Read only when the heartbeat has stopped, since it is slow.
         standstill += now - last - (processorTime - lastProcessorTime)
         pause = max(pause, standstill)

@@ -92,8 +92,8 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
     try planted.plant()
     let what = "with \(kind.what) called \(file.path)"
     // If the engine hangs, the task runs forever and blocks a thread of the check.
-    let patience = context.patienceWithLocks
-    let result = await withStallTimeout(patience, on: CheckExecutor()) {
+    let timeout = context.timeoutWithLocks
+    let result = await withStallTimeout(timeout, on: CheckExecutor()) {
       await Result { try await use(context, place, isLong: file.isTemporary) }
     }
     switch result {
@@ -102,7 +102,7 @@ private func checkPlanted(_ context: CheckContext, _ kind: PlantedFile.Kind) asy
       guard (error as? CallFailure)?.error is StorageError else { throw error }
     case .failure:
       System.release(planted.path)
-      throw Violation("\(what), opening and using the engine had not finished after \(patience)")
+      throw Violation("\(what), opening and using the engine had not finished after \(timeout)")
     }
     try planted.expectUntouched(what)
     try? FileManager.default.removeItem(at: place)
@@ -122,7 +122,7 @@ private func use(_ context: CheckContext, _ place: URL, isLong: Bool) async thro
     _ = try await engine.readAllDataAndKeys()
     if isLong {
       try await overwriteMuch(
-        engine, context, until: .now + context.patience(atMost: timeOfOverwrites))
+        engine, context, until: .now + context.timeout(atMost: timeOfOverwrites))
     }
   } catch {
     try? await engine.close()

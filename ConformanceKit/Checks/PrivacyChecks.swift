@@ -133,7 +133,7 @@ struct MakeFiles: WorkerTask {
 // MARK: - A process that may only read
 
 /// A hundred minutes of the fast clock: a call that takes longer hangs.
-private let patienceWithReader = Duration.seconds(20)
+private let timeoutWithReader = Duration.seconds(20)
 
 private func checkBesideReader(_ context: CheckContext) async throws {
   do {
@@ -143,7 +143,7 @@ private func checkBesideReader(_ context: CheckContext) async throws {
     context.noteProgress()
     return try await EngineBesideReader(
       context: context, worker: worker, place: context.place,
-      patience: context.patience(atMost: patienceWithReader)
+      timeout: context.timeout(atMost: timeoutWithReader)
     ).check()
   } catch is CallHung {
     // With the fast clock, a task that sleeps until a deadline hardly ever wakes up. The engine hangs if it also does
@@ -156,11 +156,11 @@ private func checkBesideReader(_ context: CheckContext) async throws {
   do {
     try await EngineBesideReader(
       context: context, worker: try await context.readyWorker(), place: place,
-      patience: context.patienceWithLocks
+      timeout: context.timeoutWithLocks
     ).check()
   } catch let hung as CallHung {
     throw Violation(
-      "\(hung.call) did not return within \(context.patienceWithLocks), while "
+      "\(hung.call) did not return within \(context.timeoutWithLocks), while "
         + (hung.isBesideReader ? "a process with only read access" : "no other process") + " held locks"
     )
   }
@@ -178,7 +178,7 @@ private struct EngineBesideReader {
   let context: CheckContext
   let worker: WorkerProcess
   let place: URL
-  let patience: Duration
+  let timeout: Duration
 
   func check() async throws {
     try await callAlone("opening", .open)
@@ -213,7 +213,7 @@ private struct EngineBesideReader {
   private func call(
     _ name: String, _ call: CallEngine.Call, isBesideReader: Bool
   ) async throws -> [CallEngine.Message] {
-    let result = await withStallTimeout(patience) { [worker, place] in
+    let result = await withStallTimeout(timeout) { [worker, place] in
       await Result { try await worker.perform(CallEngine(call, at: place)) }
     }
     context.noteProgress()

@@ -93,7 +93,7 @@ private func checkStopped(_ context: CheckContext) async throws {
   // Once, it waits until an engine that waits for a lock for seconds has thrown. Not with a server, which may drop a
   // client that sends nothing.
   var longWait: Duration? = context.byLevel(
-    quick: nil, standard: .seconds(4), exhaustive: context.patienceWithLocks)
+    quick: nil, standard: .seconds(4), exhaustive: context.timeoutWithLocks)
   if context.capabilities.contains(.networked) { longWait = nil }
   for round in 0..<rounds {
     context.noteProgress()
@@ -144,7 +144,7 @@ extension CheckContext {
     // Part of the experiment. Its result does not depend on this delay.
     try await Task.sleep(for: delay)
     worker.stop()
-    let limit = patience(atMost: .seconds(20))
+    let limit = timeout(atMost: .seconds(20))
     // Separate threads, because an engine may block its callers' threads while it waits, which another rule covers.
     let threads = CheckExecutor(count: 1)
     defer { threads.stop() }
@@ -182,7 +182,7 @@ extension CheckContext {
         try await worker.perform(CallEngine(.close, at: place))
       }
     }
-    let outcome = await withStallTimeout(patienceWithLocks) { await pending.value }
+    let outcome = await withStallTimeout(timeoutWithLocks) { await pending.value }
     if !isKilled, isShared { try await translatingWorkerErrors { for try await _ in work {} } }
     worker.kill()
     await worker.waitUntilEnd()

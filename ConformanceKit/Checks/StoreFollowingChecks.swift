@@ -79,7 +79,7 @@ private func waitForItems(
   _ expected: [CheckedItem], unreadable: [CacheKey]? = nil, in fixture: StoreFixture
 ) async throws {
   // Other work may block the main actor, which the store needs, for seconds.
-  var limit = RunningTimeLimit(fixture.context.patience(atMost: .seconds(60)))
+  var limit = RunningTimeLimit(fixture.context.timeout(atMost: .seconds(60)))
   while true {
     let areShown = try await fixture.shows(expected)
     let keys = fixture.store.unreadableKeys

@@ -92,7 +92,7 @@ private func checkFailingFeeds(_ context: CheckContext, limit: Int?) async throw
   let engine = try await context.open()
   let feeds = FailingFeeds(
     place: context.place, seed: context.budget.seed, limit: limit,
-    patience: context.patience(atMost: .seconds(30)))
+    timeout: context.timeout(atMost: .seconds(30)))
   try await context.withWorker { worker in
     for try await key in try worker.start(feeds) {
       context.noteProgress()

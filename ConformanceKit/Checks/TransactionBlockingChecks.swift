@@ -43,7 +43,7 @@ extension CheckDefinition {
 }
 
 /// How long a body waits for calls that it must not block. They usually take less than a thousandth of that.
-private func patience(_ context: CheckContext) -> Duration { context.patience(atMost: .seconds(30)) }
+private func timeout(_ context: CheckContext) -> Duration { context.timeout(atMost: .seconds(30)) }
 
 /// Reads while a body runs: in its engine, in another engine on the place, and while a write waits for the body.
 private func checkReader(_ context: CheckContext, _ method: ReadMethod) async throws {
@@ -53,7 +53,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
   try await engine.write(entries(keys))
   // The first read of an engine may have to prepare something.
   if let other { _ = try await method.found(of: keys, in: other) }
-  let body = LongBody(patience: patience(context))
+  let body = LongBody(timeout: timeout(context))
   let transaction = try await body.begin(in: engine)
   let begun = AtomicCounter()
   var waiting: Task<Void, any Error>?
@@ -87,7 +87,7 @@ private func find(
   let found = try await method.found(of: keys, in: engine)
   try expect(
     !body.hasTimedOut.isSet,
-    "\(method.call)\(when) had not returned after \(body.patience), while the body of a transaction was "
+    "\(method.call)\(when) had not returned after \(body.timeout), while the body of a transaction was "
       + "running")
   try expect(
     found.count, is: 3,
@@ -106,7 +106,7 @@ private func checkThreads(_ context: CheckContext) async throws {
     engines.append(
       try await context.open(context.root.appending(path: "\(number)", directoryHint: .isDirectory)))
   }
-  let body = LongBody(patience: patience(context))
+  let body = LongBody(timeout: timeout(context))
   let threads = CheckExecutor(count: count)
   defer { threads.stop() }
   let begun = (0..<count).map { _ in Latch() }
@@ -118,9 +118,9 @@ private func checkThreads(_ context: CheckContext) async throws {
       }
     }
   }
-  _ = await body.hasBegun.waitElsewhere(for: body.patience)
+  _ = await body.hasBegun.waitElsewhere(for: body.timeout)
   // Engines may run one body at a time, even on different places. Then the others begin after the first one has ended.
-  let limit = min(.seconds(1), body.patience / 4)
+  let limit = min(.seconds(1), body.timeout / 4)
   let start = ContinuousClock.now
   for latch in begun { _ = await latch.waitElsewhere(for: limit - (ContinuousClock.now - start)) }
   // A task on the threads of the callers, and one on the cooperative pool.
@@ -133,7 +133,7 @@ private func checkThreads(_ context: CheckContext) async throws {
     try expect(
       try await transaction.value,
       "while the bodies of \(count) transactions were running, unrelated tasks did not run for "
-        + "\(body.patience)")
+        + "\(body.timeout)")
   }
   await other.value
 }
@@ -155,7 +155,7 @@ private func checkThreadsOfWaiting(
   _ context: CheckContext, _ call: @escaping @Sendable (EngineUnderTest, Int) async throws -> Void
 ) async throws {
   let engine = try await context.open()
-  let body = LongBody(patience: patience(context))
+  let body = LongBody(timeout: timeout(context))
   let transaction = try await body.begin(in: engine)
   let threads = CheckExecutor(count: CheckExecutor.usualCount)
   defer { threads.stop() }
@@ -174,14 +174,14 @@ private func checkThreadsOfWaiting(
   try expect(
     body.isReleased.isSet,
     "while \(waiting.count) calls waited for the body of a transaction, unrelated tasks did not run for "
-      + "\(body.patience)")
+      + "\(body.timeout)")
   await other.value
   for task in waiting { try await task.value }
 }
 
 private func checkWriters(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let body = LongBody(patience: patience(context))
+  let body = LongBody(timeout: timeout(context))
   let transaction = try await body.begin(in: engine)
   let (keys, begun) = (keys(4), AtomicCounter())
   let waiting = [
@@ -197,15 +197,15 @@ private func checkWriters(_ context: CheckContext) async throws {
   _ = try await transaction.value
   for call in waiting { try await call.value }
   try await expectStored(keys.map { ($0, data("v")) } + [(key("long body"), data("second"))], in: engine)
-  try await checkFairness(engine, patience(context))
+  try await checkFairness(engine, timeout(context))
 }
 
 /// Fails if transactions in a loop starve other calls: if a few writes take longer than hundreds of transactions and
 /// the time limit.
-private func checkFairness(_ engine: EngineUnderTest, _ patience: Duration) async throws {
+private func checkFairness(_ engine: EngineUnderTest, _ timeout: Duration) async throws {
   let (isDone, hasGivenUp) = (Flag(), Flag())
   let transactionCount = AtomicCounter()
-  let limit = SharedTimeLimit(patience)
+  let limit = SharedTimeLimit(timeout)
   let done = try await withThrowingTaskGroup { group in
     for task in 0..<6 {
       group.addTask { @concurrent in
@@ -244,7 +244,7 @@ private func checkFairness(_ engine: EngineUnderTest, _ patience: Duration) asyn
 /// Closes an engine while the body of a transaction runs and another transaction waits.
 private func checkClosing(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let body = LongBody(patience: patience(context))
+  let body = LongBody(timeout: timeout(context))
   let (isClosing, isClosed) = (Latch(), Latch())
   let running = try await body.begin(in: engine)
   let begun = AtomicCounter()
@@ -257,7 +257,7 @@ private func checkClosing(_ context: CheckContext) async throws {
     try await engine.close()
     isClosed.signal()
   }
-  _ = await isClosing.waitElsewhere(for: body.patience)
+  _ = await isClosing.waitElsewhere(for: body.timeout)
   // An engine that waits for the body, as it should, does not continue meanwhile.
   _ = await isClosed.waitElsewhere(for: .milliseconds(450))
   body.mayEnd.signal()

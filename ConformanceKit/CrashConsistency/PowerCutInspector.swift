@@ -18,10 +18,10 @@ final class PowerCutInspector {
       candidates: candidates, capabilities: search.context.capabilities.rawValue, since: search.since)
     let worker = try await search.context.readyWorker(self.worker)
     self.worker = worker
-    let usual = PowerCutSearch.patience
-    let patience = max(usual, search.context.patience(atMost: usual))
+    let usual = PowerCutSearch.timeout
+    let timeout = max(usual, search.context.timeout(atMost: usual))
     let progress = CheckProgress()
-    let result = await withStallTimeout(patience, since: progress) {
+    let result = await withStallTimeout(timeout, since: progress) {
       [context = search.context] () -> Result<[Violation], any Error> in
       do {
         var violations: [Violation] = []
@@ -46,7 +46,7 @@ final class PowerCutInspector {
       worker.kill()
       self.worker = nil
       try Task.checkCancellation()
-      return Violation(Violation("opening and reading the engine made no progress for \(patience)"))
+      return Violation(Violation("opening and reading the engine made no progress for \(timeout)"))
     }
   }
 }

@@ -23,7 +23,7 @@ struct PowerCutSearch {
   }
 
   /// The time limit for opening and reading a state with a few hundred entries.
-  static let patience = Duration.seconds(60)
+  static let timeout = Duration.seconds(60)
 
   /// Fails if the engine does not recover from a possible state after a power cut.
   ///

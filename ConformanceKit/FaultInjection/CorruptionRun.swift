@@ -16,7 +16,7 @@ struct CorruptionRun {
   /// - Parameter mustHaveWorker: Whether to skip the check without a worker.
   init(in context: CheckContext, script: StoreScript, mustHaveWorker: Bool = false) async throws {
     self.script = script
-    limit = context.patience(atMost: .seconds(30))
+    limit = context.timeout(atMost: .seconds(30))
     do {
       worker = try context.startWorker()
     } catch let skip as Skip {

@@ -74,7 +74,7 @@ struct DescriptorExhaustion: CheckTask {
     var subscriber: ChangeSubscriber?
     if engine.capabilities.contains(.changeFeed) {
       _ = try await refusal(of: engine, when) {
-        subscriber = try await ChangeSubscriber(to: $0, patience: .seconds(30))
+        subscriber = try await ChangeSubscriber(to: $0, timeout: .seconds(30))
       }
     }
     let (one, many) = (key("written \(when)"), keys(3, prefix: "\(left) left "))

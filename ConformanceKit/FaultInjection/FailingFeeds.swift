@@ -13,7 +13,7 @@ struct FailingFeeds: WorkerTask {
   /// The maximum number of faults. Nil for all.
   let limit: Int?
   /// How long to wait for an element.
-  let patience: Duration
+  let timeout: Duration
 
   func run(
     makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
@@ -41,7 +41,7 @@ struct FailingFeeds: WorkerTask {
     let when = fault.map { "after \($0)" } ?? "with nothing failing"
     interceptor.begin(at: place, fault: fault, losesUnsynced: false)
     do {
-      let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
+      let subscriber = try await ChangeSubscriber(to: engine, timeout: timeout)
       for round in ["first", "second"] {
         let key = CacheKey(verbatim: "followed/\(name)/\(round)")
         try send(key.value)

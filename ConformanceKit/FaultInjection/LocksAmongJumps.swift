@@ -31,7 +31,7 @@ func withSettableClocks(
 ) async throws {
   let tool = try FakeClock.tool()
   let (holder, second) = (try context.startWorker(under: tool), try context.startWorker(under: tool))
-  let outcome = await withStallTimeout(context.patienceWithLocks) { () -> Result<Void, any Error> in
+  let outcome = await withStallTimeout(context.timeoutWithLocks) { () -> Result<Void, any Error> in
     do {
       return .success(try await body(holder, second))
     } catch {

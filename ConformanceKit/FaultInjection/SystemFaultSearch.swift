@@ -25,7 +25,7 @@ struct SystemFaultSearch {
   }
 
   /// The time limit for a step on a store with a few dozen entries.
-  private static let patience = Duration.seconds(60)
+  private static let timeout = Duration.seconds(60)
 
   /// Fails if the engine does not handle one of the faults. If several faults of one kind fail, it reports an early
   /// one.
@@ -116,7 +116,7 @@ struct SystemFaultSearch {
       place: place, scenario: scenario, fault: fault,
       isAtomic: context.capabilities.contains(.atomicBatches),
       hasTransactions: context.capabilities.contains(.transactions), losesUnsynced: losesUnsynced)
-    let outcome = try await worker.outcome(of: task, limit: context.patience(atMost: Self.patience))
+    let outcome = try await worker.outcome(of: task, limit: context.timeout(atMost: Self.timeout))
     if fault == nil, let violation = outcome.violation {
       throw Violation("with nothing failing, \(violation.description)", rule: violation.rule)
     }

@@ -35,7 +35,7 @@ struct SubscriberBounds: CheckTask {
   let place: URL
   let question: Question
   let level: ConformanceBudget.Level
-  let patience: Duration
+  let timeout: Duration
   let limits: ReleaseLimits
 
   func check(
@@ -60,8 +60,8 @@ struct SubscriberBounds: CheckTask {
     let wanted = level == .exhaustive ? 1_000 : 100
     let alone = try await passes(wanted, from: 0, through: engine, note)
     let subscribers = [
-      try await ChangeSubscriber(to: engine, patience: patience),
-      try await ChangeSubscriber(to: engine, patience: patience),
+      try await ChangeSubscriber(to: engine, timeout: timeout),
+      try await ChangeSubscriber(to: engine, timeout: timeout),
     ]
     let before = try await ResourceSnapshot.measured(in: place)
     let count = try await passes(alone, from: alone, through: engine, note)
@@ -81,7 +81,7 @@ struct SubscriberBounds: CheckTask {
     let start = ContinuousClock.now
     var count = 0
     // A slow engine makes fewer passes.
-    while count < wanted, level == .exhaustive || ContinuousClock.now - start < patience / 4 {
+    while count < wanted, level == .exhaustive || ContinuousClock.now - start < timeout / 4 {
       try note("writing and removing a batch of 1000 keys, number \(first + count + 1)")
       try await pass(first + count, through: engine)
       count += 1
@@ -115,7 +115,7 @@ struct SubscriberBounds: CheckTask {
         isMemoryCounted: true, within: limits.time)
     }
     // A later subscriber receives changes as the first one did.
-    let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
+    let subscriber = try await ChangeSubscriber(to: engine, timeout: timeout)
     try await engine.write(data("v"), key: key("last"))
     try await subscriber.expectCovered([key("last")], "a write after very many subscriptions")
   }
@@ -129,9 +129,9 @@ struct SubscriberBounds: CheckTask {
   private func cancel(_ engine: EngineUnderTest, _ number: Int) async throws {
     let collector = ChangeCollector(try await engine.changes())
     if number % 8 == 0 { try await engine.write(data("\(number)"), key: keys(16)[number / 8 % 16]) }
-    guard await collector.cancel(within: patience) else {
+    guard await collector.cancel(within: timeout) else {
       throw Violation(
-        "the loop of a subscriber had not ended \(patience) after its task had been cancelled", rule: .x5)
+        "the loop of a subscriber had not ended \(timeout) after its task had been cancelled", rule: .x5)
     }
   }
 }
@@ -146,7 +146,7 @@ extension CheckDefinition {
         try await context.check(
           SubscriberBounds(
             place: context.place, question: question, level: context.budget.level,
-            patience: context.patience(atMost: .seconds(60)), limits: context.releaseLimits))
+            timeout: context.timeout(atMost: .seconds(60)), limits: context.releaseLimits))
       }
     }
   }

@@ -198,7 +198,7 @@ extension NetworkUnderTest {
   func expectEveryCallWorks() async throws {
     for call in changeCalls + anyCalls(key("old"), .open) {
       // A call may take as long as its time limit, and an engine may wait before it connects again.
-      var limit = RunningTimeLimit(context.patience(atMost: .seconds(60)), longestInterval: .seconds(1))
+      var limit = RunningTimeLimit(context.timeout(atMost: .seconds(60)), longestInterval: .seconds(1))
       context.noteProgress()
       while true {
         do {

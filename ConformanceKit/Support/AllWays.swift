@@ -144,13 +144,13 @@ private func expectSameValues(
 }
 
 /// The time limit for reads of single keys: a slow engine gets fewer of them.
-private let patience = Duration.milliseconds(100)
+private let timeout = Duration.milliseconds(100)
 
 /// Compares the entries with the results of reads of single keys.
 private func expectSameAnswers(about entries: [StorageEntry], in engine: EngineUnderTest) async throws {
   let start = ContinuousClock.now
   for (index, entry) in entries.enumerated().reversed() {
-    if entries.count - index > 4, ContinuousClock.now - start > patience { return }
+    if entries.count - index > 4, ContinuousClock.now - start > timeout { return }
     let (key, what) = (entry.key, "\(entry.key), which exists,")
     let value = try await asking(.r1) { try await engine.read(key: key) }
     if value != entry.data {

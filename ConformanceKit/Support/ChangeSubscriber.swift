@@ -5,17 +5,17 @@ struct ChangeSubscriber: Sendable {
   private let changes: StorageChanges
   /// How long to wait for the next element that covers anything. It usually arrives in a thousandth of that
   /// time.
-  private let patience: Duration
+  private let timeout: Duration
 
   /// Subscribes.
   init(to engine: EngineUnderTest, _ context: CheckContext) async throws {
     changes = try await engine.changes()
-    patience = context.patience(atMost: .seconds(60))
+    timeout = context.timeout(atMost: .seconds(60))
   }
 
-  init(to engine: EngineUnderTest, patience: Duration) async throws {
+  init(to engine: EngineUnderTest, timeout: Duration) async throws {
     changes = try await engine.changes()
-    self.patience = patience
+    self.timeout = timeout
   }
 
   /// The next element.
@@ -37,7 +37,7 @@ struct ChangeSubscriber: Sendable {
     let missing = MutexProtected(Set(keys))
     // The changes may still be in progress, on a busy machine for a long time.
     let progress = CheckProgress()
-    let outcome = await withStallTimeout(patience, since: progress) { () -> Result<Bool, any Error> in
+    let outcome = await withStallTimeout(timeout, since: progress) { () -> Result<Bool, any Error> in
       do {
         var iterator = changes.makeAsyncIterator()
         while let change = await iterator.next() {
@@ -65,7 +65,7 @@ struct ChangeSubscriber: Sendable {
     case .failure:
       let left = missing.withLock { Array($0).inByteOrder() }
       throw Violation(
-        "for \(patience), no element covered more of \(what), and \(left.count) keys were not covered: "
+        "for \(timeout), no element covered more of \(what), and \(left.count) keys were not covered: "
           + "\(describe(left))"
       )
     }
@@ -73,11 +73,11 @@ struct ChangeSubscriber: Sendable {
 
   /// Receives the remaining elements, until the stream ends.
   func expectEnd(_ when: String) async throws {
-    let outcome = await withStallTimeout(patience) {
+    let outcome = await withStallTimeout(timeout) {
       var iterator = changes.makeAsyncIterator()
       while await iterator.next() != nil {}
     }
-    if case .failure = outcome { throw Violation("a stream had not ended \(patience) \(when)") }
+    if case .failure = outcome { throw Violation("a stream had not ended \(timeout) \(when)") }
   }
 }
 
@@ -101,11 +101,11 @@ final class ChangeCollector: Sendable {
   var elements: [StorageChange] { received.elements.withLock { $0 } }
 
   /// Waits for an element that covers a change of the key. Returns whether there was one in time.
-  func hasReceived(_ key: CacheKey, within patience: Duration) async -> Bool {
+  func hasReceived(_ key: CacheKey, within timeout: Duration) async -> Bool {
     let isCovered = { @Sendable in
       self.elements.contains { if case .keys(let keys) = $0 { keys.contains(key) } else { true } }
     }
-    let outcome = await withStallTimeout(patience) {
+    let outcome = await withStallTimeout(timeout) {
       while !isCovered(), !Task.isCancelled { await letTimePass() }
     }
     if case .success = outcome { return true }
@@ -113,14 +113,14 @@ final class ChangeCollector: Sendable {
   }
 
   /// Ends the loop by cancelling its task. Returns whether it has ended in time.
-  func cancel(within patience: Duration) async -> Bool {
+  func cancel(within timeout: Duration) async -> Bool {
     task.cancel()
-    return await hasEnded(within: patience)
+    return await hasEnded(within: timeout)
   }
 
   /// Waits for the end of the loop. Returns whether it has ended in time.
-  func hasEnded(within patience: Duration) async -> Bool {
-    if case .success = await withStallTimeout(patience, { [task] in await task.value }) {
+  func hasEnded(within timeout: Duration) async -> Bool {
+    if case .success = await withStallTimeout(timeout, { [task] in await task.value }) {
       true
     } else {
       false

@@ -93,13 +93,13 @@ final class CheckContext: Sendable {
   /// How long to wait for a single call, or a few: at most this long, and less than the stall timeout. A
   /// suite with a stall timeout of more than five minutes is for a slow engine or machine, and has longer
   /// limits here as well.
-  func patience(atMost limit: Duration) -> Duration {
+  func timeout(atMost limit: Duration) -> Duration {
     min(limit * max(1, stallTimeout / .seconds(300)), stallTimeout / 2)
   }
 
   /// How long to wait for a call that may wait for a lock. An engine waits for at most a minute before it
   /// throws `locked`.
-  var patienceWithLocks: Duration { min(.seconds(75), stallTimeout * 3 / 4) }
+  var timeoutWithLocks: Duration { min(.seconds(75), stallTimeout * 3 / 4) }
 
   /// Registers work to do after the engines have been closed, before the directory is removed.
   func addTeardown(_ step: @escaping @Sendable () -> Void) {

@@ -169,7 +169,7 @@ extension Optional: OptionalValue {
 /// Fails unless the engine returns these values, and nil for the keys that are absent.
 ///
 /// Uses only read(key:), so that a fault of another method counts against the rule of that method. For a slow engine,
-/// it reads a sample of many keys, as many as ``patience`` allows.
+/// it reads a sample of many keys, as many as ``timeout`` allows.
 func expectStored(
   _ entries: [(key: CacheKey, data: Data)], absent: [CacheKey] = [], in engine: EngineUnderTest
 ) async throws {
@@ -183,7 +183,7 @@ func expectStored(
 }
 
 /// The time limit for reading one key after the other from a slow engine.
-private let patience = Duration.seconds(3)
+private let timeout = Duration.seconds(3)
 
 /// Calls the body for all elements, or for as many as the time limit allows, at least 500, spread evenly.
 private func forEach<Element>(_ elements: [Element], _ body: (Element) async throws -> Void) async throws {
@@ -191,7 +191,7 @@ private func forEach<Element>(_ elements: [Element], _ body: (Element) async thr
   var done = 0
   for offset in 0..<17 {
     for index in stride(from: offset, to: elements.count, by: 17) {
-      if done >= 500, ContinuousClock.now - start > patience { return }
+      if done >= 500, ContinuousClock.now - start > timeout { return }
       try await body(elements[index])
       done += 1
     }

@@ -9,15 +9,15 @@ struct LongBody: Sendable {
   /// Set when it has not been released in time, in any of its runs.
   let hasTimedOut = Flag()
   /// How long it waits.
-  let patience: Duration
+  let timeout: Duration
 
-  init(patience: Duration) { self.patience = patience }
+  init(timeout: Duration) { self.timeout = timeout }
 
   /// The body: writes, waits and writes. It only waits in its first run.
   func run(_ transaction: any StorageTransaction) throws -> Bool {
     try transaction.write(data("first"), key: key("long body"))
     hasBegun.signal()
-    let wasReleased = mayEnd.wait(for: patience)
+    let wasReleased = mayEnd.wait(for: timeout)
     if wasReleased { isReleased.set() } else { hasTimedOut.set() }
     try transaction.write(data("second"), key: key("long body"))
     return wasReleased
@@ -26,8 +26,8 @@ struct LongBody: Sendable {
   /// Runs it in a transaction. Returns when it has begun.
   func begin(in engine: EngineUnderTest) async throws -> Task<Bool, any Error> {
     let transaction = onDedicatedThread { try await engine.withTransaction { try run($0) } }
-    guard await hasBegun.waitElsewhere(for: patience) else {
-      throw Violation("the body of a transaction had not begun after \(patience)")
+    guard await hasBegun.waitElsewhere(for: timeout) else {
+      throw Violation("the body of a transaction had not begun after \(timeout)")
     }
     return transaction
   }

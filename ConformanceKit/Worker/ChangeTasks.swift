@@ -47,7 +47,7 @@ struct ExchangeChanges: WorkerTask {
   let share: String
   let other: String
   let count: Int
-  let patience: Duration
+  let timeout: Duration
 
   static func key(_ number: Int, of share: String) -> CacheKey { CacheKey(verbatim: "\(share)/\(number)") }
 
@@ -65,7 +65,7 @@ struct ExchangeChanges: WorkerTask {
     send: @escaping @Sendable (Int) throws -> Void
   ) async throws {
     let engine = try await open(place, makeEngine)
-    let subscriber = try await ChangeSubscriber(to: engine, patience: patience)
+    let subscriber = try await ChangeSubscriber(to: engine, timeout: timeout)
     try send(0)
     async let written: Void = {
       for number in 0..<count {

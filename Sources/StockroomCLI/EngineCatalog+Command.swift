@@ -51,8 +51,8 @@ extension ConformanceServer {
       _ directory: URL, _ port: UInt16,
       _ parameters: String = "user=postgres dbname=postgres password=not-asked-for"
     ) async throws -> any StorageEngine {
-      try entry.inFront(
-        of: try await PostgreSQLStorageEngine(
+      try entry.withLayers(
+        on: try await PostgreSQLStorageEngine(
           "host=127.0.0.1 port=\(port) sslmode=disable \(parameters)",
           namespace: EngineCatalog.Database.shared.namespace(for: directory), maximumConnections: 5,
           timeLimit: .seconds(3)))

@@ -34,18 +34,18 @@ extension LMDBSharedEnvironment {
   ///
   /// - Throws: `StorageError` with code `corrupted` or `io`; `CancellationError`.
   func verify(isCancelled: () -> Bool = { false }) throws {
-    var patience = StaleRetryLimit()
+    var retryLimit = StaleRetryLimit()
     while true {
       if isCancelled() { throw CancellationError() }
       switch try environment.begin() {
       case .value(let read):
         defer { environment.end(read) }
         if try environment.verify(read, isCancelled: isCancelled) { return }
-        patience = StaleRetryLimit()
+        retryLimit = StaleRetryLimit()
       case .needsRepair: try repair()
       case .paused: usleep(1_000)
       case .isStale:
-        try patience.check(environment)
+        try retryLimit.check(environment)
         usleep(1_000)
       }
     }

@@ -44,14 +44,14 @@ final class LMDBSharedEnvironment: Sendable {
 
   private func repeating<Value>(_ attempt: () throws -> LMDBEnvironment.Attempt<Value>) async throws -> Value
   {
-    var patience = StaleRetryLimit()
+    var retryLimit = StaleRetryLimit()
     while true {
       switch try attempt() {
       case .value(let value): return value
       case .paused: await environment.readers.untilResumed()
       case .needsRepair: try await thread.run { [environment] in try environment.repair() }
       case .isStale:
-        try patience.check(environment)
+        try retryLimit.check(environment)
         await Task.yield()
       }
     }

@@ -19,7 +19,7 @@ final class HostResolver: Sendable {
   private static let underWay = MutexProtected<[String: HostResolver]>([:])
 
   /// How long later attempts wait for one that has no answer, before one of them asks again.
-  private static let patience = Duration.seconds(60)
+  private static let timeout = Duration.seconds(60)
 
   private init() throws { isAnswered = try PostgreSQLSignal() }
 
@@ -43,7 +43,7 @@ final class HostResolver: Sendable {
     of name: String, by resolve: @escaping @Sendable (String) throws -> [String]
   ) throws -> HostResolver {
     try underWay.withLock { underWay in
-      if let other = underWay[name], other.start + patience > .now { return other }
+      if let other = underWay[name], other.start + timeout > .now { return other }
       let new = try HostResolver()
       try new.begin(name, resolve)
       underWay[name] = new

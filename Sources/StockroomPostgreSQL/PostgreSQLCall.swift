@@ -39,7 +39,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
   let deadline: ContinuousClock.Instant
 
   /// How long a cancelled write waits for its outcome.
-  private static var patience: Duration { .seconds(1) }
+  private static var timeout: Duration { .seconds(1) }
 
   init(isRead: Bool, within limit: Duration) {
     self.isRead = isRead
@@ -171,7 +171,7 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
       switch stage {
       case .waiting where now >= lastStart:
         StorageError(.unavailable, "No connection became free in time. Nothing has been done.")
-      case .underWay(_, let cancelledAt?) where now >= cancelledAt + Self.patience:
+      case .underWay(_, let cancelledAt?) where now >= cancelledAt + Self.timeout:
         StorageError(
           .outcomeUnknown,
           "The task was cancelled before the server had reported whether the write was committed.")

@@ -37,7 +37,7 @@ final class PostgreSQLConnectionShare: Sendable {
   private let state = MutexProtected(State())
 
   /// How long a connection is left to the side that has requested it. It requests it more often than that.
-  private static let patience = Duration.seconds(3)
+  private static let timeout = Duration.seconds(3)
 
   func setHolder(of side: Side, _ holder: Holder) { state.withLock { $0.holders[side] = holder } }
 
@@ -52,7 +52,7 @@ final class PostgreSQLConnectionShare: Sendable {
     let holder = state.withLock { $0.holders[side.other] }
     guard let holder, holder.count() > 0 else { return }
     // Before the release, after which the other side may reconnect at once.
-    state.withLock { $0.reservation = (side, ContinuousClock.now + Self.patience) }
+    state.withLock { $0.reservation = (side, ContinuousClock.now + Self.timeout) }
     holder.release()
   }
 

@@ -19,23 +19,23 @@ final class PostgreSQLEntryReader: EntryReader {
   }
 
   private let connection: PostgreSQLConnection
-  private let patience: Duration
+  private let timeout: Duration
   /// The ``PostgreSQLConnection/timeWaited`` from which on it is too long.
   private let end: Duration
   private let scan = MutexProtected(Scan())
   private let firstFailure = MutexProtected<(any Error)?>(nil)
 
   /// - Parameters:
-  ///   - patience: The time limit of each answer: the body's own time does not count.
+  ///   - timeout: The time limit of each answer: the body's own time does not count.
   ///   - limit: The time limit of all answers together.
-  init(_ connection: PostgreSQLConnection, waiting patience: Duration, atMost limit: Duration) {
+  init(_ connection: PostgreSQLConnection, waiting timeout: Duration, atMost limit: Duration) {
     self.connection = connection
-    self.patience = patience
+    self.timeout = timeout
     end = connection.timeWaited + limit
   }
 
   /// The deadline of the next answer.
-  private var deadline: ContinuousClock.Instant { .now + min(patience, end - connection.timeWaited) }
+  private var deadline: ContinuousClock.Instant { .now + min(timeout, end - connection.timeWaited) }
 
   /// The first error. The transaction can then no longer be used, and all of its reads throw the same error.
   var failure: (any Error)? { firstFailure.withLock { $0 } }

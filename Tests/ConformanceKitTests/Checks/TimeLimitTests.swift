@@ -72,15 +72,15 @@ struct TimeLimitTests {
   /// Only the check as a whole had a longer limit.
   @Test("A suite with a long stall timeout waits longer for a single call, too")
   func longerPatience() {
-    func patience(of seconds: Int) -> Duration {
+    func timeout(of seconds: Int) -> Duration {
       let suite = ConformanceSuite("", capabilities: [], stallTimeout: .seconds(seconds)) { _ in
         LockedEngine()
       }
-      return CheckContext(suite: suite).patience(atMost: .seconds(30))
+      return CheckContext(suite: suite).timeout(atMost: .seconds(30))
     }
-    #expect(patience(of: 10) == .seconds(5))
-    #expect(patience(of: 120) == .seconds(30))
-    #expect(patience(of: 1_200) == .seconds(120))
+    #expect(timeout(of: 10) == .seconds(5))
+    #expect(timeout(of: 120) == .seconds(30))
+    #expect(timeout(of: 1_200) == .seconds(120))
   }
 
   @Test("Setting the clock is detected, and slewing it is not")

@@ -187,7 +187,7 @@ extension WireEngine {
       : NetworkSocket.send(line, to: socket, until: deadline)
     reader.takesOneReadForALine =
       fault == .takesOneReadForAMessage || fault == .takesOneReadForKeys && request.isForKeys
-    if fault == .waitsForEachByte { reader.patience = timeLimit }
+    if fault == .waitsForEachByte { reader.timeout = timeLimit }
     let keepsCancelled = fault == .keepsCancelledConnections || fault == .dropsLateAnswers
     let received =
       fault == .abandonsCancelledConnections || keepsCancelled

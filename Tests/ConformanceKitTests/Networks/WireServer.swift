@@ -205,7 +205,7 @@ struct LineReader {
   /// A fault of engines that were never tested on a slow network.
   var takesOneReadForALine = false
   /// How long to wait after each piece of a line, whatever the deadline. A fault as well.
-  var patience: Duration?
+  var timeout: Duration?
   private var rest: [UInt8] = []
 
   init(socket: Int32) { self.socket = socket }
@@ -227,7 +227,7 @@ struct LineReader {
       guard count > 0 else { return nil }
       if takesOneReadForALine { return Data(buffer[..<count]) }
       rest += buffer[..<count]
-      if let patience { deadline = .now + patience }
+      if let timeout { deadline = .now + timeout }
     }
   }
 }

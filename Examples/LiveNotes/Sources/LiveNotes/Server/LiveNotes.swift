@@ -144,7 +144,7 @@ extension Logger.Level: @retroactive ExpressibleByArgument {}
 struct PanelService: Service {
   let panels: Panels
   /// A subscriber that has read nothing for so long is disconnected.
-  private static let patience = Duration.seconds(20)
+  private static let timeout = Duration.seconds(20)
 
   func run() async throws {
     do {
@@ -154,7 +154,7 @@ struct PanelService: Service {
           group.addTask {
             while true {
               try await Task.sleep(for: .seconds(5))
-              panels.feed.cutOffStalled(for: Self.patience)
+              panels.feed.cutOffStalled(for: Self.timeout)
               panels.feed.beat()
             }
           }

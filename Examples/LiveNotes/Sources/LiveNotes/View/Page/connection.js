@@ -2,7 +2,7 @@
 
 const panels = ["notes", "favourites", "counter"];
 /** The server says something every five seconds. */
-const patience = 12_000;
+const timeout = 12_000;
 
 export class Connection {
   #source = null;
@@ -53,7 +53,7 @@ export class Connection {
 
   #heard() {
     clearTimeout(this.#watch);
-    this.#watch = setTimeout(() => this.#lost(), patience);
+    this.#watch = setTimeout(() => this.#lost(), timeout);
   }
 
   #close() {
