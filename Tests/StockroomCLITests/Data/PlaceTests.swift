@@ -121,8 +121,8 @@ import Testing
   @Test(
     "Wrong places say what is wrong, and never show a password",
     arguments: [
-      ("", "The place is empty."), ("notes", "does not say which engine"),
-      ("./sqlite:x", "does not say which engine"),
+      ("", "The place is empty."), ("notes", "names no engine"),
+      ("./sqlite:x", "names no engine"),
       ("mysql://u:secret@h/x", "There is no engine for places that begin with mysql:."),
       ("memory:", "The contents of memory: are lost when the command ends."),
       ("sqlite:", "sqlite: needs a path"),
