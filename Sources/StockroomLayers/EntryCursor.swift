@@ -6,15 +6,15 @@ import StockroomCore
   import Foundation
 #endif
 
-/// How many entries to read at a time, so that those of a page take about a megabyte, unless one value has more.
+/// The number of entries to read at a time: at most 128, and as many as take about 1 MiB together, but at least one.
 struct PageSize: Sendable {
   private static let mostEntries = 128
   private static let mostBytes = 1 << 20
 
-  /// Few at first, since nothing is known of the values yet.
+  /// Small at first, since the sizes of the values are not known yet.
   private(set) var count = 8
 
-  /// Adjusts the size to what the last page had. It at most doubles: large values may be next to each other.
+  /// Adjusts the size to the values of the last page. The size at most doubles, since large values may be next to each other.
   mutating func adjust(to page: [(key: CacheKey, data: Data)]) {
     let bytes = page.reduce(0) { $0 + $1.data.count }
     let fitting = bytes == 0 ? Self.mostEntries : Self.mostBytes * page.count / bytes
@@ -24,34 +24,36 @@ struct PageSize: Sendable {
 
 /// Reads all entries of an engine, a page at a time.
 ///
-/// Each page is a snapshot, and later pages are of later ones. Where the engine has no ordered scans, or the cursor has
-/// been given the keys, all keys are in memory.
+/// Each page is read by one call, so it is a snapshot if the engine has `snapshotReads`. A later page may include later changes. If
+/// the engine has no ordered scans, or the cursor was created with keys, all keys are in memory.
 struct EntryCursor: Sendable {
-  /// The last key that was read, where the engine has ordered scans.
+  /// The last key that a scan has returned, after which the next scan begins. Nil before the first scan.
   private var last: CacheKey?
-  /// The keys that come next, where it has none, or they were given.
+  /// The keys that have not been read yet. Nil as long as pages are read by scans.
   private var rest: ArraySlice<CacheKey>?
   private var size = PageSize()
   /// Whether all entries have been read.
   private(set) var isAtEnd = false
 
-  /// Reads what the engine lists itself.
+  /// Creates a cursor that reads all entries of the engine.
   init() {}
 
-  /// Reads the entries of these keys, which are all that the engine has. An engine such as a namespace may read its whole place for each
-  /// page of a scan.
+  /// Creates a cursor that reads the entries of these keys, without scans: an engine such as a namespace may read all of its
+  /// remaining entries for each page of a scan.
   init(keys: [CacheKey]) {
     rest = keys[...]
     isAtEnd = keys.isEmpty
   }
 
-  /// The most entries that the next page has.
+  /// The maximum number of entries in the next page.
   var pageSize: Int { size.count }
 
-  /// Goes back to the first entry, with pages as large as the last ones.
+  /// Begins again at the first entry, and keeps the page size.
   mutating func restart() { (last, rest, isAtEnd) = (nil, nil, false) }
 
-  /// The next entries. After an error the next call reads the same ones.
+  /// Reads the next page. After an error, the next call reads the same page again.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if a scan returns no later keys than the one before; otherwise as the engine.
   mutating func next(of engine: some StorageEngine) async throws -> [(key: CacheKey, data: Data)] {
     guard rest == nil, engine.capabilities.contains(.orderedScans) else {
       let keys = try await upcomingKeys(of: engine)
@@ -61,7 +63,7 @@ struct EntryCursor: Sendable {
     }
     let page = try await engine.scan(KeyRange(after: last, upTo: nil), limit: size.count)
     if let last, let next = page.last?.key, next <= last {
-      // Otherwise a corrupted place could be read for ever.
+      // Without this check, reading a corrupted place might never end.
       throw StorageError(.corrupted, "A scan after \(last) has returned \(next).")
     }
     last = page.last?.key ?? last
@@ -70,7 +72,8 @@ struct EntryCursor: Sendable {
     return page
   }
 
-  /// As ``next(of:)``, without the entries that the engine cannot read: it reads each one by itself. From then on all keys are in memory.
+  /// Like ``next(of:)``, but reads each entry by itself and skips those that the engine cannot read. From this call on, the keys
+  /// that have not been read yet are in memory.
   mutating func nextReadable(of engine: some StorageEngine) async throws -> [(key: CacheKey, data: Data)] {
     let keys = try await upcomingKeys(of: engine)
     var page: [(key: CacheKey, data: Data)] = []
@@ -100,7 +103,7 @@ struct EntryCursor: Sendable {
 }
 
 extension StorageError {
-  /// Whether it may be about one entry, so that others can be read: one that is corrupted, encrypted with a key that is not known, or
-  /// stored in a form that this program does not support.
+  /// Whether the error may concern a single entry, so that other entries can still be read: an entry that is corrupted, encrypted
+  /// with an unknown key, or stored in a form that this program does not support.
   var isOfOneEntry: Bool { code == .corrupted || code == .permissionDenied || code == .unsupported }
 }

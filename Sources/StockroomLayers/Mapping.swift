@@ -1,13 +1,13 @@
 import StockroomCore
 
-/// What `transform` returns for each element, with a turn for others in between (rule C5).
+/// Returns the results of `transform` for all elements. Yields to other tasks in between (rule C5).
 func mapping<Element, Mapped>(
   _ elements: [Element], _ transform: (Element) throws -> Mapped
 ) async throws -> [Mapped] {
   var mapped: [Mapped] = []
   mapped.reserveCapacity(elements.count)
   var timer = YieldTimer()
-  // Looking at the clock costs as much as decoding some hundred bytes.
+  // Reading the clock costs as much as decoding some hundred bytes.
   for start in stride(from: 0, to: elements.count, by: 16) {
     try await timer.yieldIfDue()
     for element in elements[start..<min(start + 16, elements.count)] { mapped.append(try transform(element)) }
@@ -15,7 +15,7 @@ func mapping<Element, Mapped>(
   return mapped
 }
 
-/// What `transform` returns for each element, with a turn for others in between (rule C5).
+/// Returns the results of `transform` for all elements. Yields to other tasks in between (rule C5).
 func mapping<Element, Mapped>(
   _ elements: [Element], _ transform: (Element) async throws -> Mapped
 ) async throws -> [Mapped] {

@@ -8,7 +8,7 @@ import StockroomCore
 
 /// A value with the key of its entry in front: the length of the key (2 bytes, little-endian), the key, the value.
 enum NamedValue {
-  /// The key is valid, or refused elsewhere.
+  /// Returns the value with the key in front. Does not validate the key: callers do.
   static func combined(_ key: CacheKey, _ value: Data) -> Data {
     let name = key.value.utf8
     var combined = Data([UInt8(truncatingIfNeeded: name.count), UInt8(truncatingIfNeeded: name.count >> 8)])
@@ -18,8 +18,8 @@ enum NamedValue {
     return combined
   }
 
-  /// - Parameter place: Where it is stored, for the error.
-  /// - Throws: `StorageError` with code `corrupted` if there is no key in front.
+  /// - Parameter place: The place of the value, for the error message.
+  /// - Throws: `StorageError` with code `corrupted` if the bytes do not begin with a key.
   static func separated(_ combined: Data, in place: String?) throws -> (key: CacheKey, data: Data) {
     try naming(place) { try separated(combined) }
   }
@@ -40,7 +40,7 @@ enum NamedValue {
 }
 
 extension [(key: CacheKey, data: Data)] {
-  /// The entries in a range, in the order of their keys, up to a limit.
+  /// The entries whose keys are in the range, in ascending order of keys, at most `limit` of them.
   func inside(_ range: KeyRange, limit: Int?) -> Self {
     let cursor = KeyRangeCursor(range)
     let sorted = filter { cursor.position(of: $0.key) == .inside }.sorted { $0.key < $1.key }

@@ -6,21 +6,22 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// An engine in front of an engine.
+/// An engine that wraps another one, the engine below.
 ///
-/// Whatever a layer does not change goes on to ``base``: each requirement of `StorageEngine` is forwarded here, so that none falls back
-/// to a default that takes a batch apart, or has no snapshot, transactions or feed. To write a layer, declare `base` and implement the
-/// methods that the layer changes. If it changes only values, conform to ``ValueLayer``.
+/// Each requirement of `StorageEngine` is forwarded to ``base`` here, so that no requirement falls back to its default
+/// implementation, which may perform a batch one by one, read without a snapshot, or support neither transactions nor the feed. To
+/// write a layer, declare `base` and implement the methods that the layer changes. If it changes only values, conform to
+/// ``ValueLayer``.
 ///
-/// A layer must follow the whole contract, which the conformance kit verifies in front of any engine:
+/// A layer must follow the whole contract. The conformance kit verifies that it does, in front of any engine:
 ///
 /// ```swift
 /// ConformanceSuite("Mine", capabilities: [.persistent, .atomicBatches]) { try MyLayer(base: MyEngine(directory: $0)) }
 /// ```
 public protocol StorageLayer: StorageEngine {
-  /// The engine below.
+  /// The type of the engine below.
   associatedtype Base: StorageEngine
-  /// The engine below. The layer owns the place: what others write there without the layer is not its own.
+  /// The engine below. Every entry in its place must be written through the layer.
   var base: Base { get }
 }
 
@@ -121,11 +122,11 @@ extension StorageLayer {
 // MARK: - Errors
 
 extension StorageLayer {
-  /// The engine that is below all layers, as it describes itself.
+  /// The description of the engine below all layers, for error messages. Nil if it has none.
   var place: String? { StockroomLayers.place(of: base) }
 }
 
-/// The engine, or what is below all layers if it is one, as it describes itself.
+/// The description of the engine or, if it is a layer, of the engine below all layers. Nil if that has none.
 func place(of engine: some StorageEngine) -> String? {
   (engine as? any StorageLayer)?.place ?? (engine as? any CustomStringConvertible)?.description
 }
@@ -133,7 +134,7 @@ func place(of engine: some StorageEngine) -> String? {
 /// A layer whose entries expire.
 protocol ExpiringLayer {}
 
-/// Whether the engine, or a layer below it, is an ``ExpiringLayer``. Does not look below an engine that is not a layer.
+/// Whether the engine, or a layer below it, is an ``ExpiringLayer``. The search ends at the first engine that is not a layer.
 func expires(_ engine: some StorageEngine) -> Bool {
   if engine is any ExpiringLayer { return true }
   guard let layer = engine as? any StorageLayer else { return false }

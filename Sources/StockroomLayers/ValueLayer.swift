@@ -7,29 +7,29 @@ public import StockroomCore
   public import Foundation
 #endif
 
-/// A layer that stores every value in another form: compressed, say.
+/// A layer that stores every value in another form, such as compressed.
 ///
-/// It has two methods of its own, ``encode(_:key:)`` and ``decode(_:key:)``; every requirement of `StorageEngine` that takes or returns
-/// values is made of these here, those of transactions and ``StorageEngine/verify()`` included. Keys, order, timestamps, batches,
-/// snapshots and the feed are those of the engine below.
+/// A conforming type implements ``encode(_:key:)`` and ``decode(_:key:)``. With these two, this protocol implements every
+/// requirement of `StorageEngine` that takes or returns values, including transactions and ``StorageEngine/verify()``. Keys, order,
+/// timestamps, batches, snapshots and the change feed are those of the engine below.
 public protocol ValueLayer: StorageLayer {
-  /// The form in which a value is stored.
+  /// Converts a value to the form in which it is stored.
   ///
-  /// - Throws: `StorageError` with code `valueTooLarge`, and others that a write may throw. Nothing is written then.
+  /// - Throws: `StorageError` with code `valueTooLarge`, or with another code that a write may throw. Nothing is written then.
   func encode(_ value: Data, key: CacheKey) throws -> Data
 
-  /// Decodes a stored value. The result starts at index 0 (rule V3).
+  /// Decodes a stored value. The returned data must start at index 0 (rule V3).
   ///
   /// - Throws: `StorageError` with code `corrupted` if the bytes are not an encoded value.
   func decode(_ stored: Data, key: CacheKey) throws -> Data
 
-  /// About how many bytes ``decode(_:key:)`` has to return for this, which decides on which thread it is called. Default: as many as
-  /// are stored.
+  /// The approximate number of bytes that ``decode(_:key:)`` returns for the stored value. It determines on which thread the value
+  /// is decoded. Default: the number of stored bytes.
   func decodedCount(of stored: Data) -> Int
 }
 
 extension ValueLayer {
-  /// As many as are stored.
+  /// The number of stored bytes.
   public func decodedCount(of stored: Data) -> Int { stored.count }
 
   /// Encodes the value and writes it to ``base``.
@@ -68,7 +68,8 @@ extension ValueLayer {
   /// Reads and decodes one value.
   public func read(key: CacheKey) async throws -> Data? {
     guard let stored = try await base.read(key: key) else { return nil }
-    // Without a call that could suspend: in front of a fast engine that costs as much as decoding some hundred bytes.
+    // An asynchronous call costs as much as decoding some hundred bytes, which is noticeable in front of a fast engine. So a short
+    // value is decoded without one.
     return isShort(stored) ? try decoding(stored, key) : try await decoded(stored, key)
   }
 
@@ -105,7 +106,7 @@ extension ValueLayer {
     try await decoded(base.scan(range, limit: limit))
   }
 
-  /// A transaction of the engine below, whose values are encoded and decoded on the thread of the body.
+  /// Runs a transaction of the engine below. Its values are encoded and decoded on the thread of the body.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -122,8 +123,8 @@ extension ValueLayer {
 
 // MARK: - Long work
 
-/// A value of more bytes is encoded and decoded on another thread, where it neither holds up the actor of the caller nor a thread of
-/// the cooperative pool (rule C5).
+/// The maximum size in bytes of a value that is encoded or decoded on the thread of the call. A larger value is processed on
+/// another thread, so that it holds up neither the caller's actor nor a thread of the cooperative pool (rule C5).
 private let longestValueInPlace = 128 << 10
 
 extension ValueLayer {
@@ -163,7 +164,7 @@ extension ValueLayer {
   }
 }
 
-/// A transaction of the engine below, with the values of a layer.
+/// A transaction of the engine below that encodes and decodes values with the layer.
 private final class ValueTransaction<Layer: ValueLayer>: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let layer: Layer

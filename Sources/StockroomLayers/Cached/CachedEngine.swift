@@ -9,26 +9,27 @@ public import StockroomStore
 
 /// Caches values of a slow or remote engine in memory. ``StockroomCore/StorageEngine/cached(limit:)`` returns it.
 ///
-/// ``read(key:)`` and ``keyExists(_:)`` are answered from memory if possible; every other call goes to the engine below. A value, or its
-/// absence, is cached once it has been read, or once a single write or removal has been acknowledged. The first read starts to subscribe to
-/// the feed; nothing is cached before that is done, and no call waits for it. The least recently used values are evicted first. O(1) for
-/// each call.
+/// ``read(key:)`` and ``keyExists(_:)`` use the cache if possible; every other call goes to the engine below. A value, or its
+/// absence, is cached once ``read(key:)`` has read it, or once a single write or removal has been acknowledged. The first read
+/// starts a subscription to the feed; nothing is cached before the subscription exists, and no call waits for it. The least
+/// recently used values are evicted first. The cache adds O(1) to a call for one key, and O(n) to a change of n keys.
 ///
-/// A change removes the value from memory before it begins, and values that are read during a change are not cached. So after changes
-/// through this engine and its copies, and after changes that ``base`` has acknowledged, a read returns what it would return without the
+/// Before a change begins, the value is removed from the cache, and values that are read during a change are not cached. So after
+/// acknowledged changes that were made through this engine, its copies or ``base``, a read returns what it would return without the
 /// cache.
 ///
-/// Changes of others arrive through the feed of the engine below, which each read checks. A change of another engine, process or machine is
-/// visible once the feed has reported it, which takes milliseconds. Until then a read may return the previous value, which the engine below
-/// would not:
+/// Changes by others arrive through the feed of the engine below, which each read checks. A change by another engine, process or
+/// machine is visible once the feed has reported it, which takes milliseconds. Until then a read may return the previous value,
+/// which the engine below would not:
 ///
-/// - Rules C2 and C3 do not hold for other engines on the place, so the capability `multiProcess` is not claimed.
-/// - While a server is unreachable, or after a local place was deleted (rule C6), cached values are returned until the feed reports it.
-/// - Transactions, batches and reads of many keys never use the cache, so no update is lost. The streams of ``changes()`` are in step with
-///   the cache: after receiving an element, a subscriber reads the change (rule X2).
+/// - Rules C2 and C3 do not hold with regard to other engines on the place, so the capability `multiProcess` is not claimed.
+/// - While a server is unreachable, or after a local place was deleted (rule C6), cached values are returned until the feed reports
+///   it.
+/// - Transactions, batches and reads of many keys never use the cache, so no update is lost. The streams of ``changes()`` are in
+///   step with the cache: after receiving an element, a subscriber reads the change (rule X2).
 ///
-/// Nothing is cached for an engine without the capability `changeFeed`. The feed does not report that an entry expires, so nothing is cached
-/// in front of an ``ExpiringEngine`` either, also behind other layers: put that in front of this one.
+/// Nothing is cached for an engine without the capability `changeFeed`. Nothing is cached in front of an ``ExpiringEngine`` either,
+/// even with other layers in between, since the feed does not report that an entry expires: put that layer in front of this one.
 public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   /// The engine below.
   public let base: Base
@@ -37,16 +38,16 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
   init(base: Base, limit: CacheLimit) {
     self.base = base
     cache = CachedValues(limit: limit)
-    // Otherwise expired values would be read.
+    // Otherwise expired values would be returned.
     if expires(base) { cache.stop() }
   }
 
-  /// The capabilities of the engine below, except `multiProcess`.
+  /// The capabilities of ``base``, except `multiProcess`.
   public var capabilities: EngineCapabilities { base.capabilities.subtracting(.multiProcess) }
 
   // MARK: Reading
 
-  /// Reads the value from memory, or from the engine below, and caches it then.
+  /// Returns the value from the cache. If it is not there, reads it from the engine below and caches it.
   public func read(key: CacheKey) async throws -> Data? {
     if cache.claimSubscription() { follow() }
     switch cache.beginRead(of: key) {
@@ -60,13 +61,13 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Whether the key exists, from memory or from the engine below.
+  /// Whether the key exists: from the cache if possible, otherwise from the engine below.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     if let value = cache.value(of: key) { return value != nil }
     return try await base.keyExists(key)
   }
 
-  /// Subscribes to the feed, before which no value is kept.
+  /// Subscribes to the feed. No value is cached before that.
   ///
   /// No read waits for it: subscribing may wait for a transaction of any length (rule T5), or for the time limit of a server that
   /// cannot be reached.
@@ -80,7 +81,7 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
       } catch let error as StorageError where error.code == .unsupported {
         cache.follow(nil, leavingOut: origin)
       } catch {
-        // A later read tries again.
+        // A later read retries.
         cache.subscriptionFailed()
       }
     }
@@ -88,44 +89,44 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Writing
 
-  /// Writes the value, and caches it once that is acknowledged.
+  /// Writes the value, and caches it once the write is acknowledged.
   public func write(_ data: Data, key: CacheKey) async throws {
     try await changing(key, to: data) { try await base.write(data, key: key) }
   }
 
-  /// Removes the value, and keeps that there is none once that is acknowledged.
+  /// Removes the value, and caches its absence once the removal is acknowledged.
   public func remove(key: CacheKey) async throws {
     try await changing(key, to: nil) { try await base.remove(key: key) }
   }
 
-  /// Writes the values to the engine below, and removes their keys from memory. Costs and throws as the engine below.
+  /// Writes the values to the engine below, and removes their keys from the cache. Costs and throws as the engine below.
   @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await changing(dataAndKeys.map(\.key)) { try await base.write(dataAndKeys) }
   }
 
-  /// Removes the entries from the engine below, and their keys from memory. Costs and throws as the engine below.
+  /// Removes the entries from the engine below, and their keys from the cache. Costs and throws as the engine below.
   @concurrent public func remove(keys: [CacheKey]) async throws {
     try await changing(keys) { try await base.remove(keys: keys) }
   }
 
-  /// Removes all entries from the engine below, and forgets what is in memory. Costs and throws as the engine below.
+  /// Removes all entries from the engine below, and clears the cache. Costs and throws as the engine below.
   public func removeAllData() async throws {
     try await changing(everything: true) { try await base.removeAllData() }
   }
 
-  /// Does the operations in the engine below, and removes their keys from memory. Costs and throws as the engine below.
+  /// Performs the operations in the engine below, and removes their keys from the cache. Costs and throws as the engine below.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try await changing(operations.compactMap(\.key), everything: operations.contains { $0.key == nil }) {
       try await base.apply(operations)
     }
   }
 
-  /// Writes the entries to the engine below, and removes their keys from memory. Costs and throws as the engine below.
+  /// Writes the entries to the engine below, and removes their keys from the cache. Costs and throws as the engine below.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     try await changing(entries.map(\.key)) { try await base.writeEntries(entries) }
   }
 
-  /// A transaction of the engine below. What it reads does not come from memory.
+  /// Runs a transaction of the engine below. Its reads do not use the cache.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -162,9 +163,10 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     try await work()
   }
 
-  // MARK: The rest
+  // MARK: Changes and closing
 
-  /// Those of the engine below. Once an element has been received, the change is read through this engine too (rule X2).
+  /// The change feed of the engine below. Once an element has been received, a read through this engine returns the change too
+  /// (rule X2).
   public func changes() async throws -> StorageChanges {
     try await base.changes().mapping { [cache] in
       cache.forget($0)
@@ -172,7 +174,7 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Forgets what is in memory, and closes the engine below.
+  /// Clears the cache, and closes the engine below.
   public func close() async throws {
     cache.stop()
     try await base.close()
@@ -180,17 +182,17 @@ public struct CachedEngine<Base: StorageEngine>: StorageLayer {
 }
 
 extension StorageEngine {
-  /// This engine, with the values that were used last in memory. See ``CachedEngine``.
+  /// This engine, with the most recently used values cached in memory. See ``CachedEngine``.
   ///
-  /// For an engine far away, such as PostgreSQL. One on this machine reads its values from memory already.
+  /// For a remote engine, such as PostgreSQL. A local engine usually reads values from memory already.
   ///
-  /// - Parameter limit: How many entries, and bytes, are in memory. An entry counts with its value, its key and 128 bytes more, and so does
-  ///   one that is known to be absent.
+  /// - Parameter limit: The maximum number of entries and of bytes in memory. An entry, even one that is known to be absent, counts
+  ///   with the sizes of its value and its key and 128 bytes more.
   public func cached(limit: CacheLimit) -> CachedEngine<Self> { CachedEngine(base: self, limit: limit) }
 }
 
 extension StorageOperation {
-  /// The key that is written or removed; nil if all of them are.
+  /// The key that is written or removed. Nil if the operation removes all keys.
   fileprivate var key: CacheKey? {
     switch self {
     case .write(_, let key), .remove(let key): key

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A transaction of the engine below that makes a cache forget what its body changes.
+/// A transaction of the engine below that removes from the cache what its body changes.
 final class CachedTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let cache: CachedValues

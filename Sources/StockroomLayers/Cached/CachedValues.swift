@@ -7,11 +7,11 @@ import StockroomStore
   import Foundation
 #endif
 
-/// The values that a ``CachedEngine`` has in memory, and what keeps them right.
+/// The values that a ``CachedEngine`` has in memory, and the state that keeps them up to date.
 ///
-/// A value is kept only if nobody has begun to change its key since it was asked for, or since its write began.
+/// A value is cached only if no other change of its key has begun since its read or its write began.
 final class CachedValues: Sendable {
-  /// What a call changes, from before it begins until after it has ended.
+  /// The keys that a call changes, registered from before it changes them until it has ended.
   final class Change: Sendable {
     fileprivate struct Extent {
       var keys: Set<CacheKey> = []
@@ -19,21 +19,22 @@ final class CachedValues: Sendable {
       var hasEnded = false
     }
 
-    /// Locked before the state of the cache where both are.
+    /// Where both are locked, this is locked before the state of the cache.
     fileprivate let extent = MutexProtected(Extent())
   }
 
   enum Read {
-    /// The value, or that there is none.
+    /// The cached value, or nil if the key is known to be absent.
     case known(Data?)
-    /// The engine below has to be asked. The ticket says whether the answer may be kept; without one it may not.
+    /// The value must be read from the engine below. It may be cached only if there is a ticket, and the ticket is still valid when
+    /// the read ends.
     case unknown(ticket: UInt64?)
   }
 
-  /// The changes of one key that are under way.
+  /// The changes of one key that are in progress.
   fileprivate struct Changing {
     var count = 0
-    /// Whether there was only one, and nobody else has changed the key since it began.
+    /// Whether there is only one change, and no other change of the key has begun or been reported since it began.
     var isAlone = true
   }
 
@@ -49,14 +50,14 @@ final class CachedValues: Sendable {
     var origin = ChangeOrigin()
     var values = LRUList<CacheKey, Data?>()
     var feed = Feed.none
-    /// Reads under way whose answers may be kept: for each key a ticket, and how many have it.
+    /// Reads in progress whose results may be cached: for each key, a ticket and the number of reads that have it.
     var reads: [CacheKey: (ticket: UInt64, count: Int)] = [:]
     var lastTicket: UInt64 = 0
     var changing: [CacheKey: Changing] = [:]
     var changesOfEverything = 0
   }
 
-  /// What this cache writes, which the feed leaves out.
+  /// The origin of the writes of this cache, which its feed leaves out.
   var origin: ChangeOrigin { state.withLock { $0.origin } }
 
   private let limit: CacheLimit
@@ -66,7 +67,7 @@ final class CachedValues: Sendable {
 
   // MARK: Following
 
-  /// Whether the caller is to subscribe to the feed, and then call ``follow(_:)`` or ``subscriptionFailed()``.
+  /// Whether the caller must subscribe to the feed, and then call ``follow(_:leavingOut:)`` or ``subscriptionFailed()``.
   func claimSubscription() -> Bool {
     state.withLock { state in
       switch state.feed {
@@ -81,14 +82,14 @@ final class CachedValues: Sendable {
     }
   }
 
-  /// Keeps values from now on, or, if there is no feed, never.
+  /// Caches values from now on or, if the feed is nil, never.
   ///
-  /// - Parameter origin: Whose changes the feed leaves out.
+  /// - Parameter origin: The origin whose changes the feed leaves out.
   func follow(_ changes: StorageChanges?, leavingOut origin: ChangeOrigin) {
     state.withLock { state in
-      // It may have been closed meanwhile, or have another origin.
+      // In the meantime the cache may have been closed, or have a new origin.
       guard case .subscribing = state.feed, state.origin === origin else { return }
-      // What others have changed during a write that began before this, the feed does not tell.
+      // The feed does not report changes that others made before it began, such as during a write that is still in progress.
       state.forget(.everything)
       state.feed = changes.map { .followed($0) } ?? .unavailable
     }
@@ -100,8 +101,8 @@ final class CachedValues: Sendable {
     }
   }
 
-  /// What this cache has written may take effect later, and the feed would leave it out. So nothing is kept until there is a feed that
-  /// leaves out another origin.
+  /// Clears the cache after a write with an unknown outcome. The write may take effect later, and the feed would leave it out. So
+  /// nothing is cached until there is a feed that leaves out another origin.
   func outcomeIsUnknown() {
     let last = state.withLock { state in
       let last = state.feed
@@ -113,33 +114,33 @@ final class CachedValues: Sendable {
       }
       return last
     }
-    // The lock is not held while it is released.
+    // The feed is released after the mutex has been unlocked.
     _ = last
   }
 
-  /// Keeps nothing any more.
+  /// Clears the cache, and caches nothing from now on.
   func stop() {
     let last = state.withLock { state in
       defer { (state.values, state.reads, state.feed) = (LRUList(), [:], .unavailable) }
       return (state.values, state.feed)
     }
-    // The lock is not held while they are released.
+    // The values and the feed are released after the mutex has been unlocked.
     _ = last
   }
 
-  /// Somebody else has changed this.
+  /// Removes what has changed from the cache.
   func forget(_ change: StorageChange) {
     state.withLock { $0.forget(change) }
   }
 
   // MARK: Reading
 
-  /// The value in memory, if there is one: nil in it says that the key is absent.
+  /// The cached value: `.some(nil)` if the key is known to be absent, nil if nothing is cached.
   func value(of key: CacheKey) -> Data?? {
     state.withLock { $0.catchUp() ? $0.values.use(key) : nil }
   }
 
-  /// Begins a read. What is unknown is followed by ``endRead(of:_:_:)``.
+  /// Begins a read. If the result is ``Read/unknown(ticket:)``, the caller must call ``endRead(of:_:_:)``.
   func beginRead(of key: CacheKey) -> Read {
     state.withLock { state in
       guard state.catchUp() else { return .unknown(ticket: nil) }
@@ -155,9 +156,9 @@ final class CachedValues: Sendable {
     }
   }
 
-  /// Keeps the answer of the engine below, if it still is the answer.
+  /// Ends a read. Caches the value unless its key may have changed since the read began.
   ///
-  /// - Parameter value: Nil if it has failed.
+  /// - Parameter value: The value, `.some(nil)` if the key is absent, or nil if the read has failed.
   func endRead(of key: CacheKey, _ ticket: UInt64?, _ value: Data??) {
     guard let ticket else { return }
     state.withLock { state in
@@ -165,7 +166,7 @@ final class CachedValues: Sendable {
       state.reads[key] = read.count > 1 ? (ticket, read.count - 1) : nil
       guard let value else { return }
       if let other = state.values[key], other != value {
-        // Somebody has changed it in between, and is about to say so.
+        // A concurrent read has returned another value, so there was a change in between that the feed has not reported yet.
         state.forget(.keys([key]))
       } else {
         state.keep(value, for: key, limit)
@@ -175,8 +176,8 @@ final class CachedValues: Sendable {
 
   // MARK: Changing
 
-  /// A change begins, or is about to change more. Nothing follows if it has ended: the engine below refuses a transaction that is used
-  /// after its end, and nobody would end the change again.
+  /// Registers keys of a change before they are changed. Does nothing if the change has ended: the engine below throws if a
+  /// transaction is used after its end, and nothing would end the change again.
   func begin(_ change: Change, of keys: [CacheKey] = [], everything: Bool = false) {
     change.extent.withLock { extent in
       if extent.hasEnded { return }
@@ -198,11 +199,11 @@ final class CachedValues: Sendable {
     }
   }
 
-  /// A change has ended, whatever became of it.
+  /// Ends a change, whether or not it succeeded.
   ///
-  /// - Parameter written: What has been acknowledged.
+  /// - Parameter written: The value that has been acknowledged and may be cached. Nil if there is none.
   func end(_ change: Change, written: (key: CacheKey, value: Data?)? = nil) {
-    // An entry in memory takes the memory of its own bytes, and nobody else can change them.
+    // A copy, which takes no more memory than its bytes, and which no one else can change.
     let copy = written?.value.map { value in value.withUnsafeBytes { Data($0) } }
     let extent = change.extent.withLock { extent in
       extent.hasEnded = true
@@ -224,7 +225,7 @@ final class CachedValues: Sendable {
 }
 
 extension CachedValues.State {
-  /// Takes note of what others have changed. Returns whether values may be used and kept.
+  /// Removes what the feed has reported as changed. Returns whether cached values may be used, and values may be cached.
   fileprivate mutating func catchUp() -> Bool {
     guard case .followed(let changes) = feed else { return false }
     if let change = changes.takePending() { forget(change) }
@@ -251,11 +252,11 @@ extension CachedValues.State {
     }
   }
 
-  /// What an entry takes beside its key and value, in bytes.
+  /// The memory that an entry takes in addition to its key and value, in bytes.
   private static let overhead = 128
 
   fileprivate mutating func keep(_ value: Data?, for key: CacheKey, _ limit: CacheLimit) {
-    // An entry that is known to be absent, or empty, takes memory as well.
+    // Absent entries and empty values take memory as well.
     let size = (value?.count ?? 0) + key.value.utf8.count + Self.overhead
     guard limit.admits(bytes: size) else { return }
     values.put(value, size: size, for: key)

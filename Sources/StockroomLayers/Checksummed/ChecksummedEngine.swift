@@ -11,13 +11,13 @@ public import StockroomCore
 /// The checksum is the CRC-32C of the length of the key (2 bytes, little-endian), the key and the value. It is stored in 4 bytes
 /// (little-endian) after the value. Every call that reads the value, and ``verify()``, detect and report as `corrupted`:
 ///
-/// - values in which up to 32 consecutive bits, or up to 3 bits anywhere in 250 MB, have changed, and of all other changes all but one in
-///   four thousand million;
-/// - values that have been swapped, or that are under another key, with the same exception;
-/// - values that something other than this layer has stored.
+/// - values in which up to 32 consecutive bits, or up to 3 bits anywhere in 250 MB, have changed, and all other changed values
+///   except about one in 2^32;
+/// - values that have been swapped, or moved to another key, with the same exception;
+/// - values that were stored without this layer, with the same exception.
 ///
-/// Not detected are missing entries, entries as they were at an earlier time, and deliberate changes that are meant to go undetected, for which
-/// the values must be encrypted. So the layer has the capability `detectsCorruption` only if the engine below has it.
+/// Missing entries and earlier states of entries are not detected. Neither are deliberate changes that also replace the checksum;
+/// to detect those, encrypt the values. So the layer has the capability `detectsCorruption` only if the engine below has it.
 public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
   /// The engine that keeps the values and their checksums.
   public let base: Base
@@ -26,7 +26,7 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
 
   init(base: Base) { self.base = base }
 
-  /// The value and the checksum.
+  /// Appends the checksum to the value.
   public func encode(_ value: Data, key: CacheKey) -> Data {
     var stored = Data(capacity: value.count + Self.checksumSize)
     stored.append(value)
@@ -35,9 +35,9 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
     return stored
   }
 
-  /// The value that was stored.
+  /// Verifies the checksum, and returns the value without it.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if the checksum is that of another value or key.
+  /// - Throws: `StorageError` with code `corrupted` if the checksum does not match the value and the key.
   public func decode(_ stored: Data, key: CacheKey) throws -> Data {
     let count = stored.count - Self.checksumSize
     let isRight = stored.withUnsafeBytes { bytes in
@@ -48,13 +48,13 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
     guard isRight else {
       throw StorageError(.corrupted, "The checksum of \(key) is not that of its value.")
     }
-    // Without a copy of the value, which is why the checksum is behind it.
+    // The checksum is at the end so that the value can be returned without copying it.
     return stored.startIndex == 0 ? stored.prefix(count) : Data(stored.prefix(count))
   }
 
   private static func checksum(_ value: UnsafeRawBufferPointer, _ key: CacheKey) -> UInt32 {
     key.withUTF8 { name in
-      // The length says where the key ends and the value begins.
+      // The length determines where the key ends and the value begins.
       let length = withUnsafeBytes(of: UInt16(truncatingIfNeeded: name.count).littleEndian) {
         CRC32C.checksum($0)
       }
@@ -66,6 +66,6 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
 extension StorageEngine {
   /// This engine, with a checksum for each value. See ``ChecksummedEngine``.
   ///
-  /// Costs processor time in proportion to the value: some 0.2 ms for a megabyte.
+  /// Costs processor time proportional to the size of the value: about 0.2 ms for a megabyte.
   public func checksummed() -> ChecksummedEngine<Self> { ChecksummedEngine(base: self) }
 }

@@ -6,20 +6,21 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Which keys a place has, as they are stored there: their number, and the sum of their digests, whatever their order.
+/// A summary of the keys in a place, in the form in which they are stored there: their number, and the sum of their digests. It
+/// does not depend on their order.
 struct Inventory: Equatable {
   private(set) var count = 0
   /// The sums of the halves of the keys' MD5 digests, modulo 2^64.
   private var sums = (UInt64(0), UInt64(0))
 
-  /// Where it is kept in the place: a key of which nobody thinks by chance.
+  /// The key under which the inventory is stored. It is unlikely to be used for anything else.
   static let key = CacheKey(verbatim: "stockroom-inventory-0f6e9c1d5a7b4e2c8d3f60a1b9c7e5d2")
 
   init() {}
 
   init(of keys: some Sequence<CacheKey>) throws { for key in keys { try insert(key) } }
 
-  /// - Throws: `StorageError` with code `corrupted` if no place has so many keys.
+  /// - Throws: `StorageError` with code `corrupted` if the number of keys would overflow, which only a corrupted inventory causes.
   mutating func insert(_ key: CacheKey) throws {
     let digest = Self.digest(key)
     guard count < .max else { throw Self.malformed }
@@ -27,7 +28,7 @@ struct Inventory: Equatable {
     sums = (sums.0 &+ digest.0, sums.1 &+ digest.1)
   }
 
-  /// - Throws: `StorageError` with code `corrupted` if there is no key left to remove.
+  /// - Throws: `StorageError` with code `corrupted` if the number of keys is 0 already.
   mutating func remove(_ key: CacheKey) throws {
     let digest = Self.digest(key)
     guard count > 0 else { throw Self.malformed }
@@ -62,8 +63,8 @@ struct Inventory: Equatable {
     return stored
   }
 
-  /// - Parameter stored: Nil stands for no keys.
-  /// - Throws: `StorageError` with code `corrupted`.
+  /// - Parameter stored: The stored bytes. Nil is an inventory without keys.
+  /// - Throws: `StorageError` with code `corrupted` if the bytes are not an inventory.
   init(stored: Data?) throws {
     guard let stored else { return }
     let numbers: [UInt64]? = stored.withUnsafeBytes { bytes in
@@ -78,7 +79,7 @@ struct Inventory: Equatable {
     (self.count, sums) = (count, (numbers[1], numbers[2]))
   }
 
-  /// - Throws: `StorageError` with code `corrupted` if these are not the keys of the inventory.
+  /// - Throws: `StorageError` with code `corrupted` if the inventory of the keys that were found differs from this one.
   func verify(_ found: Inventory) throws {
     if found == self { return }
     throw StorageError(

@@ -6,16 +6,16 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A transaction of the engine below, and the inventory as it will be at its end.
+/// A transaction of the engine below, and the inventory that results from its changes.
 final class InventoryTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
-  /// The engine below, for errors.
+  /// The description of the engine below, for error messages.
   private let place: String?
-  /// What the engine below has.
+  /// The inventory that is stored in the engine below.
   private var stored: Inventory
   private var inventory: Inventory
 
-  /// - Parameter inventory: What the engine below has.
+  /// - Parameter inventory: The inventory that is stored in the engine below.
   init(base: any StorageTransaction, _ inventory: Inventory, place: String?) {
     (self.base, stored, self.inventory, self.place) = (base, inventory, inventory, place)
   }
@@ -35,7 +35,7 @@ final class InventoryTransaction: BulkReadingTransaction {
   func keyExists(_ key: CacheKey) throws -> Bool { try base.keyExists(key.belowInventory) }
 
   func keyCount() throws -> Int {
-    // The transaction refuses to be used once its body has returned.
+    // Only to throw `.closed` if the body has returned (rule T4).
     _ = try base.keyExists(Inventory.key)
     return inventory.count
   }
@@ -58,7 +58,7 @@ final class InventoryTransaction: BulkReadingTransaction {
     }
   }
 
-  /// Takes note of a key that is written, under that of the engine below.
+  /// Writes under the key of the engine below, and adds that key to the inventory if it is new.
   private func insert(_ key: CacheKey, _ write: (CacheKey) throws -> Void) throws {
     let below = key.belowInventory
     let isNew = try !base.keyExists(below)

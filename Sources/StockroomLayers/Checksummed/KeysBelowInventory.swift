@@ -6,12 +6,12 @@ import StockroomCore
   import Foundation
 #endif
 
-// Keys in the engine below an inventory: those that begin with that of the inventory have a byte more, behind that beginning. All others
-// are the same there, and so is the order of all.
+// The keys in the engine below an inventory. In a key that begins with the key of the inventory, one byte is inserted after that
+// beginning. All other keys are the same there, and so is the order of all keys.
 
 private let mark = "+"
 
-/// The text below, of one that may be the beginning of keys.
+/// Converts a key, or a prefix of keys, to its form in the engine below.
 private func below(_ text: String) -> String {
   let own = Inventory.key.value
   guard text.utf8.starts(with: own.utf8) else { return text }
@@ -23,7 +23,7 @@ extension CacheKey {
 
   var belowInventory: CacheKey { isLikeInventory ? CacheKey(verbatim: below(value)) : self }
 
-  /// The key, of one of the engine below; nil for that of the inventory.
+  /// Converts a key of the engine below to the key in front of the inventory. Nil for the key of the inventory itself.
   var aboveInventory: CacheKey? {
     guard isLikeInventory else { return self }
     let own = Inventory.key.value
@@ -41,7 +41,7 @@ extension KeyRange {
 }
 
 extension Inventory {
-  /// The limit for a scan of the engine below, which may meet the inventory.
+  /// The limit for a scan of the engine below, which may return the inventory as well.
   static func oneMore(_ limit: Int) -> Int { limit <= 0 || limit == .max ? limit : limit + 1 }
 }
 

@@ -6,20 +6,21 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The form of a compressed value: a byte that names the method; for ``Method/none`` the value; otherwise the number of bytes of the value
-/// as 8 bytes, little endian, and a stream as RFC 1950 (zlib) or a frame as RFC 8878 (zstd) describes it.
+/// The format of a stored value. It begins with a byte for the method. For ``Method/none`` the value follows. Otherwise there
+/// follow the size of the value in 8 bytes, little-endian, and a zlib stream (RFC 1950) or a zstd frame (RFC 8878).
 struct Compression: Sendable {
   let level: CompressionLevel
-  /// The longest value.
+  /// The maximum size of a value in bytes.
   let limit: Int
 
-  /// The bytes differ in two bits, so that no flipped bit makes one of another. "N", "Z" and "S".
+  /// "N", "Z" and "S": any two of these bytes differ in at least two bits, so that one flipped bit does not turn one method into
+  /// another.
   private enum Method: UInt8 {
     case none = 0x4E
     case zlib = 0x5A
     case zstd = 0x53
 
-    /// What values are compressed with.
+    /// The method with which values are compressed.
     static var preferred: Method {
       #if Zstandard
         .zstd
@@ -41,20 +42,20 @@ struct Compression: Sendable {
     }
   }
 
-  /// Why something is no compressed value.
+  /// The reason why bytes are not a stored value.
   struct Malformed: Error {
     let reason: String
   }
 
   private static let headerSize = 1 + 8
-  /// Fewer bytes do not become fewer by more than what the header takes.
+  /// The minimum size of a value that is compressed. A shorter one would shrink by less than the size of the header.
   private static let shortest = 32
 
   func compress(_ value: Data) throws -> Data {
     guard value.count >= Self.shortest, let compressor = Method.preferred.compressor else {
       return stored(value)
     }
-    // No more room than what is worth it: whatever does not fit is stored as it is.
+    // The buffer has the size of the value. If the header and the compressed bytes do not fit, the value is stored uncompressed.
     let room = value.count - Self.headerSize
     var result = Data(count: Self.headerSize + room)
     let compressed = try result.withUnsafeMutableBytes { target in
@@ -79,12 +80,13 @@ struct Compression: Sendable {
     return result
   }
 
-  /// What the header says, as far as that is possible.
+  /// The size that the header specifies; 0 if the header is not valid.
   func decompressedCount(of stored: Data) -> Int {
     (try? stored.withUnsafeBytes { try header(of: $0).count }) ?? 0
   }
 
-  /// - Throws: ``Malformed``; `StorageError` with code `unsupported` for what this program cannot decompress.
+  /// - Throws: ``Malformed``; `StorageError` with code `unsupported` if this program was built without the method, `io` if there is
+  ///   not enough memory.
   func decompress(_ stored: Data) throws -> Data {
     try stored.withUnsafeBytes { source in
       let (compressor, size) = try header(of: source)
@@ -117,7 +119,9 @@ struct Compression: Sendable {
     return (compressor, Int(count))
   }
 
-  /// What is thrown for a frame of zstd where there is no zstd.
+  /// The error for a zstd frame in a program that was built without zstd.
+  ///
+  /// - Throws: ``Malformed`` if the bytes are not a zstd frame.
   private static func unknown(_ frame: Slice<UnsafeRawBufferPointer>) throws -> StorageError {
     guard frame.starts(with: [0x28, 0xB5, 0x2F, 0xFD]) else {
       throw Malformed(reason: "what should be a frame of zstd is none")
@@ -128,18 +132,19 @@ struct Compression: Sendable {
   }
 }
 
-/// A library that compresses.
+/// A compression library.
 protocol Compressor {
-  /// How many times as long as the compressed bytes a value can be.
+  /// The maximum ratio of the size of a value to the size of its compressed bytes.
   static var largestRatio: Int { get }
 
-  /// Compresses into the room that there is. Nil if that is too small.
+  /// Compresses the value into `target`. Returns the number of compressed bytes, or nil if they do not fit.
   static func compress(
     _ value: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer, _ level: CompressionLevel
   ) throws -> Int?
 
-  /// Decompresses all of the bytes into all of the room.
+  /// Decompresses the bytes. The result must fill `target`.
   ///
-  /// - Throws: ``Compression/Malformed`` if they are not the form of so many bytes.
+  /// - Throws: ``Compression/Malformed`` if the bytes do not decompress to exactly that size; `StorageError` with code `io` if
+  ///   there is not enough memory.
   static func decompress(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) throws
 }

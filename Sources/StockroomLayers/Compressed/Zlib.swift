@@ -2,7 +2,7 @@ import StockroomCZlib
 import StockroomCore
 
 enum Zlib: Compressor {
-  /// "The asymptotic limit is 1032:1" (zlib's technical details), and a few bytes.
+  /// "The asymptotic limit is 1032:1" (zlib's technical details). A few bytes of overhead make the actual ratio smaller.
   static let largestRatio = 1_032
 
   static func compress(

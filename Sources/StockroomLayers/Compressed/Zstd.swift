@@ -3,7 +3,7 @@
   import StockroomCore
 
   enum Zstd: Compressor {
-    /// A block of 4 bytes may stand for 128 KiB that are all the same (RFC 8878, section 3.1.1.2).
+    /// A block of 4 bytes can represent 128 KiB of the same byte (RFC 8878, section 3.1.1.2).
     static let largestRatio = 32_768
 
     private static let compressors = ZstdContexts<ZstdCompressionContext>()
@@ -15,7 +15,7 @@
       guard let context = compressors.take() else { throw noMemory(value.count) }
       defer { compressors.putBack(context) }
       let pointer = context.pointer
-      // Nothing is left of a value that did not become shorter.
+      // Discards the state of an earlier compression whose result did not fit.
       ZSTD_CCtx_reset(pointer, ZSTD_reset_session_only)
       ZSTD_CCtx_setParameter(pointer, ZSTD_c_compressionLevel, level.zstd)
       ZSTD_CCtx_setParameter(pointer, ZSTD_c_checksumFlag, 1)

@@ -2,16 +2,16 @@
   import StockroomCZstd
   import StockroomCore
 
-  /// Contexts that are used one after another: to make one, the library asks the processor what it can do, which takes longer in a virtual
-  /// machine than decompressing a short value.
+  /// A pool of contexts. When the library creates a context, it queries the features of the processor, which takes longer in a
+  /// virtual machine than decompressing a short value.
   final class ZstdContexts<Context: ZstdContext>: Sendable {
     private let unused = MutexProtected<[Context]>([])
 
-    /// More of them, and larger ones, are freed.
+    /// Contexts beyond this number, and larger contexts, are freed instead of kept.
     private static var maximumCount: Int { 8 }
     private static var maximumSize: Int { 1 << 20 }
 
-    /// A context that nothing else uses. Nil if there is no memory for one.
+    /// Takes a context from the pool, or creates one. Nil if there is not enough memory.
     func take() -> Context? { unused.withLock { $0.popLast() } ?? Context() }
 
     func putBack(_ context: Context) {
@@ -20,11 +20,11 @@
     }
   }
 
-  /// What the library keeps from call to call. Only one call may use it at a time.
+  /// The state that the library reuses from call to call. Only one call may use it at a time, which the pool ensures.
   protocol ZstdContext: AnyObject, Sendable {
-    /// Nil if there is no memory.
+    /// Returns nil if there is not enough memory.
     init?()
-    /// In bytes of memory.
+    /// The memory that the context takes, in bytes.
     var size: Int { get }
   }
 

@@ -19,17 +19,17 @@
     import Musl
   #endif
 
-  /// A secret of 256 bits, with a name that is no secret.
+  /// A secret key of 256 bits, with a name that is not secret.
   ///
-  /// The name is stored with every value that was encrypted with the key, so that a ``Keyring`` finds it again. The bytes appear in
-  /// no description, no error and no mirror of the key.
+  /// The name is stored with every value that was encrypted with the key, so that a ``Keyring`` finds the key again. The bytes
+  /// appear in no description, no error and no mirror of the key.
   public struct EncryptionKey: Sendable {
     /// How many bytes a key has.
     public static let byteCount = 32
-    /// The most bytes of UTF-8 that a name may have.
+    /// The maximum length of a name in bytes of UTF-8.
     public static let maximumIdentifierLength = 32
 
-    /// The name of the key, 1 to ``maximumIdentifierLength`` bytes of UTF-8: `2026`, say.
+    /// The name of the key, 1 to ``maximumIdentifierLength`` bytes of UTF-8, such as `2026`.
     public let identifier: String
     private let secret: SymmetricKey
 
@@ -44,9 +44,9 @@
       self.secret = secret
     }
 
-    /// A key of these bytes, which somebody has taken from a generator of random numbers that is fit for it. A password is no key.
+    /// Creates a key from bytes, which must come from a cryptographically secure random number generator. A password is not a key.
     ///
-    /// - Throws: `StorageError` with code `unsupported` unless there are ``byteCount`` of them.
+    /// - Throws: `StorageError` with code `unsupported` unless there are ``byteCount`` bytes and the name has a valid length.
     public init(identifier: String, bytes: some ContiguousBytes) throws {
       let secret = SymmetricKey(data: bytes)
       guard secret.bitCount == Self.byteCount * 8 else {
@@ -58,16 +58,17 @@
       try self.init(identifier: identifier, secret: secret)
     }
 
-    /// A new key, from the system's generator of random numbers.
+    /// Creates a key from the system's random number generator.
     ///
-    /// - Throws: `StorageError` with code `unsupported` if no key can have that name.
+    /// - Throws: `StorageError` with code `unsupported` unless the name has a valid length.
     public static func random(identifier: String) throws -> EncryptionKey {
       try EncryptionKey(identifier: identifier, secret: SymmetricKey(size: .bits256))
     }
 
-    /// The key in a variable of the process's environment, in Base64.
+    /// Reads the key from an environment variable, in Base64.
     ///
-    /// - Throws: `StorageError` with code `unsupported` if there is no such variable, or no key in it.
+    /// - Throws: `StorageError` with code `unsupported` if there is no such variable, it contains no key, or the name of the key
+    ///   has no valid length.
     public init(identifier: String, environmentVariable name: String) throws {
       guard let text = ProcessInfo.processInfo.environment[name] else {
         throw StorageError(.unsupported, "There is no environment variable \(name) with an encryption key.")
@@ -82,7 +83,7 @@
       try self.init(identifier: identifier, bytes: bytes)
     }
 
-    /// A key for one purpose, from which neither this one nor one for another purpose can be found.
+    /// Derives the key for one purpose. Neither this key nor the key for another purpose can be computed from it.
     func derived(for purpose: String) -> SymmetricKey {
       HKDF<SHA256>.deriveKey(
         inputKeyMaterial: secret, info: Data("Stockroom 1: \(purpose)".utf8), outputByteCount: Self.byteCount)
@@ -94,14 +95,15 @@
   // MARK: - Files
 
   extension EncryptionKey {
-    /// The key in a file, in Base64, with or without a line feed.
+    /// Reads the key from a file, in Base64, with or without a final line feed.
     ///
     /// - Parameters:
     ///   - identifier: The name of the key.
-    ///   - file: Must be owned by the user of this process or by root, be open to its owner alone (mode 0600 or 0400), and be no symbolic
-    ///     link.
-    /// - Throws: `StorageError` that names the file: with code `permissionDenied` if another user owns it or others than its owner may open
-    ///   it, `unsupported` if there is no key in it, otherwise what the system says.
+    ///   - file: The file. It must be owned by the user of this process or by root, must be accessible to its owner only (mode 0600
+    ///     or 0400), and must not be a symbolic link.
+    /// - Throws: `StorageError` that names the file: with code `permissionDenied` if another user owns it or users other than its
+    ///   owner may open it, `unsupported` if it contains no key, `corrupted` if it is a symbolic link, `io` if it does not exist;
+    ///   otherwise with the code of the system's error.
     public init(identifier: String, contentsOf file: URL) throws {
       let path = file.path
       guard let descriptor = try FileDescriptor.openFile(atPath: path, O_RDONLY) else {
@@ -128,10 +130,10 @@
       try self.init(identifier: identifier, base64: text.trimmingNewline(), from: path)
     }
 
-    /// Writes the key to a new file that nobody but its owner may open (mode 0600), and syncs it and the name in its directory.
+    /// Writes the key to a new file that only its owner may open (mode 0600), and syncs the file and its directory.
     ///
-    /// - Throws: `StorageError` that names the file or the directory: with code `locked` if there is one already, which stays as it is;
-    ///   otherwise what the system says, and there is no file then.
+    /// - Throws: `StorageError` that names the file or the directory: with code `locked` if the file exists already, which stays as
+    ///   it is; otherwise with the code of the system's error, after which the file does not exist.
     public func write(to file: URL) throws {
       let path = file.path
       guard let descriptor = try FileDescriptor.makeFile(atPath: path, .owner) else {

@@ -12,14 +12,15 @@
     public import Foundation
   #endif
 
-  /// Stores each entry under a keyed hash of its key (HMAC-SHA-256), and the key itself in the value, which the engine below encrypts: what
-  /// ``StockroomCore/StorageEngine/encrypted(with:hidingKeysWith:)`` returns.
+  /// Stores each entry under a keyed hash of its key (HMAC-SHA-256), and the key itself in the value, which the engine below
+  /// encrypts. ``StockroomCore/StorageEngine/encrypted(with:hidingKeysWith:)`` returns it.
   ///
-  /// Who sees the place without the keys learns neither names nor which of them are alike, and with the same key an entry has the same
-  /// hash at any time. A value that names another key than that of its hash is `corrupted`.
+  /// Without the encryption keys, the place reveals neither the keys of entries nor which of them are similar. The same key always
+  /// has the same hash. A value that contains another key than the one of its hash is reported as `corrupted`.
   ///
-  /// There is no order of keys below, and no name in the feed of an entry that was removed: so the capabilities `orderedScans` and
-  /// `changeFeed` go. A scan, and ``allKeys()``, read every value, all of which are in memory together then.
+  /// The engine below does not order entries by their keys, and its feed reports only the hash of a removed entry. So the layer
+  /// does not have the capabilities `orderedScans` and `changeFeed`. A scan and ``allKeys()`` read every value, and hold all values
+  /// in memory at once.
   public struct HiddenKeysEngine<Base: StorageEngine>: StorageLayer {
     /// The engine that keeps the entries under their hashes.
     public let base: Base
@@ -31,28 +32,28 @@
         secret: secret.derived(for: "names of entries"), place: StockroomLayers.place(of: base))
     }
 
-    /// Those of the engine below, without `orderedScans` and `changeFeed`.
+    /// The capabilities of ``base``, without `orderedScans` and `changeFeed`.
     public var capabilities: EngineCapabilities {
       base.capabilities.subtracting([.orderedScans, .changeFeed])
     }
 
-    /// Writes the value, and the key, under the key's hash.
+    /// Writes the value together with the key, under the hash of the key.
     public func write(_ data: Data, key: CacheKey) async throws {
       try await base.write(NamedValue.combined(key, data), key: names.hidden(key))
     }
 
-    /// Writes the values, and the keys, as one batch.
+    /// Writes the values together with the keys, as one batch.
     @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
       try await base.write(
         mapping(dataAndKeys) { (try names.hidden($0.key), NamedValue.combined($0.key, $0.data)) })
     }
 
-    /// Writes the entries, and the keys, as one batch.
+    /// Writes the entries together with the keys, as one batch.
     @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
       try await base.writeEntries(mapping(entries) { try names.hidden($0) })
     }
 
-    /// Does the operations as one batch.
+    /// Performs the operations as one batch.
     @concurrent public func apply(_ operations: [StorageOperation]) async throws {
       try await base.apply(
         mapping(operations) { operation in
@@ -75,7 +76,7 @@
       try await readDataAndKeys(keys: keys).map(\.data)
     }
 
-    /// Reads the values, and with each the key.
+    /// Reads the values of the keys, and the key from each value.
     @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
       try await mapping(base.readDataAndKeys(keys: hidden(keys))) { try names.shown($0) }
     }
@@ -85,7 +86,7 @@
       try await readAllDataAndKeys().map(\.data)
     }
 
-    /// Reads every value, and with each the key.
+    /// Reads every value, and the key from each value.
     @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
       try await mapping(base.readAllDataAndKeys()) { try names.shown($0) }
     }
@@ -98,27 +99,27 @@
       try await base.remove(keys: hidden(keys))
     }
 
-    /// Asks the engine below for the hash.
+    /// Checks whether the hash of the key exists in the engine below.
     public func keyExists(_ key: CacheKey) async throws -> Bool {
       try await base.keyExists(names.hidden(key))
     }
 
-    /// Asks the engine below for the hashes.
+    /// Checks which hashes of the keys exist in the engine below.
     @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
       let hidden = try await hidden(keys)
       let found = Set(try await base.keysExist(hidden))
       return zip(keys, hidden).lazy.filter { found.contains($1) }.map(\.0)
     }
 
-    /// Reads every value, all of which are in memory together: the keys are those of one snapshot.
+    /// Reads every value. All values are in memory at once, so that the keys are those of one snapshot.
     @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
-    /// The time of the entry below.
+    /// The timestamp of the entry in the engine below.
     public func createdAt(key: CacheKey) async throws -> Date? {
       try await base.createdAt(key: names.hidden(key))
     }
 
-    /// The time of the entry below.
+    /// The timestamp of the entry in the engine below.
     public func updatedAt(key: CacheKey) async throws -> Date? {
       try await base.updatedAt(key: names.hidden(key))
     }
@@ -133,28 +134,28 @@
       try await mapping(base.readEntries(keys: hidden(keys))) { try names.shown($0) }
     }
 
-    /// Reads every value, and returns those in the range.
+    /// Reads every value, and returns the entries of the range.
     @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)]
     {
       try range.validate()
       return try await readAllDataAndKeys().inside(range, limit: limit)
     }
 
-    /// A transaction of the engine below. Its `scan`, and its `allKeys`, read every value.
+    /// Runs a transaction of the engine below. In it, `scan` and `allKeys` read every value.
     public func withTransaction<Result: Sendable>(
       _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
     ) async throws -> Result {
       try await base.withTransaction { [names] in try body(HiddenKeysTransaction(base: $0, names: names)) }
     }
 
-    /// Throws `unsupported`: of an entry that was removed nobody knows the key.
+    /// Throws `unsupported`, since the key of a removed entry cannot be found from its hash.
     public func changes() async throws -> StorageChanges {
       throw StorageError(
         .unsupported, "An engine that hides the keys of its entries does not name them in a feed.")
     }
 
-    /// Has the engine below verify what it stores, then compares the hash of every entry with the key in the value, a page of entries at a
-    /// time. The keys below are all in memory.
+    /// Verifies ``base``, then compares the hash of every entry with the key in the value, a page of entries at a time. All hashes
+    /// are in memory.
     @concurrent public func verify() async throws {
       try await base.verify()
       var cursor = EntryCursor(keys: try await base.allKeys())
@@ -168,11 +169,12 @@
     }
   }
 
-  /// Hides keys.
+  /// Converts entries to those of the engine below, and back.
   private struct HiddenNames: Sendable {
-    /// A hash of nothing yet, of which each key's is a copy: half of what a hash takes is to begin it with the secret.
+    /// An HMAC that has been initialized with the secret, and is copied for each key. Initializing it takes half of the time of a
+    /// hash.
     private let begun: HMAC<SHA256>
-    /// The engine below, for errors.
+    /// The description of the engine below, for error messages.
     private let place: String?
 
     init(secret: SymmetricKey, place: String?) {
@@ -180,7 +182,7 @@
       self.place = place
     }
 
-    /// The entry, of what is stored for it.
+    /// The entry, from the stored one.
     ///
     /// - Throws: `StorageError` with code `corrupted` if it is stored under the hash of another key.
     func shown(_ stored: (key: CacheKey, data: Data)) throws -> (key: CacheKey, data: Data) {
@@ -189,16 +191,16 @@
       return entry
     }
 
-    /// The entry with its times, of what is stored for it. Throws as the other one.
+    /// The entry with its timestamps, from the stored one. Throws as the overload without timestamps.
     func shown(_ stored: StorageEntry) throws -> StorageEntry {
       var entry = stored
       (entry.key, entry.data) = try shown((key: stored.key, data: stored.data))
       return entry
     }
 
-    /// The value of a key, of what is stored for it.
+    /// The value of a key, from the stored value.
     ///
-    /// - Throws: `StorageError` with code `corrupted` if it is that of another key.
+    /// - Throws: `StorageError` with code `corrupted` if the stored value contains another key.
     func value(_ stored: Data, of key: CacheKey) throws -> Data {
       let entry = try NamedValue.separated(stored, in: place)
       guard entry.key == key else { throw misplaced(entry.key) }
@@ -211,7 +213,7 @@
         (place.map { "\($0): " } ?? "") + "The value of \(key) is stored under the hash of another key.")
     }
 
-    /// What the entry is stored under: 43 letters, digits, `-` and `_`.
+    /// The hash under which the entry is stored: 43 letters, digits, `-` and `_` (Base64URL).
     func hidden(_ key: CacheKey) throws -> CacheKey {
       try key.validate()
       var hash = begun
@@ -226,7 +228,7 @@
       return CacheKey(verbatim: String(decoding: text, as: UTF8.self))
     }
 
-    /// What is stored for the entry.
+    /// The entry in the form in which it is stored.
     func hidden(_ entry: StorageEntry) throws -> StorageEntry {
       StorageEntry(
         key: try hidden(entry.key), data: NamedValue.combined(entry.key, entry.data),
@@ -234,7 +236,7 @@
     }
   }
 
-  /// A transaction of the engine below, with the keys as they are.
+  /// A transaction of the engine below that converts between keys and hashes.
   private final class HiddenKeysTransaction: BulkReadingTransaction {
     private let base: any StorageTransaction
     private let names: HiddenNames

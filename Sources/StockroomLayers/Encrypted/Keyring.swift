@@ -14,18 +14,18 @@
 
   /// The keys of an encrypted place: one to write with, and those that were used before.
   ///
-  /// To rotate a key, make a new one and put it first. From then on it encrypts what is written, and what is there is read with the old
-  /// one, until ``EncryptedEngine/reencrypt(progress:)`` has rewritten it.
+  /// To rotate a key, create a new one and make it the current one. From then on, new values are encrypted with it, and existing
+  /// values are decrypted with the old key until ``EncryptedEngine/reencrypt(progress:)`` has rewritten them.
   public struct Keyring: Sendable {
-    /// The name of the key that encrypts.
+    /// The name of the key that encrypts new values.
     public let current: String
     private let wrapping: [String: SymmetricKey]
 
-    /// A keyring.
+    /// Creates a keyring.
     ///
     /// - Parameters:
-    ///   - current: Encrypts everything that is written.
-    ///   - previous: Decrypt, as `current` does, what was encrypted with them.
+    ///   - current: The key that encrypts everything that is written. It also decrypts.
+    ///   - previous: Earlier keys, which only decrypt the values that were encrypted with them.
     /// - Throws: `StorageError` with code `unsupported` if two keys have the same name.
     public init(_ current: EncryptionKey, previous: [EncryptionKey] = []) throws {
       var wrapping: [String: SymmetricKey] = [:]
@@ -40,14 +40,15 @@
       self.wrapping = wrapping
     }
 
-    /// A data key as it is stored: wrapped with the current key (RFC 3394).
+    /// Wraps a data key with the current key (RFC 3394), for storing it.
     func wrap(_ dataKey: SymmetricKey) throws -> Data {
       try AES.KeyWrap.wrap(dataKey, using: key(current))
     }
 
-    /// The data key that was wrapped with the key of that name.
+    /// Unwraps a data key that was wrapped with the key of this name.
     ///
-    /// - Throws: `StorageError` with code `permissionDenied` if there is no such key here, or another one of its name.
+    /// - Throws: `StorageError` with code `permissionDenied` if the keyring has no key of this name, or another key of the same
+    ///   name.
     func unwrap(_ wrapped: Data, withKey identifier: String) throws -> SymmetricKey {
       let key = try key(identifier)
       do {

@@ -22,36 +22,36 @@
 
   /// Encrypts and decrypts single values.
   ///
-  /// A stored value is
+  /// A stored value consists of
   ///
   ///     1 byte   the version of this format: 1
   ///     1 byte   the length of the key's name: 1 to 32
   ///              the key's name
   ///     40 bytes the data key, wrapped with that key (RFC 3394)
-  ///     4 bytes  CRC-32C of everything before, little-endian: who has changed the name of the key by accident hears of corruption
+  ///     4 bytes  CRC-32C of everything before, little-endian: without it, a corrupted name would be reported as an unknown key
   ///     12 bytes a nonce
   ///              the value, encrypted with the data key (AES-256-GCM)
   ///     16 bytes the tag
   ///
-  /// with the header, up to the checksum, and the entry's key as additional authenticated data.
+  /// The header, up to and including the checksum, and the entry's key are the additional authenticated data.
   ///
-  /// Each opening has a data key of its own, which never leaves the process unwrapped. Nonces are random: NIST SP 800-38D, section 8.3,
-  /// allows 2^32 of them with one key, after which there is another data key here.
+  /// Each cipher creates its own data key, which never leaves the process unwrapped. Nonces are random: NIST SP 800-38D, section
+  /// 8.3, allows 2^32 of them with one key, after which the cipher creates another data key.
   final class ValueCipher: Sendable {
     private static let version: UInt8 = 1
     private static let wrappedLength = 40
     private static let checksumLength = 4
     private static let (nonceLength, tagLength) = (12, 16)
-    /// How many values one data key encrypts.
+    /// The maximum number of values that one data key encrypts.
     static let mostUses = UInt64(1) << 32
-    /// How many data keys are remembered unwrapped: those of so many openings.
+    /// The maximum number of unwrapped data keys that are kept for decryption.
     private static let mostRemembered = 1_024
 
     private struct DataKey {
       let header: [UInt8]
       let key: SymmetricKey
 
-      /// Whether the value begins with this key's header, and has room for the rest.
+      /// Whether the value begins with this key's header and is long enough for the nonce and the tag.
       func isKey(of stored: UnsafeRawBufferPointer) -> Bool {
         guard let start = stored.baseAddress, stored.count >= header.count + nonceLength + tagLength
         else { return false }
@@ -63,9 +63,9 @@
       var current: DataKey?
       /// How many values the current data key has encrypted.
       var uses: UInt64 = 0
-      /// That of the value which was decrypted last.
+      /// The data key of the value that was decrypted last.
       var last: DataKey?
-      /// Data keys by their headers.
+      /// The unwrapped data keys, by their headers.
       var known: [[UInt8]: DataKey] = [:]
     }
 
@@ -91,7 +91,7 @@
       let box = try Self.withAuthenticated(dataKey, key) {
         try AES.GCM.seal(value, using: dataKey.key, nonce: nonce, authenticating: $0)
       }
-      // Nil only for a nonce of another length.
+      // Nil only if the nonce has another length.
       guard let combined = box.combined else { throw CryptoKitError.incorrectParameterSize }
       var stored = Data(capacity: dataKey.header.count + combined.count)
       stored.append(contentsOf: dataKey.header)
@@ -115,14 +115,16 @@
       }
     }
 
-    /// Whether the value was encrypted with the key that encrypts now.
+    /// Whether the value names the current key of the keyring.
+    ///
+    /// - Throws: `StorageError` with code `corrupted` if the header is not valid.
     func isCurrent(_ stored: Data, key: CacheKey) throws -> Bool {
       try stored.withUnsafeBytes { try Self.identifier(in: Self.header(of: $0, key)) } == keyring.current
     }
 
     // MARK: Headers
 
-    /// Calls `body` with what is authenticated beside the value.
+    /// Calls `body` with the additional authenticated data.
     private static func withAuthenticated<Result>(
       _ dataKey: DataKey, _ key: CacheKey, _ body: (UnsafeRawBufferPointer) throws -> Result
     ) throws -> Result {
@@ -137,7 +139,9 @@
       }
     }
 
-    /// The header of a stored value.
+    /// The header of a stored value, up to and including the checksum.
+    ///
+    /// - Throws: `StorageError` with code `corrupted` if the header is not valid, or the value is too short.
     private static func header(of stored: UnsafeRawBufferPointer, _ key: CacheKey) throws
       -> UnsafeRawBufferPointer
     {
@@ -181,7 +185,7 @@
       #if canImport(CryptoKit)
         return AES.GCM.Nonce()
       #else
-        // By one call of the system, where the library makes two, each of which takes as long as encrypting a kilobyte.
+        // One system call. The library would make two, each of which takes as long as encrypting a kilobyte.
         return try withUnsafeTemporaryAllocation(byteCount: nonceLength, alignment: 1) { bytes in
           if let start = bytes.baseAddress, getentropy(start, bytes.count) != 0 {
             throw StorageError.posix(errno, "The system has no random bytes for a nonce.")
@@ -192,7 +196,7 @@
     }
 
     private func dataKey(of stored: UnsafeRawBufferPointer, _ key: CacheKey) throws -> DataKey {
-      // Most values are of the same opening as the one before, whose header has been found intact.
+      // Most values have the same data key as the one before, and so the same header, which has been verified.
       if let last = state.withLock({ $0.last }), last.isKey(of: stored) { return last }
       let header = try Self.header(of: stored, key)
       let bytes = Array(header)

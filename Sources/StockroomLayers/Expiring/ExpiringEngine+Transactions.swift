@@ -1,7 +1,7 @@
 public import StockroomCore
 
 extension ExpiringEngine {
-  /// A transaction of the engine below, which sees no expired entry. A write reads the old value.
+  /// Runs a transaction of the engine below, in which expired entries are absent. A write reads the old value.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -10,8 +10,9 @@ extension ExpiringEngine {
     return result
   }
 
-  /// Removes expired entries that are replaced as nobody's change first, so that the feed reports them to a caller who may not know that
-  /// they have expired. The body runs again then.
+  /// Runs the body in a transaction. If the caller has a change origin and the body replaces expired entries, these are first
+  /// removed in a separate transaction without an origin, so that the feed reports the removal to the caller, who may not know that
+  /// they have expired. Then the body runs again.
   func inTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (ExpiringTransaction) throws -> Result
   ) async throws -> Result {
@@ -29,7 +30,8 @@ extension ExpiringEngine {
       if try await sweeper.remove(replaced.keys) == replaced.keys.count {
         return try await inTransaction(body)
       }
-      // What has not expired by the clock alone is not removed unless it is replaced: the whole change is reported then.
+      // An entry that has expired, but not by the clock alone, is only removed when it is replaced. So the whole change is made
+      // without the origin, and the feed reports all of it to the caller.
       return try await withoutChangeOrigin { try await inTransaction(body) }
     }
   }
@@ -41,7 +43,7 @@ extension ExpiringEngine {
   }
 }
 
-/// A transaction has been given up, to be made again once these entries have been removed.
+/// Thrown to abandon a transaction that is repeated once these entries have been removed.
 private struct ReplacedExpired: Error {
   let keys: [CacheKey]
 }

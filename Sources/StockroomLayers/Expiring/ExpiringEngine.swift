@@ -9,27 +9,30 @@ public import StockroomCore
 /// Stores values that can expire. ``StockroomCore/StorageEngine/expiring(after:clock:)`` returns it.
 ///
 /// An expired entry is absent for every call. Writing its key creates a new entry, with a new position in the order. The feed
-/// reports it to the writer too, so that a `Store` moves the item. To do so, the layer first removes the expired entry, and then
-/// runs the transaction again.
+/// reports the new entry to the writer too, so that a `Store` moves the item. For that, the layer first removes the expired entry,
+/// and then runs the transaction again.
 ///
 /// The space of expired entries is freed by later writes, and only then does the feed report them. On average, a write checks two
-/// entries for each entry that it writes, in the byte order of keys, a page of at most 128 in a transaction, for which it waits. If
-/// many tasks write at the same time, one write checks up to eight entries for each of its own, or a page, and leaves the rest to
-/// later ones. ``removeExpired()`` checks all entries. Without the capability `transactions`, expired entries are removed only when
-/// their keys are written again.
+/// entries for each entry that it writes, and waits until they have been checked. It reads a page of at most 128 entries, and
+/// removes the expired ones in a transaction. If the engine below has `orderedScans`, entries are checked in the byte order of
+/// keys. If many tasks write at the same time, one write checks up to eight entries for each of its own, or a page, and leaves the
+/// rest to later ones. ``removeExpired()`` checks all entries. Without the capability `transactions`, expired entries are removed
+/// only when their keys are written again.
 ///
 /// Within a process, time never goes backwards: setting the system clock back neither extends lifetimes nor restores entries;
-/// setting it forward lets entries expire. After a restart, the time is at least the latest at which an entry that has been read
-/// was written, if that is at most a day ahead of the clock. Entries that expired after that time and have not been removed may
-/// reappear if the clock was set back in the meantime. A call or a transaction evaluates all entries at the time at which it began.
-/// An entry that was written more than a day ahead of the clock, or whose time is corrupted, does not affect others, and exists
-/// until the clock is close enough to its time. Entries are removed only once they have expired by the clock of this machine alone.
+/// setting it forward lets entries expire. After a restart, the time is at least the latest time of a write of the entries that
+/// have been read, if that is at most a day ahead of the clock. Entries that expired after that time and have not been removed may
+/// reappear if the clock was set back in the meantime. All reads of a call or a transaction use the time at which it began. An
+/// entry that was written more than a day ahead of the clock, or whose time is corrupted, does not affect others, and exists until
+/// the clock is close enough to its time. Entries are removed only once they have expired by the clock of this machine alone, or
+/// when they are replaced.
 ///
-/// Costs in addition to those of the engine below: a write reads the old value, and is a transaction if that value or the new one
-/// expires, so that the lifetime begins when the write takes effect, no matter how long it has waited. It then reads within the transaction
-/// (a batch reads all values with one request), for which other writers wait. A value that does not expire takes 1 more byte, one
-/// that does takes 17. ``keyExists(_:)`` and ``keysExist(_:)`` read values; ``keyCount()`` and ``allKeys()`` read all values, which are then
-/// in memory together. A scan with a limit is repeated with a larger one if it encounters expired entries.
+/// Costs in addition to those of the engine below: a write reads the old value. It is a transaction if that value or the new one
+/// expires, so that the lifetime begins when the write takes effect, no matter how long the write has waited. The old value is then
+/// read within the transaction (for a batch, all old values with one request), while other writers wait. A value that does not
+/// expire takes 1 more byte, one that does takes 17. ``keyExists(_:)`` and ``keysExist(_:)`` read values; ``keyCount()`` and
+/// ``allKeys()`` read all values, and hold them in memory at once. A scan with a limit is repeated with a larger one if it
+/// encounters expired entries.
 public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
   /// The engine that keeps the values and their times.
   public let base: Base
@@ -45,8 +48,9 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Lifetimes
 
-  /// Writes a value that expires after `lifetime`, or never if that is nil. It counts from when the write takes effect, and one of zero or
-  /// less expires immediately. Without the capability `transactions` it counts from the call.
+  /// Writes a value that expires after `lifetime`, or never if that is nil. The lifetime begins when the write takes effect or,
+  /// without the capability `transactions`, when it is passed to the engine below. With a lifetime of zero or less, the value
+  /// expires immediately.
   ///
   /// - Throws: as ``write(_:key:)``.
   public func write(_ data: Data, key: CacheKey, expiresAfter lifetime: Duration?) async throws {
@@ -64,7 +68,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// When the entry expires; nil if it never does, or there is none.
   ///
-  /// Costs a read of the whole value. Throws as `StorageEngine.read(key:)`; `StorageError` with code `corrupted` too if this layer has not
+  /// Reads the whole value. Throws as `StorageEngine.read(key:)`, and `StorageError` with code `corrupted` if this layer has not
   /// stored the value.
   public func expiration(of key: CacheKey) async throws -> Date? {
     let check = lifetimes.expiryCheck()
@@ -75,11 +79,12 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
   /// Removes every entry that has expired by the clock, in transactions of at most 128 entries. Reads every value.
   ///
-  /// - Returns: How many were removed.
-  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions; with code `corrupted` if an entry
-  ///   is, `permissionDenied` if one was encrypted with a key that is not known, or `unsupported` if one is compressed in a way
-  ///   that this program does not support: such an entry stays, and is reported after all others that the engine below can list
-  ///   have been checked. The same if it cannot list its keys; otherwise as a read and a write.
+  /// - Returns: The number of entries that were removed.
+  /// - Throws: `StorageError` with code `unsupported` if the engine below has no transactions. With code `corrupted` if an entry is
+  ///   corrupted, `permissionDenied` if it was encrypted with an unknown key, `unsupported` if it is compressed in a way that this
+  ///   program does not support: the error of the first such entry is thrown after all others that the engine below can list have
+  ///   been checked, and these entries stay. With the same codes if the engine below cannot list its keys. Otherwise as a read and
+  ///   a write.
   @concurrent @discardableResult public func removeExpired() async throws -> Int {
     guard capabilities.contains(.transactions) else {
       throw StorageError(
@@ -108,14 +113,16 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await write(dataAndKeys, expiresAfter: lifetimes.default)
   }
 
-  /// Does the operations as one batch, with the lifetime of the layer.
+  /// Performs the operations as one batch, with the lifetime of the layer.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try await put(operations, expiringAfter: lifetimes.default)
   }
 
-  /// Writes the entries with their times, as one batch, and with the lifetime of the layer: it counts from now.
+  /// Writes the entries with their timestamps, as one batch, with the lifetime of the layer. The lifetime begins with this write,
+  /// whatever the timestamps are.
   ///
-  /// An engine below that stores these times and has no transactions keeps the place in the order of an entry that has expired.
+  /// If the engine below has the capability `preservesTimestamps` but no transactions, an entry that replaces an expired one keeps
+  /// its position in the order.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     for entry in entries { try entry.key.validate() }
     let old = try await timesOutside(of: entries.map(\.key), expiringAfter: lifetimes.default)
@@ -126,7 +133,7 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
       let now = lifetimes.time.now()
       let stored = try await mapping(entries) { lifetimes.stored($0, at: now) }
       if expired.isEmpty || capabilities.contains(.preservesTimestamps) {
-        // Nothing is removed first: another engine may have renewed it meanwhile, and this may fail.
+        // Expired entries are not removed first: another engine may have renewed one in the meantime, and the write may fail.
         try await base.writeEntries(stored)
       } else {
         let removals = expired.map { StorageOperation.remove(key: $0) }
@@ -150,21 +157,23 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     await sweeper.entriesWereWritten(keys.count)
   }
 
-  /// The times of those entries that expire; none for a write that is a transaction anyway, which reads them itself: by then they may be others.
+  /// The times of those entries that have a lifetime. Empty if the write is a transaction in any case: the transaction reads them
+  /// itself, since they may have changed by then.
   private func timesOutside(
     of keys: [CacheKey], expiringAfter lifetime: Duration?
   ) async throws -> [CacheKey: ExpiringValue.Times] {
     isTransaction(expiringAfter: lifetime, replacing: [:]) ? [:] : try await times(of: keys)
   }
 
-  /// Whether a write has to be a transaction: it may wait for others, and an entry may have expired by then, and a lifetime begins only then.
+  /// Whether a write must be a transaction: it may have to wait for other writes. By the time it takes effect, an entry may have
+  /// expired, and only then does its lifetime begin.
   private func isTransaction(
     expiringAfter lifetime: Duration?, replacing old: [CacheKey: ExpiringValue.Times]
   ) -> Bool {
     capabilities.contains(.transactions) && (lifetime != nil || !old.isEmpty)
   }
 
-  /// The times of those entries that expire, whether or not they have expired.
+  /// The times of those entries that have a lifetime, whether or not they have expired.
   private func times(of keys: [CacheKey]) async throws -> [CacheKey: ExpiringValue.Times] {
     var times: [CacheKey: ExpiringValue.Times] = [:]
     if keys.count == 1 {
@@ -206,20 +215,20 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     return try await base.read(key: key).flatMap { try check.value($0, key: key) }
   }
 
-  /// Reads the values whose time is not over.
+  /// Reads the values that have not expired.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
     try await readDataAndKeys(keys: keys).map(\.data)
   }
 
-  /// Reads the values whose time is not over.
+  /// Reads the values that have not expired.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try await present { try await base.readDataAndKeys(keys: keys) }
   }
 
-  /// Reads every value whose time is not over.
+  /// Reads every value that has not expired.
   @concurrent public func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
 
-  /// Reads every value whose time is not over.
+  /// Reads every value that has not expired.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await present { try await base.readAllDataAndKeys() }
   }
@@ -234,31 +243,31 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     try await present { try await base.readEntries(keys: keys) }
   }
 
-  /// Reads the value.
+  /// Whether the key exists. Reads the value.
   public func keyExists(_ key: CacheKey) async throws -> Bool { try await read(key: key) != nil }
 
-  /// Reads the values.
+  /// The requested keys that exist. Reads the values.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await readDataAndKeys(keys: keys).map(\.key)
   }
 
-  /// Reads every value, all of which are in memory together: the number is that of one snapshot.
+  /// Reads every value. All values are in memory at once, so that the number is that of one snapshot.
   @concurrent public func keyCount() async throws -> Int { try await readAllDataAndKeys().count }
 
-  /// Reads every value, all of which are in memory together: the keys are those of one snapshot.
+  /// Reads every value. All values are in memory at once, so that the keys are those of one snapshot.
   @concurrent public func allKeys() async throws -> [CacheKey] { try await readAllDataAndKeys().map(\.key) }
 
-  /// The time of the entry below. Reads the entry.
+  /// The timestamp of the entry in the engine below. Reads the whole entry.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try await readEntries(keys: [key]).first?.createdAt
   }
 
-  /// The time of the entry below. Reads the entry.
+  /// The timestamp of the entry in the engine below. Reads the whole entry.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try await readEntries(keys: [key]).first?.updatedAt
   }
 
-  /// The entries of a range that have not expired.
+  /// Reads the entries of a range that have not expired.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     guard let limit, limit > 0 else { return try await present { try await base.scan(range, limit: limit) } }
     var size = limit
@@ -283,8 +292,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Returns what had not expired when the read began, including what has expired since. At the time after the read, an entry might
-  /// have expired whose lifetime another write extended during it.
+  /// Returns the entries that had not expired when the read began, including those that have expired since. With the time after the
+  /// read, an entry could count as expired although another write extended its lifetime during the read.
   private func present(
     _ read: () async throws -> [(key: CacheKey, data: Data)]
   ) async throws -> [(key: CacheKey, data: Data)] {
@@ -307,8 +316,8 @@ public struct ExpiringEngine<Base: StorageEngine>: StorageLayer {
 
 extension ExpiringEngine: ExpiringLayer {}
 
-/// Before the first ``ExpiringEngine`` exists, registers the function by which modules that do not import this one recognize such
-/// engines.
+/// Registers the function by which modules that do not import this one recognize an ``ExpiringEngine``. Evaluated before the first
+/// one exists.
 private let registration: Void = ExpiringEntries.recognize { expires($0) }
 
 extension [StorageOperation] {
@@ -319,8 +328,8 @@ extension StorageEngine {
   /// This engine, with values that expire. See ``ExpiringEngine``.
   ///
   /// - Parameters:
-  ///   - lifetime: How long an entry exists that is written without a lifetime of its own, counted from its last write. Default:
-  ///     forever.
+  ///   - lifetime: The lifetime of an entry that is written without one of its own. It begins at the last write. Default: such
+  ///     entries never expire.
   ///   - clock: The source of the current time.
   public func expiring(
     after lifetime: Duration? = nil, clock: ExpiryClock = .system

@@ -10,10 +10,10 @@ import StockroomCore
 final class ExpiringTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let lifetimes: Lifetimes
-  /// One moment for everything that the body reads. What it writes lives from the moment of the write.
+  /// All reads of the body use the time at which it began. The lifetime of a value begins when it is written.
   private let check: Lifetimes.ExpiryCheck
   private(set) var writeCount = 0
-  /// The expired entries in whose place new ones have been written.
+  /// The keys of the expired entries that have been replaced by new ones.
   private(set) var replacedExpired: [CacheKey] = []
 
   init(base: any StorageTransaction, lifetimes: Lifetimes) {
@@ -67,7 +67,7 @@ final class ExpiringTransaction: BulkReadingTransaction {
     try store(entry, at: lifetimes.time.now())
   }
 
-  /// Does the operations. In place of expired entries those that are written are new ones, with a place in the order of their own.
+  /// Performs the operations. A write under the key of an expired entry creates a new entry, with a new position in the order.
   func apply(_ operations: [StorageOperation], expiringAfter lifetime: Duration?) throws {
     try replaceIfExpired(operations.writtenKeys)
     let now = lifetimes.time.now()
@@ -80,7 +80,7 @@ final class ExpiringTransaction: BulkReadingTransaction {
     }
   }
 
-  /// As ``apply(_:expiringAfter:)``, with the times of the entries and the default lifetime.
+  /// Writes the entries like ``apply(_:expiringAfter:)``, with their timestamps and the default lifetime.
   func put(_ entries: [StorageEntry]) throws {
     try replaceIfExpired(entries.map(\.key))
     let now = lifetimes.time.now()
@@ -99,8 +99,8 @@ final class ExpiringTransaction: BulkReadingTransaction {
     writeCount += 1
   }
 
-  /// Removes those of the entries that have expired, before they are written. Reads all at once: what was read before the transaction may
-  /// have been renewed for a shorter time while that waited.
+  /// Removes those of the entries that have expired, before they are written. Reads all of them with one request, even if they have
+  /// been read before the transaction: while that waited, another write may have renewed them with a shorter lifetime.
   private func replaceIfExpired(_ keys: [CacheKey]) throws {
     let check = lifetimes.expiryCheck()
     var seen: Set<CacheKey> = []

@@ -6,10 +6,11 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A value with its time in front: a byte that is "K" for a value that is kept, or "X" for one that expires; then, for that one, the
-/// moments when it was written and when it expires, in nanoseconds since 1970, as 8 bytes each, little-endian; the value.
+/// The format of a stored value. It begins with a byte: "K" if the value does not expire, "X" if it does. In the second case, the
+/// time when the value was written and the time when it expires follow, in nanoseconds since 1970, in 8 bytes each, little-endian.
+/// The value is at the end.
 struct ExpiringValue {
-  /// When the value was written and when it expires; nil if it is kept.
+  /// When the value was written and when it expires. Nil if it does not expire.
   var times: Times?
   var data: Data
 
@@ -22,7 +23,7 @@ struct ExpiringValue {
   private static let expiring = UInt8(ascii: "X")
   private static let headerSize = 1 + 8 + 8
 
-  /// What is stored for a value.
+  /// The stored form of a value.
   static func stored(_ data: Data, _ times: Times?) -> Data {
     var stored = Data(capacity: headerSize + data.count)
     stored.append(times == nil ? kept : expiring)
@@ -33,20 +34,22 @@ struct ExpiringValue {
     return stored
   }
 
-  /// - Throws: `StorageError` with code `corrupted` if there is no time in front.
+  /// Decodes a stored value.
+  ///
+  /// - Throws: `StorageError` with code `corrupted` if the bytes do not begin with a valid header.
   init(_ stored: Data, key: CacheKey) throws {
     times = try Self.times(of: stored, key: key)
     data = stored.subdata(in: (stored.startIndex + (times == nil ? 1 : Self.headerSize))..<stored.endIndex)
   }
 
-  /// As ``init(_:key:)``, without the value.
+  /// Like ``init(_:key:)``, without copying the value.
   static func times(of stored: Data, key: CacheKey) throws -> Times? {
     try stored.withUnsafeBytes { bytes in
       switch bytes.first {
       case kept: return nil
       case expiring where bytes.count >= headerSize:
         let times = Times(written: time(in: bytes, at: 1), expires: time(in: bytes, at: 9))
-        // A corrupted time must not decide what time it is.
+        // A corrupted time must not set the clock of the layer forward.
         if times.written <= times.expires { return times }
       default: break
       }

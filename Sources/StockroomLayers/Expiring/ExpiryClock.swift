@@ -6,12 +6,12 @@ import StockroomCore
   public import Foundation
 #endif
 
-/// What an ``ExpiringEngine`` takes the time from: the ``system``, or something that a test moves by hand.
+/// The clock of an ``ExpiringEngine``: the ``system`` clock, or one that a test sets.
 public struct ExpiryClock: Sendable {
   fileprivate let now: @Sendable () -> Timestamp
   fileprivate let uptime: @Sendable () -> Duration
 
-  /// The system's clock, which may be set, and the one beside it that nobody can set.
+  /// The system's wall clock, which can be set, and its monotonic clock, which cannot.
   public static let system = {
     let start = ContinuousClock.now
     return ExpiryClock(now: { Timestamp.now() }, uptime: { ContinuousClock.now - start })
@@ -20,8 +20,8 @@ public struct ExpiryClock: Sendable {
   /// A clock for tests.
   ///
   /// - Parameters:
-  ///   - now: What time it is. May go forward and back.
-  ///   - uptime: How much time has passed since some moment. Never goes back.
+  ///   - now: The time of the wall clock. May go forward and back.
+  ///   - uptime: The time since a fixed point, by the monotonic clock. Never goes back.
   public init(now: @escaping @Sendable () -> Date, uptime: @escaping @Sendable () -> Duration) {
     self.init(now: { Timestamp(now()) }, uptime: uptime)
   }
@@ -31,18 +31,18 @@ public struct ExpiryClock: Sendable {
   }
 }
 
-/// The time by which entries expire, which never goes back: at least as much passes as by the clock that nobody can set, and no less than
-/// the other one is set forward.
+/// The time by which entries expire. It never goes back: it advances at least as far as the monotonic clock, and follows the wall
+/// clock when that is ahead.
 final class ExpiryTime: Sendable {
   private struct State {
-    /// The time by the clock.
+    /// The time by the clocks alone.
     var measured: Timestamp
-    /// The time by the clock, or a later one that was noted.
+    /// The time by the clocks, or the time of a noted write if that is later.
     var latest: Timestamp
     var uptime: Duration
 
     mutating func advance(to time: Timestamp, _ uptime: Duration) {
-      // Another thread may have been here in between.
+      // Another thread may have advanced to a later uptime in the meantime.
       let passed = max(.zero, uptime - self.uptime)
       measured = max(time, measured.advanced(by: passed))
       latest = max(measured, latest.advanced(by: passed))
@@ -59,14 +59,15 @@ final class ExpiryTime: Sendable {
     state = MutexProtected(State(measured: now, latest: now, uptime: clock.uptime()))
   }
 
-  /// The time that decides what is read.
+  /// The time that determines which entries are returned.
   func now() -> Timestamp { advanced().latest }
 
-  /// The time by the clock alone, which decides what is removed for good, and how late an entry may have been written for its time to be
-  /// noted: one that is corrupted, or from a machine whose clock is years ahead, decides about no other entry.
+  /// The time by the clocks alone. It determines which entries are removed from the place, and up to which time the write of an
+  /// entry is noted. So an entry whose time is corrupted, or was set by a machine whose clock is years ahead, affects no other
+  /// entry.
   func measured() -> Timestamp { advanced().measured }
 
-  /// It is at least so late: an entry was written then.
+  /// Advances the time that ``now()`` returns to the time at which an entry was written.
   func note(_ time: Timestamp) {
     _ = advanced(noting: time)
   }
@@ -82,7 +83,7 @@ final class ExpiryTime: Sendable {
 }
 
 extension Timestamp {
-  /// The moment that is so much later, or the nearest that can be stored.
+  /// The timestamp that is later by the duration, or the first or last one that can be represented.
   func advanced(by duration: Duration) -> Timestamp {
     let (seconds, attoseconds) = duration.components
     let farthest = Timestamp(nanoseconds: seconds > 0 ? .max : .min)

@@ -6,28 +6,28 @@ import StockroomCore
   import Foundation
 #endif
 
-/// After a pass through a place whose keys cannot be listed, nothing is checked until half as many entries have been written: each
-/// attempt may read the whole place.
+/// The number of due checks that are skipped after a pass through a place whose keys cannot be listed. So nothing is checked until
+/// half as many entries have been written: each attempt may read the whole place.
 private let pauseAfterUnlistedKeys = 100_000
 /// The maximum number of entries that are due to be checked, unless one write alone has added more.
 private let mostDue = 100_000
-/// The maximum number of entries that a write checks for each that it has written: its own two, and those left by writes that came
-/// while another was sweeping.
+/// The maximum number of entries that a write checks for each entry that it has written: its own two, and up to six that were left
+/// by writes during another sweep.
 private let mostChecksPerWrite = 8
 
-/// Removes expired entries, a page at a time. On average it checks two entries for each that is written, in the byte order of keys,
-/// and begins again at the end.
+/// Removes expired entries, a page at a time. For each entry that is written, it checks two on average, in the byte order of keys
+/// if the engine has ordered scans. After the last entry it begins again.
 ///
-/// One write sweeps at a time; those that come in the meantime leave their share to later ones. What one write checks is bounded by
-/// what it has written, so that none sweeps for all others.
+/// Only one write sweeps at a time. The entries that are due for writes in the meantime are left to later writes. The number of
+/// entries that a write checks is limited in proportion to those that it has written, so that no write sweeps for all others.
 final class ExpirySweeper<Base: StorageEngine>: Sendable {
-  /// How far a pass through the place has come.
+  /// The progress of a pass through the place.
   struct Pass: Sendable {
     fileprivate var cursor = EntryCursor()
-    /// What is wrong with the first entry that cannot be read. Such entries stay.
+    /// The error of the first entry that cannot be read. Such entries stay.
     fileprivate(set) var failure: StorageError?
 
-    /// Whether it has ended because the entries can be neither scanned nor listed.
+    /// Whether the pass has ended because the entries can be neither scanned nor listed.
     fileprivate var isStuck = false
 
     var isComplete: Bool { cursor.isAtEnd || isStuck }
@@ -51,8 +51,9 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
 
   init(base: Base, lifetimes: Lifetimes) { (self.base, self.lifetimes) = (base, lifetimes) }
 
-  /// Checks some entries for `count` that have been written. The write has been acknowledged, so errors are not thrown here: a
-  /// later write tries again, much later if the keys cannot be listed. ``step(_:)`` throws them to callers of `removeExpired()`.
+  /// Checks entries after `count` entries have been written. The write has been acknowledged, so errors are not thrown here: a
+  /// later write retries, after a much longer time if the keys cannot be listed. ``step(_:)`` throws them to callers of
+  /// `removeExpired()`.
   func entriesWereWritten(_ count: Int) async {
     guard count > 0, base.capabilities.contains(.transactions), var pass = begin(count) else { return }
     do {
@@ -92,15 +93,16 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
 
   /// Checks the next entries of a pass, and removes those that have expired.
   ///
-  /// - Returns: How many were removed.
+  /// - Returns: The number of entries that were removed.
   @concurrent func step(_ pass: inout Pass) async throws -> Int {
     let expired = try await expiredKeys(&pass)
     return expired.isEmpty ? 0 : try await remove(expired)
   }
 
-  /// Removes those of the entries that have expired, as a change of nobody's own, so that the feed reports it to the caller too.
+  /// Removes those of the entries that have expired, without a change origin, so that the feed reports the removal to the caller
+  /// too.
   ///
-  /// - Returns: How many were removed. Others may have been written again.
+  /// - Returns: The number of entries that were removed. The others may have been written again in the meantime.
   func remove(_ keys: [CacheKey]) async throws -> Int {
     try await ChangeOrigin.$current.withValue(nil) {
       try await base.withTransaction { [lifetimes] transaction in
@@ -136,7 +138,7 @@ final class ExpirySweeper<Base: StorageEngine>: Sendable {
     do {
       return try await pass.cursor.next(of: base)
     } catch let error as StorageError where error.isOfOneEntry {
-      // The engine below has found it. One such entry does not keep the others in the place.
+      // The engine below cannot read an entry of the page. That must not prevent the removal of the others.
       pass.failure = pass.failure ?? error
       do {
         return try await pass.cursor.nextReadable(of: base)

@@ -72,11 +72,12 @@ final class CountedTransaction: BulkReadingTransaction {
   func removeAll() throws { try base.removeAll() }
 }
 
-/// What the body of a transaction has read and written. Behind a lock, since nothing keeps a body from handing the transaction on.
+/// Counts what the body of a transaction has read and written. Protected by a mutex, since a body may pass the transaction to other
+/// threads.
 final class TransactionCounter: Sendable {
   private let state = MutexProtected(CallCounts())
 
-  /// That of the last run of the body, the one that counts (rule T4).
+  /// The counts of the last run of the body, which is the only one that counts (rule T4).
   var counts: CallCounts { state.withLock { $0 } }
 
   func reset() { state.withLock { $0 = CallCounts() } }
@@ -92,6 +93,6 @@ final class TransactionCounter: Sendable {
 }
 
 extension Sequence {
-  /// The bytes of all values together. O(N).
+  /// The total size of all values in bytes. O(N).
   func byteCount(of value: (Element) -> Data) -> Int { reduce(0) { $0 + value($1).count } }
 }

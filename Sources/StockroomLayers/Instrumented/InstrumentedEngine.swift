@@ -11,11 +11,12 @@ public import StockroomCore
 ///
 /// Nothing else changes: results, errors, capabilities and the place are those of the engine below. See <doc:MeasuringCalls>.
 ///
-/// Costs two readings of the clock for each call, and the cost of the instruments. For calls with many values, adding up their sizes is O(N).
+/// Costs two readings of the clock for each call, and the cost of the instruments. A call with N values also adds up their sizes,
+/// O(N).
 public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
   /// The engine whose calls are recorded.
   public let base: Base
-  /// What the engine is called in ``StorageCall/engine``.
+  /// The name of the engine in ``StorageCall/engine``.
   public let name: String
   private let instrument: any StorageInstrument
 
@@ -27,14 +28,14 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Writing
 
-  /// Written by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func write(_ data: Data, key: CacheKey) async throws {
     try await measure(.write, CallCounts(entriesRequested: 1, bytesWritten: data.count)) {
       try await base.write(data, key: key)
     }
   }
 
-  /// Written by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     try await measure(
       .writeMany,
@@ -44,7 +45,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Written by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     try await measure(
       .writeEntries,
@@ -54,31 +55,31 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Done by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try await measure(.apply, operations.counts) { try await base.apply(operations) }
   }
 
-  /// Removed by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func remove(key: CacheKey) async throws {
     try await measure(.remove, CallCounts(entriesRequested: 1)) { try await base.remove(key: key) }
   }
 
-  /// Removed by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func remove(keys: [CacheKey]) async throws {
     try await measure(.removeMany, CallCounts(entriesRequested: keys.count)) {
       try await base.remove(keys: keys)
     }
   }
 
-  /// Removed by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func removeAllData() async throws {
     try await measure(.removeAllData) { try await base.removeAllData() }
   }
 
   // MARK: Reading
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func read(key: CacheKey) async throws -> Data? {
     try await measure(.read, CallCounts(entriesRequested: 1)) {
       try await base.read(key: key)
@@ -87,7 +88,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
     try await measure(.readMany, CallCounts(entriesRequested: keys.count)) {
       try await base.read(keys: keys)
@@ -96,7 +97,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try await measure(.readDataAndKeys, CallCounts(entriesRequested: keys.count)) {
       try await base.readDataAndKeys(keys: keys)
@@ -105,7 +106,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func readAllData() async throws -> [Data] {
     try await measure(.readAllData) {
       try await base.readAllData()
@@ -114,7 +115,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await measure(.readAllDataAndKeys) {
       try await base.readAllDataAndKeys()
@@ -123,7 +124,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await measure(.readAllEntries) {
       try await base.readAllEntries()
@@ -132,7 +133,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await measure(.readEntries, CallCounts(entriesRequested: keys.count)) {
       try await base.readEntries(keys: keys)
@@ -141,7 +142,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Read by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try await measure(.scan) {
       try await base.scan(range, limit: limit)
@@ -152,7 +153,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Keys and times
 
-  /// Asked of the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try await measure(.keyExists, CallCounts(entriesRequested: 1)) {
       try await base.keyExists(key)
@@ -161,7 +162,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Asked of the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await measure(.keysExist, CallCounts(entriesRequested: keys.count)) {
       try await base.keysExist(keys)
@@ -170,10 +171,10 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Asked of the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func keyCount() async throws -> Int { try await measure(.keyCount) { try await base.keyCount() } }
 
-  /// Listed by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func allKeys() async throws -> [CacheKey] {
     try await measure(.allKeys) {
       try await base.allKeys()
@@ -182,7 +183,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Asked of the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try await measure(.createdAt, CallCounts(entriesRequested: 1)) {
       try await base.createdAt(key: key)
@@ -191,7 +192,7 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Asked of the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try await measure(.updatedAt, CallCounts(entriesRequested: 1)) {
       try await base.updatedAt(key: key)
@@ -200,9 +201,9 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  // MARK: Transactions, changes and the rest
+  // MARK: Transactions, changes, verifying and closing
 
-  /// A transaction of the engine below, recorded as one call with what the last run of its body read and wrote.
+  /// Runs a transaction of ``base``. Records it as one call, with what the last run of the body read and wrote.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
@@ -215,30 +216,31 @@ public struct InstrumentedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// The stream of the engine below. The subscription is recorded, and not what the stream yields.
+  /// Returns the stream of ``base``. Records the subscription, not the elements of the stream.
   public func changes() async throws -> StorageChanges {
     try await measure(.changes) { try await base.changes() }
   }
 
-  /// Done by the engine below, and recorded.
+  /// Forwards to ``base``, and records the call.
   public func verify() async throws { try await measure(.verify) { try await base.verify() } }
 
-  /// Closes the engine below, and is recorded.
+  /// Closes ``base``, and records the call.
   public func close() async throws { try await measure(.close) { try await base.close() } }
 
   // MARK: Measuring
 
-  /// Does the work, and has it recorded.
+  /// Performs a call, and records it.
   ///
   /// - Parameters:
-  ///   - counts: What the call is about, found out when it has ended.
-  ///   - count: Adds what is known from the result.
+  ///   - counts: The counts that do not depend on the result, evaluated when the call has ended.
+  ///   - count: Adds the counts that depend on the result.
   @inline(__always)
   private func measure<Result>(
     _ operation: StorageCall.Operation, _ counts: @autoclosure () -> CallCounts = CallCounts(),
     _ work: () async throws -> Result, counting count: (inout CallCounts, Result) -> Void = { _, _ in }
   ) async throws -> Result {
-    // Not `ContinuousClock`: of its instants the compiler does not know the size, which costs more than the clock itself.
+    // Not `ContinuousClock`: the compiler does not know the size of its instants, and handling them costs more than reading the
+    // clock.
     let start = DispatchTime.now()
     do {
       let result = try await work()
@@ -274,9 +276,9 @@ extension StorageEngine {
   /// ```
   ///
   /// - Parameters:
-  ///   - name: What instruments call the engine; the name of its type if that is nil.
+  ///   - name: The name of the engine in ``StorageCall/engine``. Nil for the name of its type.
   ///   - instrument: Records every call.
-  ///   - others: So do they, after it and in this order.
+  ///   - others: Further instruments, which record every call after that one, in this order.
   public func instrumented(
     as name: String? = nil, by instrument: any StorageInstrument, _ others: any StorageInstrument...
   ) -> InstrumentedEngine<Self> {

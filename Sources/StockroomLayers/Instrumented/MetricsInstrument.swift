@@ -2,9 +2,9 @@
   public import CoreMetrics
   import StockroomCore
 
-  /// Records calls with swift-metrics: how many there are and how long they take, how much is read and written, and what fails.
+  /// Records calls with swift-metrics: their number and duration, how much they read and write, and which errors they throw.
   ///
-  /// | metric | kind | labels | what |
+  /// | metric | kind | labels | what is recorded |
   /// |---|---|---|---|
   /// | `stockroom.call.duration` | timer | `engine`, `operation` | every call |
   /// | `stockroom.entries.requested` | counter | `engine`, `operation` | ``StorageCall/entriesRequested`` |
@@ -13,15 +13,15 @@
   /// | `stockroom.bytes.written` | counter | `engine`, `operation` | ``StorageCall/bytesWritten`` |
   /// | `stockroom.errors` | counter | `engine`, `operation`, `code` | calls that throw |
   ///
-  /// A call that throws counts for the timer and the errors only. `code` is ``StorageCall/Outcome/errorName``. A metric is made when it is first
-  /// needed: at most one of each kind for each engine and operation.
+  /// A call that throws is recorded in the timer and in the error counter only. `code` is ``StorageCall/Outcome/errorName``. The
+  /// metrics of an operation of an engine are created when it is first called, and each error counter when its code first occurs.
   ///
-  /// Costs a look into a table for each call, and what the metrics cost.
+  /// Costs a dictionary lookup under a mutex for each call, and the cost of the metrics.
   public final class MetricsInstrument: StorageInstrument {
     private let factory: any MetricsFactory
     private let metrics = MutexProtected<[OperationMetrics.Key: OperationMetrics]>([:])
 
-    /// Makes its metrics with the factory. Where that is the one of `MetricsSystem`, bootstrap it before.
+    /// Creates an instrument whose metrics come from the factory. Bootstrap `MetricsSystem` before you use its factory.
     public init(factory: any MetricsFactory = MetricsSystem.factory) { self.factory = factory }
 
     /// Records the call.

@@ -6,28 +6,31 @@ public import StockroomCore
   import Foundation
 #endif
 
-/// A call of an engine that has ended: what a ``StorageInstrument`` records.
+/// A call of an engine that has ended, for a ``StorageInstrument`` to record.
 ///
-/// It has sizes and numbers, and neither keys nor values.
+/// It contains sizes and numbers, but neither keys nor values.
 public struct StorageCall: Sendable {
-  /// What was called.
+  /// The method that was called.
   public let operation: Operation
-  /// The name that the engine has for instruments: see ``StockroomCore/StorageEngine/instrumented(as:by:_:)``.
+  /// The name of the engine: see ``StockroomCore/StorageEngine/instrumented(as:by:_:)``.
   public let engine: String
-  /// How long it took, waiting included.
+  /// How long the call took, including time spent waiting.
   public let duration: Duration
-  /// How it ended.
+  /// How the call ended.
   public let outcome: Outcome
-  /// How many keys it named, repeats included. For a transaction: those that its body read, wrote and removed.
+  /// The number of keys in the arguments, including repeated ones. For a transaction: of the keys that its body read, checked,
+  /// wrote and removed.
   public let entriesRequested: Int
-  /// How many entries, or parts of them (values, keys, times), it returned; 0 if it threw. For a transaction: those that its body read.
+  /// The number of entries, or parts of them (values, keys, timestamps), that the call returned; 0 if it threw. For a transaction,
+  /// even one that threw: of those that its body read.
   public let entriesReturned: Int
-  /// How many bytes the values have that it returned. For a transaction: those that its body read.
+  /// The size in bytes of the values that the call returned. For a transaction, even one that threw: of those that its body read.
   public let bytesRead: Int
-  /// How many bytes the values have that it was to write, whether or not it did.
+  /// The size in bytes of the values in the arguments of a write, whether or not it succeeded. For a transaction: of those that its
+  /// body wrote.
   public let bytesWritten: Int
 
-  /// A call with these parts, for tests of instruments.
+  /// Creates a call, for testing instruments.
   public init(
     _ operation: Operation, engine: String, duration: Duration = .zero,
     outcome: Outcome = .success, entriesRequested: Int = 0, entriesReturned: Int = 0, bytesRead: Int = 0,
@@ -89,7 +92,7 @@ extension StorageCall {
     case apply
     /// `scan(_:limit:)`
     case scan
-    /// `withTransaction(_:)`, and what is made of it, such as `increment(_:by:)`
+    /// `withTransaction(_:)`, and methods that are built on it, such as `increment(_:by:)`
     case withTransaction
     /// `changes()`: the subscription, not what the stream yields
     case changes
@@ -107,7 +110,7 @@ extension StorageCall {
     case storageError(StorageError.Code)
     /// It threw `CancellationError`.
     case cancelled
-    /// It threw another error, of this type: that of a transaction's body, or of an engine of your own.
+    /// It threw another error, of this type: from the body of a transaction, or from an engine of your own.
     case otherError(any Error.Type)
 
     init(_ error: any Error) {
@@ -132,14 +135,14 @@ extension StorageCall {
 }
 
 extension StorageCall: CustomStringConvertible {
-  /// All of it in one line.
+  /// All properties of the call, in one line.
   public var description: String {
     "\(engine) \(operation): \(outcome.errorName ?? "success"), \(duration), \(entriesRequested) requested, "
       + "\(entriesReturned) returned, \(bytesRead) bytes read, \(bytesWritten) bytes written"
   }
 }
 
-/// How much a call is about.
+/// The counts of a call.
 struct CallCounts: Sendable {
   var entriesRequested = 0
   var entriesReturned = 0
@@ -148,7 +151,7 @@ struct CallCounts: Sendable {
 }
 
 extension CallCounts {
-  /// Adds entries that were returned. O(N).
+  /// Sets the counts of the entries that were returned. O(N).
   mutating func add<Entry>(_ entries: [Entry], _ value: (Entry) -> Data) {
     entriesReturned = entries.count
     bytesRead = entries.byteCount(of: value)
@@ -156,7 +159,7 @@ extension CallCounts {
 }
 
 extension [StorageOperation] {
-  /// O(N).
+  /// The counts of a batch. O(N).
   var counts: CallCounts {
     var counts = CallCounts()
     for operation in self {

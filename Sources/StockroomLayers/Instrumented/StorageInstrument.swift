@@ -10,8 +10,8 @@
 public protocol StorageInstrument: Sendable {
   /// Records a call that has ended.
   ///
-  /// Called once for each call, in the task of the caller, before the caller has its result: it must return at once. Calls of different
-  /// tasks are recorded at the same time.
+  /// Called once for each call, in the task of the caller, before the caller receives the result. So it must return quickly. Calls
+  /// from several tasks may be recorded concurrently.
   func record(_ call: StorageCall)
 }
 
@@ -22,12 +22,12 @@ public struct SlowCallLog: StorageInstrument {
 
   /// Logs calls that take at least as long as the threshold.
   ///
-  /// - Parameter log: What to do with such a call. It must return at once.
+  /// - Parameter log: The function that is called with such a call. It must return quickly.
   public init(over threshold: Duration, _ log: @escaping @Sendable (StorageCall) -> Void) {
     (self.threshold, self.log) = (threshold, log)
   }
 
-  /// Logs the call if it is one of those.
+  /// Logs the call if it took at least as long as the threshold.
   public func record(_ call: StorageCall) {
     if call.duration >= threshold { log(call) }
   }

@@ -2,18 +2,19 @@
   import StockroomCore
   public import Tracing
 
-  /// Records each call as a span, with swift-distributed-tracing and the attributes of OpenTelemetry's semantic conventions for databases.
+  /// Records each call as a span, with swift-distributed-tracing and the attributes of OpenTelemetry's semantic conventions for
+  /// databases.
   ///
-  /// The span has the kind `client`, the name of the operation and of the engine as its own (`read songs`), the context of the caller's task as
-  /// its parent, and the times of the call. It is made when the call has ended: so no span is a child of it.
+  /// The span is of the kind `client`, is named after the operation and the engine (`read songs`), has the context of the caller's
+  /// task as its parent, and has the times of the call. It is created after the call has ended, so no other span can be its child.
   ///
   /// | attribute | value |
   /// |---|---|
   /// | `db.system.name` | the ``init(system:tracer:)`` parameter |
   /// | `db.namespace` | ``StorageCall/engine`` |
   /// | `db.operation.name` | ``StorageCall/operation`` |
-  /// | `db.operation.batch.size` | ``StorageCall/entriesRequested``, if it is not a transaction and has two or more |
-  /// | `db.response.returned_rows` | ``StorageCall/entriesReturned``, of a call that reads and returned |
+  /// | `db.operation.batch.size` | ``StorageCall/entriesRequested``, if it is 2 or more and the call is not a transaction |
+  /// | `db.response.returned_rows` | ``StorageCall/entriesReturned``, if the call reads and has not thrown |
   /// | `stockroom.bytes_read`, `stockroom.bytes_written` | ``StorageCall/bytesRead`` and ``StorageCall/bytesWritten``, unless they are 0 |
   /// | `error.type` | ``StorageCall/Outcome/errorName`` of a call that threw; the status of the span is `error` then |
   ///
@@ -22,11 +23,12 @@
     private let system: String
     private let tracer: (any Tracer)?
 
-    /// Makes spans with the tracer.
+    /// Creates an instrument that makes spans with the tracer.
     ///
     /// - Parameters:
-    ///   - system: The value of `db.system.name`, for which the conventions have `sqlite` and `postgresql`; others name themselves: `lmdb`.
-    ///   - tracer: Nil for that of `InstrumentationSystem` at the time of each call.
+    ///   - system: The value of `db.system.name`. The conventions define `sqlite` and `postgresql`; for other engines use their own
+    ///     name, such as `lmdb`.
+    ///   - tracer: The tracer. Nil for the one that `InstrumentationSystem` has at the time of each call.
     public init(system: String, tracer: (any Tracer)? = nil) { (self.system, self.tracer) = (system, tracer) }
 
     /// Makes the call's span.

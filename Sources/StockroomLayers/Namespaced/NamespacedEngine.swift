@@ -17,14 +17,15 @@ public import StockroomCore
 ///
 /// `close()` closes the engine that all of them share, and with it every other namespace.
 ///
-/// An entry takes the bytes of the name and one more. Keys of all lengths are allowed. For a key of more than about 470 bytes (510 less
-/// those of the name and the slash), the place stores a part of the key, its MD5 digest, and the full key in the value. An attacker who
-/// constructs two such keys with the same digest gets one entry for both.
+/// Each key takes one byte more than the length of the name. Keys of all lengths are allowed. For a key that is longer than 510
+/// bytes less the name and the slash, so 477 to 508 bytes, the place stores a part of the key and its MD5 digest as the key, and
+/// the full key in the value. An attacker who constructs two such keys with the same beginning and the same digest gets one entry
+/// for both.
 ///
-/// Costs in addition to those of the engine below: ``readAllEntries()``, ``allKeys()`` and ``keyCount()`` go through the whole place,
-/// including all other namespaces, and so does every read of all values unless the engine below has `orderedScans`. ``removeAllData()`` is a
-/// transaction that lists the keys of the whole place. A page of a scan reads the whole range if a key or a bound in it has more than about
-/// 440 bytes.
+/// Costs in addition to those of the engine below: ``readAllEntries()``, ``allKeys()``, ``keyCount()`` and ``verify()`` visit the
+/// whole place, including all other namespaces, and so does every read of all values unless the engine below has `orderedScans`.
+/// ``removeAllData()`` is a transaction that lists the keys of the whole place. A page of a scan reads at least the whole range if
+/// a key or a bound in it has more than about 440 bytes.
 public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   /// The maximum length of a name in bytes of UTF-8.
   public static var maximumNameLength: Int { NamespacedKeys.maximumNameLength }
@@ -43,21 +44,21 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 
   // MARK: Several namespaces
 
-  /// The operations in the terms of the engine that all namespaces share, for a batch over several of them.
+  /// Converts the operations to those of the shared engine, for a batch that changes several namespaces.
   ///
-  /// - Throws: `StorageError` with code `invalidKey`, and `unsupported` for `removeAll`, which needs a transaction.
+  /// - Throws: `StorageError` with code `invalidKey` for an invalid key, `unsupported` for `removeAll`, which needs a transaction.
   public func operations(_ operations: [StorageOperation]) throws -> [StorageOperation] {
     try operations.map(keys.stored)
   }
 
-  /// The part of a transaction of the engine that all namespaces share which is about this one.
+  /// Restricts a transaction of the shared engine to this namespace.
   public func transaction(in transaction: any StorageTransaction) -> any StorageTransaction {
     NamespacedTransaction(base: transaction, keys: keys)
   }
 
   // MARK: Requirements
 
-  /// Written under the name.
+  /// Writes the value in this namespace. Costs and throws as the engine below.
   public func write(_ data: Data, key: CacheKey) async throws {
     try await base.write(keys.stored(data, key), key: keys.stored(key))
   }
@@ -72,7 +73,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await base.writeEntries(mapping(entries) { try keys.stored($0) })
   }
 
-  /// Done under the name, as one batch: with `removeAll` among the operations as a transaction.
+  /// Performs the operations in this namespace as one batch. If `removeAll` is among them, the batch is a transaction.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     guard operations.contains(.removeAll) else {
       return try await base.apply(mapping(operations) { try keys.stored($0) })
@@ -98,10 +99,10 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await entries(base.readDataAndKeys(keys: stored(keys)))
   }
 
-  /// The values under the name.
+  /// Reads all values in this namespace.
   @concurrent public func readAllData() async throws -> [Data] { try await readAllDataAndKeys().map(\.data) }
 
-  /// The entries under the name.
+  /// Reads all entries in this namespace.
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     if capabilities.contains(.orderedScans) {
       return try await entries(base.scan(.prefix(keys.prefix), limit: nil))
@@ -116,13 +117,13 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
   /// Removes the entries in this namespace, as one batch. Costs and throws as the engine below.
   @concurrent public func remove(keys: [CacheKey]) async throws { try await base.remove(keys: stored(keys)) }
 
-  /// Removes what is under the name.
+  /// Removes all entries in this namespace, in one transaction.
   public func removeAllData() async throws { try await withTransaction { try $0.removeAll() } }
 
-  /// Whether there is an entry under the name.
+  /// Whether the key exists in this namespace.
   public func keyExists(_ key: CacheKey) async throws -> Bool { try await base.keyExists(keys.stored(key)) }
 
-  /// Those that are under the name.
+  /// The requested keys that exist in this namespace.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     let stored = try await stored(keys)
     let found = Set(try await base.keysExist(stored))
@@ -134,7 +135,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await base.allKeys().count(where: keys.contains)
   }
 
-  /// As the engine below, and whether each value that has its key in it is stored under that key.
+  /// Verifies ``base``, then checks that each value which contains its key is stored under that key. All keys are in memory.
   @concurrent public func verify() async throws {
     try await base.verify()
     let cut = try await base.allKeys().filter { keys.contains(below: $0) && keys.key(below: $0) == nil }
@@ -150,24 +151,25 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// Lists the keys in this namespace. O(N) for the N entries of the whole place, whose keys are listed.
+  /// Lists the keys in this namespace. O(N) for the N entries of the whole place, whose keys are listed. If a key is too long to be
+  /// stored whole, all values in this namespace are read as well.
   @concurrent public func allKeys() async throws -> [CacheKey] {
     let own = try await mapping(base.allKeys().filter(keys.contains)) { keys.key(below: $0) }
-    // In the rare case that only values have the keys.
+    // Rarely, some keys are only in their values.
     return own.contains(nil) ? try await readAllDataAndKeys().map(\.key) : own.compactMap(\.self)
   }
 
-  /// The time of the entry under the name.
+  /// The timestamp of the entry in this namespace.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try await base.createdAt(key: keys.stored(key))
   }
 
-  /// The time of the entry under the name.
+  /// The timestamp of the entry in this namespace.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try await base.updatedAt(key: keys.stored(key))
   }
 
-  /// The entries under the name.
+  /// Reads all entries in this namespace.
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     let found = try await readingOwn(
       { try await base.readAllEntries() }, ownEntries)
@@ -179,22 +181,22 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await mapping(base.readEntries(keys: stored(keys))) { try self.keys.entry($0) }.compactMap(\.self)
   }
 
-  /// The entries of a range under the name.
+  /// Reads the entries of a range in this namespace.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     let scan = try keys.scan(range)
     if scan.isExact, let page = try await scan.page(base.scan(scan.below, limit: limit)) { return page }
     return try await scan.page(ofAll: base.scan(scan.below, limit: nil), limit: limit)
   }
 
-  /// A transaction of the engine below, of which the body gets the part under the name.
+  /// Runs a transaction of the engine below, in which the body reads and writes this namespace only.
   public func withTransaction<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try await base.withTransaction { try body(transaction(in: $0)) }
   }
 
-  /// The changes under the name, and `everything` for those of keys that are too long to be stored whole, and where more keys of the whole
-  /// place have changed than the stream holds for a slow subscriber.
+  /// The changes in this namespace. An element is `everything` if it includes a key that is too long to be stored whole, or if more
+  /// keys have changed in the whole place than the stream buffers for a slow subscriber.
   public func changes() async throws -> StorageChanges {
     try await base.changes().mapping { [keys] in keys.change($0) }
   }
@@ -203,8 +205,8 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     try await mapping(keys) { try self.keys.stored($0) }
   }
 
-  /// Reads the whole place or, if something in it is corrupted or of another key or version, what is stored under the name: an entry of
-  /// another namespace must not make this one unreadable.
+  /// Reads the whole place with `readAll`. If an entry in it is corrupted, encrypted with an unknown key or stored in an unknown
+  /// form, reads this namespace only, with `readOwn`: an entry of another namespace must not make this one unreadable.
   @concurrent private func readingOwn<Element: Sendable>(
     _ readAll: () async throws -> [Element], _ readOwn: () async throws -> [Element]
   ) async throws -> [Element] {
@@ -215,7 +217,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// What is stored under the name, as a snapshot.
+  /// A snapshot of the stored values of this namespace.
   @concurrent private func ownValues() async throws -> [(key: CacheKey, data: Data)] {
     try await base.withTransaction { [keys] transaction -> [(key: CacheKey, data: Data)] in
       let own = try transaction.allKeys().filter(keys.contains)
@@ -223,18 +225,19 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     }
   }
 
-  /// What is stored under the name, with times, as a snapshot.
+  /// A snapshot of the stored entries of this namespace, with their timestamps.
   @concurrent private func ownEntries() async throws -> [StorageEntry] {
     var stored = try await base.allKeys().filter(keys.contains)
     for _ in 0..<4 {
       let found = try await base.readEntries(keys: stored)
       stored = try await base.allKeys().filter(keys.contains)
-      // What is the same before and after the keys were listed was so then.
+      // Entries that are the same before and after the keys were listed were the same when they were listed.
       if Set(found.map(\.key)) == Set(stored), try await base.readEntries(keys: stored) == found {
         return found
       }
     }
-    // Others go on writing. A transaction knows no times: those of what has changed since are not later than it.
+    // Other callers keep writing. A transaction does not return timestamps, so they are read after it. The timestamp of an entry
+    // that has been written since is limited to the time of the transaction.
     let values = try await ownValues()
     let date = Timestamp.now().date
     let later = try await base.readEntries(keys: values.map(\.key))
@@ -242,7 +245,7 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
     let places = Dictionary(later.enumerated().map { ($1.key, $0) }) { $1 }
     return values.map { key, data -> StorageEntry in
       var entry = times[key] ?? StorageEntry(key: key, data: data, createdAt: date, updatedAt: date)
-      // It may have been written since, also with the same value.
+      // The entry may have been written since, even with the same value.
       entry.data = data
       entry.createdAt = min(entry.createdAt, date)
       entry.updatedAt = min(entry.updatedAt, date)
@@ -258,16 +261,17 @@ public struct NamespacedEngine<Base: StorageEngine>: StorageLayer {
 }
 
 extension StorageEngine {
-  /// The part of this engine's place that has a name: see ``NamespacedEngine``.
+  /// A named part of this engine's place. See ``NamespacedEngine``.
   ///
-  /// - Parameter name: 1 to ``NamespacedEngine/maximumNameLength`` bytes of UTF-8 without a slash. A short one saves room: every entry has it.
-  /// - Throws: `StorageError` with code `invalidKey` for a name that no namespace can have, `unsupported` if the engine has no transactions.
+  /// - Parameter name: 1 to ``NamespacedEngine/maximumNameLength`` bytes of UTF-8 without a slash. A short name saves space, since
+  ///   every entry contains it.
+  /// - Throws: `StorageError` with code `invalidKey` for an invalid name, `unsupported` if the engine has no transactions.
   public func namespaced(_ name: String) throws -> NamespacedEngine<Self> {
     try NamespacedEngine(base: self, name: name)
   }
 }
 
-/// The part of a transaction that is about one namespace.
+/// A transaction of the shared engine, restricted to one namespace.
 private final class NamespacedTransaction: BulkReadingTransaction {
   private let base: any StorageTransaction
   private let keys: NamespacedKeys
@@ -311,7 +315,7 @@ private final class NamespacedTransaction: BulkReadingTransaction {
   func remove(key: CacheKey) throws { try base.remove(key: keys.stored(key)) }
 
   func removeAll() throws {
-    // Without a look at the values, some of which may be corrupted (rule D2).
+    // Reads no values, since some of them may be corrupted (rule D2).
     for key in try base.allKeys() where keys.contains(below: key) { try base.remove(key: key) }
   }
 }

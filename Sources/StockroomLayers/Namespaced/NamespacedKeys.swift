@@ -6,21 +6,21 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Where the entries of a namespace are in the engine below: under the name, a slash and the key.
+/// Converts the entries of a namespace to those of the engine below, where a key consists of the name, a slash and the key.
 ///
-/// A key that is too long for that is cut, and followed by a digest of itself; the key itself is in the value then. Such an entry below has
-/// a key of exactly 511 bytes, and no other entry of the namespace has.
+/// A key that is too long for that is cut, and its digest is appended; the value then contains the whole key. The key of such an
+/// entry in the engine below has exactly 511 bytes. No other entry of the namespace has a key of that length.
 final class NamespacedKeys: Sendable {
   /// The name and the slash.
   let prefix: String
   private let prefixBytes: [UInt8]
-  /// The engine below, for errors.
+  /// The description of the engine below, for error messages.
   let place: String?
-  /// The longest key in bytes that is stored as it is.
+  /// The maximum length in bytes of a key that is not cut.
   private let longestWhole: Int
-  /// How much of a longer one is stored, in bytes.
+  /// The number of bytes to which a longer key is cut, including padding.
   private let cutLength: Int
-  /// Keys that differ in so many bytes have the same order here and below.
+  /// Keys that differ within this number of bytes have the same order in the namespace and in the engine below.
   private let orderedLength: Int
 
   static let maximumNameLength = 32
@@ -39,7 +39,7 @@ final class NamespacedKeys: Sendable {
     let rest = CacheKey.maximumLength - prefixBytes.count
     longestWhole = rest - 1
     cutLength = rest - Self.digestLength
-    // Cut between scalars, of which the longest has four bytes.
+    // A key is cut between Unicode scalars, which have up to four bytes.
     orderedLength = cutLength - 3
   }
 
@@ -51,7 +51,7 @@ final class NamespacedKeys: Sendable {
     stored.value.utf8.count == CacheKey.maximumLength
   }
 
-  /// The key below.
+  /// The key in the engine below.
   func stored(_ key: CacheKey) throws -> CacheKey {
     try key.validate()
     guard isCut(key) else { return CacheKey(verbatim: prefix + key.value) }
@@ -60,7 +60,7 @@ final class NamespacedKeys: Sendable {
     return CacheKey(verbatim: prefix + head + filling + CacheKey(key.value).value)
   }
 
-  /// The value below.
+  /// The value in the engine below.
   func stored(_ value: Data, _ key: CacheKey) -> Data { isCut(key) ? NamedValue.combined(key, value) : value }
 
   func stored(_ operation: StorageOperation) throws -> StorageOperation {
@@ -72,14 +72,14 @@ final class NamespacedKeys: Sendable {
     }
   }
 
-  /// The entry below.
+  /// The entry in the engine below.
   func stored(_ entry: StorageEntry) throws -> StorageEntry {
     StorageEntry(
       key: try stored(entry.key), data: stored(entry.data, entry.key), createdAt: entry.createdAt,
       updatedAt: entry.updatedAt)
   }
 
-  /// The value of a key, of what is stored for it.
+  /// The value of a key, from the stored value.
   func value(_ stored: Data, of key: CacheKey) throws -> Data {
     isCut(key) ? try NamedValue.separated(stored, in: place).data : stored
   }
@@ -93,13 +93,13 @@ final class NamespacedKeys: Sendable {
     }
   }
 
-  /// The key, nil if only the value has it.
+  /// The key of an entry, from its key in the engine below. Nil if the key was cut, so that only the value contains it.
   func key(below stored: CacheKey) -> CacheKey? {
     if Self.isCut(below: stored) { return nil }
     return stored.withUTF8 { CacheKey(utf8: UnsafeRawBufferPointer(rebasing: $0[prefixBytes.count...])) }
   }
 
-  /// The entry, nil if it belongs to another namespace.
+  /// The entry, from that in the engine below. Nil if it belongs to another namespace.
   func entry(_ stored: (key: CacheKey, data: Data)) throws -> (key: CacheKey, data: Data)? {
     guard contains(below: stored.key) else { return nil }
     if let key = key(below: stored.key) { return (key, stored.data) }
@@ -113,7 +113,7 @@ final class NamespacedKeys: Sendable {
     return entry
   }
 
-  /// What has changed in the namespace, nil if nothing has.
+  /// The change in this namespace. Nil if nothing has changed in it.
   func change(_ change: StorageChange) -> StorageChange? {
     guard case .keys(let stored) = change else { return change }
     let own = stored.filter(contains)
@@ -124,26 +124,27 @@ final class NamespacedKeys: Sendable {
 
   // MARK: Ranges
 
-  /// A scan, by scans of the engine below.
+  /// A scan of the namespace, made of scans of the engine below.
   ///
-  /// Below the order is the same, but for keys that begin with the same some 440 bytes and of which one is cut. Where such keys are, or may
-  /// be, a page is made of the whole range.
+  /// The order of keys in the engine below is the same, except among keys that have the first 440 or so bytes in common and of
+  /// which one is cut. If a scan returns such keys, or its bounds are that long, the page is made from the whole range.
   struct Scan {
-    /// What to scan below: the range, or more if a bound is that long.
+    /// The range to scan in the engine below. It contains more than the range of the scan if a bound is that long.
     let below: KeyRange
-    /// Whether it is the range, but for the order.
+    /// Whether ``below`` contains exactly the keys of the range, if perhaps in another order.
     let isExact: Bool
     fileprivate let range: KeyRange
     fileprivate let keys: NamespacedKeys
 
-    /// What the engine below has returned for the limit, if it is the page.
+    /// The page, from what the engine below has returned with the same limit. Nil if keys in it are so long that it may be another
+    /// page.
     func page(_ found: [(key: CacheKey, data: Data)]) throws -> [(key: CacheKey, data: Data)]? {
       let longest = keys.prefix.utf8.count + keys.orderedLength
       guard found.allSatisfy({ $0.key.value.utf8.count <= longest }) else { return nil }
       return try found.compactMap(keys.entry)
     }
 
-    /// The page, of what the engine below has returned without a limit.
+    /// The page, from what the engine below has returned without a limit.
     func page(ofAll found: [(key: CacheKey, data: Data)], limit: Int?) throws -> [(key: CacheKey, data: Data)]
     {
       try found.compactMap(keys.entry).inside(range, limit: limit)
@@ -162,7 +163,7 @@ final class NamespacedKeys: Sendable {
 }
 
 extension String {
-  /// The longest beginning of whole scalars that has no more bytes than this.
+  /// The longest prefix of whole Unicode scalars that has at most `count` bytes.
   fileprivate func cut(_ count: Int) -> String {
     guard utf8.count > count else { return self }
     var end = utf8.index(utf8.startIndex, offsetBy: count)

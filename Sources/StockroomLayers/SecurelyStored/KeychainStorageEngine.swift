@@ -4,22 +4,25 @@
   import Security
   public import StockroomCore
 
-  /// The generic passwords of a service in the keychain of Apple's systems, as entries: the account is the key, the password is the value.
+  /// Stores entries as the generic passwords of a service in the keychain of Apple's systems: the account is the key, the password
+  /// is the value.
   ///
-  /// For secrets, of which there are few: the keychain is slow, and its calls wait for another process. They are on the device only, for
-  /// whichever program has its access group, and readable once the device has been unlocked after its start. Neither a batch nor a read of many
-  /// is atomic, and nothing is heard of changes: no capability but `persistent`.
+  /// For a small number of secrets: the keychain is slow, and its calls wait for another process. The passwords stay on the device,
+  /// are available to programs with the access group, and can be read once the device has been unlocked after it was started.
+  /// Neither batches nor reads of many keys are atomic, and there is no change feed: the only capability is `persistent`.
   ///
-  /// Errors have the code `permissionDenied` if the keychain is locked or the program has no right to it, otherwise `io`; the cause is an
-  /// `NSError` with the `OSStatus`.
+  /// An error of the keychain has the code `permissionDenied` if the keychain is locked or the program may not use it, otherwise
+  /// `io`. Its cause is an `NSError` with the `OSStatus`.
   public struct KeychainStorageEngine: StorageEngine {
     /// The service of the passwords.
     public let service: String
-    /// The access group, by which several programs of one developer share passwords. Nil for that of the program for what is new, and
-    /// for all groups that the program may use for what is there: a program with several gives each engine a group or a service of its own.
+    /// The access group, which several programs of one developer can share. If it is nil, new passwords are added to the default
+    /// group of the program, and existing ones are found in all groups that the program may use. So a program with several groups
+    /// must use a group or a service of its own for each engine.
     public let accessGroup: String?
 
-    /// Opens nothing yet. The default service is the identifier of the program's bundle, or its name.
+    /// Creates an engine. Does not access the keychain. The default service is the identifier of the program's bundle or, if it has
+    /// none, the name of the process.
     public init(service: String? = nil, accessGroup: String? = nil) {
       self.service = service ?? Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
       self.accessGroup = accessGroup
@@ -38,7 +41,7 @@
         let attributes = query(key).merging(value) { $1 }
           .merging([kSecAttrAccessible: kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly]) { $1 }
         let added = SecItemAdd(attributes as CFDictionary, nil)
-        // Somebody else was first.
+        // Another caller has added the password in the meantime.
         return added == errSecDuplicateItem
           ? SecItemUpdate(query(key) as CFDictionary, value as CFDictionary) : added
       }
@@ -97,7 +100,7 @@
       return query
     }
 
-    /// What `convert` makes of the result; nil if there is none.
+    /// Searches the keychain. Returns the result that `convert` has converted, or nil if nothing was found.
     private func find<Found: Sendable>(
       _ what: String, _ key: CacheKey?, _ wanted: @escaping @Sendable () -> [CFString: Any],
       _ convert: @escaping @Sendable (CFTypeRef?) -> Found?
@@ -115,7 +118,7 @@
       return found.withLock { $0 }
     }
 
-    /// Waits for the keychain on a thread that may wait (rule C5).
+    /// Calls the keychain on a thread that may block (rule C5). Throws an error for any status except success.
     private func call(_ what: String, _ body: @escaping @Sendable () -> OSStatus) async throws {
       try Task.checkCancellation()
       let status = try await ThreadResult.wait { finish in
