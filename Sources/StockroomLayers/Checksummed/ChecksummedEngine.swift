@@ -46,7 +46,7 @@ public struct ChecksummedEngine<Base: StorageEngine>: ValueLayer {
       return checksum == Self.checksum(UnsafeRawBufferPointer(rebasing: bytes[..<count]), key)
     }
     guard isRight else {
-      throw StorageError(.corrupted, "The checksum of \(key) is not that of its value.")
+      throw StorageError(.corrupted, "The checksum of \(key) does not match its value.")
     }
     // The checksum is at the end so that the value can be returned without copying it.
     return stored.startIndex == 0 ? stored.prefix(count) : Data(stored.prefix(count))

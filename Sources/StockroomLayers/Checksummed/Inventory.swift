@@ -84,7 +84,7 @@ struct Inventory: Equatable {
     if found == self { return }
     throw StorageError(
       .corrupted,
-      "The inventory of the place has \(count) entries, and \(found.count) are there"
-        + (found.count == count ? ", under other keys." : "."))
+      "The inventory of the place has \(count) entries, but \(found.count) "
+        + (found.count == count ? "with other keys were found." : "were found."))
   }
 }

@@ -41,7 +41,7 @@ public struct InventoryEngine<Base: StorageEngine>: StorageLayer {
     guard !expires(base) else {
       throw StorageError(
         .unsupported,
-        "An inventory cannot be in front of a layer whose entries expire, since it would miss them: "
+        "An inventory cannot be in front of a layer whose entries expire, since they would be reported as missing: "
           + "use expiring(after:clock:) in front of the inventory.")
     }
     self.base = base

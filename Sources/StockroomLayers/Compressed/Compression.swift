@@ -106,7 +106,7 @@ struct Compression: Sendable {
       throw Malformed(reason: "it has no byte that says how it is stored")
     }
     guard let method = Method(rawValue: first) else {
-      throw Malformed(reason: "its first byte is \(first), which stands for no method of compression")
+      throw Malformed(reason: "its first byte is \(first), which is not a known method of compression")
     }
     if method == .none { return (nil, source.count - 1) }
     guard source.count > Self.headerSize else { throw Malformed(reason: "it ends within its header") }
@@ -124,7 +124,7 @@ struct Compression: Sendable {
   /// - Throws: ``Malformed`` if the bytes are not a zstd frame.
   private static func unknown(_ frame: Slice<UnsafeRawBufferPointer>) throws -> StorageError {
     guard frame.starts(with: [0x28, 0xB5, 0x2F, 0xFD]) else {
-      throw Malformed(reason: "what should be a frame of zstd is none")
+      throw Malformed(reason: "it is not a zstd frame")
     }
     return StorageError(
       .unsupported, "A value is compressed with zstd, which this program was built without (trait Zstandard)."

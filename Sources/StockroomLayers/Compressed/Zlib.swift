@@ -28,11 +28,11 @@ enum Zlib: Compressor {
       bytes.baseAddress?.assumingMemoryBound(to: Bytef.self), &used)
     switch status {
     case Z_OK: break
-    case Z_MEM_ERROR: throw StorageError(.io, "There is no memory to decompress \(target.count) bytes.")
+    case Z_MEM_ERROR: throw StorageError(.io, "There is not enough memory to decompress \(target.count) bytes.")
     default: throw Compression.Malformed(reason: "zlib finds an error in \(bytes.count) bytes")
     }
     guard count == target.count, used == bytes.count else {
-      throw Compression.Malformed(reason: "its header says \(target.count) bytes, and there are others")
+      throw Compression.Malformed(reason: "it does not decompress to the \(target.count) bytes in its header")
     }
   }
 }

@@ -37,14 +37,14 @@
         throw Compression.Malformed(reason: "zstd finds an error in \(bytes.count) bytes: \(name(of: count))")
       }
       guard count == target.count else {
-        throw Compression.Malformed(reason: "its header says \(target.count) bytes, and there are others")
+        throw Compression.Malformed(reason: "it does not decompress to the \(target.count) bytes in its header")
       }
     }
 
     private static func name(of error: Int) -> String { String(cString: ZSTD_getErrorName(error)) }
 
     private static func noMemory(_ count: Int) -> StorageError {
-      StorageError(.io, "zstd has no memory for \(count) bytes.")
+      StorageError(.io, "zstd has not enough memory for \(count) bytes.")
     }
   }
 

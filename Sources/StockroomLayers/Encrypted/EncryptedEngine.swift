@@ -74,7 +74,7 @@
       guard !expires(base) else {
         throw StorageError(
           .unsupported,
-          "In front of a layer whose entries expire no value is encrypted again, since it would live longer by that."
+          "In front of a layer whose entries expire, values cannot be encrypted again: their lifetimes would start again."
         )
       }
       let keys = try await allKeys()

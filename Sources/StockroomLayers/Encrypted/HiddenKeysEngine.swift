@@ -151,7 +151,7 @@
     /// Throws `unsupported`, since the key of a removed entry cannot be found from its hash.
     public func changes() async throws -> StorageChanges {
       throw StorageError(
-        .unsupported, "An engine that hides the keys of its entries does not name them in a feed.")
+        .unsupported, "An engine that hides the keys of its entries has no change feed.")
     }
 
     /// Verifies ``base``, then compares the hash of every entry with the key in the value, a page of entries at a time. All hashes

@@ -155,7 +155,7 @@
       guard stored.count >= length + nonceLength + tagLength else { throw corrupted(key, "it is too short") }
       let checksum = CRC32C.checksum(UnsafeRawBufferPointer(rebasing: stored[..<checked]))
       guard checksum == UInt32(littleEndian: stored.loadUnaligned(fromByteOffset: checked, as: UInt32.self))
-      else { throw corrupted(key, "its header has another checksum") }
+      else { throw corrupted(key, "the checksum of its header does not match") }
       return UnsafeRawBufferPointer(rebasing: stored[..<length])
     }
 

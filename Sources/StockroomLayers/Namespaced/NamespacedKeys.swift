@@ -68,7 +68,8 @@ final class NamespacedKeys: Sendable {
     case .write(let data, let key): .write(stored(data, key), key: try stored(key))
     case .remove(let key): .remove(key: try stored(key))
     case .removeAll:
-      throw StorageError(.unsupported, "A batch over several namespaces cannot empty one: use a transaction.")
+      throw StorageError(
+        .unsupported, "A batch cannot remove all entries of one of several namespaces: use a transaction.")
     }
   }
 

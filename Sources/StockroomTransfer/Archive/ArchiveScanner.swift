@@ -123,7 +123,9 @@ struct ArchiveScanner {
       var (done, used) = (uLongf(size), uLong(payload.count))
       let source = payload.baseAddress?.assumingMemoryBound(to: Bytef.self)
       let result = uncompress2(&contents, &done, source, &used)
-      if result == Z_MEM_ERROR { throw StorageError(.io, "There is no memory to decompress a block.") }
+      if result == Z_MEM_ERROR {
+        throw StorageError(.io, "There is not enough memory to decompress a block.")
+      }
       guard result == Z_OK, done == size, used == payload.count else {
         throw ArchiveCorruption("block \(blockCount) cannot be decompressed")
       }
