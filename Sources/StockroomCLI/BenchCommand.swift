@@ -51,7 +51,8 @@ struct BenchCommand: AsyncParsableCommand {
     let report = try await engineOptions.withScratchDirectory { directory in
       try await Self.measure(engineOptions, benchmarkOptions, in: directory, format)
     }
-    // First, so that the results are shown even if a file cannot be written; and the files are written even if nobody reads these.
+    // Printed before the files are written, so that the results are shown even if a file cannot be written. An error of
+    // printing, such as a closed pipe, is thrown only after the files have been written.
     let shown = Result<Void, any Error> {
       try writeToStandardOutput(try report.rendered(as: format))
       if details { try writeToStandardOutput(report.renderedDetails(as: format)) }
@@ -60,10 +61,11 @@ struct BenchCommand: AsyncParsableCommand {
     try shown.get()
     guard let earlier else { return }
     let comparison = BenchmarkComparison(before: earlier, after: report)
-    // The names in it are those of a file that may be anybody's.
+    // The text contains names from the earlier report, which is an untrusted file, so its control characters are
+    // escaped.
     let text = comparison.text.split(separator: "\n", omittingEmptySubsequences: false)
       .map { String($0).withoutControls }.joined(separator: "\n")
-    // Standard output has the JSON report only, which may be the next baseline.
+    // With JSON, standard output contains only the report, which may become the next baseline.
     if format == .json {
       writeToStandardError(text)
     } else {
@@ -83,8 +85,8 @@ struct BenchCommand: AsyncParsableCommand {
     }
   }
 
-  /// Runs the benchmark below the directory, and shows progress. If it is interrupted, prints the results of the repetitions so far in
-  /// the format, except as JSON: that might be taken for a complete report.
+  /// Runs the benchmark below `directory`, and shows progress. If it is interrupted, prints the results of the
+  /// completed repetitions in the format, except as JSON, which could be mistaken for a complete report.
   static func measure(
     _ engineOptions: EngineOptions, _ benchmarkOptions: BenchmarkOptions, in directory: URL,
     _ format: OutputFormat
@@ -129,7 +131,7 @@ extension BenchmarkReport {
     }
   }
 
-  /// The quantities other than time, in a format. JSON has them already.
+  /// The quantities other than time, in a format. Empty for JSON, whose report contains them already.
   func renderedDetails(as format: OutputFormat) -> String {
     switch format {
     case .text: "\n" + details

@@ -9,11 +9,12 @@ import StockroomCore
   import Musl
 #endif
 
-/// The versions of everything in this command, and a checksum of its file, which is another one for every build that differs.
+/// The versions of Stockroom and its libraries, and the size and checksum of this command's executable, which
+/// distinguish builds.
 ///
-/// Costs as much as reading the file.
+/// Reads the whole executable.
 ///
-/// - Throws: `StorageError` that names the file if it cannot be read.
+/// - Throws: `StorageError` that names the file if it cannot be read; with code `unsupported` if its path is not known.
 func buildDescription() throws -> String {
   guard let executable = Bundle.main.executableURL else {
     throw StorageError(.unsupported, "The path of this command is not known.")

@@ -1,6 +1,6 @@
 import ConformanceKit
 
-/// The checks that a run would make.
+/// The checks that `stockroom conformance --list` prints.
 struct CheckList: Encodable {
   struct Check: Encodable {
     let check: String

@@ -2,7 +2,7 @@ import ArgumentParser
 import ConformanceKit
 import StockroomCore
 
-/// Which checks are made.
+/// The options that select checks.
 struct CheckOptions: ParsableArguments {
   @Option(
     name: .customLong("check"),
@@ -26,7 +26,10 @@ struct CheckOptions: ParsableArguments {
     }
   }
 
-  /// Fails unless there are such checks in the suites, which are those of a level.
+  /// Throws unless the suites contain the selected checks.
+  ///
+  /// - Parameter level: The level of the suites, for the message.
+  /// - Throws: `ValidationError`.
   func validate(for suites: [ConformanceSuite], at level: ConformanceBudget.Level) throws {
     for check in checks where !suites.contains(where: { $0.checks.contains { $0.id == check } }) {
       let isLater = suites.contains { $0.checksLeftOut.contains { $0.id == check } }
@@ -43,7 +46,10 @@ struct CheckOptions: ParsableArguments {
     }
   }
 
-  /// - Throws: ``StorageError`` if there is none of the checks in the suites, which are those of engines that can be had here.
+  /// The selected checks of the suites.
+  ///
+  /// - Parameter suites: The suites of the engines that can be used on this machine.
+  /// - Throws: `StorageError` with code `unsupported` if the suites contain none of the selected checks.
   func nonemptyRun(of suites: [ConformanceSuite]) throws -> ConformanceRun {
     let run = run(of: suites)
     if run.listedChecks.isEmpty {

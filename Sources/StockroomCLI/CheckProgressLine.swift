@@ -1,7 +1,7 @@
 import ConformanceKit
 import StockroomCore
 
-/// The line of progress of a run of checks: which check is being made and, once it takes a while, for how long.
+/// The progress line of a run of checks: the current check and, after a second, how long it has been running.
 final class CheckProgressLine: Sendable {
   private let line = ProgressLine()
   private let current = MutexProtected<
@@ -15,14 +15,14 @@ final class CheckProgressLine: Sendable {
     return try await ProgressLine.redrawing({ line.draw() }) { try await body(line) }
   }
 
-  /// Shows where the checks of an engine are.
+  /// Shows the progress of the checks of an engine.
   func show(_ progress: ConformanceProgress, of engine: String) {
     current.withLock { $0 = (engine, progress, .now) }
     draw()
   }
 
   private func draw() {
-    // Inside the lock, so that nothing is drawn any more once the line has been removed.
+    // The lock is held, so that nothing is drawn after the line has been removed.
     current.withLock { current in
       guard let (engine, progress, start) = current, let check = progress.current else { return }
       line.show(
@@ -40,7 +40,7 @@ final class CheckProgressLine: Sendable {
     }
   }
 
-  /// The text of the line. Times of less than a second are not worth showing.
+  /// The text of the line. Times of less than a second are omitted.
   static func text(_ engine: String, number: Int, of total: Int, check: String, for time: Duration) -> String
   {
     let (minutes, seconds) = time.components.seconds.quotientAndRemainder(dividingBy: 60)

@@ -12,7 +12,8 @@ import StockroomCore
 enum CleaningUp {
   private static let count = MutexProtected(0)
 
-  /// Calls `body`, for the end of which an interrupted command waits. It must end soon after its task has been cancelled.
+  /// Calls `body`. A command that is interrupted by a signal waits for it to return, so it must return soon after its
+  /// task has been cancelled.
   static func awaited<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     count.withLock { $0 += 1 }
     defer { count.withLock { $0 -= 1 } }
@@ -21,7 +22,7 @@ enum CleaningUp {
 
   static var isAwaited: Bool { count.withLock { $0 > 0 } }
 
-  /// Waits on a thread that may wait.
+  /// Blocks the calling thread until all calls of ``awaited(_:)`` have returned. Checks every 20 milliseconds.
   static func waitUntilDone() {
     while isAwaited { usleep(20_000) }
   }

@@ -10,25 +10,29 @@ import StockroomCore
   import Musl
 #endif
 
-/// Whether all that keys and paths are made of is UTF-8. Swift replaces other bytes, after which a key or a path would be another one.
+/// Checks that the arguments and the current directory are UTF-8. Swift replaces invalid bytes, which would change a
+/// key or a path.
 enum CommandLineEncoding {
-  /// - Throws: `ValidationError` with the number of the argument that is not, and the argument without passwords.
+  /// Checks every argument of the command line.
+  ///
+  /// - Throws: `ValidationError` with the number of the first argument that is not UTF-8, and its text without
+  ///   passwords.
   static func checkArguments() throws {
     for index in 0..<Int(CommandLine.argc) {
       guard let argument = CommandLine.unsafeArgv[index] else { continue }
       guard String(validatingCString: argument) != nil else {
-        // Passwords first: what is escaped is no longer recognized as what an argument contains.
+        // Passwords are hidden first: in escaped text they are not recognized.
         let text = String(cString: argument).hidingPasswords.escaped
         throw ValidationError("Argument \(index) is not UTF-8: \(text).")
       }
     }
   }
 
-  /// The current directory is a part of relative paths.
+  /// Checks the path of the current directory, against which relative paths are resolved.
   ///
-  /// - Throws: `StorageError` that shows its path if that is not UTF-8.
+  /// - Throws: `StorageError` with code `unsupported` that shows the path if it is not UTF-8.
   static func checkCurrentDirectory() throws {
-    // It may have been removed. Then those who look for something there find out.
+    // The directory may have been removed. Opening a relative path then reports the error.
     guard let path = getcwd(nil, 0) else { return }
     defer { free(path) }
     guard String(validatingCString: path) != nil else {

@@ -37,7 +37,7 @@ struct CompareCommand: AsyncParsableCommand {
   }
 
   func validate() throws {
-    // Which checks there are does not depend on where they are made.
+    // The list of checks does not depend on the directory.
     let anywhere = FileManager.default.temporaryDirectory
     try checkOptions.validate(
       for: engineOptions.suites(of: try engineOptions.engines, budget: budgetOptions.budget, in: anywhere),
@@ -57,7 +57,8 @@ struct CompareCommand: AsyncParsableCommand {
       }
       try writeToStandardOutput(Self.conformanceText(conformance, format))
 
-      // Waited for after a signal, however busy the machine is: the results of the checks are not to be lost.
+      // After a signal, the command waits for this work no matter how busy the machine is. Otherwise the results of the
+      // checks could be lost.
       let benchmark = try await CleaningUp.awaited {
         do {
           return try await BenchCommand.measure(engineOptions, benchmarkOptions, in: directory, format)
@@ -75,7 +76,7 @@ struct CompareCommand: AsyncParsableCommand {
     if !conformance.isConforming { throw ExitCode.failure }
   }
 
-  /// What is printed after the checks: nothing in JSON, which is one object.
+  /// The text that is printed after the checks. Empty for JSON, which is printed as one object at the end.
   static func conformanceText(_ conformance: ConformanceResults, _ format: OutputFormat) -> String {
     switch format {
     case .text: checksText(conformance, format) + "\nSPEED\n\n"
@@ -92,7 +93,7 @@ struct CompareCommand: AsyncParsableCommand {
     }
   }
 
-  /// What is printed after the benchmark: in JSON the results of the checks as well.
+  /// The text that is printed after the benchmark. In JSON it includes the results of the checks.
   ///
   /// - Parameter benchmark: Nil if the benchmark failed, or if it has not begun.
   static func benchmarkText(

@@ -56,7 +56,7 @@ struct ConformanceCommand: AsyncParsableCommand {
 
   func validate() throws {
     try validateCombination()
-    // Which checks there are does not depend on where they are made.
+    // The list of checks does not depend on the directory.
     let anywhere = FileManager.default.temporaryDirectory
     try checkOptions.validate(
       for: suites(of: try engineOptions.engines, in: anywhere), at: budgetOptions.level)
@@ -110,7 +110,8 @@ struct ConformanceCommand: AsyncParsableCommand {
       try await checkOptions.nonemptyRun(of: suites(of: try engineOptions.usableEngines, in: directory))
         .results(
           reproduction: engineOptions.reproduction(budgetOptions), jobs: jobs ?? 1,
-          // If a process ends in the middle of a check, what it leaves behind is removed with this directory.
+          // The processes work in this directory. What a process leaves behind if it ends in the middle of a check is
+          // removed with the directory.
           processes: jobs == nil
             ? nil
             : ConformanceProcesses(
@@ -137,7 +138,7 @@ struct ConformanceCommand: AsyncParsableCommand {
 }
 
 extension ConformanceResults {
-  /// The results in a format, ending with the end of a line.
+  /// The results in a format, with a newline at the end.
   fileprivate func rendered(as format: ConformanceFormat) throws -> String {
     switch format {
     case .text: text

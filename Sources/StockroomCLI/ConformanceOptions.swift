@@ -4,7 +4,7 @@ import Foundation
 
 extension ConformanceBudget.Level: ExpressibleByArgument {}
 
-/// The options of how hard the checks try that search for faults.
+/// The options for the thoroughness of the checks: the level, numbers, durations and the seed.
 struct BudgetOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
@@ -60,14 +60,14 @@ struct BudgetOptions: ParsableArguments {
       valueName: "number"), transform: parseSeed)
   var seed = ConformanceBudget().seed
 
-  /// The defaults of the levels, in order.
+  /// The values of a setting at every level, in the order of the levels, as a text.
   private static func defaults(_ text: (ConformanceBudget) -> String) -> String {
     let levels = ConformanceBudget.Level.allCases
     return levels.map { "\(text(ConformanceBudget($0))) at \($0)" }.joined(separator: ", ")
   }
 
   func validate() throws {
-    // A week. Written so that what is not a number does not pass.
+    // At most a week. The condition is written so that it fails for NaN.
     if let minutes, !(minutes > 0 && minutes <= 10_080) {
       throw ValidationError(
         "The number of minutes must be above 0 and at most 10080, not \(minutes.shortest).")
@@ -85,7 +85,7 @@ struct BudgetOptions: ParsableArguments {
       "The number of \(what) must be between \(range.lowerBound) and \(range.upperBound), not \(number).")
   }
 
-  /// What the options ask for.
+  /// The budget that the options describe.
   var budget: ConformanceBudget {
     var budget = ConformanceBudget(level)
     budget.seed = seed
@@ -97,7 +97,8 @@ struct BudgetOptions: ParsableArguments {
     return budget
   }
 
-  /// The options, as they are written, for a failure with its seed: those that are not as usual at the level.
+  /// The arguments that reproduce a failure: the level, the seed of the failure, and each option whose value is not the
+  /// default of the level.
   func arguments(seed failing: UInt64) -> [String] {
     let (budget, usual) = (budget, ConformanceBudget(level))
     var arguments = ["--level", "\(level)", "--seed", "\(failing)"]
@@ -105,7 +106,8 @@ struct BudgetOptions: ParsableArguments {
       if budget[keyPath: value] != usual[keyPath: value] { arguments += [option, text] }
     }
     add("--operations", \.operations, "\(budget.operations)")
-    // A later history of a long search has a seed of its own, and with that it is the first.
+    // With `--minutes`, each history has another seed. A run with the seed of a later history begins with that history,
+    // so it needs no duration.
     if failing == seed, let minutes { arguments += ["--minutes", minutes.shortest] }
     add("--kills", \.kills, "\(budget.kills)")
     add("--power-cuts", \.powerCuts, PowerCuts(number: budget.powerCuts).defaultValueDescription)
@@ -114,7 +116,7 @@ struct BudgetOptions: ParsableArguments {
   }
 }
 
-/// A number, or all.
+/// A number of power cuts, or all.
 struct PowerCuts: ExpressibleByArgument {
   /// Nil stands for all.
   let number: Int?
@@ -130,7 +132,7 @@ struct PowerCuts: ExpressibleByArgument {
 }
 
 extension Double {
-  /// The number without a fraction if it has none.
+  /// The number as text, without a fraction if it is an integer.
   fileprivate var shortest: String {
     Int(exactly: self).map { "\($0)" } ?? "\(self)"
   }

@@ -4,20 +4,23 @@ import StockroomCore
 import StockroomEngines
 import StockroomKitSupport
 
-/// Makes each check in a process of this very command.
+/// Runs each check in a child process of this command's executable.
 final class ConformanceProcesses: Sendable {
-  /// The command and the arguments that say how every check is made.
+  /// The executable and the arguments that are the same for every check.
   private let command: [String]
-  /// The database of engines that use one, and the connection to a server that its checks share but for those that act on it.
+  /// The database of `--postgresql`, and the server that checks share without that option. Checks that act on the
+  /// server do not use this one.
   private let database: EngineCatalog.Database?
   private let server: String?
   private let processCount = MutexProtected(0)
 
   /// - Parameters:
-  ///   - arguments: How hard the checks try, and where, but for the database.
-  ///   - database: The database for the checks of engines that use one, if it is somebody's. Each process has a part of its own of the
-  ///     namespaces.
-  ///   - server: The connection to a server for all checks but those that act on it, which start one of their own.
+  ///   - arguments: The options for the thoroughness of the checks, and the directory, but not the database.
+  ///   - database: The database of `--postgresql`, for the checks of engines that use one. Each process gets its own
+  ///     prefix of namespaces there.
+  ///   - server: The connection to the server that checks share if `database` is nil. Checks that act on a server start
+  ///     their own instead.
+  /// - Throws: `StorageError` with code `unsupported` if the path of the executable is not known.
   init(arguments: [String], database: EngineCatalog.Database?, server: String?) throws {
     guard let executable = Bundle.main.executableURL else {
       throw StorageError(.unsupported, "The path of this command is not known.")
@@ -30,7 +33,10 @@ final class ConformanceProcesses: Sendable {
     let engines: [ConformanceReport]
   }
 
-  /// Makes a check of the engine with a name of the catalog.
+  /// Runs a check of an engine in a new process.
+  ///
+  /// - Parameter engine: The name of the engine in the catalog.
+  /// - Returns: The result; `.couldNotRun` if the process ended without one, `.skipped` if the task was cancelled.
   func result(of check: ConformanceCheck, engine: String) async -> ConformanceReport.Result {
     func ended(_ outcome: ConformanceOutcome) -> ConformanceReport.Result {
       ConformanceReport.Result(
@@ -59,7 +65,7 @@ final class ConformanceProcesses: Sendable {
     } catch is CancellationError {
       return ended(.skipped("The task was cancelled."))
     } catch {
-      // It may repeat the command.
+      // The message may contain the command, and so a password.
       return ended(.couldNotRun("\(error)".withoutPasswords))
     }
   }

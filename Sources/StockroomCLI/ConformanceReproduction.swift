@@ -3,19 +3,19 @@ import StockroomCore
 import StockroomEngines
 
 extension EngineOptions {
-  /// The options, as they are written, but for the engines. A password may be among them.
+  /// The arguments for durability, directory and database, without the names of engines. They may contain a password.
   ///
-  /// - Parameter hasDatabase: Whether the database is one of them, which is refused for engines that do not use it.
+  /// - Parameter hasDatabase: Whether to include the database. The command refuses it if no engine uses one.
   func surroundings(withDatabase hasDatabase: Bool) -> [String] {
     (durability == .full ? [] : ["--durability", durability.rawValue])
       + (directory.map { ["--directory", $0] } ?? [])
       + (hasDatabase ? postgresql.map { ["--postgresql", $0] } ?? [] : [])
   }
 
-  /// Says which command makes a failure happen again: its check alone, with its seed, and otherwise as it was made. In place of a
-  /// password it has `***`.
+  /// A function that returns the command that reproduces a failure: it runs only the failed check, with the seed of the
+  /// failure and otherwise the same options. It has `***` in place of a password.
   ///
-  /// - Parameter budget: How hard the checks tried; nil if as usual.
+  /// - Parameter budget: The options for the thoroughness of the checks; nil for the defaults.
   func reproduction(_ budget: BudgetOptions? = nil) -> ConformanceResults.Reproduction {
     let (anywhere, inDatabase) = (surroundings(withDatabase: false), surroundings(withDatabase: true))
     return { report, failure in
@@ -30,7 +30,7 @@ extension EngineOptions {
 }
 
 extension String {
-  /// The text as one word of a command line.
+  /// The text as one word of a command line, quoted if necessary.
   var quotedForShell: String {
     let isPlain =
       !isEmpty

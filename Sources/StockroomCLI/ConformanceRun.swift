@@ -3,11 +3,11 @@ import Foundation
 import StockroomCore
 import StockroomEngines
 
-/// The checks that are made of some engines.
+/// The selected checks of some engines.
 struct ConformanceRun: Sendable {
   private let engines: [(suite: ConformanceSuite, checks: [ConformanceCheck])]
 
-  /// Without names of checks or rules it makes all that apply.
+  /// Selects the checks with these identifiers and rules. An empty list selects all.
   init(_ suites: [ConformanceSuite], checks: [String] = [], rules: [ContractRule] = []) {
     engines = suites.map { suite in
       let selected = suite.checks.filter {
@@ -17,20 +17,20 @@ struct ConformanceRun: Sendable {
     }
   }
 
-  /// Every check that is made of some engine, once, in the order of the contract.
+  /// Every selected check, once, in the order of the contract.
   var listedChecks: [ConformanceCheck] {
     var seen: Set<String> = []
     let checks = engines.flatMap(\.checks).filter { seen.insert($0.id).inserted }
     return ContractRule.allCases.flatMap { rule in checks.filter { $0.rule == rule } }
   }
 
-  /// Makes the checks, engine by engine, and shows progress.
+  /// Runs the checks, engine by engine, and shows progress.
   ///
   /// - Parameters:
-  ///   - reproduction: Says how to make a failure happen again.
-  ///   - jobs: How many checks of an engine are made at a time.
-  ///   - processes: What makes them. Nil stands for this process.
-  ///   - resume: Where the results are that need not be found again, and where the others are kept.
+  ///   - reproduction: Returns how to reproduce a failure.
+  ///   - jobs: The number of checks of an engine that run at the same time.
+  ///   - processes: Runs each check in a child process. Nil runs all checks in this process.
+  ///   - resume: Has the results of earlier checks, which are not run again, and stores the new results.
   ///   - printPartial: Prints the results so far if the command is interrupted after some checks have ended.
   /// - Throws: `CancellationError` if the task was cancelled.
   func results(

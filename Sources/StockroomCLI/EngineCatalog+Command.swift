@@ -6,10 +6,11 @@ import StockroomEngines
 import StockroomPostgreSQL
 
 extension EngineCatalog {
-  /// The engines with these names, each once, in the order of the catalog, with layers in front; all of them if there are no names.
+  /// The engines with these names, each once, in the order of the catalog, with layers in front; all engines if there
+  /// are no names.
   ///
-  /// - Parameter database: Where the engine on PostgreSQL keeps entries.
-  /// - Throws: `ValidationError`, so that the command ends with its usage, if no engine or layer has one of the names.
+  /// - Parameter database: The database of the PostgreSQL engine.
+  /// - Throws: `ValidationError`, for which the exit status is 64, if no engine or layer has one of the names.
   static func named(
     _ names: [String], layers: [String] = [], database: Database = .shared
   ) throws -> [Entry] {
@@ -21,31 +22,31 @@ extension EngineCatalog {
     }
   }
 
-  /// The name of the engine with a title; the title if there is none.
+  /// The name of the engine with a title; the title if there is no such engine.
   static func name(titled title: String) -> String { all.first { $0.title == title }?.name ?? title }
 
-  /// Whether the engine with this name, behind which layers may follow, keeps entries in a database.
+  /// Whether the engine with this name, which layers may follow, stores entries in a database.
   static func usesDatabase(_ name: String) -> Bool {
     all.contains { $0.database != nil && (name == $0.name || name.hasPrefix($0.name + "+")) }
   }
 }
 
 extension EngineCatalog.Entry {
-  /// The checks for it, below a directory.
+  /// The checks for the engine, which work below a directory.
   func suite(
     durability: Durability = .full, budget: ConformanceBudget = ConformanceBudget(), in directory: URL
   ) -> ConformanceSuite {
     ConformanceSuite(
       title, capabilities: capabilities(at: durability), workingDirectory: directory, budget: budget,
       worker: ServeCommand.conformanceWorker(for: self, durability),
-      // Only a server of one's own may be killed.
+      // Checks may kill the server only if this process has started it.
       server: database == .shared ? .postgreSQL(for: self) : nil
     ) { try await open($0, durability) }
   }
 }
 
 extension ConformanceServer {
-  /// The server of this process.
+  /// The server of this process, for the checks that act on a server.
   fileprivate static func postgreSQL(for entry: EngineCatalog.Entry) -> ConformanceServer {
     @Sendable func engine(
       _ directory: URL, _ port: UInt16,

@@ -8,7 +8,7 @@ import StockroomPostgreSQL
 
 extension Durability: ExpressibleByArgument {}
 
-/// The engines of a command, where they keep their entries, and how.
+/// The options for the engines of a command: names and layers, where entries are stored, and the durability.
 struct EngineOptions: ParsableArguments {
   @Option(
     name: .customLong("engine"),
@@ -44,14 +44,15 @@ struct EngineOptions: ParsableArguments {
 
   @Option(help: .hidden) var namespacePrefix: String?
 
-  /// Those that are named, or all.
+  /// The named engines; all if none are named.
   var engines: [EngineCatalog.Entry] {
     get throws {
       try EngineCatalog.named(names, layers: layers, database: database ?? .shared)
     }
   }
 
-  /// Those that can be used here: without names, PostgreSQL only where there is a server.
+  /// The ``engines`` that can be used on this machine. If none are named, this includes PostgreSQL only if a server is
+  /// installed or `--postgresql` is given.
   var usableEngines: [EngineCatalog.Entry] {
     get throws { try engines.filter { !leavesServerOut || $0.database == nil } }
   }
@@ -60,8 +61,8 @@ struct EngineOptions: ParsableArguments {
     names.isEmpty && postgresql == nil && PostgreSQLServer.installedPrograms() == nil
   }
 
-  /// The namespaces of this process in the database of --postgresql. Those of its child processes have the same prefix, so that
-  /// they are removed with it.
+  /// The database of `--postgresql`, with the prefix of the namespaces of this process. The namespaces of its child
+  /// processes begin with the same prefix, so that they are removed together.
   var database: EngineCatalog.Database? {
     postgresql.map { .init(connection: $0, namespacePrefix: namespacePrefix ?? Self.ownNamespacePrefix) }
   }
@@ -73,13 +74,13 @@ struct EngineOptions: ParsableArguments {
 
   private static let ownNamespacePrefix = "stockroom_\(UInt32.random(in: .min ... .max))_"
 
-  /// Starts the server that engines need, and says which engine is left out.
+  /// Starts the server that engines need, and prints which engine is left out.
   private func prepare(_ scratch: URL) async throws {
     if try ownServer != nil {
-      // A server that is being started cannot be stopped.
+      // After a signal, the command waits until the server has started, since it cannot be stopped before.
       try await CleaningUp.awaited { try await startServer(below: scratch) }
     }
-    // Fails early if the server cannot be reached; engines would wait for it.
+    // Fails early if the server cannot be reached. The engines would wait for it.
     try await removeNamespaces()
     if leavesServerOut {
       writeToStandardError(
@@ -87,10 +88,12 @@ struct EngineOptions: ParsableArguments {
     }
   }
 
-  /// Starts the server of this process, with its data on the disk that was asked for.
+  /// Starts the server of this process. With `--directory`, its data are stored there, if its user may enter that
+  /// directory.
   private func startServer(below scratch: URL) async throws {
     let server = PostgreSQLServer.shared
-    // The processes of checks have servers too, and this directory as their parent.
+    // The child processes that run checks store the data of their own servers in this directory, so the user of the
+    // servers must be able to enter it.
     try PostgreSQLServer.letUserEnter(scratch)
     if directory != nil, try await !server.keepData(below: scratch) {
       writeToStandardError(
@@ -99,20 +102,20 @@ struct EngineOptions: ParsableArguments {
     try await server.start()
   }
 
-  /// Stops the server of this process if its data are below the scratch directory, which is about to be removed. Otherwise it ends
-  /// with the process.
+  /// Stops the server of this process if its data are below the scratch directory, which is about to be removed.
+  /// Otherwise the server stops when the process ends.
   private func discardServer(below scratch: URL) async throws {
     guard PostgreSQLServer.shared.data.isBelow(scratch) else { return }
     try await CleaningUp.awaited { try await PostgreSQLServer.shared.discard() }
   }
 
-  /// Whether the engine keeps entries elsewhere than in the directory of the engines.
+  /// Whether the engine stores entries outside of the directory of the engines.
   func isElsewhere(_ engine: EngineCatalog.Entry) -> Bool {
     guard let database = engine.database else { return false }
     return database != .shared || !PostgreSQLServer.shared.data.isBelow(parent)
   }
 
-  /// The checks for engines, below a directory.
+  /// The checks for engines, which work below a directory.
   func suites(
     of engines: [EngineCatalog.Entry], budget: ConformanceBudget = ConformanceBudget(), in directory: URL
   ) -> [ConformanceSuite] {
@@ -130,7 +133,7 @@ struct EngineOptions: ParsableArguments {
     }
   }
 
-  /// Whether engines keep entries in somebody's database.
+  /// Whether engines store entries in the database of `--postgresql`.
   private var usesDatabase: Bool {
     get throws { try usableEngines.contains { $0.database != nil && $0.database == database } }
   }
@@ -141,18 +144,18 @@ struct EngineOptions: ParsableArguments {
       ?? FileManager.default.temporaryDirectory
   }
 
-  /// Removes the namespaces from the database of --postgresql, if engines have used it. The command's own server is removed as a
-  /// whole.
+  /// Removes the namespaces from the database of `--postgresql`, if engines have used it. Namespaces on the command's
+  /// own server are removed with that server.
   private func removeNamespaces() async throws {
     guard let database, try usesDatabase else { return }
     try await PostgreSQLStorageEngine.removeNamespaces(
       beginningWith: database.namespacePrefix, at: database.connection)
   }
 
-  /// Calls `body` with a new directory, which is removed afterwards, also if `body` throws.
+  /// Calls `body` with a new directory, which is removed afterwards, even if `body` throws.
   func withScratchDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
-    // Unlike temporary files, namespaces in the database of --postgresql would stay. The command's own server may have its data in
-    // this directory, so it must be stopped first.
+    // After a signal, the command waits for the clean-up if it must remove namespaces from the database of
+    // `--postgresql`, or stop its own server, which may have its data in this directory.
     let mustEnd = try usesDatabase || ownServer != nil && directory != nil
     return try await mustEnd
       ? CleaningUp.awaited { try await withRemovedDirectory(body) } : withRemovedDirectory(body)
@@ -178,7 +181,8 @@ struct EngineOptions: ParsableArguments {
       try? ScratchDirectories.remove(scratch)
       throw error
     }
-    // The results are returned even if the server cannot be reached any more, or an engine that hangs still writes to the directory.
+    // From here on, errors are only printed: the results are returned even if the server can no longer be reached, or
+    // if an engine that hangs still writes to the directory.
     do {
       try await removeNamespaces()
     } catch {
@@ -201,7 +205,7 @@ struct EngineOptions: ParsableArguments {
 }
 
 extension URL {
-  /// Whether this is the path of something in the directory, by the names alone.
+  /// Whether this path is below that of the directory. Compares the texts of the paths.
   fileprivate func isBelow(_ directory: URL) -> Bool {
     let parent = directory.absoluteURL.path
     return absoluteURL.path.hasPrefix(parent.hasSuffix("/") ? parent : parent + "/")

@@ -2,24 +2,25 @@ import ArgumentParser
 import Foundation
 import StockroomCore
 
-/// A part of a text between two marks, each on a line of its own, that a command brings up to date.
+/// A section of a text between two marker lines, which a command updates.
 struct MarkedSection {
   static let conformance = MarkedSection(name: "conformance", content: "the matrix")
 
   let name: String
-  /// What people call what is between the marks.
+  /// The name of the content in messages.
   let content: String
 
   var begin: String { "<!-- \(name) -->" }
   var end: String { "<!-- end of \(name) -->" }
 
-  /// The content with its marks.
+  /// The content between its marker lines.
   func around(_ content: String) -> String { begin + "\n" + content + "\n" + end }
 
-  /// Puts the content between the marks. What is around them stays, and a file that has it already is not written.
+  /// Replaces the content between the marker lines, and keeps the rest of the file. Does not write the file if it has
+  /// this content already.
   ///
-  /// - Throws: `ValidationError` if the marks are not there, each once and in order; `StorageError` that names the path
-  ///   if the file cannot be read or written.
+  /// - Throws: `ValidationError` unless the file contains each marker line once, in order; `StorageError` that names
+  ///   the path if the file cannot be read or written.
   func write(_ content: String, to file: OutputFile) throws {
     let old = try file.read()
     let new = try parts(of: old, in: file)
@@ -27,12 +28,12 @@ struct MarkedSection {
     if text != old { try file.write(text) }
   }
 
-  /// The text with the content between its marks; nil if they are not there, each once and in order.
+  /// The text with the content between its marker lines; nil unless it contains each of them once, in order.
   func replacing(in text: String, with content: String) -> String? {
     parts(of: text).map { $0.before + around(content) + $0.after }
   }
 
-  /// What is between the marks of a text; nil if they are not there, each once and in order.
+  /// The content between the marker lines of a text; nil unless it contains each of them once, in order.
   func content(of text: String) -> String? {
     parts(of: text).map(\.content)
   }

@@ -17,18 +17,18 @@ struct OutputFile {
 
   var path: String { url.path(percentEncoded: false) }
 
-  /// The path of this file with another extension.
+  /// This file with another extension.
   func beside(withExtension suffix: String) -> OutputFile {
     OutputFile(url.deletingPathExtension().appendingPathExtension(suffix).path(percentEncoded: false))
   }
 
   func read() throws -> String {
-    // What is read would not be there any more.
+    // Reading a pipe or a device would consume its contents.
     if isSpecial { throw StorageError(.unsupported, "\(path) is a pipe or a device, and not a file.") }
     return try naming("Reading \(path) failed") { try String(contentsOf: url, encoding: .utf8) }
   }
 
-  /// All that is there. A pipe or a device is read to its end.
+  /// The contents of the file. A pipe or a device is read to its end.
   func readBytes() throws -> Data {
     guard isSpecial else { return try naming("Reading \(path) failed") { try Data(contentsOf: url) } }
     let descriptor = try openedToRead()
@@ -36,29 +36,29 @@ struct OutputFile {
     return try readToEnd(of: descriptor, named: path, limit: maximumValueSize)
   }
 
-  /// Opens what is there. A pipe may have to wait for a program that writes to it.
+  /// Opens the file for reading. Opening a pipe waits until a program has opened it for writing.
   func openedToRead() throws -> Int32 {
     let descriptor = retrying { open(path, O_RDONLY | O_CLOEXEC) }
     guard descriptor >= 0 else { throw StorageError.posix(errno, "Reading \(path) failed") }
     return descriptor
   }
 
-  /// The file itself, to which symbolic links lead: in place of a link another file would be made.
+  /// The URL with symbolic links resolved. Replacing a link would not change the file to which it leads.
   var target: URL {
     url.deletingLastPathComponent().resolvingSymlinksInPath().standardizedFileURL
       .appending(path: url.lastPathComponent).resolvingSymlinksInPath()
   }
 
-  /// Whether the path leads to something that must not be replaced, and may be read once only, such as a pipe or a device.
+  /// Whether the path leads to a pipe, a device or the like, which must not be replaced and may be readable only once.
   var isSpecial: Bool {
     var raw = stat()
-    // Why it cannot be looked at is found out when it is written.
+    // If `stat` fails, reading or writing the file reports the error.
     guard stat(path, &raw) == 0 else { return false }
     let status = FileStatus(raw)
     return !status.isRegularFile && !status.isDirectory
   }
 
-  /// Writes or replaces the file atomically. A pipe or a device is written to.
+  /// Writes or replaces the file atomically. A pipe or a device is not replaced, but written to.
   func write(_ text: String) throws {
     if isSpecial { return try writeToSpecial(text) }
     try naming("Writing \(path) failed") { try Data(text.utf8).write(to: target, options: .atomic) }
@@ -73,7 +73,7 @@ struct OutputFile {
     if number != 0 { throw StorageError.posix(number, "Writing \(path) failed") }
   }
 
-  /// Opens the file, to which what is written is added.
+  /// Opens an existing file for appending.
   func openedAtEnd() throws -> FileHandle {
     try naming("Writing \(path) failed") {
       let handle = try FileHandle(forWritingTo: url)
@@ -82,7 +82,7 @@ struct OutputFile {
     }
   }
 
-  /// Throws what writing would throw, so that a long command fails before its work.
+  /// Throws the error that writing would throw, so that a long command fails before its work.
   func check() throws {
     var isDirectory: ObjCBool = false
     if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory.boolValue {

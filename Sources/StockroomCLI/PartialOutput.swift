@@ -2,12 +2,12 @@ import Dispatch
 import Foundation
 import StockroomCore
 
-/// What an interrupted command prints of its results, which would otherwise be lost.
+/// Prints the results so far of an interrupted command, which would otherwise be lost.
 enum PartialOutput {
   private static let pending = MutexProtected<(@Sendable () throws -> Void)?>(nil)
 
-  /// Calls `body`. If it is interrupted, also calls `print`, once: after `body` has thrown, or without waiting any longer for a `body`
-  /// that hangs.
+  /// Calls `body`. If the command is interrupted, also calls `print`, once: after `body` has thrown or, if `body`
+  /// hangs, in ``printWithoutBlocking()``.
   static func printed<Result>(
     by print: @escaping @Sendable () throws -> Void, unlessEnds body: () async throws -> Result
   ) async throws -> Result {
@@ -22,7 +22,8 @@ enum PartialOutput {
     }
   }
 
-  /// Prints what has not been printed, on another thread, and waits for it no longer than a second and a half: nobody may read it.
+  /// Prints the pending output on another thread, and waits for that for at most a second and a half, since it blocks
+  /// if the output is not read.
   static func printWithoutBlocking() {
     let isPrinted = DispatchSemaphore(value: 0)
     Thread.detachNewThread {
@@ -33,7 +34,8 @@ enum PartialOutput {
   }
 
   private static func printNow() {
-    // Printed inside the lock, so that the process does not end in the middle because another thread finds nothing left to print.
+    // Printed while the lock is held. Otherwise another thread could find nothing to print, and end the process in the
+    // middle of the output.
     pending.withLock { pending in
       guard let print = pending else { return }
       pending = nil

@@ -18,11 +18,12 @@ struct ProgressLine: Sendable {
     writeToStandardError("\r\u{1B}[K" + Self.beginning(of: text, columns: Self.width - 1))
   }
 
-  /// As much of the text as surely fits into so many columns: a line that goes on in the next one could not be removed any more.
+  /// The longest prefix of the text that certainly fits into the columns. A text that continues in the next line could
+  /// not be removed.
   static func beginning(of text: String, columns: Int) -> Substring {
     var left = columns
     return text.prefix { character in
-      // Which characters are two columns wide depends on the terminal; none of the first alphabets is.
+      // Which characters are two columns wide depends on the terminal. Characters below U+1100 are not.
       left -= character.unicodeScalars.reduce(0) { $0 + ($1.value < 0x1100 ? 1 : 2) }
       return left >= 0
     }
@@ -31,7 +32,7 @@ struct ProgressLine: Sendable {
   /// Removes the line.
   func clear() { show("") }
 
-  /// Calls `body`, and meanwhile `draw` every second.
+  /// Calls `body`, and calls `draw` every second until it has returned.
   static func redrawing<Result>(
     _ draw: @escaping @Sendable () -> Void, during body: () async throws -> Result
   ) async throws -> Result {

@@ -34,12 +34,12 @@ struct ReportFileOptions: ParsableArguments {
     }
   }
 
-  /// Throws what writing would throw.
+  /// Throws the error that writing the files would throw.
   func check() throws {
     for file in [page, results, chart].compactMap(\.self) { try file.check() }
   }
 
-  /// Writes or replaces the files: also the others if one cannot be written.
+  /// Writes or replaces the files. If the HTML page cannot be written, throws after the others have been written.
   func write(_ report: BenchmarkReport) throws {
     let writtenPage = Result<Void, any Error> { if let page { try page.write(report.html) } }
     try writeResults(report)
@@ -56,10 +56,10 @@ struct ReportFileOptions: ParsableArguments {
 }
 
 extension String {
-  /// The name of a file beside a page as the target of a link in that page, in Markdown.
+  /// The name of a file as the target of a Markdown link from a page in the same directory.
   var asLink: String {
     let link = addingPercentEncoding(withAllowedCharacters: .urlPathAllowed) ?? self
-    // A parenthesis ends the link, and what is in front of a colon is taken for the scheme of a URL.
+    // A parenthesis would end the link, and the text before a colon would be parsed as the scheme of a URL.
     return link.replacing("(", with: "%28").replacing(")", with: "%29").replacing(":", with: "%3A")
   }
 }

@@ -2,8 +2,8 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-/// A file with the results of the checks that have been made, from which a run goes on that was interrupted: a line of JSON
-/// with the build that ran and what it was asked for, and one for each result.
+/// A file with the results of completed checks, from which an interrupted run is continued. Its first line is a JSON
+/// object with the build and the options of the run; each other line has a result.
 final class ResumeFile: Sendable {
   private struct Start: Codable, Equatable {
     let build: String
@@ -24,16 +24,16 @@ final class ResumeFile: Sendable {
   private let path: String
   private let state: MutexProtected<State>
 
-  /// Opens the file, or makes it.
+  /// Opens or creates the file.
   ///
   /// - Parameters:
-  ///   - build: The build that runs, see ``buildDescription()``. Results of another one are not used.
-  ///   - settings: What the results depend on besides, without passwords. Those of another run are not used.
-  /// - Throws: `StorageError` if the file belongs to a run of another build or with other settings, is something else, or cannot be
-  ///   written.
+  ///   - build: The build that runs: see ``buildDescription()``.
+  ///   - settings: The options on which the results depend, without passwords.
+  /// - Throws: `StorageError` with code `unsupported` if the file belongs to a run of another build or with other
+  ///   options, or is something else; with another code if it cannot be read or written.
   init(_ file: OutputFile, build: String, settings: String) throws {
     let text = FileManager.default.fileExists(atPath: file.path) ? try file.read() : ""
-    // A line that was being written when a run was interrupted has no end.
+    // A line without a newline was being written when the run was interrupted.
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)
     let decoder = JSONDecoder()
     let own = Start(build: build, options: settings)
@@ -46,7 +46,8 @@ final class ResumeFile: Sendable {
         .unsupported,
         "\(file.path) \(Self.difference(of: earlier, from: own)). Name another file, or remove it.")
     }
-    // A line that is no result, as a full disk may have left it, is left out: its check is made again. More are those of another version.
+    // One line that is not a result, which a full disk may have left, is ignored: its check runs again. Several are
+    // from another version.
     let results = lines.dropFirst().compactMap { text in
       (try? decoder.decode(Line.self, from: Data(text.utf8))).map { (text: text, line: $0) }
     }
@@ -55,7 +56,7 @@ final class ResumeFile: Sendable {
         .unsupported,
         "\(file.path) has lines that are no results of this version. Name another file, or remove it.")
     }
-    // One that could not run says nothing of the engine: its process may have been ended together with that run. It is made again, too.
+    // A check that could not run runs again, too: its process may have been ended together with the earlier run.
     let kept = results.filter { if case .couldNotRun = $0.line.result.outcome { false } else { true } }
     try file.write(([lines.first ?? start] + kept.map(\.text)).map { $0 + "\n" }.joined())
     path = file.path
@@ -64,12 +65,13 @@ final class ResumeFile: Sendable {
     self.state = MutexProtected(state)
   }
 
-  /// The result of a check that was made before.
+  /// The result of a check in an earlier run; nil if there is none.
   func result(of check: String, engine: String) -> ConformanceReport.Result? {
     state.withLock { $0.results[Self.name(engine, check)] }
   }
 
-  /// Adds a result. What fails is thrown by ``finish()``, and nothing is added after it, which would go on in the middle of a line.
+  /// Appends a result. ``finish()`` throws the first error. Nothing is appended after an error, since the last line may
+  /// be incomplete.
   func add(_ result: ConformanceReport.Result, engine: String) {
     state.withLock { state in
       guard state.error == nil else { return }
@@ -89,7 +91,7 @@ final class ResumeFile: Sendable {
     }
   }
 
-  /// In what a run differs from this one; nil stands for what is no run.
+  /// The difference of an earlier run from this one. Nil means that the file is not from a run.
   private static func difference(of earlier: Start?, from own: Start) -> String {
     guard let earlier else { return "is not from a run of this command" }
     if earlier.options != own.options {

@@ -10,7 +10,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// The directories to be removed when a command ends, also by a signal.
+/// The directories that are removed when a command ends, even if a signal ends it.
 enum ScratchDirectories {
   private static let existing = MutexProtected<[URL: ScratchDirectory]>([:])
 

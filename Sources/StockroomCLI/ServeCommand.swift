@@ -5,14 +5,14 @@ import Foundation
 import StockroomCore
 import StockroomEngines
 
-/// `stockroom serve`: the other process of checks and of benchmarks. Not shown in the help.
+/// `stockroom serve`: the worker process of checks and of benchmarks. Not shown in the help.
 struct ServeCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "serve",
     abstract: "Runs an engine for the checks or benchmarks of another process.",
     shouldDisplay: false)
 
-  /// What asks.
+  /// What the worker serves.
   enum Client: String, CaseIterable, ExpressibleByArgument {
     case checks, benchmarks
   }
@@ -49,7 +49,7 @@ struct ServeCommand: AsyncParsableCommand {
     }
   }
 
-  /// This very command, as the process of its checks.
+  /// A worker for checks that runs the executable of this command. Nil if its path is not known.
   static func conformanceWorker(
     for engine: EngineCatalog.Entry, _ durability: Durability
   ) -> ConformanceWorker? {
@@ -58,7 +58,7 @@ struct ServeCommand: AsyncParsableCommand {
     }
   }
 
-  /// This very command, as the process of its benchmarks.
+  /// A worker for benchmarks that runs the executable of this command. Nil if its path is not known.
   static func benchmarkWorker(
     for engine: EngineCatalog.Entry, _ durability: Durability
   ) -> BenchmarkWorker? {

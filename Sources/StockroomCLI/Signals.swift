@@ -12,17 +12,18 @@ import StockroomEngines
 /// A signal ended the command, after it had cleaned up.
 struct Interrupted: Error {
   let signal: Int32
-  /// What the command could not clean up.
+  /// The place that the command has left incomplete, if there is one.
   var remainder: IncompletePlace?
 }
 
-/// A signal ended a command that goes on until there is one, so that this is success.
+/// A signal ended a command that runs until it is interrupted, so that the command has succeeded.
 struct EndedBySignal: Error {}
 
-/// Runs the work as `untilInterrupted` does: cancels it at a signal, so that it can clean up.
+/// Runs the work like `untilInterrupted`, which cancels it at a signal, so that it can clean up.
 ///
-/// If the work has not ended after a second and a half, because an engine hangs or its output is not read, its scratch
-/// directories are removed and the process exits after its ``PartialOutput``, unless the work is ``CleaningUp``: that is waited for.
+/// If the work has not ended a second and a half later, because an engine hangs or its output is not read, this prints
+/// the ``PartialOutput``, waits for work that is ``CleaningUp``, removes the scratch directories, and exits the
+/// process.
 ///
 /// - Throws: ``Interrupted`` if there was a signal, unless the work ended with ``EndedBySignal``; otherwise what the work throws.
 func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) async throws {
@@ -37,14 +38,14 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
 }
 
 @Sendable private func exitUnlessWorkEnds(after number: Int32) {
-  // On a thread of its own: work that hangs may block all threads of the pool.
+  // On a new thread: work that hangs may block all threads of the cooperative pool.
   Thread.detachNewThread {
     waitForWork()
     PartialOutput.printWithoutBlocking()
     if CleaningUp.isAwaited {
       writeToStandardError("stockroom: cleaning up; a second signal ends the command without that\n")
       CleaningUp.waitUntilDone()
-      // The work ends the process with what it has to say, unless it hangs after all.
+      // During this time the work normally prints its message and ends the process.
       waitForWork()
     }
     ScratchDirectories.removeAll()
@@ -52,7 +53,8 @@ func cancellingOnSignal(_ work: @escaping @Sendable () async throws -> Void) asy
   }
 }
 
-/// Waits for a second and a half, and longer on a machine that is so busy that the work gets its turn as late as this thread.
+/// Waits for a second and a half, in short steps. On a busy machine these take longer, so that the work has more time,
+/// too.
 private func waitForWork() {
   for _ in 0..<75 { usleep(20_000) }
 }

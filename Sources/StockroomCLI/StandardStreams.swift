@@ -14,11 +14,12 @@ func ignoreBrokenPipes() {
   signal(SIGPIPE, SIG_IGN)
 }
 
-/// Takes the numbers of those standard streams that are closed, so that no file that is opened later gets one of them, and with it what is
-/// printed. Reading and writing them goes on to fail as it does with a closed one. Call this before anything is opened.
+/// Opens `/dev/null` in place of each standard stream that is closed. Otherwise a file that is opened later would get
+/// its number, and with it the output of the command. As with a closed stream, reading standard input and writing to
+/// the other streams fails. Call this before anything is opened.
 func reserveClosedStandardStreams() {
   for number in STDIN_FILENO...STDERR_FILENO where fcntl(number, F_GETFD) == -1 && errno == EBADF {
-    // The system gives the lowest number that is free, which is this one.
+    // `open` returns the lowest number that is free, which is this one.
     guard open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) == number else {
       writeToStandardError("stockroom: Standard streams are closed, and opening /dev/null instead failed.\n")
       exit(1)
@@ -33,13 +34,13 @@ func readStandardInput() throws -> Data {
   try readToEnd(of: STDIN_FILENO, named: "standard input", limit: maximumValueSize)
 }
 
-/// Reads what comes from a descriptor to its end.
+/// Reads from a descriptor to its end.
 ///
 /// - Throws: `StorageError` with the cause; with code `valueTooLarge` if there are more bytes than the limit.
 func readToEnd(of descriptor: Int32, named name: String, limit: Int) throws -> Data {
-  // One byte more than the limit, to find out whether there is one.
+  // Reading one byte more than the limit detects that the limit is exceeded.
   var capacity = min(1 << 16, limit + 1)
-  // Not Data that grows, which ends the process where there is no memory left.
+  // A `Data` that grows would end the process if there is no memory left.
   guard var bytes = malloc(capacity) else { throw StorageError.posix(ENOMEM, "Reading \(name) failed") }
   var count = 0
   do {

@@ -41,7 +41,7 @@ import StockroomCore
   @concurrent private static func parseAndRun() async throws {
     try CommandLineEncoding.checkArguments()
     var command = try await asyncParseAsRoot(nil)
-    // All commands but the one that shows help, which can be shown anywhere.
+    // Every command except `help`, which does not need the current directory.
     if var command = command as? any AsyncParsableCommand {
       try CommandLineEncoding.checkCurrentDirectory()
       try await command.run()
@@ -79,7 +79,7 @@ import StockroomCore
     writeToStandardError("stockroom: \(message)\(hint)\n")
   }
 
-  /// What to write behind the message if the first argument should be a command, and is none.
+  /// The text to append to the message if the first argument is not the name of a command.
   private static func hint(insteadOf argument: String?) -> String {
     let commands = configuration.subcommands.map { $0.configuration }
     guard let argument, !commands.contains(where: { $0.commandName == argument }) else { return "" }
@@ -90,7 +90,7 @@ import StockroomCore
 }
 
 extension String {
-  /// The text with newlines replaced by spaces, and without what a terminal would act upon.
+  /// The text with newlines replaced by spaces, and with escapes for control and invisible characters.
   fileprivate var inOneLine: String {
     split(whereSeparator: \.isNewline).joined(separator: " ").withoutControls
   }

@@ -1,5 +1,6 @@
 extension String {
-  /// The first of the names that differ from this one in the fewest characters; nil if all differ in more than a third of them.
+  /// The first of the names with the smallest distance from this text; nil if that is more than a third of the length
+  /// of this text.
   func mostSimilar(in names: [String]) -> String? {
     let distances = names.map { (name: $0, distance: distance(to: $0)) }
     guard let best = distances.min(by: { $0.distance < $1.distance }), best.distance * 3 <= count else {
@@ -8,7 +9,7 @@ extension String {
     return best.name
   }
 
-  /// How many characters have to be inserted, removed or replaced to make the other text (Levenshtein's distance).
+  /// The number of characters that must be inserted, removed or replaced to get the other text (Levenshtein distance).
   private func distance(to other: String) -> Int {
     let other = Array(other)
     var row = Array(0...other.count)

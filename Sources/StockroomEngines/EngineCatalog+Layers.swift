@@ -123,7 +123,7 @@ extension EngineCatalog.Entry {
   }
 }
 
-/// Counts calls. Close to the least that an instrument can cost.
+/// Counts calls, at about the lowest cost that an instrument can have.
 private final class CallCounter: StorageInstrument {
   private let calls = Atomic(0)
 

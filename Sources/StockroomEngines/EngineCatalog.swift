@@ -43,7 +43,7 @@ public enum EngineCatalog {
       try withLayers(on: await openBase(directory, durability))
     }
 
-    /// The capabilities at a durability. A machine crash is survived at full durability only.
+    /// The capabilities at a durability. Only at full durability do writes survive a machine crash.
     public func capabilities(at durability: Durability) -> EngineCapabilities {
       durability == .full ? capabilities : capabilities.subtracting(.durableWrites)
     }
@@ -91,7 +91,7 @@ public enum EngineCatalog {
     }
   }
 
-  /// Every built-in engine. The PostgreSQL engine has a server of its own.
+  /// Every built-in engine. The PostgreSQL engine uses ``PostgreSQLServer/shared``.
   public static let all = onThisMachine + [postgreSQL()]
 
   /// The PostgreSQL engine. Starts ``PostgreSQLServer/shared`` when it is first needed.

@@ -14,23 +14,25 @@ import StockroomCore
 ///
 /// Public only because Benchmarks/Peers, a separate package, uses it. Not meant for other users.
 public struct SignalReceived: Error {
-  /// The first signal, or the one after a SIGHUP.
+  /// The first signal; if that is SIGHUP, the first other one.
   public let signal: Int32
-  /// What the work has thrown since then, unless it is `CancellationError`: perhaps files could not be removed.
+  /// The error that the work has thrown since the signal, for instance because files could not be removed. Nil if it
+  /// has thrown none, or a `CancellationError`.
   public let cause: (any Error)?
 }
 
-/// Runs the work, cancels it at SIGINT, SIGTERM and SIGHUP, so that it can clean up, and waits for its end. A second signal ends the
-/// process immediately, SIGHUP not counted: a terminal that is closed may send it twice, or together with SIGTERM. A signal that is
-/// ignored from the start, as SIGHUP is below `nohup` and SIGINT in the background of a script, stays ignored.
+/// Runs the work, and returns when it has ended. SIGINT, SIGTERM and SIGHUP cancel it, so that it can clean up. A
+/// second signal ends the process immediately, except that SIGHUP is not counted for this: a terminal that is closed
+/// may send it twice, or together with SIGTERM. A signal that the process ignores from its start, such as SIGHUP under
+/// `nohup` and SIGINT in the background of a script, stays ignored.
 ///
 /// Public only because Benchmarks/Peers, a separate package, uses it. Not meant for other users.
 ///
 /// - Parameters:
 ///   - onSignal: Called with the first signal, after the work has been cancelled.
-///   - work: Begins once signals are received.
-/// - Throws: ``SignalReceived`` if there was a signal, even if the work did not notice that it was cancelled; otherwise what the work
-///   throws.
+///   - work: Starts once the handlers of the signals are installed.
+/// - Throws: ``SignalReceived`` if there was a signal, even if the work did not notice that it was cancelled; otherwise
+///   what the work throws.
 public func untilInterrupted<Result: Sendable>(
   onSignal: @escaping @Sendable (Int32) -> Void = { _ in },
   _ work: @escaping @Sendable () async throws -> Result
@@ -38,7 +40,8 @@ public func untilInterrupted<Result: Sendable>(
   let received = MutexProtected<Int32?>(nil)
   let (registrations, registration) = AsyncStream<Never>.makeStream()
   let task = Task {
-    // A signal that comes earlier ends the process, which has done nothing yet.
+    // Waits until the handlers of the signals are installed. An earlier signal ends the process, which has done nothing
+    // yet.
     for await _ in registrations {}
     try Task.checkCancellation()
     return try await work()
@@ -61,7 +64,7 @@ public func untilInterrupted<Result: Sendable>(
       source.activate()
     }
     #if canImport(Darwin)
-      // Otherwise the signal ends the process although its source sees it.
+      // Otherwise the signal would end the process although the dispatch source receives it.
       signal(number, SIG_IGN)
     #endif
     sources.append(source)
@@ -75,7 +78,7 @@ public func untilInterrupted<Result: Sendable>(
   throw SignalReceived(signal: number, cause: cause)
 }
 
-/// Whether the process has been started with the signal ignored.
+/// Whether the process was started with the signal ignored.
 private func isIgnored(_ number: Int32) -> Bool {
   let handler = signal(number, SIG_DFL)
   let isIgnored = unsafeBitCast(handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)

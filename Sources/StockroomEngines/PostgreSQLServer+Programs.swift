@@ -25,7 +25,7 @@ extension PostgreSQLServer {
 
   /// Runs one of the server's programs to its end.
   ///
-  /// - Throws: `StorageError` with code `io` if it fails.
+  /// - Throws: `StorageError` with code `io` if it fails, or `unsupported` if no server is installed.
   public func run(_ command: [String]) async throws {
     let process = try LineProcess(Self.asUser([Self.program(command[0])] + command.dropFirst()))
     process.closeInput()

@@ -12,7 +12,7 @@ import StockroomKitSupport
 
 /// Running the server as another user, because PostgreSQL refuses to run as root.
 extension PostgreSQLServer {
-  /// PostgreSQL refuses to run as root.
+  /// Whether the server must run as another user, because this process runs as root.
   private static var needsUser: Bool { getuid() == 0 }
 
   /// The command, run as the server's user.

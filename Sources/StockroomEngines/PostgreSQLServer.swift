@@ -33,8 +33,8 @@ public final class PostgreSQLServer: Sendable {
     }
   }
 
-  /// The server that the engines of this process share unless they have another one. It is started with the
-  /// first such engine, and removed with the process.
+  /// The server that the engines of this process share unless they use another database. It starts with the first such
+  /// engine, and is stopped and removed when the process ends.
   public static let shared = PostgreSQLServer(
     directory: FileManager.default.temporaryDirectory.appending(
       // Short, because the path of a Unix socket is limited to about 100 bytes.
@@ -90,11 +90,12 @@ public final class PostgreSQLServer: Sendable {
   /// The connection string of the superuser.
   public var connection: String { "host=\(directory.path) port=\(port) user=postgres dbname=postgres" }
 
-  /// Starts the server unless it is running, after creating its data if they are missing. Returns once it
-  /// accepts connections.
+  /// Starts the server unless it is running, after creating its data if they are missing. Returns once it accepts
+  /// connections.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if no server is installed, or `io` with the server's
-  ///   output if it does not start.
+  /// - Throws: `StorageError` with code `unsupported` if no server is installed, or if this process runs as root and
+  ///   there is no user `postgres`; `io` with the server's output if it does not start. `CocoaError` or `StorageError`
+  ///   if the directory cannot be created.
   public func start() async throws {
     let task = starting.withLock { starting in
       let task = starting ?? Task { try await makeAndLaunch() }
@@ -199,9 +200,9 @@ public final class PostgreSQLServer: Sendable {
     // The pipe to `cat` closes when the server's last process exits, so no process is left once the shell has
     // ended.
     let steps = try (makingData ? commandsMakingData() : []) + [#"watched QUIT "$@" | cat"#]
-    // The shell stops its program when its own standard input ends, which happens when this process ends. It
-    // sends the signal repeatedly, because a program that has just been started ignores it. Its output is not
-    // read by then.
+    // The shell stops its program when its own standard input ends, which happens when this process ends. It sends the
+    // signal repeatedly, because a program that has just been started ignores it. The shell ignores SIGPIPE, because
+    // its output is not read any more by then.
     let ended = directory.appending(path: "ended").path
     let other = dataDirectory.withLock { $0 }
     let places = ([directory] + [other].compactMap(\.self)).map(\.path.quotedForShell)

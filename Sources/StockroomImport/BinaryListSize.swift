@@ -4,16 +4,19 @@
   import Foundation
 #endif
 
-/// How deep a binary property list is nested, and how large it is once every reference to an object has become a copy of it.
+/// The nesting depth of a binary property list, and its size after every reference to an object has been decoded to a
+/// copy of it.
 ///
-/// Objects refer to others by number, and several may refer to the same one. So a few bytes can describe a list without end, and a few
-/// megabytes one of many gigabytes, which Foundation would decode until the stack or the memory is exhausted.
+/// Objects refer to others by number, and several may refer to the same one. So a few bytes can describe a list of
+/// infinite depth, and a few megabytes one of many gigabytes, which Foundation would decode until the stack or the
+/// memory is exhausted.
 ///
-/// A list has the objects first, then a table of their offsets, and at the end 32 bytes that say where the table is.
+/// A list consists of the objects, a table of their offsets, and a trailer of 32 bytes, which contains the offset of
+/// the table.
 struct BinaryListSize {
-  /// What makes a list impossible to decode.
+  /// Why a list must not be decoded.
   enum Defect: Error {
-    /// It is not such a list, or one that no program writes.
+    /// The data are not a binary list, or are one that no program writes.
     case malformed
     /// Objects contain others to a greater depth than the limit, or contain themselves.
     case tooDeep
@@ -25,7 +28,7 @@ struct BinaryListSize {
     var size: Int
   }
 
-  /// What the decoded list has for each reference, at least.
+  /// The minimum number of bytes that a reference takes in the decoded list.
   static let sizeOfReference = 8
   private static let trailerSize = 32
 
@@ -36,7 +39,7 @@ struct BinaryListSize {
   private let referenceSize: Int
   private let objectCount: Int
   private let table: Int
-  /// The containers that have been measured.
+  /// The extents of the containers that have been measured, by object number.
   private var measured: [Int: Extent] = [:]
 
   /// Throws a ``Defect`` if the list must not be decoded. O(bytes).
@@ -103,8 +106,8 @@ struct BinaryListSize {
     return extent
   }
 
-  /// The number of bytes or elements of an object, and where they begin: the number is in the lower half of its first byte or, if that is
-  /// all ones, an object of its own behind it.
+  /// The number of bytes or elements of an object, and the offset at which they begin. The lower half of the first byte
+  /// is that number or, if all of its bits are set, an integer object with the number follows.
   private func count(at offset: Int) throws(Defect) -> (value: Int, end: Int) {
     let short = Int(bytes[offset] & 0xF)
     if short < 0xF { return (short, offset + 1) }
@@ -120,7 +123,7 @@ struct BinaryListSize {
     try Self.number(bytes, at: offset, size: size)
   }
 
-  /// A number with its most significant byte first, which must be in the buffer.
+  /// The big-endian number at an offset, all of which must be in the buffer.
   private static func number(_ bytes: UnsafeRawBufferPointer, at offset: Int, size: Int) throws(Defect) -> Int
   {
     var value: UInt64 = 0

@@ -20,9 +20,9 @@ import StockroomCore
 /// try await source.import(into: engine)
 /// ```
 ///
-/// The name of a file is the key: the hash of the text that `CacheKey("text")` was created from, or a text
-/// given verbatim. ``ImportKeys`` describes how the identifiers of a store are recovered. The times are those
-/// of the files; if the system or a copy has lost the creation time, it is the time of the last change.
+/// The name of a file is the key: the hash of the text that `CacheKey("text")` was created from, or a text given
+/// verbatim. ``ImportKeys`` describes how the identifiers of a store are recovered. The times are those of the files.
+/// If there is no creation time, or a copy has set it to a later time, the time of the last change is used for both.
 /// Directories are skipped, as in Bodega, and so are files that the system creates.
 public struct BodegaDiskSource: ImportSource {
   private let url: URL
@@ -35,8 +35,9 @@ public struct BodegaDiskSource: ImportSource {
 
   /// Checks every file. O(N log N); reads no values.
   ///
-  /// - Throws: as ``ImportSource/open()``; `unsupported` if the directory has no files, or contains something
-  ///   that is not a file, such as a symbolic link; `valueTooLarge` if a file has more than a gigabyte.
+  /// - Throws: as ``ImportSource/open()``; `unsupported` if the directory has no files, or contains something that is
+  ///   neither a file nor a directory, such as a symbolic link, or a name that is not UTF-8; `valueTooLarge` if a file
+  ///   has more than 1,000,000,000 bytes.
   @concurrent
   public func open() async throws -> any ImportContent {
     try await DedicatedThread.runOnNewThread { flag in
@@ -44,8 +45,8 @@ public struct BodegaDiskSource: ImportSource {
     }
   }
 
-  /// Whether a file with this name was not written by an engine: it is the Finder's, or was left incomplete
-  /// by Foundation.
+  /// Whether files with this name are created by the Finder, or left incomplete by Foundation, and not written by an
+  /// engine.
   static func isMadeBySystem(_ name: String) -> Bool {
     name == ".DS_Store" || name == ".localized" || name.hasPrefix("._") || name.hasPrefix(".dat.nosync")
   }
@@ -53,7 +54,7 @@ public struct BodegaDiskSource: ImportSource {
 
 /// The files in a directory.
 private struct DirectoryContent: ImportContent {
-  /// The maximum that SQLite can hold as well.
+  /// The maximum size of a value, which is also the default limit of SQLite.
   private static let maximumSize = 1_000_000_000
 
   private struct File {
@@ -119,7 +120,6 @@ private struct DirectoryContent: ImportContent {
 
   func entry(at index: Int) throws -> StorageEntry {
     let file = files[index]
-    // A file whose name contains a zero byte does not exist.
     let path = "\(directory.path)/\(file.key.value)"
     guard let descriptor = try directory.openFile(file.key.value, O_RDONLY),
       case let status = try descriptor.status(),
@@ -134,7 +134,7 @@ private struct DirectoryContent: ImportContent {
 }
 
 extension FileDescriptor {
-  /// When a file in this directory was created, if the system can provide that.
+  /// The time at which a file in this directory was created; nil if the system does not provide it.
   fileprivate func creationTime(of name: UnsafePointer<CChar>) throws -> Timestamp? {
     #if canImport(Darwin)
       var raw = stat()
@@ -143,7 +143,7 @@ extension FileDescriptor {
       }
       return Timestamp(clamping: raw.st_birthtimespec)
     #else
-      // The directory of an app was copied to get here, so the creation time is that of the copy.
+      // The directory of an app was copied to this system, so the creation time is that of the copy.
       return nil
     #endif
   }

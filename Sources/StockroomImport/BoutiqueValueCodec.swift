@@ -44,13 +44,13 @@ public struct BoutiqueValueCodec: Codec {
     let value: Value
   }
 
-  /// The JSON of the value in an object that Boutique has encoded, byte by byte, or nil if the bytes are not
-  /// such an object.
+  /// The JSON of the value in an object that Boutique has encoded, with the same bytes; nil if the data are not such an
+  /// object.
   static func unboxed(_ data: Data) -> Data? {
     let prefix = Data(#"{"value":"#.utf8)
     guard data.starts(with: prefix), data.last == UInt8(ascii: "}") else { return nil }
     let value = Data(data.dropFirst(prefix.count).dropLast())
-    // Not `1,"other":2`, which is not valid JSON by itself.
+    // An object with other members leaves a rest such as `1,"other":2`, which is not valid JSON.
     do { _ = try JSONDecoder().decode(AnyJSON.self, from: value) } catch { return nil }
     return value
   }

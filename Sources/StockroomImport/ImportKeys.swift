@@ -9,10 +9,11 @@ import StockroomStore
 
 /// How the keys of a source are converted to keys of an engine.
 ///
-/// A `Store` stores an item under its identifier, and under a hash of it only if no key can hold it. Boutique
-/// passes the identifier to Bodega as `CacheKey(identifier)`. The SQLite engine stores the identifier of that
-/// key, and the disk engine its hash. Therefore, the identifiers behind the hashes must be recovered for a
-/// `Store`. An `ObjectStorage`, which is used with `CacheKey("text")` in both libraries, expects the hashes.
+/// A `Store` stores an item under its identifier, or under a hash of the identifier if that is empty or too long for a
+/// key. Boutique passes the identifier to Bodega as `CacheKey(identifier)`. Bodega's SQLite engine stores the
+/// identifier, and its disk engine stores the hash of the identifier. Therefore, the identifiers must be recovered from
+/// the hashes for a `Store`. An `ObjectStorage`, which is used with `CacheKey("text")` in both libraries, expects the
+/// hashes.
 public struct ImportKeys: Sendable {
   private enum Rule: Sendable {
     case asStored
@@ -23,13 +24,13 @@ public struct ImportKeys: Sendable {
 
   private let rule: Rule
 
-  /// For a `Store`, and for sources without hashes: the text that the key was created from, or its hash if a
-  /// key of an engine cannot hold it.
+  /// For a `Store`, and for sources that do not store hashes: the text that the key was created from, or its hash if no
+  /// key of an engine can hold the text.
   ///
-  /// If the source has stored hashes, the value is searched for the text: a text or an integer in its JSON,
-  /// in up to 64 nested objects and arrays, that has this hash. So a wrong text is never used. An identifier
-  /// that is not contained in the JSON, but computed, is not found, and the entry is imported under its hash:
-  /// ``ImportReport/unresolvedHashes`` counts these. For these, use ``identifiers(of:_:codec:)``.
+  /// If the source stores hashes, the value is searched for the text: a string or an integer in its JSON, in up to 64
+  /// nested objects and arrays, that has this hash. So a wrong text is never used. An identifier that is computed, and
+  /// not contained in the JSON, is not found. Then the entry is imported under its hash, and counted in
+  /// ``ImportReport/unresolvedHashes``. For such values, use ``identifiers(of:_:codec:)``.
   public static let identifiers = ImportKeys(rule: .identifiers)
 
   /// For an `ObjectStorage` with keys created by `CacheKey("text")`: the hash, which is computed if the
@@ -42,8 +43,8 @@ public struct ImportKeys: Sendable {
 
   /// For a `Store`, with the identifier of each value.
   ///
-  /// - Parameter identifier: Returns the identifier of the item in these bytes. The source's key must be
-  ///   that, or its hash; if it is not, or if this throws, the import throws `decodingFailed`.
+  /// - Parameter identifier: Returns the identifier of the item in these bytes. The key in the source must be this
+  ///   identifier or its hash. If it is neither, or if the function throws, the import throws `decodingFailed`.
   public static func identifiers(
     from identifier: @escaping @Sendable (_ data: Data) throws -> String
   ) -> ImportKeys { ImportKeys(rule: .identifier(identifier)) }
@@ -133,21 +134,22 @@ extension CacheKey {
   }
 }
 
-/// Finds the text in a value whose hash is its key.
+/// The result of searching a value for the text whose hash is its key.
 private enum HashedText {
   case found(String)
-  /// The key is not a hash: the value contains it.
+  /// The key is not a hash, but a text that the value contains.
   case keyItself
   case notFound
 
-  /// The key under which Boutique stores a single value, which does not contain it.
+  /// The key under which Boutique stores a single value, which does not contain this text.
   private static let nameOfSingleValue = "unique-value"
 
   static func find(in data: Data, key: CacheKey) -> HashedText {
     if CacheKey(nameOfSingleValue) == key { return .found(nameOfSingleValue) }
     // A value that is not JSON contains no identifier.
     guard let texts = try? JSONDecoder().decode(JSONScalars.self, from: data).texts else { return .notFound }
-    // In this order, since an item may also contain its own hash, as the name of a file that belongs to it.
+    // The text is searched for first, since an item may also contain its own hash, as the name of a file that belongs
+    // to it.
     if let text = texts.first(where: { CacheKey($0) == key }) { return .found(text) }
     return texts.contains { CacheKey(verbatim: $0) == key } ? .keyItself : .notFound
   }

@@ -25,10 +25,11 @@ extension ImportSource {
   ///   - keys: How keys are converted. By default, to those that a `Store` expects.
   ///   - merging: Whether the target may have entries.
   ///   - progress: Called after each batch.
-  /// - Returns: The imported and skipped entries.
-  /// - Throws: `StorageError` with code ``StockroomCore/StorageError/Code/targetNotEmpty``; as ``open()``;
-  ///   `unsupported` if two entries would have the same key, with nothing written; `corrupted` if an entry
-  ///   that is read back differs; what the engine throws; `CancellationError`.
+  /// - Returns: The numbers of imported and of skipped entries.
+  /// - Throws: `StorageError` with code ``StockroomCore/StorageError/Code/targetNotEmpty``; as ``open()``; `invalidKey`
+  ///   or `decodingFailed` if a key cannot be converted: see ``ImportKeys``; `unsupported` if two entries would have
+  ///   the same key, with nothing written; `corrupted` if an entry that is read back differs; what the engine throws;
+  ///   `CancellationError`.
   @concurrent
   @discardableResult
   public func `import`(
@@ -56,8 +57,8 @@ extension ImportSource {
 }
 
 extension ImportContent {
-  /// The entries from an index on that fit into one batch: at least one, unless there are no more. Waits for
-  /// the disk outside the threads of other tasks (rule C5).
+  /// The entries from an index on that fit into one batch: at least one, unless there are no more. Reads them on a new
+  /// thread, so that no other task waits for the disk (rule C5).
   func entries(from start: Int) async throws -> [StorageEntry] {
     try await batch(from: start) { index in
       let entry = try self.entry(at: index)
@@ -144,7 +145,8 @@ private struct Importer {
 
   /// Determines the keys of all entries in the engine.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if two entries would have the same.
+  /// - Throws: `StorageError` with code `unsupported` if two entries would have the same key, `invalidKey` or
+  ///   `decodingFailed` if a key cannot be converted.
   mutating func findKeys(in content: any ImportContent) async throws {
     let (keys, isHashed) = (keys, content.hasHashedKeys)
     var known: Set<CacheKey> = []
@@ -157,7 +159,7 @@ private struct Importer {
         let (made, isUnresolved) = try keys.key(of: stored, isHashed: isHashed) {
           try entry ?? content.entry(at: start + offset)
         }
-        // Without the hashed text, which may be of any length.
+        // Drops the text that was hashed, which may have any length.
         let key = CacheKey(verbatim: made.value)
         guard known.insert(key).inserted else {
           throw StorageError(

@@ -12,9 +12,9 @@ import StockroomCore
 /// let report = try await BodegaSQLiteSource(at: oldNotes).import(into: engine)
 /// ```
 ///
-/// A source is only read: neither a byte of it changes nor a time of its files, except that of the last
-/// access, and no file is created beside it. First close everything in this process that has it open. See
-/// ``BodegaSQLiteSource``, ``BodegaDiskSource``, ``PersistentCacheSource`` and ``UserDefaultsSource``;
+/// An import only reads the source. It changes neither its bytes nor the times of its files, except the time of the
+/// last access, and creates no file beside it. Close everything in this process that has the source open before the
+/// import. See ``BodegaSQLiteSource``, ``BodegaDiskSource``, ``PersistentCacheSource`` and ``UserDefaultsSource``;
 /// conform your own type to import anything else.
 ///
 /// The description identifies the source in messages, with its path.
@@ -28,15 +28,15 @@ public protocol ImportSource: Sendable, CustomStringConvertible {
 
 /// The entries of an open ``ImportSource``, as they were when it was opened.
 ///
-/// Keys and entries are read on a thread that may wait for a disk.
+/// ``key(at:)`` and ``entry(at:)`` are called on a thread that may block.
 public protocol ImportContent: Sendable {
   /// The number of entries.
   var count: Int { get }
   /// The data in the source that are not imported, with the reason, one sentence each.
   var omissions: [String] { get }
 
-  /// Whether the source stores hashes of keys that were created by hashing, as Bodega's directories do, and
-  /// not the hashed texts. Default: no.
+  /// Whether the source stores hashes of keys that were created by hashing, as Bodega's directories do, and not the
+  /// hashed texts. Default: false.
   var hasHashedKeys: Bool { get }
 
   /// The key of an entry as stored in the source, which may be longer than a key of an engine.
@@ -53,7 +53,7 @@ public protocol ImportContent: Sendable {
 }
 
 extension ImportContent {
-  /// No.
+  /// False.
   public var hasHashedKeys: Bool { false }
 }
 
@@ -74,8 +74,8 @@ public struct ImportProgress: Sendable, Hashable {
 
 /// The result of an import.
 public struct ImportReport: Sendable, Hashable {
-  /// The number of entries that have been written and read back without a difference, or, for a `PersistentCache`, that it has accepted
-  /// and stored: one with limits may have removed some of them since.
+  /// The number of entries that were imported. An engine has returned them without a difference when they were read
+  /// back. A `PersistentCache` has stored them, but may have removed some of them since, if it has limits.
   public var imported = 0
   /// The number of bytes of their values.
   public var bytes = 0
@@ -84,7 +84,7 @@ public struct ImportReport: Sendable, Hashable {
   public var alreadyPresent = 0
   /// The number of entries imported under a hash, because the hashed text could not be found in the value.
   public var unresolvedHashes = 0
-  /// The data in the source that are not entries, one sentence each.
+  /// The data in the source that were not imported, with the reason, one sentence each.
   public var omissions: [String] = []
 
   /// Creates an empty report.

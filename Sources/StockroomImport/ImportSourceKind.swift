@@ -39,7 +39,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     try await source(at: url).kind
   }
 
-  /// Does the same, and returns the source with the copy of a database that was needed to determine its kind.
+  /// Like ``detect(at:)``. If a database had to be copied to determine the kind, the source uses that copy.
   @concurrent
   package static func source(at url: URL) async throws -> DetectedSource {
     try await DedicatedThread.runOnNewThread { flag in
@@ -65,7 +65,7 @@ public enum ImportSourceKind: String, Sendable, CaseIterable {
     name.hasSuffix(".sqlite3") || name.hasSuffix(".sqlite")
   }
 
-  /// The names of the files in a directory, except directories and files that the system creates.
+  /// The names in a directory, except those of directories and of files that the system creates.
   private static func names(in path: String, _ flag: CancellationFlag) throws -> [String] {
     let directory = try FileDescriptor.openDirectory(atPath: path)
     var names: [String] = []
@@ -113,7 +113,7 @@ package struct DetectedSource: Sendable {
 
   package init(_ kind: ImportSourceKind, at url: URL) { self.init(kind, kind.source(at: url)) }
 
-  /// One of several tables of a database.
+  /// A source for one of several tables of a database.
   package init(bodegaTable table: String, at url: URL) {
     self.init(.bodegaSQLite, BodegaSQLiteSource(at: url, table: table))
   }

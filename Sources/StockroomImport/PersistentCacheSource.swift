@@ -60,21 +60,21 @@ public struct PersistentCacheSource: ImportSource {
     try database.tables()[table] == TableLayout.persistentCache.columns
   }
 
-  /// Copies the values of one of its caches into a cache of this package, with their expiry, in the order in
+  /// Copies the values of one cache in the source into a cache of this package, with their expiry, in the order in
   /// which they were written.
   ///
-  /// What has expired by the clock of the cache is left out. A value that the cache already has, or that the
-  /// program stores in the meantime, is kept unless it has expired. The cache must be large enough for all of
-  /// them: its memory if it has no storage, and its `storageLimit`. Otherwise it removes some, as it does with
-  /// all values, which the report still counts.
+  /// Values that have expired by the clock of the target are skipped. A value that the target already has, or that the
+  /// program stores in the meantime, is kept unless it has expired. The `storageLimit` of the target or, if it has no
+  /// storage, its `memoryLimit` must be large enough for all values. Otherwise the target evicts some of them, which
+  /// the report still counts as imported.
   ///
   /// - Parameters:
   ///   - cache: The target.
-  ///   - namespace: The namespace in the source, or nil if there is none. Other caches in the same database
-  ///     are skipped: their keys do not begin with it, or `key` returns nil for them.
+  ///   - namespace: The namespace in the source, or nil if there is none. Other caches in the same database are
+  ///     skipped: their keys do not begin with the namespace, or `key` returns nil for them.
   ///   - key: Returns the key with this description, or nil if there is none.
-  /// - Throws: as ``ImportSource/open()``; `StorageError` with code `decodingFailed` for a value that is not a `Value`, with its key; what
-  ///   the cache throws; `CancellationError`.
+  /// - Throws: as ``ImportSource/open()``; `StorageError` with code `decodingFailed`, and the key in its message, for a
+  ///   value that is not a `Value`; what the cache throws; `CancellationError`.
   @concurrent
   @discardableResult
   public func `import`<Key, Value>(

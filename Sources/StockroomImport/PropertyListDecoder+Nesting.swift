@@ -8,15 +8,15 @@ extension PropertyListDecoder {
   /// The maximum nesting of elements in a list. Foundation reads these with nested calls, so a malicious list
   /// could exhaust the stack.
   private static let maximumNesting = 256
-  /// How many bytes more than its elements a binary list may become by referring to one object several times,
-  /// as lists do that have equal values.
+  /// The maximum number of bytes by which a decoded binary list may be larger because it refers to one object several
+  /// times, as lists with equal values do.
   private static let maximumGrowth = 64 << 20
 
-  /// Decodes a property list from an untrusted source: binary, or XML in UTF-8, which all programs write that
-  /// use these formats.
+  /// Decodes a property list from an untrusted source: a binary list, or XML in UTF-8, the encoding that all programs
+  /// use for it.
   ///
-  /// - Throws: `DecodingError`, including for lists that are nested deeper than any real one, and for short
-  ///   ones that would become very large.
+  /// - Throws: `DecodingError`, also if the list is nested deeper than any real one, or is short and would become very
+  ///   large.
   func decode<Value: Decodable>(untrusted type: Value.Type, from data: Data) throws -> Value {
     if let defect = data.starts(with: Data("bplist".utf8)) ? Self.binaryDefect(data) : Self.textDefect(data) {
       throw DecodingError.dataCorrupted(.init(codingPath: [], debugDescription: defect))
@@ -26,7 +26,8 @@ extension PropertyListDecoder {
 
   private static func binaryDefect(_ list: Data) -> String? {
     do throws(BinaryListSize.Defect) {
-      // An element of a list without such references has at least two bytes.
+      // In a list that refers to no object several times, an element takes at least two bytes, so its size is below
+      // this limit.
       let size = list.count * BinaryListSize.sizeOfReference + maximumGrowth
       try BinaryListSize.check(list, maximumDepth: maximumNesting, maximumSize: size)
       return nil
@@ -67,7 +68,7 @@ private enum XMLNesting {
     var (depth, greatest) = (0, 0)
     while let start = rest.firstIndex(of: UInt8(ascii: "<")), greatest <= limit {
       rest = rest[start...]
-      // Parsers disagree where these end.
+      // Parsers disagree where this markup ends.
       if ambiguous.contains(where: rest.starts) { return nil }
       if let part = opaque.first(where: { rest.starts(with: $0.begin) }) {
         rest = after(part.end, in: rest.dropFirst(part.begin.count))

@@ -42,7 +42,7 @@ enum SourceDate {
   private static func days(year: Int64, month: Int64, day: Int64) -> Int64 {
     let (year, month) = month > 2 ? (year, month - 3) : (year - 1, month + 9)
     let leapDays = year / 4 - year / 100 + year / 400
-    // 719468 days from 1 March of year 0.
+    // There are 719468 days from 1 March of year 0 to 1 January 1970.
     return year * 365 + leapDays + (month * 153 + 2) / 5 + day - 1 - 719_468
   }
 }

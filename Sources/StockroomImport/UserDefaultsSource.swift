@@ -13,17 +13,18 @@ import StockroomStore
 /// A value becomes an entry under its key, as plain JSON, which `AsyncStoredValue` reads. To continue using
 /// user defaults on Apple's systems, nothing has to be imported: see ``BoutiqueValueCodec``.
 ///
-/// The file of an app is `Library/Preferences/<bundle identifier>.plist` in its container, and that of a
-/// suite `<suite>.plist`. The system writes it some time after a change, so quit the app first, or use
-/// ``init(reading:keys:)`` in the app itself. User defaults have no times of values: entries have the time of
-/// the file. Values of `SecurelyStoredValue` are in the keychain and cannot be imported.
+/// The file of an app is `Library/Preferences/<bundle identifier>.plist` in its container, and the file of a suite is
+/// `<suite>.plist`. The system writes it some time after a change, so quit the app first, or use
+/// ``init(reading:keys:)`` in the app itself. User defaults do not store when values were written: entries have the
+/// time of the last change of the file, or the time of the call of ``init(reading:keys:)``. Values of
+/// `SecurelyStoredValue` are in the keychain and cannot be imported.
 public struct UserDefaultsSource: ImportSource {
   private enum Place: Sendable {
     case file(String)
     case values([String: Data], Date)
   }
 
-  /// More than any system allows an app to store.
+  /// Far more than user defaults are meant for.
   private static let maximumSize = 256 << 20
 
   private let place: Place
@@ -52,7 +53,7 @@ public struct UserDefaultsSource: ImportSource {
     self.keys = Set(values.keys)
   }
 
-  /// "the user defaults", with the path of a file.
+  /// "the user defaults", followed by the path if they are read from a file.
   public var description: String {
     switch place {
     case .file(let path): "the user defaults \(path)"
@@ -62,7 +63,8 @@ public struct UserDefaultsSource: ImportSource {
 
   /// Reads the property list. O(bytes).
   ///
-  /// - Throws: as ``ImportSource/open()``; `StorageError` with code `decodingFailed` if a key that was named has no value of Boutique's.
+  /// - Throws: as ``ImportSource/open()``; `StorageError` with code `decodingFailed` if one of the requested keys has
+  ///   no value of Boutique's.
   @concurrent
   public func open() async throws -> any ImportContent {
     try await DedicatedThread.runOnNewThread { _ in try content() }

@@ -1,8 +1,8 @@
 import Foundation
 import StockroomCore
 
-/// The line of progress of a command about data: what it does, how far it is, and for how long it has been at it. It appears after a
-/// second.
+/// The progress line of a command that reads or writes a place: the activity, its progress and the elapsed time. It
+/// appears after a second.
 final class ActivityLine: Sendable {
   private let line = ProgressLine()
   private let title: String
@@ -21,11 +21,11 @@ final class ActivityLine: Sendable {
     return try await ProgressLine.redrawing({ line.draw() }) { try await body(line) }
   }
 
-  /// What to show from the next second on.
+  /// Sets the progress that is shown from the next redraw on.
   func show(_ text: String) { detail.withLock { $0 = text } }
 
   private func draw() {
-    // Inside the lock, so that nothing is drawn any more once the line has been removed.
+    // The lock is held, so that nothing is drawn after the line has been removed.
     detail.withLock { detail in
       guard let detail else { return }
       let seconds = start.duration(to: .now).components.seconds

@@ -37,7 +37,7 @@ struct BackupCommand: AsyncParsableCommand {
     if directory.isEmpty { throw ValidationError("The path for --to is empty.") }
   }
 
-  /// What an engine keeps is copied without regard to layers.
+  /// The place without layers: a backup copies the data as the engine stores it.
   private var place: LayeredPlace {
     get throws {
       try LayeredPlace(location, layers: [], keyFiles: [], namesKeyFile: nil, optionPrefix: "--")

@@ -35,7 +35,8 @@ struct CopyCommand: AsyncParsableCommand {
   }
 
   func validate() throws {
-    // The copy would read what it has just written, and write it again through the layers.
+    // A copy of a place to itself would read the entries that it has just written, and write them again through the
+    // layers.
     if try placeOptions.place.isSame(as: targetOptions.layered.place) {
       throw ValidationError("The source and the target are the same place.")
     }
@@ -46,9 +47,9 @@ struct CopyCommand: AsyncParsableCommand {
     let options = CopyOptions(target: merge ? .merge : .resume)
     let summary = try await ActivityLine.whileShown("Copying \(source.place)") { line in
       try await source.withEngine(for: .reading) { from in
-        // Before the target is made.
+        // Checked before the target is created.
         try await from.refuseUnfinishedCopy(in: "\(source.place)")
-        // Closing the engine is waited for, too.
+        // After a signal, the command also waits until the target has been closed.
         return try await CleaningUp.awaited {
           try await target.withEngine(for: .creating) { to in
             do {
@@ -56,7 +57,8 @@ struct CopyCommand: AsyncParsableCommand {
                 try await from.copy(to: to, options: options) { line.show($0.text) }
               }
             } catch let error as StorageError {
-              // It says which of the two it is about.
+              // Not a ``PlaceFailure``, which would name only one place. The message of the cause says whether it is
+              // about the source or the target.
               throw CopyFailure(source: source.place, target: target.place, cause: error)
             }
           }

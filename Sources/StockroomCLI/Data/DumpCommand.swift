@@ -82,7 +82,7 @@ struct DumpCommand: AsyncParsableCommand {
 }
 
 extension DumpCommand {
-  /// An archive in place of a file of the place would be the end of the place.
+  /// Throws if the archive would replace a file of the place, which would destroy the place.
   private func refuseFile(of place: Place) throws {
     guard let file else { return }
     let url = URL(commandLinePath: file, directoryHint: .notDirectory)
@@ -95,7 +95,7 @@ extension DumpCommand {
   }
 }
 
-/// What is in an archive, in JSON.
+/// The summary of an archive, in JSON.
 struct ArchiveJSON: Encodable {
   let entryCount: Int
   let contentSize: Int
@@ -111,7 +111,7 @@ struct ArchiveJSON: Encodable {
 }
 
 extension ArchiveProgress {
-  /// The progress for people.
+  /// The progress as text.
   var text: String {
     guard let totalEntryCount else { return entryCount.entryCountText }
     return "\(entryCount) of \(totalEntryCount.entryCountText)"

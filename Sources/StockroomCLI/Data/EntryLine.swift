@@ -1,13 +1,15 @@
 import Foundation
 import StockroomCore
 
-/// One JSON object in one line, its keys in alphabetical order. What a terminal would act upon is escaped, as JSON allows.
+/// One JSON object in one line, with its keys in alphabetical order. Control characters and line separators are written
+/// as JSON escapes, so that a terminal does not interpret them.
 func jsonLine(_ value: some Encodable) throws -> String {
   let encoder = JSONEncoder()
   encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
   var line = String.UnicodeScalarView()
   for scalar in String(decoding: try encoder.encode(value), as: UTF8.self).unicodeScalars {
-    // The encoder escapes those below a space only. All of these can only be in texts.
+    // The encoder escapes only the control characters below U+0020. JSON can contain the characters below only in
+    // strings.
     switch scalar.value {
     case 0x7F...0x9F, 0x2028, 0x2029:
       let digits = String(scalar.value, radix: 16)
@@ -19,7 +21,8 @@ func jsonLine(_ value: some Encodable) throws -> String {
   return String(line) + "\n"
 }
 
-/// An entry in JSON. The value is `value`, a text, if its bytes are UTF-8, and otherwise `base64`.
+/// An entry in JSON. If the bytes of the value are UTF-8, `value` contains them as text; otherwise `base64` contains
+/// them encoded.
 struct EntryJSON: Encodable {
   let key: String
   var size: Int?
@@ -41,7 +44,8 @@ struct EntryJSON: Encodable {
 }
 
 extension ListedEntry {
-  /// A line for people: the size in bytes, the times and the key, as far as they are asked for, and then the value.
+  /// The entry as a line of text: the size in bytes and the times, unless ``times`` is nil, then the key and, if
+  /// `hasValue` is true, the value.
   func text(hasValue: Bool) -> String {
     let columns = times.map { times in
       let size = String(data.count)
@@ -53,6 +57,6 @@ extension ListedEntry {
 }
 
 extension Date {
-  /// The time as in 2026-01-31T12:00:00.123Z.
+  /// The time in UTC, as in 2026-01-31T12:00:00.123Z.
   var inUTC: String { formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)) }
 }

@@ -5,26 +5,28 @@ import StockroomCore
 struct ListedEntry: Sendable {
   let key: CacheKey
   let data: Data
-  /// Nil if they were not asked for.
+  /// Nil if the times were not requested.
   var times: (created: Date, updated: Date)?
 }
 
 /// The entries of a range in the order of their keys, a page at a time, so that a place of any size can be listed.
 ///
-/// Each page is a snapshot, and later pages are of later ones.
+/// With the capability `snapshotReads`, the values of a page are from one snapshot. Different pages are from different
+/// snapshots.
 struct EntryPages {
   let engine: any StorageEngine
   let range: KeyRange
   let limit: Int
   let hasTimes: Bool
 
-  /// About how many bytes of values are in memory at a time.
+  /// The approximate number of bytes of the values in a page.
   private static let pageBytes = 8 << 20
   private static let mostEntries = 1_024
 
-  /// Calls `body` with each page, none of which is empty.
+  /// Calls `body` with each page.
   ///
-  /// Costs as much as reading the values. An engine without ordered scans has all keys in memory.
+  /// Reads each value once, or twice if the times are requested. For an engine without `orderedScans`, all keys are in
+  /// memory.
   func forEach(_ body: ([ListedEntry]) throws -> Void) async throws {
     if engine.capabilities.contains(.orderedScans) {
       try await forEachScanned(body)
@@ -35,7 +37,7 @@ struct EntryPages {
 
   private func forEachScanned(_ body: ([ListedEntry]) throws -> Void) async throws {
     var (range, left) = (range, limit)
-    // Nothing is known of the sizes yet.
+    // The sizes of the values are not known yet.
     var count = 8
     while left > 0 {
       try Task.checkCancellation()
@@ -62,16 +64,16 @@ struct EntryPages {
     }
   }
 
-  /// How many entries to read next.
+  /// The number of entries to read next.
   private static func count(after sizes: [Int]) -> Int {
     let mean = max(1, sizes.reduce(0, +) / max(1, sizes.count))
-    // No more than twice as many as before: large values may be next to each other.
+    // At most twice as many as before, since the next values may be much larger.
     return max(1, min(mostEntries, 2 * sizes.count, pageBytes / mean))
   }
 
   private func listed(_ page: [(key: CacheKey, data: Data)]) async throws -> [ListedEntry] {
     guard hasTimes else { return page.map { ListedEntry(key: $0.key, data: $0.data) } }
-    // What has been removed meanwhile is not there.
+    // Entries that have been removed in the meantime are omitted.
     return try await engine.readEntries(keys: page.map(\.key)).sorted { $0.key < $1.key }.map {
       ListedEntry(key: $0.key, data: $0.data, times: ($0.createdAt, $0.updatedAt))
     }

@@ -1,13 +1,14 @@
 import Foundation
 
 extension String {
-  /// The text as one line that a terminal shows as it is: what would move the cursor, break the line, turn the direction of writing or
-  /// be invisible is written as an escape, such as `\n` or `\u{1B}`, and a backslash as two.
+  /// The text as one line that is safe to show on a terminal. Characters that would move the cursor, break the line,
+  /// change the direction of writing or be invisible are written as escapes, such as `\n` or `\u{1B}`, and a backslash
+  /// as two.
   ///
-  /// Different texts stay different.
+  /// Different texts have different results.
   var escaped: String { escaping(\.needsEscape) }
 
-  /// The text with such escapes, but a backslash as it is: for a message in which parts are ``escaped`` already.
+  /// The text with the same escapes, but backslashes as they are: for a message of which parts are ``escaped`` already.
   var withoutControls: String { escaping { $0 != "\\" && $0.needsEscape } }
 
   private func escaping(_ needsEscape: (Unicode.Scalar) -> Bool) -> String {
@@ -25,7 +26,8 @@ extension String {
 }
 
 extension Data {
-  /// The bytes as one line of text: as ``Swift/String/escaped`` if they are UTF-8, otherwise with `\x` before each byte that is not.
+  /// The bytes as one line of text: as ``Swift/String/escaped`` if they are UTF-8. Otherwise each byte that is not part
+  /// of a UTF-8 character is written as `\x` and two digits.
   var escaped: String {
     if let text = String(validating: self, as: UTF8.self) { return text.escaped }
     var (text, rest) = ("", self[...])
@@ -43,7 +45,8 @@ extension Unicode.Scalar {
   fileprivate var needsEscape: Bool {
     switch properties.generalCategory {
     case .control, .lineSeparator, .paragraphSeparator, .unassigned: true
-    // Those that join other characters to one, such as a family of three, do not stand alone.
+    // The zero-width joiner and non-joiner are not escaped: they combine other characters, for instance to the emoji of
+    // a family.
     case .format: value != 0x200C && value != 0x200D
     default: self == "\\"
     }

@@ -22,7 +22,7 @@ struct ImportCommand: AsyncParsableCommand {
         stockroom import old/data.sqlite3 --to sqlite:notes
       """)
 
-  /// What the keys of the source become.
+  /// How the keys of the source are converted.
   enum Keys: String, CaseIterable, ExpressibleByArgument {
     case identifiers, hashed, stored
 
@@ -74,9 +74,10 @@ struct ImportCommand: AsyncParsableCommand {
     let target = try targetOptions.layered
     let url = URL(commandLinePath: source)
     let report = try await ActivityLine.whileShown("Importing \(source.escaped)") { line in
-      // Before its database is copied.
+      // Checked before the database of the source is copied.
       try refuseTarget(target.place, inside: url)
-      // A copy of a database is removed with the last reference to it.
+      // After a signal, the command waits for this: the temporary copy of a database is removed with the last reference
+      // to it.
       return try await CleaningUp.awaited { try await copy(url, to: target, line) }
     }
     switch format {
@@ -118,7 +119,7 @@ struct ImportCommand: AsyncParsableCommand {
     }
   }
 
-  /// Nothing may be made among the files of the source.
+  /// Throws if the target is inside of the source, where an import must not create files.
   private func refuseTarget(_ place: Place, inside source: URL) throws {
     guard case .local(_, let path) = place else { return }
     let components = URL(commandLinePath: path).resolvedComponents
@@ -140,7 +141,7 @@ struct ImportCommand: AsyncParsableCommand {
   }
 }
 
-/// A source that has been opened, and so been found sound, before a place is made for it.
+/// A source that has been opened, and thereby checked, before the target is created.
 private struct OpenedSource: ImportSource {
   let description: String
   private let content: any ImportContent

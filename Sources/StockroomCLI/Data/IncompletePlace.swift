@@ -3,9 +3,9 @@ import StockroomCore
 /// A command was interrupted after it had begun to write to a place.
 struct IncompletePlace: Error, CustomStringConvertible {
   let place: Place
-  /// How what was written is completed. Nil if it was to be taken back.
+  /// What completes the entries that were written. Nil if the command was to remove them again.
   let completion: String?
-  /// What else has failed meanwhile, such as to take it back.
+  /// An error that occurred after the interruption, for instance while entries were being removed.
   let cause: StorageError?
 
   var description: String {
@@ -16,10 +16,11 @@ struct IncompletePlace: Error, CustomStringConvertible {
     return "\(place): " + texts.compactMap(\.self).joined(separator: ". ") + (cause == nil ? "." : "")
   }
 
-  /// Calls `body`, within ``CleaningUp/awaited(_:)``.
+  /// Calls `body`. Use it within ``CleaningUp/awaited(_:)``.
   ///
-  /// - Parameter completion: What completes the place. Nil: `body` removes what it has written when its task is cancelled.
-  /// - Throws: ``IncompletePlace`` if the task was cancelled and entries may be left; what `body` throws.
+  /// - Parameter completion: What completes the place. Nil means that `body` removes the entries that it has written
+  ///   when its task is cancelled.
+  /// - Throws: ``IncompletePlace`` if the task was cancelled and entries may remain; otherwise what `body` throws.
   static func reporting<Result>(
     _ place: Place, completedBy completion: String?, _ body: () async throws -> Result
   ) async throws -> Result {

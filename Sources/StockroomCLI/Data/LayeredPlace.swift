@@ -8,8 +8,8 @@ struct LayeredPlace: Sendable {
   private let layers: [PlaceLayer]
   private let keys: PlaceKeys
 
-  /// - Parameter optionPrefix: What the options begin with that the texts are from.
-  /// - Throws: `ValidationError`.
+  /// - Parameter optionPrefix: The prefix of the options that contain the texts, for messages: `--` or `--to-`.
+  /// - Throws: `ValidationError` if a text is invalid, or if a layer and the key files do not match.
   init(
     _ location: String, layers: [String], keyFiles: [String], namesKeyFile: String?, optionPrefix: String
   ) throws {
@@ -41,17 +41,18 @@ struct LayeredPlace: Sendable {
     }
   }
 
-  /// Opens the place with its layers, lets `body` work with it, and closes it.
+  /// Opens the place with its layers, calls `body` with the outermost layer, and closes the place.
   ///
-  /// What the layers need is read and checked first, so that no place is made for nothing.
+  /// The key files and the layers are checked first, so that the place is not created if they cannot be used.
   ///
-  /// - Throws: ``PlaceFailure``, which names the place, for what the engine throws.
+  /// - Throws: ``PlaceFailure``, which names the place, for every `StorageError` and for ``PlaceAbsent``; other errors
+  ///   of `body` unchanged.
   func withEngine<Result>(
     for use: Place.Use, _ body: (any StorageEngine) async throws -> Result
   ) async throws -> Result {
     try await PlaceFailure.naming(place) {
       let keys = layers.contains(where: \.needsKeys) ? try keys.read() : nil
-      // In front of any engine, which says whether they can be used at all.
+      // Checks the layers on an engine in memory, before the place is opened.
       _ = try layered(MemoryStorageEngine(), keys)
       let needsMore = place.isPostgreSQL && layers.contains(where: \.needsTransactions)
       let base = try await place.open(for: use == .reading && needsMore ? .writing : use)

@@ -1,7 +1,7 @@
 import Foundation
 
 extension Place {
-  /// Whether a path leads to one of the files of which the place consists, or to where its engine puts one at times.
+  /// Whether a path leads to one of the files of the place, or to a path at which its engine may create one.
   func hasFile(at url: URL) -> Bool {
     guard case .local(let engine, let path) = self else { return false }
     let components = url.resolvedComponents

@@ -9,17 +9,18 @@ import StockroomSQLite
 extension Place {
   /// What a command does with a place.
   enum Use: Sendable {
-    /// It reads. The place must be there.
+    /// The command reads. The place must exist.
     case reading
-    /// It changes entries, or subscribes. The place must be there.
+    /// The command changes entries, or subscribes to changes. The place must exist.
     case writing
-    /// The same. A place that is not there is made.
+    /// The command changes entries. The place is created if it does not exist.
     case creating
   }
 
-  /// Opens the place, to be read only where the engine can: LMDB and LevelDB write to read.
+  /// Opens the place. For reading, the engine is opened as read-only, except LMDB and LevelDB, which write to their
+  /// files even to read.
   ///
-  /// - Throws: ``PlaceAbsent`` unless the place is to be made, and whatever the engine throws.
+  /// - Throws: ``PlaceAbsent`` if the place does not exist and `use` is not `creating`; what the engine throws.
   func open(for use: Use) async throws -> any StorageEngine {
     if use != .creating { try requirePresence() }
     switch self {
@@ -28,7 +29,7 @@ extension Place {
       let access: StorageAccess = use == .creating ? .readWrite : .readOnly
       let engine = try await PostgreSQLStorageEngine(url.connection, namespace: url.namespace, access: access)
       guard use == .writing else { return engine }
-      // The place is there.
+      // The read-only engine has verified that the place exists.
       try await engine.close()
       return try await PostgreSQLStorageEngine(url.connection, namespace: url.namespace)
     }

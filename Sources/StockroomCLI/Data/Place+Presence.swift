@@ -8,7 +8,8 @@ struct PlaceFailure: Error, CustomStringConvertible {
 
   var description: String { "\(place): \(cause)" }
 
-  /// Calls `body`, and names the place in what it throws of an engine or of a place that is not there.
+  /// Calls `body`. A `StorageError` or ``PlaceAbsent`` that it throws is wrapped in a ``PlaceFailure``, which names the
+  /// place.
   static func naming<Result>(_ place: Place, _ body: () throws -> Result) throws -> Result {
     do {
       return try body()
@@ -17,7 +18,7 @@ struct PlaceFailure: Error, CustomStringConvertible {
     }
   }
 
-  /// The same.
+  /// Like the synchronous method, with an asynchronous `body`.
   static func naming<Result>(_ place: Place, _ body: () async throws -> Result) async throws -> Result {
     do {
       return try await body()
@@ -35,7 +36,7 @@ struct PlaceFailure: Error, CustomStringConvertible {
 struct PlaceAbsent: Error, CustomStringConvertible {
   let engine: Place.LocalEngine
   let path: String
-  /// The engines that have a place there.
+  /// The engines that have a place at the path.
   let others: [Place.LocalEngine]
 
   var description: String {
@@ -47,15 +48,15 @@ struct PlaceAbsent: Error, CustomStringConvertible {
 extension Place.LocalEngine {
   /// Whether there is a place of this engine at the path.
   ///
-  /// - Throws: `StorageError` if the system does not let that be found out.
+  /// - Throws: `StorageError` if the system does not allow it to be checked.
   func findsPlace(atPath path: String) throws -> Bool {
     try markers(atPath: path).contains { try FileStatus(following: $0) != nil }
   }
 
-  /// The same, for suggestions.
+  /// Like ``findsPlace(atPath:)``, but false if it cannot be checked. For suggestions.
   func hasPlace(atPath path: String) -> Bool { (try? findsPlace(atPath: path)) ?? false }
 
-  /// The files of which every place of this engine has one.
+  /// Paths of files. Every place of this engine has at least one of these files.
   private func markers(atPath path: String) -> [String] {
     switch self {
     case .sqlite: [SQLiteLocation(path: path)?.file].compactMap(\.self)
@@ -67,9 +68,12 @@ extension Place.LocalEngine {
 }
 
 extension Place {
-  /// Throws unless there is such a place, so that opening it makes none.
+  /// Throws unless the place exists, so that opening it does not create it. A place in PostgreSQL is not checked here:
+  /// opening it as read-only does that.
   ///
-  /// - Throws: ``PlaceAbsent`` that says what is there instead; `StorageError` if the system does not let that be found out.
+  /// - Throws: ``PlaceAbsent`` with the engines that have a place at the path; `StorageError` with code `unsupported`
+  ///   if the path leads to a file without the suffix of SQLite databases, or with another code if the system does not
+  ///   allow it to be checked.
   func requirePresence() throws {
     guard case .local(let engine, let path) = self else { return }
     if engine == .sqlite, SQLiteLocation(path: path) == nil {
@@ -82,7 +86,7 @@ extension Place {
   }
 }
 
-/// In which directory an SQLite database is, and what it is called there.
+/// The directory of an SQLite database, and its name there.
 struct SQLiteLocation: Sendable, Equatable {
   static let suffix = ".sqlite3"
 
@@ -92,8 +96,8 @@ struct SQLiteLocation: Sendable, Equatable {
 
   var file: String { "\(directory)/\(filename)\(Self.suffix)" }
 
-  /// That of a path: of a file, if it ends with the suffix and is no directory; otherwise of the database `data` in a directory. Nil if the
-  /// path leads to a file without the suffix.
+  /// The location for a path. A path that ends with the suffix and is not a directory is the database itself; any other
+  /// is the directory of the database `data`. Nil if the path leads to a file without the suffix.
   init?(path: String) {
     var isDirectory: ObjCBool = false
     let exists = FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory)
@@ -110,7 +114,7 @@ struct SQLiteLocation: Sendable, Equatable {
 }
 
 extension FileStatus {
-  /// What the path leads to, with symbolic links followed; nil if it leads nowhere.
+  /// The status of the file at the path, with symbolic links followed; nil if there is none.
   init?(following path: String) throws {
     var raw = stat()
     guard stat(path, &raw) == 0 else {

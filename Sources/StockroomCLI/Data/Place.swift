@@ -9,8 +9,8 @@ import Foundation
 /// postgresql://…          as libpq takes it, and ?namespace=NAME
 /// ```
 ///
-/// A path is taken as it is written, percent signs and blanks included; `~/` is the home directory. After three slashes, as in
-/// `sqlite:///a%20b`, it is that of a URL, whose percent escapes are decoded.
+/// A path is taken literally, including percent signs and blanks, except that `~/` is the home directory. Three
+/// slashes, as in `sqlite:///a%20b`, begin a URL, whose percent escapes are decoded.
 enum Place: Sendable {
   /// On this machine.
   case local(LocalEngine, path: String)
@@ -21,7 +21,8 @@ enum Place: Sendable {
   enum LocalEngine: String, CaseIterable, Sendable {
     case sqlite, lmdb, leveldb, files
 
-    /// The components of the resolved path of its files.
+    /// The components of the resolved path of a place of this engine: of the database file with SQLite, of the
+    /// directory otherwise.
     fileprivate func components(ofPath path: String) -> [String] {
       let path = self == .sqlite ? SQLiteLocation(path: path)?.file ?? path : path
       return URL(commandLinePath: path).resolvedComponents
@@ -37,7 +38,7 @@ enum Place: Sendable {
       }
     }
 
-    /// The same, with its article.
+    /// ``placeTitle`` with its article.
     var placeTitleWithArticle: String {
       switch self {
       case .sqlite, .lmdb: "an \(placeTitle)"
@@ -51,7 +52,8 @@ enum Place: Sendable {
     if case .postgreSQL = self { true } else { false }
   }
 
-  /// Whether both are the same place, however a path is spelled; of a database on a server, whether the URL is the same.
+  /// Whether both are the same place. Local paths are compared after links have been resolved; PostgreSQL places are
+  /// the same if their URLs are.
   func isSame(as other: Place) -> Bool {
     switch (self, other) {
     case (.local(let engine, let path), .local(let otherEngine, let otherPath)):
@@ -63,7 +65,7 @@ enum Place: Sendable {
 
   static let spellings = "sqlite:PATH, lmdb:PATH, leveldb:PATH, files:PATH, postgresql://HOST/DATABASE"
 
-  /// Parses what was written.
+  /// Parses a place as written on the command line.
   ///
   /// - Throws: `ValidationError` that says what is wrong and shows no password.
   init(_ text: String) throws {
@@ -87,7 +89,8 @@ enum Place: Sendable {
     }
   }
 
-  /// Whether it looks like a connection string of another form, which libpq accepts and this command does not.
+  /// Whether the text looks like a list of settings, a form of connection string that libpq accepts and this command
+  /// does not.
   private static func hasPassword(_ text: String) -> Bool { text.contains(/(?i)password\s*=/) }
 
   private static func withoutEngine(_ text: String) -> ValidationError {
@@ -122,7 +125,7 @@ enum Place: Sendable {
 }
 
 extension Place: CustomStringConvertible {
-  /// The place as it may be shown: without a user and a password.
+  /// The place for messages, without the user and the password.
   var description: String {
     switch self {
     case .local(let engine, let path): "\(engine.rawValue):\(path.escaped)"

@@ -3,15 +3,15 @@ import Foundation
 import StockroomCore
 import StockroomLayers
 
-/// The size in bytes of the largest value that is unpacked: two of them fit into memory. The limit of the program that has packed it is not
-/// known.
+/// The maximum size in bytes of a value that is decompressed, restored from an archive or read from standard input: two
+/// of these fit into memory. The limit of the program that has compressed the value is not known.
 let maximumValueSize = Int(clamping: ProcessInfo.processInfo.physicalMemory / 2)
 
-/// A layer in front of a place, as people write it: `compressed`, `namespaced=NAME`.
+/// A layer in front of a place, as written on the command line: `compressed`, `namespaced=NAME`.
 enum PlaceLayer: Sendable, Equatable {
   case compressed, checksummed, inventory
   case namespaced(String)
-  /// Nil: what is written lives for ever.
+  /// The lifetime of entries that are written. Nil if they never expire.
   case expiring(Duration?)
   case encrypted, hidden
 
@@ -54,7 +54,7 @@ enum PlaceLayer: Sendable, Equatable {
     return .seconds(seconds)
   }
 
-  /// Whether reading takes an engine with transactions.
+  /// Whether the layer needs an engine with transactions, even to read.
   var needsTransactions: Bool {
     switch self {
     case .inventory, .namespaced: true
@@ -65,7 +65,7 @@ enum PlaceLayer: Sendable, Equatable {
   var needsKeys: Bool { self == .encrypted || self == .hidden }
 }
 
-/// What encrypts the values of a place and hides its keys, as people write it: `NAME=PATH`.
+/// The key files for the values of a place and for its keys, as written on the command line: `NAME=PATH`.
 struct PlaceKeys: Sendable {
   struct File: Sendable {
     let name: String
@@ -118,7 +118,7 @@ extension PlaceLayer {
 
 #if canImport(CryptoKit) || Encryption
   extension PlaceKeys {
-    /// What is in the files.
+    /// The contents of the key files.
     struct Contents: Sendable {
       let keyring: Keyring
       let names: EncryptionKey?

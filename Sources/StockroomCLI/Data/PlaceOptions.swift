@@ -2,7 +2,7 @@ import ArgumentParser
 import Foundation
 import StockroomCore
 
-/// The format of what a command about data prints.
+/// The output format of the commands that read or write a place.
 enum DataFormat: String, CaseIterable, ExpressibleByArgument {
   case text, json
 }
@@ -49,9 +49,9 @@ struct PlaceOptions: ParsableArguments {
     }
   }
 
-  /// Opens the place with its layers, lets `body` work with it, and closes it.
+  /// Opens the place with its layers, calls `body` with the outermost layer, and closes the place.
   ///
-  /// - Throws: ``PlaceFailure``, which names the place, for what the engine throws.
+  /// - Throws: as ``LayeredPlace/withEngine(for:_:)``.
   func withEngine<Result>(
     for use: Place.Use, _ body: (any StorageEngine) async throws -> Result
   ) async throws -> Result {
@@ -59,7 +59,7 @@ struct PlaceOptions: ParsableArguments {
   }
 }
 
-/// The place that a command brings entries to, and the layers in front of it.
+/// The place to which a command writes entries, and the layers in front of it.
 struct TargetOptions: ParsableArguments {
   @Option(
     name: .customLong("to"),
@@ -93,7 +93,7 @@ struct TargetOptions: ParsableArguments {
   }
 }
 
-/// How a key is written.
+/// Whether keys are hashed.
 struct KeyOptions: ParsableArguments {
   @Flag(
     help:

@@ -1,12 +1,13 @@
 import ArgumentParser
 import Foundation
 
-/// A place in a PostgreSQL database: a connection URL as libpq takes it, in which `namespace` may be one more parameter.
+/// A place in a PostgreSQL database: a connection URL as libpq accepts it, with an optional additional parameter
+/// `namespace`.
 struct PostgreSQLURL: Sendable, Equatable {
   static let defaultNamespace = "stockroom"
 
   let namespace: String
-  /// The user and the password, with the @ behind them; empty if there are none.
+  /// The user and the password, followed by the @; empty if there are none.
   private let credentials: String
   private let authorityAndPath: String
   private let parameters: [String]
@@ -19,13 +20,15 @@ struct PostgreSQLURL: Sendable, Equatable {
         "A PostgreSQL place begins with postgresql:// and goes on with the host and the database.")
     }
     let text = rest.dropFirst(2)
-    // As libpq finds out where the user and the password end: a question mark may be part of them.
+    // As in libpq, the user and the password end at the first @, unless a slash comes before it. They may contain a
+    // question mark.
     let stop = text.firstIndex { $0 == "@" || $0 == "/" }
     let credentials = stop.flatMap { text[$0] == "@" ? text[...$0] : nil } ?? text.prefix(0)
     let parts = text[credentials.endIndex...].split(
       separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
     authorityAndPath = parts.first.map(String.init) ?? ""
-    // The rest of a password, for all that is known.
+    // If the URL has no path, an @ in its parameters may be the end of a password that contains both a question mark
+    // and a slash.
     let isCutPassword =
       credentials.isEmpty && !authorityAndPath.contains("/")
       && parts.dropFirst().contains { $0.contains("@") }
@@ -53,10 +56,10 @@ struct PostgreSQLURL: Sendable, Equatable {
     self.parameters = parameters.map(String.init)
   }
 
-  /// What libpq gets. It may contain a password.
+  /// The connection string for libpq. It may contain a password.
   var connection: String { url(credentials, parameters) }
 
-  /// The same, with `***` in place of every password.
+  /// The ``connection`` with `***` in place of every password.
   var connectionWithoutPasswords: String {
     let user = credentials.prefix { $0 != ":" && $0 != "@" }
     return url(
@@ -70,7 +73,7 @@ struct PostgreSQLURL: Sendable, Equatable {
 
   private static func hidingPassword(_ parameter: String) -> String {
     let name = String(parameter.prefix { $0 != "=" })
-    // It may have percent escapes. That of a certificate's key is sslpassword.
+    // The name may contain percent escapes. `sslpassword` is the password of a certificate's key.
     let isPassword = name.removingPercentEncoding?.hasSuffix("password") ?? true
     return isPassword ? "\(name)=***" : parameter
   }
@@ -82,8 +85,8 @@ extension PostgreSQLURL: CustomStringConvertible {
 }
 
 extension String {
-  /// An argument of a command, with `***` in place of the passwords of a connection to PostgreSQL: of a URL, or of a list of settings, as libpq
-  /// takes them.
+  /// An argument of a command, with `***` in place of the passwords of a connection to PostgreSQL, which libpq accepts
+  /// as a URL or as a list of settings. A URL that cannot be parsed is replaced as a whole.
   var hidingPasswords: String {
     guard
       let scheme = range(of: #"postgres(ql)?:(?=//)"#, options: [.regularExpression, .caseInsensitive])
@@ -93,13 +96,13 @@ extension String {
       + (url?.connectionWithoutPasswords ?? "postgresql:***")
   }
 
-  /// The text of a message without passwords, in which the arguments of this process that are URLs of PostgreSQL are as places are
-  /// shown. For messages of the parser of arguments, which repeat an argument.
+  /// A message without passwords: arguments of this process that are PostgreSQL URLs are replaced by the description of
+  /// the place. For messages of the argument parser, which may contain an argument.
   var withoutPasswords: String { withoutPasswords(of: CommandLine.arguments) }
 
-  /// The same, for a list of arguments.
+  /// Like ``withoutPasswords``, for a list of arguments.
   func withoutPasswords(of arguments: [String]) -> String {
-    // A URL that is shown already stays, although an argument may be what it begins with.
+    // A description that the message already contains is not changed, even if it begins with an argument.
     var replacements: [(written: String, shown: String)] = []
     for argument in arguments {
       guard let (written, shown) = argument.textWithPassword else { continue }
@@ -121,12 +124,13 @@ extension String {
     return text.hidingPasswordSettings
   }
 
-  /// What of an argument may contain a password, as a message repeats it, and how it is shown. Nil if nothing can.
+  /// The part of this argument that may contain a password, as a message would contain it, and the text to show
+  /// instead. Nil if there is no such part.
   private var textWithPassword: (written: String, shown: String)? {
     guard
       let start = range(of: #"postgres(ql)?:"#, options: [.regularExpression, .caseInsensitive])
     else {
-      // What is escaped is no longer written as libpq takes it.
+      // Passwords are hidden before the text is escaped: in escaped text they are not recognized.
       let hidden = hidingPasswordSettings
       return hidden == self ? nil : (written: escaped, shown: hidden.escaped)
     }
@@ -135,8 +139,8 @@ extension String {
     return (written: String(self[start.lowerBound...]), shown: shown)
   }
 
-  /// The text with `***` for what follows `password=`, blanks around the sign allowed: up to the next blank that has no backslash before
-  /// it, or between quotes.
+  /// The text with `***` in place of each value of a setting `password=`, which may have blanks around the equals sign.
+  /// The value is quoted, or ends at the next blank that has no backslash before it.
   private var hidingPasswordSettings: String {
     let setting =
       /(?is)(password[ \t\n\u{B}\f\r]*=[ \t\n\u{B}\f\r]*)(?:'(?:[^'\\]|\\.)*'?|(?:\\.|[^ \t\n\u{B}\f\r])*)/

@@ -52,7 +52,7 @@ struct PutCommand: AsyncParsableCommand {
   func run() async throws {
     let key = try keyOptions.key(key)
     let place = try placeOptions.place
-    // Before the value is waited for, and without keeping the place open meanwhile.
+    // Checked before the value is read, which may have to be waited for. The place is not open in the meantime.
     if !create {
       try PlaceFailure.naming(place) { try place.requirePresence() }
     }

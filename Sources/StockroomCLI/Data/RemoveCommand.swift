@@ -65,7 +65,7 @@ struct RemoveCommand: AsyncParsableCommand {
           try await engine.removeAllData()
           return 0
         }
-        // Another program may write in between two calls.
+        // One transaction, since another program may write between two calls.
         return try await engine.withTransaction { transaction in
           let count = try transaction.keyCount()
           try transaction.removeAll()
@@ -88,7 +88,7 @@ struct RemoveCommand: AsyncParsableCommand {
     if format == .json { try writeToStandardOutput(jsonLine(Removed(removed: count))) }
   }
 
-  /// Asks on the terminal. The place is not open while it waits for the answer.
+  /// Asks for confirmation on the terminal. The place is not open while the command waits for the answer.
   private func confirm(_ place: Place) async throws {
     let count = try await placeOptions.withEngine(for: .reading) { try await $0.keyCount() }
     let entries = count == 1 ? "the only entry" : "all \(count.entryCountText)"
@@ -97,7 +97,7 @@ struct RemoveCommand: AsyncParsableCommand {
   }
 }
 
-/// The answer was another one than yes.
+/// The answer was not "yes".
 struct NotConfirmed: Error, CustomStringConvertible {
   let place: Place
 

@@ -54,7 +54,7 @@ struct RestoreCommand: AsyncParsableCommand {
         } else {
           try await ArchiveReader(descriptor: STDIN_FILENO, maximumValueSize: maximumValueSize)
         }
-      // Closing the engine is waited for, too.
+      // After a signal, the command also waits until the target has been closed.
       return try await CleaningUp.awaited {
         try await target.withEngine(for: .creating) { engine in
           try await IncompletePlace.reporting(
@@ -70,7 +70,7 @@ struct RestoreCommand: AsyncParsableCommand {
         ? jsonLine(ArchiveJSON(summary)) : "\(target.place): \(summary.entryCount.entryCountText) restored\n")
   }
 
-  /// Opens an archive and verifies all of it. One from a pipe, such as the shell makes of `<(…)`, is read as from standard input.
+  /// Opens an archive and verifies all of it. A pipe, such as the shell's `<(…)`, is read like standard input.
   private static func archive(at path: String) async throws -> ArchiveReader {
     let file = OutputFile(path)
     guard file.isSpecial else {
@@ -82,7 +82,7 @@ struct RestoreCommand: AsyncParsableCommand {
     do {
       return try await ArchiveReader(descriptor: descriptor, maximumValueSize: maximumValueSize)
     } catch let error as StorageError {
-      // It has the number of the descriptor only.
+      // The message contains only the number of the descriptor, so the path is added.
       throw StorageError(error.code, "\(file.path): \(error.message)", underlying: error.underlying)
     }
   }

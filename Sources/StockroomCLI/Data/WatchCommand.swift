@@ -46,7 +46,7 @@ struct WatchCommand: AsyncParsableCommand {
     do {
       try await watch()
     } catch is CancellationError where Task.isCancelled {
-      // Before there was anything to print.
+      // Cancelled before the first line was printed.
       throw EndedBySignal()
     }
   }
@@ -64,7 +64,7 @@ struct WatchCommand: AsyncParsableCommand {
       }
       let changes = try await engine.changes()
       try writeToStandardOutput(text(.everything))
-      // What waits for a change would not notice that nobody reads the lines any more.
+      // The loop below, which waits for changes, would not notice that the reader of the pipe has closed it.
       pipe.whenClosed { Task { try? await engine.close() } }
       let loss = PlaceLoss()
       let watching = place.isPostgreSQL ? nil : Task { @concurrent in await loss.watch(engine) }
@@ -89,16 +89,18 @@ struct WatchCommand: AsyncParsableCommand {
   }
 }
 
-/// Whether a place on this machine has been deleted, moved or replaced. A feed does not report that, and has nothing to report any more.
+/// Whether a place on this machine has been deleted, moved or replaced. The change feed does not report that, and
+/// reports nothing after it.
 private final class PlaceLoss: Sendable {
   private let state = MutexProtected<StorageError?>(nil)
 
-  /// What the engine throws on a place that is lost (rule C6).
+  /// The error that the engine has thrown because its place is lost (rule C6); nil until then.
   var error: StorageError? { state.withLock { $0 } }
 
-  /// Reads an entry from time to time, until the task is cancelled. Closes the engine once its place is lost, which ends its feed.
+  /// Looks up a key every 250 milliseconds, until the task is cancelled. Closes the engine once that throws `io`, which
+  /// ends its change feed.
   func watch(_ engine: any StorageEngine) async {
-    // An error means that the task has been cancelled.
+    // `sleep` throws only if the task has been cancelled.
     while (try? await Task.sleep(for: .milliseconds(250))) != nil {
       do {
         _ = try await engine.keyExists(CacheKey(verbatim: "-"))
@@ -107,22 +109,22 @@ private final class PlaceLoss: Sendable {
         try? await engine.close()
         return
       } catch {
-        // The place is there.
+        // Other errors do not mean that the place is lost.
       }
     }
   }
 }
 
-/// Whether the other end of standard output has been closed, as by `head`.
+/// Whether the reader of standard output has closed the pipe, as `head` does.
 private final class ClosedPipe: Sendable {
   private let state = MutexProtected(false)
 
   var isClosed: Bool { state.withLock { $0 } }
 
-  /// Calls `body` once that has happened. Waits on a thread that lasts as long as the process.
+  /// Calls `body` once the pipe has been closed. Waits on a new thread, which may last as long as the process.
   func whenClosed(_ body: @escaping @Sendable () -> Void) {
     Thread.detachNewThread { [self] in
-      // Errors are reported whatever is asked for, and a closed reading end is one.
+      // `poll` reports errors even if no events are requested, and a closed reading end is an error.
       var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
       while poll(&output, 1, -1) < 0, errno == EINTR {}
       let isClosed = output.revents & Int16(POLLERR | POLLHUP) != 0

@@ -9,8 +9,8 @@ import StockroomCore
 enum DatabasePath {
   /// The path of the database at a URL, or of the only one in the directory there.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if there is none, or more than one, or if the entry
-  ///   with its name is not a file: a symbolic link in the directory would lead out of it.
+  /// - Throws: `StorageError` with code `unsupported` if the directory contains none, or more than one, or if it is not
+  ///   a file: a symbolic link would lead out of the directory.
   static func find(at url: URL, isDatabase: (_ name: String) -> Bool) throws -> String {
     let path = url.path(percentEncoded: false)
     guard try isDirectory(path) else { return path }

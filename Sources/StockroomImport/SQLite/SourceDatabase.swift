@@ -7,21 +7,21 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A database of another library, of which a copy is open.
+/// An open copy of a database of another library.
 final class SourceDatabase: @unchecked Sendable {
-  // Safe to share: only `rows` and `follow` use the connection, and what is alive as long as it, under the lock.
+  // Safe to share: once the object has been created, the connection and `flag` are used only with `lock` held.
 
   /// The path of the original, for messages.
   let path: String
   private let copy: DatabaseCopy
   private let handle: OpaquePointer
   private let lock = MutexProtected(())
-  /// The connection checks it.
+  /// The flag that the progress handler of the connection checks, which does not retain it.
   private var flag: CancellationFlag
 
   /// Opens a copy of the database at the path. Does not trust its contents: https://sqlite.org/security.html
   ///
-  /// - Parameter flag: Ends statements, once the task has been cancelled, with `CancellationError`.
+  /// - Parameter flag: Once it is set, statements throw `CancellationError`.
   init(path: String, _ flag: CancellationFlag) throws {
     self.path = path
     self.flag = flag
@@ -43,13 +43,13 @@ final class SourceDatabase: @unchecked Sendable {
 
   deinit { sqlite3_close_v2(handle) }
 
-  /// The database at a URL, of which a copy may already be open, once all of it has been checked.
+  /// Opens a copy of the database at a URL, unless one is open already, and checks all of it.
   ///
   /// - Parameters:
   ///   - detected: The open copy.
   ///   - url: The database, or the directory that contains it.
-  ///   - suffix: The end of its name in a directory.
-  ///   - flag: Ends statements from now on: not the flag of the task that has opened the copy.
+  ///   - suffix: The suffix of the database's name in a directory.
+  ///   - flag: Replaces the flag with which the copy was opened.
   static func checked(
     _ detected: SourceDatabase?, at url: URL, suffix: String, _ flag: CancellationFlag
   ) throws -> SourceDatabase {
@@ -61,7 +61,7 @@ final class SourceDatabase: @unchecked Sendable {
     return database
   }
 
-  /// Ends statements from now on once the task of this flag has been cancelled.
+  /// Makes statements throw `CancellationError` from now on once this flag is set.
   func follow(_ flag: CancellationFlag) {
     let isCancelled: @convention(c) (UnsafeMutableRawPointer?) -> Int32 = { flag in
       guard let flag else { return 0 }
@@ -90,7 +90,7 @@ final class SourceDatabase: @unchecked Sendable {
     }
   }
 
-  /// The names of the columns of each table that has rows in the file.
+  /// The names of the columns of each table, except virtual tables, which have no rows in the file.
   func tables() throws -> [String: Set<String>] {
     var names: [String] = []
     try rows("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0") { row in
@@ -140,7 +140,7 @@ final class SourceDatabase: @unchecked Sendable {
 
   private func check(_ result: Int32) throws {
     if result == SQLITE_OK { return }
-    // Also when a statement is prepared, for which the schema is read.
+    // Preparing a statement may be interrupted too, since it reads the schema.
     if result & 0xff == SQLITE_INTERRUPT { try flag.check() }
     throw Self.error(result, handle, path)
   }
@@ -193,7 +193,7 @@ struct SourceRow {
   /// A copy of a blob, or nil if the column has anything else.
   func blob(at column: Int32) -> Data? {
     guard sqlite3_column_type(statement, column) == SQLITE_BLOB else { return nil }
-    // Nil for an empty one.
+    // SQLite returns nil for an empty blob.
     guard let start = sqlite3_column_blob(statement, column) else { return Data() }
     return Data(bytes: start, count: Int(sqlite3_column_bytes(statement, column)))
   }

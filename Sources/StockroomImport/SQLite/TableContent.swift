@@ -70,7 +70,8 @@ struct TableContent: ImportContent {
       }
       rows.append(Row(number: number, createdAt: createdAt, updatedAt: updatedAt))
     }
-    // Rows whose time is that of the table's creation are in the order in which they were last written.
+    // Rows with the same creation time, such as that of the table, are sorted by row number: the order in which they
+    // were last written.
     self.rows = rows.sorted { ($0.createdAt, $0.number) < ($1.createdAt, $1.number) }
   }
 

@@ -1,14 +1,14 @@
 import StockroomCZlib
 import StockroomCore
 
-/// The parts of an archive in the file. All numbers are little-endian. ArchiveFormat.md describes them.
+/// The layout of an archive. All numbers are little-endian. ArchiveFormat.md describes it.
 enum ArchiveFormat {
   /// The version that is written, and the greatest that can be read.
   static let version: UInt32 = 1
   /// The maximum number of bytes of entries in a block, before compression.
   static let blockSize = 1 << 20
-  /// The first byte is not valid text, and there are both kinds of line ends, so that a transfer that
-  /// converts either is detected.
+  /// The first byte is not valid in a text, and the last three are CR, LF and Ctrl-Z, so that a transfer that converts
+  /// texts or line ends is detected.
   static let signature: [UInt8] = [0x89] + Array("STKR".utf8) + [0x0D, 0x0A, 0x1A]
 
   static let headerSize = 28
@@ -28,7 +28,7 @@ enum ArchiveFormat {
     static let isOneMoment: UInt32 = 1
   }
 
-  /// The timestamps that an entry may have, in nanoseconds: more than the engines of this package store.
+  /// The timestamps that an entry may have, in nanoseconds: a larger range than the engines of this package store.
   static let times = Int64.min...Int64.max
 
   /// The size of the header before the key and value of an entry.

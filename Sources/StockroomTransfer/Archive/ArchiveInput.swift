@@ -13,7 +13,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// The source of an archive, which is read from beginning to end, and then once more.
+/// The source of an archive, which is read twice from beginning to end.
 ///
 /// A file stays open from the first pass to the second, so that both read the same file. Any other source,
 /// such as a pipe, is written to an unnamed temporary file during the first pass.
@@ -31,7 +31,7 @@ final class ArchiveInput: Sendable {
   /// The copy of a source that is not a file.
   private let copy: FileDescriptor?
   private let state: MutexProtected<State>
-  /// Ends waiting for a source that is not a file.
+  /// Once it is set, waiting for a source that is not a file throws `CancellationError`.
   private let flag: CancellationFlag
 
   var path: String { file.path }
@@ -49,7 +49,7 @@ final class ArchiveInput: Sendable {
     try self.init(file, start: 0, flag)
   }
 
-  /// Reads what a descriptor has open, from its current position. The caller keeps the descriptor.
+  /// Reads from a descriptor, beginning at its current position. The caller must close the descriptor.
   convenience init(descriptor: Int32, _ flag: CancellationFlag) throws {
     let file = try FileDescriptor(duplicating: descriptor)
     try self.init(file, start: max(0, Int(lseek(file.number, 0, SEEK_CUR))), flag)

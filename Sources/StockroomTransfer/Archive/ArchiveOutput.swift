@@ -120,7 +120,7 @@ final class ArchiveFile: ArchiveOutput {
 /// A descriptor of the caller, such as standard output.
 final class ArchiveStream: ArchiveOutput {
   private let file: FileDescriptor
-  /// Ends waiting for the reader.
+  /// Once it is set, waiting for the reader throws `CancellationError`.
   private let flag: CancellationFlag
   /// The number of bytes that are written at a time.
   private let portion: Int

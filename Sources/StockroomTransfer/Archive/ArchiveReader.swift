@@ -47,8 +47,8 @@ public final class ArchiveReader: Sendable {
 
   /// Reads an archive from a descriptor, such as standard input, and verifies all of it.
   ///
-  /// A source that is not a file, such as a pipe, is copied to an unnamed temporary file in the process,
-  /// since it is read twice. The caller keeps the descriptor.
+  /// A source that is not a file, such as a pipe, is copied to an unnamed temporary file in the process, since it is
+  /// read twice. The caller must close the descriptor.
   ///
   /// Throws as ``init(_:maximumValueSize:)``, and `diskFull` if there is no space for the copy.
   public convenience init(
@@ -80,9 +80,9 @@ public final class ArchiveReader: Sendable {
   /// The next entries, in the order in which their keys were first written: about 8 MiB of them, or one that
   /// is larger. Nil after the last entries.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if the file has been changed since it was verified; `io`;
-  ///   `CancellationError`. After such an error every later call throws it too, since entries would otherwise
-  ///   be missing.
+  /// - Throws: `StorageError` with code `corrupted` if the file has been changed since it was verified, or `io`. After
+  ///   such an error every later call throws it too, since entries would otherwise be missing. `CancellationError` if
+  ///   the task is cancelled before the call reads anything; a later call then continues.
   public func nextEntries() async throws -> [StorageEntry]? {
     try Task.checkCancellation()
     return try await thread.run { [self] in

@@ -17,7 +17,8 @@ struct ArchiveScanner {
   private var header: (version: UInt32, flags: UInt32, createdAt: Timestamp)?
   /// The contents of the archive, once its end has been reached and everything has been verified.
   private(set) var summary: ArchiveSummary?
-  /// The error after which entries that were read have not been returned to the caller.
+  /// The error of a read whose entries have not been returned to the caller. ``ArchiveReader`` sets it, and throws it
+  /// again.
   var failure: (any Error)?
 
   init(_ input: ArchiveInput, keepsValues: Bool, maximumValueSize: Int) {

@@ -81,7 +81,7 @@ struct EntryParser {
     try head.withUnsafeBytes { head in
       let key = CacheKey(utf8: UnsafeRawBufferPointer(rebasing: head[ArchiveFormat.entryHeaderSize...]))
       guard let key else { throw ArchiveCorruption("a key is not UTF-8") }
-      // No dump writes it, and a place that contains it would be treated as one with a part of its entries.
+      // No dump writes a marker, and an engine that contained one would be treated as the target of an unfinished copy.
       if UnfinishedCopy.isMarker(key) {
         throw ArchiveCorruption("it has an entry \(key.value.debugDescription)")
       }
@@ -91,7 +91,7 @@ struct EntryParser {
       else { throw ArchiveCorruption("its entries have more bytes than can be counted") }
       if size > maximumValueSize {
         tooLargeValue = tooLargeValue ?? (key, size)
-        // Without values, parsing can continue: the archive may be corrupted, which is reported first.
+        // If values are not kept, parsing continues: the archive may also be corrupted, which is reported first.
         if keepsValues { throw ArchiveCorruption("a value is larger than it was before") }
       }
       contentSize = sum + key.value.utf8.count

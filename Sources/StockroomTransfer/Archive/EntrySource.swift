@@ -8,11 +8,12 @@ import StockroomCore
 
 /// How the entries of an engine are read for an archive: as a snapshot, as efficiently as the engine allows.
 enum EntrySource {
-  /// One after another.
+  /// A snapshot, one entry after another.
   case stream(any SnapshotStreamingEngine)
   /// All with one call, which returns a snapshot.
   case snapshot(any StorageEngine)
-  /// All with one call, and those that others have changed in the meantime in one transaction. Their times are read after it.
+  /// All with one call. A transaction then reads those that others have changed in the meantime. Their times are read
+  /// after the transaction.
   case transaction(any StorageEngine)
   /// All with one call, without a snapshot.
   case anyMoment(any StorageEngine)
@@ -55,8 +56,8 @@ enum EntrySource {
     }
   }
 
-  /// The entries as of a transaction. A transaction has no timestamps: they are read before it, and read again after it, since an entry
-  /// may have been written in between, also with the value that it had.
+  /// The entries as of a transaction. A transaction does not return timestamps. They are read before it and again after
+  /// it, since an entry may have been written in between, even with the value that it already had.
   private static func entriesInTransaction(of engine: some StorageEngine) async throws -> [StorageEntry] {
     let read = try await engine.readAllEntries()
     var snapshot = try await engine.withTransaction { try Snapshot($0, after: read) }
@@ -81,9 +82,10 @@ enum EntrySource {
 
   /// The state of the entries during a transaction.
   private struct Snapshot: Sendable {
-    /// When the transaction had read everything: whatever it has read took effect before, and what it has not, afterwards.
+    /// The time at which the transaction had read everything. Writes that it has read took effect before, all others
+    /// after.
     private let date: Date
-    /// The keys of those that were as they had been read before.
+    /// The keys of the entries whose values were the same as before.
     private var same: Set<CacheKey> = []
     /// The values of the other entries.
     private(set) var changed: [CacheKey: Data] = [:]
@@ -95,16 +97,17 @@ enum EntrySource {
         if data == entry.data { same.insert(entry.key) } else { changed[entry.key] = data }
       }
       for key in new { changed[key] = try transaction.read(key: key) }
-      // Not before: an engine may admit others to the end of a body, and run it again only if they have changed what it has read.
+      // Set last: an engine may admit other writers until the body ends, and repeat the body only if they have changed
+      // what it has read.
       date = Timestamp.now().date
     }
 
-    /// Moves entries to those that have changed that were written again before the date, with the value that they had: that is a write
+    /// Marks entries as changed that were written again before ``date`` with the value that they had: that is a write
     /// (rule W2).
     ///
     /// - Parameters:
     ///   - read: Entries as they were before the transaction.
-    ///   - later: Those of their keys as they were after it.
+    ///   - later: The entries with the same keys as they were after it.
     mutating func noteRewritten(_ read: ArraySlice<StorageEntry>, as later: [StorageEntry]) {
       let later = Dictionary(later.map { ($0.key, $0) }) { $1 }
       for entry in read where same.contains(entry.key) {
@@ -144,7 +147,7 @@ enum EntrySource {
           changed[entry.key] = nil
         }
       }
-      // Entries that have been removed since then come last, in any order.
+      // Entries that have been removed since then come last, sorted by key, since their order is not known.
       let removed = changed.keys.filter { later[$0] == nil }.sorted()
       for key in laterEntries.map(\.key) + removed {
         guard let data = changed[key] else { continue }

@@ -15,10 +15,10 @@ extension StorageEngine {
   ///
   /// | engine | memory | concurrent writes |
   /// |---|---|---|
-  /// | SQLite, LMDB, LevelDB | the keys, and one entry | continue, except some that SQLite delays: see <doc:BackingUp> |
+  /// | SQLite, LMDB, LevelDB | the keys, and one entry | continue; SQLite delays some: see <doc:BackingUp> |
   /// | files | the keys, and one entry; all values in a temporary file | wait while each entry is checked |
-  /// | others with `snapshotReads`, including all layers in front of them | all entries | continue |
-  /// | others with `transactions`, whose times may be later: see <doc:BackingUp> | all entries | wait while all values are compared |
+  /// | others with `snapshotReads`; SQLite, LMDB and LevelDB behind a layer | all entries | continue |
+  /// | others with `transactions`; times may be later: see <doc:BackingUp> | all entries | wait while all values are compared |
   /// | all others | throws `unsupported`, unless `requiringOneMoment` is false | |
   ///
   /// The file is written under a name that begins with a dot and contains `.partial-`, and is renamed once
@@ -27,9 +27,10 @@ extension StorageEngine {
   /// - Parameters:
   ///   - url: The location of the archive. The directory must exist.
   ///   - replacing: Whether an existing file is replaced.
-  ///   - requiringOneMoment: Whether the call throws if the engine cannot read a snapshot. If not, the
-  ///     entries may be from different moments, and ``ArchiveSummary/isOneMoment`` is false.
-  ///   - progress: Called after each block of a megabyte, on a thread of the engine, which waits for it.
+  ///   - requiringOneMoment: Whether the call throws if the engine cannot read a snapshot. If it is false, the entries
+  ///     may be from different times, and ``ArchiveSummary/isOneMoment`` is then false.
+  ///   - progress: Called after each block of up to a megabyte, on a thread other than those of Swift's cooperative
+  ///     pool. The dump continues when it returns.
   /// - Returns: The contents of the archive.
   /// - Throws: `StorageError` with code `unsupported` if there is a file at the URL that is not to be
   ///   replaced, the engine cannot provide a snapshot, or a copy to it has not been finished (see
@@ -46,15 +47,15 @@ extension StorageEngine {
 
   /// Writes every entry to a descriptor, such as standard output, as an archive.
   ///
-  /// Like ``dump(to:replacing:requiringOneMoment:progress:)``, except that the bytes that were written before
-  /// a failure remain. They are not an archive, since they have no end. The caller keeps the descriptor,
-  /// which is not synced.
+  /// Like ``dump(to:replacing:requiringOneMoment:progress:)``, except that the bytes that were written before a failure
+  /// remain. They are not an archive, since they have no trailer. The caller must close the descriptor, which is not
+  /// synced.
   ///
-  /// In LevelDB and LMDB, writes do not wait for the reader of a pipe, unless one fails in the meantime:
-  /// after that, they wait for readers. In SQLite, the log cannot start over as long as the dump reads. The
-  /// write that makes the log 16 MiB long waits for up to a quarter of a second for each 16 MiB in it, and so
-  /// does each write after which the log is twice as long as then: a reader that stops does not block the
-  /// writers, but lets the log grow.
+  /// In SQLite, the log cannot start over as long as the dump reads. The write that makes the log 16 MiB long waits for
+  /// up to a quarter of a second for each 16 MiB in the log, and so does each later write after which the log is twice
+  /// as long as at the last wait. So a reader that stops does not block the writers, but lets the log grow. In LevelDB
+  /// and LMDB, no call waits for the reader of a pipe, unless a write fails so that the database must be reopened: then
+  /// all calls wait until the dump has ended.
   @discardableResult
   public func dump(
     toDescriptor descriptor: Int32, requiringOneMoment: Bool = true,

@@ -6,10 +6,12 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Entries that a merge is about to write to a target in which a batch may be written in part.
+/// Entries that a merge is about to write to a target without `atomicBatches`, where an interruption may leave a part
+/// of a batch.
 ///
-/// A marker cannot have the time of the last write there. Therefore it names the entries of a batch before
-/// they are written. An entry of these that is in the target with the same value was written by the merge.
+/// In such a target, the marker is not written atomically with the batch, so its time does not show when the batch was
+/// written. Therefore the marker names the entries of a batch before they are written. An entry in the target that has
+/// one of these keys, and the same value, counts as written by the merge.
 struct AnnouncedEntries: Sendable {
   /// The first word of a line, before the key, the size and the checksums.
   private static let word = "entry"
@@ -24,7 +26,7 @@ struct AnnouncedEntries: Sendable {
   init(_ marker: Data) {
     for line in String(decoding: marker, as: UTF8.self).split(separator: "\n") {
       let words = line.split(separator: " ")
-      // A line that cannot be read is ignored, as with the times of the marker.
+      // A line that cannot be parsed is ignored, as in ``InterruptedMerges``.
       guard words.count == 5, words[0] == Self.word, let bytes = Data(base64Encoded: String(words[1])),
         let key = String(validating: bytes, as: UTF8.self)
       else { continue }
@@ -52,7 +54,8 @@ struct AnnouncedEntries: Sendable {
     }.joined()
   }
 
-  /// The same in every process. Two values have the same summary in one of 2^64 cases.
+  /// The size and two checksums of a value, the same in every process. The checksums of two different values are equal
+  /// in one of 2^64 cases.
   private static func summary(of value: Data) -> String {
     value.withUnsafeBytes { "\($0.count) \(CRC32C.checksum($0)) \(CRC32.checksum($0, after: 0))" }
   }

@@ -11,25 +11,25 @@ struct CopyComparison: Sendable {
   /// Whether the target stores timestamps from the source.
   let comparesTimes: Bool
 
-  /// The precision that an engine must have. Engines that distinguish entries by sequence numbers store whole
-  /// nanoseconds.
+  /// The maximum difference, in nanoseconds, of equal times in an engine that does not have sequence numbers. With
+  /// sequence numbers, times must be equal, or rounded as file systems do.
   private static let tolerance: Int64 = 2_000_000
 
-  /// Whether the two entries were created at the same time.
+  /// Whether the two entries have the same key and, if times are compared, were created at the same time.
   func isSameEntry(_ source: ListedEntry, _ target: ListedEntry) -> Bool {
     source.key == target.key
       && (!comparesTimes || isSame(source.times.createdAt, target.times.createdAt, target))
   }
 
-  /// Whether nothing must be written.
+  /// Whether the entry of the target is a copy of the entry of the source, so that nothing must be written.
   func isCopy(_ source: ListedEntry, _ target: ListedEntry) -> Bool {
     isSameEntry(source, target) && source.hasSameValue(as: target)
       && (!comparesTimes || isSame(source.times.updatedAt, target.times.updatedAt, target))
   }
 
-  /// Whether the target is the beginning of a copy of the source: half of it is, since the source may have
-  /// changed in the meantime. If timestamps distinguish the entries, those that the source no longer has do
-  /// not count: they may have expired.
+  /// Whether the target is empty, or contains the beginning of a copy of the source: at least half of its entries are
+  /// copies, since the source may have changed in the meantime. If times are compared, entries that the source no
+  /// longer has are not counted: they may have expired.
   func isBegunCopy(_ target: EntryListing, of source: EntryListing) -> Bool {
     let sources = source.byKey
     var (same, compared) = (0, 0)
@@ -58,10 +58,10 @@ struct CopyComparison: Sendable {
     return isCutOff || stored.date == Timestamp(min(max(time.date, dates.lowerBound), dates.upperBound)).date
   }
 
-  /// The maximum difference, in nanoseconds, of two moments that are the same or adjacent as a `Date`.
+  /// The maximum difference, in nanoseconds, of two times that are the same or adjacent as a `Date`.
   private static let slack: Int64 = 250
-  /// In nanoseconds: the units of NTFS, of file systems that store microseconds, of some network file
-  /// systems, of exFAT, of old ones, of FAT.
+  /// The units of times in file systems, in nanoseconds: NTFS, file systems that store microseconds, some network file
+  /// systems, exFAT, old file systems, FAT.
   private static let units: [Int64] = [100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000]
   private static let dates =
     Date(timeIntervalSince1970: Double(Int32.min))...Date(timeIntervalSince1970: Double(Int32.max))

@@ -2,11 +2,14 @@
 public enum CopyTarget: Sendable, Hashable, CaseIterable {
   /// The target must be empty.
   case refuse
-  /// The target must be empty, or hold the result of a copy that was killed, cancelled or failed. The copy
-  /// continues, and does not write again what is already there. It is refused as a copy of another source if
-  /// the two have no key in common, or if more than half of the entries under common keys were created at
-  /// different times. In a target that does not store timestamps from the source, at least half of all its
-  /// entries must have the values of the source. Nothing else is ever removed from the target.
+  /// The target must be empty, or hold the result of a copy that was killed, cancelled or failed. The copy continues:
+  /// it does not write entries again that are already there, and removes entries that the source does not have, or has
+  /// in another order.
+  ///
+  /// A target that holds a copy of another source is refused, with nothing removed. It counts as such if the two have
+  /// no entry in common, or if more than half of the entries under common keys were created at different times. In a
+  /// target that does not store timestamps from the source, at least half of all entries must have the values of the
+  /// source.
   case resume
   /// The target may hold entries, and keeps them, in their positions. If both have a key, the entry that was
   /// updated last is kept; if they were updated at the same time, the one of the source. New entries are
@@ -18,8 +21,8 @@ public enum CopyTarget: Sendable, Hashable, CaseIterable {
 public struct CopyOptions: Sendable {
   /// How it treats entries that are already in the target. Default: resumes.
   public var target: CopyTarget
-  /// The maximum number of bytes of values in memory at a time, and in one batch, unless one value is larger.
-  /// Default: 4 MiB.
+  /// The approximate maximum number of bytes of values in memory at a time, and the maximum in one batch, unless one
+  /// value is larger. Default: 4 MiB.
   public var batchSize: Int
 
   /// Creates options with these values.
@@ -61,8 +64,8 @@ public struct CopySummary: Sendable, Hashable {
   /// The number of entries that have been written, including those that have been written again because the
   /// source had changed, but not those that an earlier copy had written.
   public var written: Int
-  /// Whether the timestamps and the order were compared too. False if the target cannot store timestamps from
-  /// the source: it then has the order of the source as far as it distinguishes entries that were created one
-  /// after the other.
+  /// Whether the timestamps and the order were compared too. False if the target does not store timestamps from the
+  /// source. Its order is then that of the source only as far as it distinguishes entries that were created one after
+  /// the other.
   public var areTimesVerified: Bool
 }

@@ -1,6 +1,7 @@
 import StockroomCore
 
-/// The steps that make a place equal to another: first the removals, then existing entries, then new ones.
+/// The steps that make a target equal to a source, in this order: removals, replacements of existing entries, new
+/// entries.
 struct CopyPlan: Sendable {
   var removed: [CacheKey] = []
   /// The entries that are replaced in their positions.
@@ -43,8 +44,8 @@ extension CopyPlan {
     missing = Array(source.entries[next...])
   }
 
-  /// The plan for some keys only. The order is not checked, but an entry that was removed and written again
-  /// in the source is so in the target, too.
+  /// The plan for some keys only. The order is not checked, but an entry that was removed and written again in the
+  /// source is also removed and written again in the target.
   init(ofSome source: EntryListing, to target: EntryListing, _ comparison: CopyComparison) {
     self.init()
     var targets = target.byKey
@@ -66,9 +67,10 @@ extension CopyPlan {
   /// The plan that adds to the target the entries that it lacks, or that are older there.
   ///
   /// - Parameters:
-  ///   - merged: The entries that this copy has written before. Of these, entries that the target did not
-  ///     have then and the source no longer has are removed.
-  ///   - interrupted: Entries that were updated then were written by a merge, and not by others.
+  ///   - merged: The entries that this copy has written before. Those that the target did not have then, and that the
+  ///     source no longer has, are removed.
+  ///   - interrupted: The times at which interrupted merges wrote. An entry that was updated at one of them counts as
+  ///     written by a merge.
   init(
     merging source: EntryListing, into target: EntryListing, _ merged: MergedEntries,
     _ interrupted: InterruptedMerges, _ comparison: CopyComparison

@@ -6,8 +6,8 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A copy in progress. It copies the differences between source and target. If the source has changed in the meantime, it compares
-/// them again, at most ``maximumRounds`` times.
+/// A copy in progress. It compares source and target, and copies the differences. At the end it repeats this until
+/// there are no differences, at most ``maximumRounds`` times.
 actor CopySession {
   /// The maximum number of entries in a batch.
   private static let mostInBatch = 1_000
@@ -33,7 +33,7 @@ actor CopySession {
   private var hasMergeMarker = false
   /// When this merge wrote the marker; nil before.
   private var mergeStart: Timestamp?
-  /// The entries of interrupted merges, if batches may be written in part in the target.
+  /// The entries of interrupted merges, if the target may contain a part of a batch.
   private var announced = AnnouncedEntries()
   private let ending = SingleFlight<CopySummary>()
   /// The result, once the copy is complete.
@@ -80,9 +80,9 @@ actor CopySession {
     return Data(("This copy has not been finished." + times + entries.lines).utf8)
   }
 
-  /// Determines what interrupted merges have written, by the clock of the target: for these entries the time
-  /// of the last update does not count. Entries of an incomplete batch have no time in the marker, and are
-  /// recognized by their values.
+  /// Determines which entries interrupted merges have written: the source replaces these, no matter when they were
+  /// updated last. They are recognized by the times in the marker, which are by the clock of the target. Entries of an
+  /// incomplete batch have no time in the marker, and are recognized by their values.
   private func beginMerge() async throws {
     guard !comparison.comparesTimes,
       let marker = try await target.readEntries(keys: [UnfinishedCopy.mergeMarker]).first
@@ -99,9 +99,8 @@ actor CopySession {
     }
   }
 
-  /// Marks the target of a merge before anything is written. The marker of an interrupted merge is
-  /// overwritten, so that there is always one: it says that nothing of this merge has been written yet, until
-  /// the next batch renews it.
+  /// Marks the target of a merge before anything is written. The marker of an interrupted merge is overwritten, so that
+  /// there is always one. Until the next batch renews the marker, it records that this merge has not written anything.
   private func markMerge() async throws {
     guard options.target == .merge, !comparison.comparesTimes, mergeStart == nil else { return }
     try await target.write(markerValue, key: UnfinishedCopy.mergeMarker)
@@ -117,9 +116,9 @@ actor CopySession {
   /// Makes the target equal to the current state of the source.
   func copyEverything() async throws { try await perform(compare().plan) }
 
-  /// Does so for some entries.
+  /// Makes some entries of the target equal to the current state of the source.
   func copy(_ keys: Set<CacheKey>) async throws {
-    // The marker of another copy, to the source, is not an entry.
+    // The source may contain the marker of another copy, which is not an entry.
     let keys = Array(keys.filter { !UnfinishedCopy.isMarker($0) })
     let source = try await EntryListing(of: keys, in: source, batchSize: options.batchSize)
     let target = try await EntryListing(of: keys, in: target, batchSize: options.batchSize)
@@ -131,8 +130,8 @@ actor CopySession {
     }
   }
 
-  /// Makes the target equal to the source, which no longer changes, and verifies it. After that, the target
-  /// belongs to those who write to it, and later calls do nothing.
+  /// Makes the target equal to the source, which no longer changes, and verifies it. After that, others may write to
+  /// the target, and later calls only return the summary.
   func end() async throws -> CopySummary {
     if let summary { return summary }
     return try await ending.value { try await self.makeEqual() }
@@ -146,8 +145,8 @@ actor CopySession {
       let (source, plan) = try await compare()
       if plan.isEmpty { return try await finish(with: source) }
       if plan.isOfRemovals {
-        // Entries that the source has lost, for example by expiring, are removed here too. The rest is the
-        // same: another comparison would find just as many differences.
+        // The plan has only removals, for example because entries of the source have expired. They are performed here:
+        // another comparison could find just as many new ones.
         try await perform(plan)
         try await verifyRemoval(of: plan.removed)
         return try await finish(with: source)
@@ -230,8 +229,8 @@ actor CopySession {
     try await write(plan.missing, areNew: true, &state)
   }
 
-  /// The marker is written with each batch, so that it does not expire before the entries in engines where
-  /// entries expire, and states when the last batch was written.
+  /// The marker, to be written with each batch; empty if there is none. So it does not expire before the entries in an
+  /// engine where entries expire, and its time is that of the last batch.
   private func renewedMarker(for batch: [StorageEntry]) -> [StorageEntry] {
     guard !batch.isEmpty, let currentMarker else { return [] }
     let now = Timestamp.now().date

@@ -9,22 +9,21 @@ public import StockroomCore
 /// try await copy.finish()                                // from now on `new` is the one
 /// ```
 ///
-/// Keys, values, timestamps and order are copied: see <doc:MovingData>. Engines with the capability
-/// `changeFeed` may be written to until ``finish()`` is called: written, removed and rewritten entries and
-/// `removeAllData()` are followed. Other engines must not change from the beginning to the end.
+/// Keys, values, timestamps and order are copied: see <doc:MovingData>. An engine with the capability `changeFeed` may
+/// be written to until ``finish()`` is called: the copy follows written, removed and rewritten entries and
+/// `removeAllData()`. Any other engine must not change until the copy is finished.
 ///
-/// A copy that is killed, cancelled or released leaves a target that is accepted only by a copy with the
-/// option ``CopyTarget/resume``, which continues it. The target has an additional entry until it is finished.
-/// With ``CopyTarget/merge``, only a target without `preservesTimestamps` has such an entry, and another merge
-/// completes the copy.
+/// A copy that is killed, cancelled or released leaves a target that only a copy with the option ``CopyTarget/resume``
+/// accepts, which continues it. The target has an additional entry until the copy is finished. With
+/// ``CopyTarget/merge``, only a target without `preservesTimestamps` has such an entry, and another merge completes the
+/// copy.
 ///
-/// Memory: the keys, timestamps and digests of all entries of source and target, about 150 bytes each in
-/// addition to the bytes of the key, and ``CopyOptions/batchSize`` of values; up to 256 values if small ones
-/// are followed by very large ones. Every value of the source is read three times and every value of the
-/// target once; one of these reads of each is made by ``finish()``. The values of your own engine are read
-/// once more for each comparison, to determine the order: all together if it is not that of the creation
-/// times. If an engine lists its keys by reading all values, as layers with lifetimes or hidden names do, all
-/// of these are in memory during that time.
+/// Memory: the keys, timestamps and digests of all entries of source and target, about 150 bytes each in addition to
+/// the bytes of the key, and ``CopyOptions/batchSize`` of values; up to 256 values if small ones are followed by very
+/// large ones. Every value of the source is read three times and every value of the target once; ``finish()`` makes one
+/// of these reads of each. The values of an engine of your own are read once more for each comparison, to determine the
+/// order: in portions, or all together if the order is not that of the creation times. If an engine lists its keys by
+/// reading all values, as layers with lifetimes or hidden names do, all values are in memory during that time.
 public final class EngineCopy: Sendable {
   private let session: CopySession
   /// The task that follows the source.
@@ -37,18 +36,17 @@ public final class EngineCopy: Sendable {
   ///   - target: The engine to copy to. Nobody else may write to it before the copy is finished.
   ///   - options: How to treat entries of the target, and how much memory to use.
   ///   - progress: Called after each batch, on any thread.
-  /// - Throws: `StorageError` with code `unsupported` if the options do not allow copying to the target, if
-  ///   it holds an unfinished copy of another source, or if the source is itself an unfinished copy; the
-  ///   errors of reading the source and writing the target; `CancellationError`. All except the first leave a
-  ///   target that can be resumed.
+  /// - Throws: `StorageError` with code `unsupported` if the options do not allow copying to the target, if it holds an
+  ///   unfinished copy of another source, or if the source is itself an unfinished copy. The errors of reading the
+  ///   source and writing the target, and `CancellationError`: after these, the copy can be resumed.
   public init(
     from source: some StorageEngine, to target: some StorageEngine, options: CopyOptions = CopyOptions(),
     progress: @escaping @Sendable (CopyProgress) -> Void = { _ in }
   ) async throws {
     let session = CopySession(source, target, options, progress)
     self.session = session
-    // Before anything is read, so that nothing is missed. The caller may have an origin whose changes must
-    // not be excluded here.
+    // Subscribes before anything is read, so that no change is missed. The caller may have set a `ChangeOrigin`, whose
+    // changes must not be excluded here.
     let changes =
       source.capabilities.contains(.changeFeed)
       ? try await ChangeOrigin.$current.withValue(nil) { try await source.changes() } : nil
@@ -59,8 +57,8 @@ public final class EngineCopy: Sendable {
 
   deinit { follower?.cancel() }
 
-  /// Copies the last changes, and compares every entry of the source with that of the target: keys, values,
-  /// timestamps and order. Then the target is a place like any other.
+  /// Copies the last changes, and compares every entry of the source with that of the target: keys, values, timestamps
+  /// and order. After that, the target can be used like any other engine.
   ///
   /// Nothing may be written to the source after this is called. Entries may disappear, for example by
   /// expiring: an entry that is absent when the two are compared is removed from the target. O(N). If it
@@ -75,7 +73,7 @@ public final class EngineCopy: Sendable {
     return try await session.end()
   }
 
-  /// Ends the copy. The target remains unchanged, and can be resumed.
+  /// Stops the copy. The target keeps what has been copied, and the copy can be resumed.
   public func cancel() async { await stopFollowing() }
 
   private func stopFollowing() async {
@@ -103,8 +101,8 @@ extension CopySession {
       } catch is CancellationError {
         return
       } catch {
-        // It is retried with the next change. Regardless of the error, `end()` checks every entry, copies the
-        // missing ones, and throws the error that prevents that. Not immediately, since each attempt may copy
+        // These keys are retried with the next change. Regardless of the error, `end()` checks every entry, copies the
+        // missing ones, and throws the error that prevents that. The pause is there because each attempt may copy
         // everything.
         do { try await Task.sleep(for: pause) } catch { return }
         pause = min(pause * 2, Self.pauses.upperBound)
@@ -112,7 +110,7 @@ extension CopySession {
     }
   }
 
-  /// The maximum number of keys that are remembered as not copied yet.
+  /// The maximum number of keys that are still to be copied. Beyond that, everything is copied.
   private static let mostWanted = 10_000
   /// The pauses after failures, which become longer.
   private static let pauses = Duration.milliseconds(100)...Duration.seconds(30)
@@ -125,8 +123,8 @@ extension StorageEngine {
   /// try await old.copy(to: new)
   /// ```
   ///
-  /// If it was killed before it was complete, call it again with the same engines. Nothing may be written to
-  /// this engine in the meantime. The costs are those of ``EngineCopy``.
+  /// If the process is killed before the copy is complete, call this again with the same engines. Nothing may be
+  /// written to this engine in the meantime. The costs are those of ``EngineCopy``.
   ///
   /// - Parameters:
   ///   - target: The engine to copy to. It must be empty, unless the options say otherwise.

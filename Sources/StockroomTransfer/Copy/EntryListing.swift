@@ -71,8 +71,8 @@ struct EntryListing: Sendable {
     try await sort(as: engine, batchSize: batchSize)
   }
 
-  /// Does work that takes O(N log N) with this listing and another one: in another task if that takes long,
-  /// so that other tasks continue (rule C5).
+  /// Does work that takes O(N log N) with this listing and another one: on a new thread if there are many entries, so
+  /// that other tasks continue (rule C5).
   func working<Result: Sendable>(
     with other: EntryListing = EntryListing(), _ work: @escaping @Sendable () -> Result
   ) async throws -> Result {
@@ -95,7 +95,8 @@ struct EntryListing: Sendable {
       }
       return
     }
-    // Another engine shows its order only in the results of its reads. In most cases, it is this order.
+    // An engine without sequence numbers shows its order only in the results of its reads. In most cases, that is the
+    // order of the creation times.
     entries = try await working {
       listing.entries.sorted { ($0.times.createdAt, $0.key) < ($1.times.createdAt, $1.key) }
     }

@@ -13,10 +13,10 @@ struct InterruptedMerges: Sendable {
   /// Creates an empty set.
   init() {}
 
-  /// The merges that a marker names: a line of two numbers for each, and one number for the beginning of the
-  /// merge that updated it last.
+  /// The merges that a marker contains. Each has a line with two numbers, the times of its beginning and its end. The
+  /// merge that wrote the marker has a line with its beginning only; its end is the time of the marker.
   init(_ marker: Data, updatedAt: Date) {
-    // A line that cannot be read is ignored: entries written then count as written by others.
+    // A line that cannot be parsed is ignored: entries written then count as written by others.
     for line in String(decoding: marker, as: UTF8.self).split(separator: "\n") {
       let numbers = line.split(separator: " ").map { Int64($0).map(Timestamp.init(nanoseconds:)) }
       guard 1...2 ~= numbers.count, let first = numbers[0] else { continue }

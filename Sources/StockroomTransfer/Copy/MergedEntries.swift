@@ -3,11 +3,11 @@ import StockroomCore
 /// The entries that a merge has written to the target, or may have written: a call that throws may have taken
 /// effect.
 struct MergedEntries: Sendable {
-  /// The entries that have been written last.
+  /// The last entry that was written under each key.
   private var written: [CacheKey: ListedEntry] = [:]
-  /// The entries of later calls that have not returned without an error.
+  /// The entries of later calls, which have thrown an error or are in progress.
   private var attempted: [CacheKey: [ListedEntry]] = [:]
-  /// The keys in both that the target did not have before.
+  /// The keys in ``written`` and ``attempted`` that the target did not have before.
   private(set) var added: Set<CacheKey> = []
 
   /// Whether an entry of the target may have been written by the merge.

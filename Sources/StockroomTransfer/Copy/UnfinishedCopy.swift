@@ -1,13 +1,13 @@
 import StockroomCore
 
-/// The marker in the target of a copy which says that it has only a part of the entries.
+/// The marker entry in the target of a copy. It shows that the target has only a part of the entries.
 enum UnfinishedCopy {
-  /// The key of an entry in an unfinished target.
+  /// The key of the marker in the target of an unfinished copy.
   static let marker = CacheKey(verbatim: "stockroom: unfinished copy")
-  /// The key of an entry in a target that does not store timestamps from the source, until a merge that has
-  /// written something is finished. The time of its last update is the time at which the merge last wrote.
-  /// Its value states when the merge began to write, when interrupted merges wrote before, and which entries
-  /// are written next if a part of these may remain.
+  /// The key of the marker in the target of a merge, if the target does not store timestamps from the source. It exists
+  /// from the first write of the merge until the merge is finished. The time of its last update is the time at which
+  /// the merge last wrote. Its value contains the time at which the merge began to write, the times at which
+  /// interrupted merges wrote, and, if a part of a batch may remain, the entries that are written next.
   static let mergeMarker = CacheKey(verbatim: "stockroom: unfinished merge")
 
   static func isMarker(_ key: CacheKey) -> Bool { key == marker || key == mergeMarker }
@@ -32,8 +32,8 @@ extension StorageEngine {
     if let marker = try await keysExist(markers).first { throw UnfinishedCopy.error(marker, in: place) }
   }
 
-  /// Throws if a copy to this engine has not been finished: when it is resumed, it would remove entries that
-  /// have been merged into it in the meantime. An unfinished merge removes nothing.
+  /// Throws if a copy to this engine has not been finished. When that copy is resumed, it would remove entries that
+  /// have been merged into the engine in the meantime. An unfinished merge removes nothing.
   ///
   /// - Throws: `StorageError` with code `unsupported`; as `keyExists(_:)`.
   package func refuseMergingIntoUnfinishedCopy() async throws {
