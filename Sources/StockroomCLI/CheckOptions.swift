@@ -37,7 +37,7 @@ struct CheckOptions: ParsableArguments {
       let suggestion = similar.map { " Did you mean \($0)?" } ?? ""
       throw ValidationError(
         isLater
-          ? "The check \(check) is not made at the level \(level), but at a higher one."
+          ? "The check \(check) does not run at the level \(level), only at a higher one."
           : "There is no check called \(check) for these engines.\(suggestion) "
             + "`stockroom conformance --list` lists them.")
     }
@@ -53,7 +53,7 @@ struct CheckOptions: ParsableArguments {
   func nonemptyRun(of suites: [ConformanceSuite]) throws -> ConformanceRun {
     let run = run(of: suites)
     if run.listedChecks.isEmpty {
-      throw StorageError(.unsupported, "No check of these rules can be made on this machine.")
+      throw StorageError(.unsupported, "No check of these rules can run on this machine.")
     }
     return run
   }

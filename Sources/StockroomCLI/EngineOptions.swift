@@ -84,7 +84,7 @@ struct EngineOptions: ParsableArguments {
     try await removeNamespaces()
     if leavesServerOut {
       writeToStandardError(
-        "PostgreSQL is left out: no server is installed here. --postgresql names one elsewhere.\n")
+        "PostgreSQL is left out: no server is installed. Name one with --postgresql.\n")
     }
   }
 

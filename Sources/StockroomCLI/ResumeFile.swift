@@ -54,7 +54,7 @@ final class ResumeFile: Sendable {
     guard lines.dropFirst().count - results.count <= 1 else {
       throw StorageError(
         .unsupported,
-        "\(file.path) has lines that are no results of this version. Name another file, or remove it.")
+        "\(file.path) has lines that are not results of this version. Name another file, or remove it.")
     }
     // A check that could not run runs again, too: its process may have been ended together with the earlier run.
     let kept = results.filter { if case .couldNotRun = $0.line.result.outcome { false } else { true } }

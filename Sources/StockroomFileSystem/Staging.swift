@@ -53,7 +53,7 @@ struct Staging: Sendable {
     // Left by a process that died.
     _ = unlinkat(directory.number, name, 0)
     guard let file = try directory.makeFile(name, permissions) else {
-      throw StorageError.posix(EEXIST, "Making the file \(directory.path(of: name)) failed")
+      throw StorageError.posix(EEXIST, "Creating the file \(directory.path(of: name)) failed")
     }
     return file
   }

@@ -139,7 +139,7 @@ extension FileDescriptor {
     #if canImport(Darwin)
       var raw = stat()
       guard fstatat(number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 else {
-        throw StorageError.posix(errno, "Looking at \(path(of: name)) failed.")
+        throw StorageError.posix(errno, "Reading the status of \(path(of: name)) failed.")
       }
       return Timestamp(clamping: raw.st_birthtimespec)
     #else

@@ -61,7 +61,7 @@ public struct BodegaSQLiteSource: ImportSource {
           .unsupported,
           chosen.isEmpty
             ? "\(database.path) has no table \(table.map { "\($0.debugDescription) " } ?? "")with the columns of Bodega's."
-            : "\(database.path) has several tables like Bodega's: \(chosen.joined(separator: ", ")). Say which: with table: or, on the command line, --table."
+            : "\(database.path) has several tables like Bodega's: \(chosen.joined(separator: ", ")). Specify one with table: or --table."
         )
       }
       return try TableContent(of: table, .bodega, in: database)

@@ -80,7 +80,7 @@ public struct UserDefaultsSource: ImportSource {
       return try BoutiqueValueCodec().decode(type, from: data)
     } catch {
       throw StorageError(
-        .decodingFailed, "The value of \(key.debugDescription) in \(description) is no \(type).",
+        .decodingFailed, "The value of \(key.debugDescription) in \(description) is not a \(type).",
         underlying: error)
     }
   }
@@ -110,7 +110,7 @@ public struct UserDefaultsSource: ImportSource {
       return (values.mapValues { $0 }, date)
     }
     guard let (file, status) = try FileDescriptor.openRegularFile(following: path) else {
-      throw StorageError(.unsupported, "\(path) is not a file, so it is no property list.")
+      throw StorageError(.unsupported, "\(path) is not a file, so it is not a property list.")
     }
     guard status.size <= Self.maximumSize else {
       throw StorageError(.valueTooLarge, "\(path) has \(status.size) bytes, too many for user defaults.")

@@ -113,7 +113,7 @@ final class LMDBFile: Sendable {
     defer { unfinished.remove(unfinishedNames) }
     let file = unfinished.path + "/data.mdb"
     guard try FileDescriptor.makeFile(atPath: file, permissions) != nil else {
-      throw StorageError.posix(EEXIST, "Making \(file) failed.")
+      throw StorageError.posix(EEXIST, "Creating \(file) failed.")
     }
     try LMDBHandle.make(in: unfinished.path)
     try FileManager.Directory.name(file, path)

@@ -38,7 +38,9 @@ enum LMDBFileCheck {
   private static func validate(_ snapshot: LMDBMetaPage, _ file: Int32, _ path: String) throws {
     // The size is determined after the meta pages: another process that writes makes the file longer first.
     var status = stat()
-    guard fstat(file, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+    guard fstat(file, &status) == 0 else {
+      throw StorageError.posix(errno, "Reading the status of \(path) failed.")
+    }
     let needed = (snapshot.lastPage + 1) * UInt64(snapshot.pageSize)
     guard status.st_size >= needed else {
       throw LMDBFileHeader.corrupted(

@@ -74,7 +74,7 @@ enum LMDBFileHeader {
       }
       guard bytes.loadUnaligned(fromByteOffset: 10, as: UInt16.self) & LMDBPage.meta != 0,
         load(0, as: UInt32.self) == magic
-      else { throw corrupted(path, "it is no LMDB file") }
+      else { throw corrupted(path, "it is not an LMDB file") }
       guard load(4, as: UInt32.self) == version else {
         throw corrupted(path, "its format has version \(load(4, as: UInt32.self)), not \(version)")
       }

@@ -22,7 +22,7 @@ extension LMDBHandle {
   ) throws {
     let directoryFile = try FileDescriptor.openDirectory(atPath: directory)
     guard try directoryFile.makeFile("data.mdb", .owner) != nil else {
-      throw StorageError(.io, "\(directory)/data.mdb has been made by another program.")
+      throw StorageError(.io, "\(directory)/data.mdb was created by another program.")
     }
     try make(in: directory, flags: MDB_NOSYNC) { handle in
       // Enough for everything, regardless of how full the pages of the snapshot are: addresses cost nothing.

@@ -56,7 +56,7 @@ final class LMDBLockFile: Sendable {
       identity = status.identity
     } else {
       guard let made = try FileDescriptor.makeFile(atPath: path, permissions) else {
-        throw StorageError.posix(EEXIST, "Making \(path) failed.")
+        throw StorageError.posix(EEXIST, "Creating \(path) failed.")
       }
       file = made
       identity = try made.status().identity

@@ -145,7 +145,7 @@ struct LevelDBFiles: Sendable {
   private func create(_ name: String, _ bytes: [UInt8]) throws {
     try directory.removeFile(name)
     guard let file = try directory.makeFile(name, permissions) else {
-      throw StorageError.posix(EEXIST, "Making the file \(path)/\(name) failed.")
+      throw StorageError.posix(EEXIST, "Creating the file \(path)/\(name) failed.")
     }
     try bytes.withUnsafeBytes { try file.write($0) }
     try file.synchronize()

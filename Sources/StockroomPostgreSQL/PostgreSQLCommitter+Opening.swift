@@ -26,7 +26,7 @@ extension PostgreSQLCommitter {
       _ = try connection.run(steps, until: deadline)
     } catch let failure as PostgreSQLFailure {
       throw StorageError.postgreSQL(
-        failure, "Making the tables in the schema \(connector.place.schema) of \(connector.address) failed")
+        failure, "Creating the tables in the schema \(connector.place.schema) of \(connector.address) failed")
     }
   }
 

@@ -240,7 +240,7 @@ final class PostgreSQLConnector: Sendable {
   ) throws -> PostgreSQLConnection {
     let parameters = address.parameters(for: host, at: resolved)
     guard let handle = Self.start(parameters) else {
-      throw PostgreSQLFailure(sqlState: nil, text: "there is no memory for a connection")
+      throw PostgreSQLFailure(sqlState: nil, text: "there is not enough memory for a connection")
     }
     var isHandedOver = false
     defer { if !isHandedOver { PQfinish(handle) } }

@@ -16,7 +16,7 @@ final class PostgreSQLSignal: Sendable {
 
   init() throws {
     var descriptors: [Int32] = [0, 0]
-    guard pipe(&descriptors) == 0 else { throw StorageError.posix(errno, "Making a pipe failed") }
+    guard pipe(&descriptors) == 0 else { throw StorageError.posix(errno, "Creating a pipe failed") }
     (reading, writing) = (descriptors[0], descriptors[1])
     for descriptor in descriptors {
       _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)

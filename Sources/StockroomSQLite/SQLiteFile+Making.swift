@@ -61,7 +61,7 @@ extension SQLiteFile {
   private func makeEmpty(_ path: String) throws {
     // SQLite does not hold locks on it yet, which closing the descriptor would release.
     guard let file = try FileDescriptor.makeFile(atPath: path, options.permissions) else {
-      throw StorageError.posix(EEXIST, "Making \(path) failed.")
+      throw StorageError.posix(EEXIST, "Creating \(path) failed.")
     }
     // Regardless of the process's umask.
     try file.setMode(options.permissions.fileMode)

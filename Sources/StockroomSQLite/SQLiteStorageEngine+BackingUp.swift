@@ -52,7 +52,7 @@ extension SQLiteConnection {
   fileprivate func copy(to name: String, in directory: String) throws {
     try checkInterruption()
     let file = try FileDescriptor.openDirectory(atPath: directory).makeFile(name, .owner)
-    guard let file else { throw StorageError(.io, "\(directory)/\(name) has been made by another program.") }
+    guard let file else { throw StorageError(.io, "\(directory)/\(name) was created by another program.") }
     // Without symbolic links, which SQLite is opened to refuse.
     let path = try FileManager.Directory(url: URL(filePath: directory)).resolvedPath + "/" + name
     // SQLite treats an empty file as one that it may write to: https://sqlite.org/lang_vacuum.html

@@ -39,7 +39,7 @@ extension SQLiteConnection {
     while try statement.step() {
       let key = try statement.key(at: 0)
       let name = key.value.debugDescription
-      guard (try? key.validate()) != nil else { throw corrupted("\(name) is no key") }
+      guard (try? key.validate()) != nil else { throw corrupted("\(name) is not a key") }
       guard statement.number(at: 1) != 0 else {
         throw corrupted("the entry \(name) has a column of another type or out of range")
       }

@@ -31,7 +31,7 @@ import Testing
     #expect(output.status == 64)
     #expect(
       output.standardError.contains(
-        "The check \(check) is not made at the level standard, but at a higher one."))
+        "The check \(check) does not run at the level standard, only at a higher one."))
   }
 
   @Test("Checks in processes of their own come to the same results")

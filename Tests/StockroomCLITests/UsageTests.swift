@@ -249,7 +249,7 @@ import Testing
     let output = try await CommandLineTool.run(arguments + ["--directory", "/dev/null/x"])
     #expect(output.status == 1)
     #expect(output.errorLines.count == 1)
-    #expect(output.standardError.hasPrefix("stockroom: io: Making the directory /dev/null/x/"))
+    #expect(output.standardError.hasPrefix("stockroom: io: Creating the directory /dev/null/x/"))
     #expect(output.standardError.contains("Not a directory"))
     #expect(output.standardOutput == "")
   }

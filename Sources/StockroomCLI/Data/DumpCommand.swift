@@ -34,7 +34,8 @@ struct DumpCommand: AsyncParsableCommand {
   var replace = false
 
   @Flag(
-    help: "Continues even if the engine cannot read a snapshot: each entry is then read at a different time.")
+    help: "Continues even if the engine cannot read a snapshot: the entries may then be from different times."
+  )
   var anyMoment = false
 
   @Option(help: "With --to: a line (text), or an object (json).")

@@ -37,7 +37,7 @@ struct ListCommand: AsyncParsableCommand {
 
   @Flag(
     help:
-      "Also shows each value: in text escaped, behind a tab; in JSON as value, or as base64 if it is not UTF-8."
+      "Also shows each value: in text, escaped and after a tab; in JSON as value, or as base64 if it is not UTF-8."
   )
   var values = false
 

@@ -119,7 +119,7 @@ extension FileStatus {
     var raw = stat()
     guard stat(path, &raw) == 0 else {
       if errno == ENOENT || errno == ENOTDIR { return nil }
-      throw StorageError.posix(errno, "Looking at \(path.escaped) failed.")
+      throw StorageError.posix(errno, "Reading the status of \(path.escaped) failed.")
     }
     self.init(raw)
   }

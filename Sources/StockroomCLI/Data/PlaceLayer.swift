@@ -48,7 +48,7 @@ enum PlaceLayer: Sendable, Equatable {
       seconds <= 200 * 366 * 86_400
     else {
       throw ValidationError(
-        "A lifetime is a whole number with s, m, h or d behind it, up to 200 years, such as 30d, and not \(text.escaped)."
+        "A lifetime is a whole number followed by s, m, h or d, up to 200 years, such as 30d, and not \(text.escaped)."
       )
     }
     return .seconds(seconds)

@@ -82,6 +82,6 @@ struct EntryPresent: Error, CustomStringConvertible {
   let key: CacheKey
 
   var description: String {
-    "\(place): There is an entry \(key.value.escaped) already, which stays as it is."
+    "\(place): The entry \(key.value.escaped) already exists and was not changed."
   }
 }

@@ -30,7 +30,7 @@ struct RemoveCommand: AsyncParsableCommand {
 
   @OptionGroup var keyOptions: KeyOptions
 
-  @Flag(help: "Removes every entry. On a terminal the command asks first; elsewhere it takes --force.")
+  @Flag(help: "Removes every entry. On a terminal the command asks first; otherwise --force is required.")
   var all = false
 
   @Flag(help: "With --all: does not ask.")

@@ -40,7 +40,7 @@ struct RestoreCommand: AsyncParsableCommand {
   func validate() throws {
     if file?.isEmpty == true { throw ValidationError("The path of the archive is empty.") }
     if file == nil, isatty(STDIN_FILENO) == 1 {
-      throw ValidationError("Name an archive, or let one come from standard input.")
+      throw ValidationError("Name an archive, or pipe one to standard input.")
     }
   }
 

@@ -62,7 +62,7 @@ package struct BackupDirectory: Sendable {
     try FileManager.Directory(url: parent).create()
     try refuseContents()
     guard mkdir(unfinished, mode_t(FilePermissions.owner.directoryMode)) == 0 else {
-      throw StorageError.posix(errno, "Making the directory \(unfinished) failed.")
+      throw StorageError.posix(errno, "Creating the directory \(unfinished) failed.")
     }
   }
 

@@ -116,14 +116,14 @@ extension ChangeLog {
 
   private static func make(atPath path: String, like model: String) throws {
     guard let status = try FileStatus(atPath: model) else {
-      throw StorageError.posix(ENOENT, "Looking at \(model) failed.")
+      throw StorageError.posix(ENOENT, "Reading the status of \(model) failed.")
     }
     UnfinishedDirectory.removeAbandoned(for: path, unfinishedNames)
     let directory = try UnfinishedDirectory(for: path)
     defer { directory.remove(unfinishedNames) }
     let unfinished = "\(directory.path)/log"
     guard let file = try FileDescriptor.makeFile(atPath: unfinished, .owner) else {
-      throw StorageError.posix(EEXIST, "Making \(unfinished) failed.")
+      throw StorageError.posix(EEXIST, "Creating \(unfinished) failed.")
     }
     // Only root may give a file to another user, and others only to one of their groups.
     _ = fchown(file.number, geteuid() == 0 ? status.owner : uid_t.max, status.group)
@@ -132,7 +132,7 @@ extension ChangeLog {
     if link(unfinished, path) == 0 || errno == EEXIST { return }
     // Not every file system has hard links. In that case, a file that another process has just created may be
     // replaced here, which that process detects.
-    guard rename(unfinished, path) == 0 else { throw StorageError.posix(errno, "Making \(path) failed.") }
+    guard rename(unfinished, path) == 0 else { throw StorageError.posix(errno, "Creating \(path) failed.") }
   }
 
   #if canImport(Darwin)

@@ -66,7 +66,7 @@ extension FileManager.Directory {
       try FileLock.acquire(directory.number, path: parent, timeout: FileLock.defaultTimeout)
       defer { FileLock.release(directory.number) }
       if try FileStatus(atPath: path) == nil, rename(finished, path) != 0 {
-        throw StorageError.posix(errno, "Making \(path) failed.")
+        throw StorageError.posix(errno, "Creating \(path) failed.")
       }
     }
     try directory.synchronizeNames()
@@ -93,7 +93,9 @@ extension FileManager.Directory {
   /// gets the directory's group instead of the process's.
   static func setMode(_ mode: mode_t, ofNew path: String) throws {
     var status = stat()
-    guard lstat(path, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+    guard lstat(path, &status) == 0 else {
+      throw StorageError.posix(errno, "Reading the status of \(path) failed.")
+    }
     if status.st_mode & 0o777 == mode { return }
     guard chmod(path, mode | status.st_mode & 0o2000) == 0 else {
       throw StorageError.posix(errno, "Setting the permissions of \(path) failed.")
@@ -114,7 +116,9 @@ extension FileManager.Directory {
     switch errno {
     case EEXIST:
       var status = stat()
-      guard stat(path, &status) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+      guard stat(path, &status) == 0 else {
+        throw StorageError.posix(errno, "Reading the status of \(path) failed.")
+      }
       guard status.st_mode & S_IFMT == S_IFDIR else {
         throw StorageError.posix(ENOTDIR, "\(path) is in the way of a directory.")
       }
@@ -123,7 +127,7 @@ extension FileManager.Directory {
       try make(parent, permissions, withParents: true)
       try make(path, permissions, withParents: false)
     case let failure:
-      throw StorageError.posix(failure, "Making the directory \(path) failed.")
+      throw StorageError.posix(failure, "Creating the directory \(path) failed.")
     }
   }
 

@@ -18,7 +18,7 @@ extension FileDescriptor {
     let url = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")
     let path = url.path(percentEncoded: false)
     guard let file = try makeFile(atPath: path, .owner) else {
-      throw StorageError.posix(EEXIST, "Making \(path) failed.")
+      throw StorageError.posix(EEXIST, "Creating \(path) failed.")
     }
     guard unlink(path) == 0 else { throw StorageError.posix(errno, "Removing the name \(path) failed.") }
     return file
@@ -27,7 +27,9 @@ extension FileDescriptor {
   /// The file's size, kind and times.
   package func status() throws -> FileStatus {
     var raw = stat()
-    guard fstat(number, &raw) == 0 else { throw StorageError.posix(errno, "Looking at \(path) failed.") }
+    guard fstat(number, &raw) == 0 else {
+      throw StorageError.posix(errno, "Reading the status of \(path) failed.")
+    }
     return FileStatus(raw)
   }
 

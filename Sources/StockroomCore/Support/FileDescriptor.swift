@@ -104,7 +104,7 @@ extension FileDescriptor {
     let number = retrying { openat(directory, name, flags, mode_t(permissions.fileMode)) }
     guard number >= 0 else {
       if errno == EEXIST { return nil }
-      throw StorageError.posix(errno, "Making the file \(path()) failed.")
+      throw StorageError.posix(errno, "Creating the file \(path()) failed.")
     }
     let file = FileDescriptor(owning: number, path: path())
     if permissions != .owner { try file.setMode(permissions.fileMode) }
@@ -149,7 +149,7 @@ extension FileDescriptor {
   package func makeDirectory(_ name: UnsafePointer<CChar>, _ permissions: FilePermissions) throws -> Bool {
     guard mkdirat(number, name, mode_t(permissions.directoryMode)) == 0 else {
       if errno == EEXIST { return false }
-      throw StorageError.posix(errno, "Making the directory \(path(of: name)) failed.")
+      throw StorageError.posix(errno, "Creating the directory \(path(of: name)) failed.")
     }
     if permissions != .owner, let directory = try openDirectory(name) {
       // What is made in it may get its group instead of the process's.
@@ -187,7 +187,9 @@ extension FileDescriptor {
   package func status(of name: UnsafePointer<CChar>) throws -> FileStatus? {
     var raw = stat()
     if fstatat(number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 { return FileStatus(raw) }
-    guard errno == ENOENT else { throw StorageError.posix(errno, "Looking at \(path(of: name)) failed.") }
+    guard errno == ENOENT else {
+      throw StorageError.posix(errno, "Reading the status of \(path(of: name)) failed.")
+    }
     return nil
   }
 

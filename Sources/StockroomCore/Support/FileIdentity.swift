@@ -23,7 +23,7 @@ package struct FileIdentity: Hashable, Sendable {
   package init(descriptor: Int32, path: String) throws {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else {
-      throw StorageError.posix(errno, "Looking at \(path) failed.")
+      throw StorageError.posix(errno, "Reading the status of \(path) failed.")
     }
     self.init(status)
   }
@@ -35,7 +35,7 @@ package struct FileIdentity: Hashable, Sendable {
     var status = stat()
     guard stat(path, &status) == 0 else {
       if errno == ENOENT || errno == ENOTDIR { return nil }
-      throw StorageError.posix(errno, "Looking at \(path) failed.")
+      throw StorageError.posix(errno, "Reading the status of \(path) failed.")
     }
     self.init(status)
   }

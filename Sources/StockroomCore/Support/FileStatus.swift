@@ -33,7 +33,7 @@ package struct FileStatus: Sendable {
     var raw = stat()
     guard lstat(path, &raw) == 0 else {
       if errno == ENOENT { return nil }
-      throw StorageError.posix(errno, "Looking at \(path) failed.")
+      throw StorageError.posix(errno, "Reading the status of \(path) failed.")
     }
     self.init(raw)
   }

@@ -37,7 +37,7 @@ package struct UnfinishedDirectory: Sendable {
   private static func make(_ path: String) throws -> UnfinishedDirectory? {
     let mode = mode_t(FilePermissions.owner.directoryMode)
     guard mkdir(path, mode) == 0 else {
-      throw StorageError.posix(errno, "Making the directory \(path) failed.")
+      throw StorageError.posix(errno, "Creating the directory \(path) failed.")
     }
     do {
       try FileManager.Directory.setMode(mode, ofNew: path)

@@ -66,7 +66,7 @@ final class DatabaseCopy: Sendable {
     defer { free(resolved) }
     let path = "\(String(cString: resolved))/stockroom-import-\(UUID().uuidString)"
     guard mkdir(path, 0o700) == 0 else {
-      throw StorageError.posix(errno, "Making the directory \(path) failed.")
+      throw StorageError.posix(errno, "Creating the directory \(path) failed.")
     }
     return path
   }
@@ -74,7 +74,7 @@ final class DatabaseCopy: Sendable {
   /// The path of the database without symbolic links.
   private static func findDatabase(at path: String) throws -> String {
     guard let (file, status) = try FileDescriptor.openRegularFile(following: path) else {
-      throw StorageError(.unsupported, "\(path) is not a file, so it is no SQLite database.")
+      throw StorageError(.unsupported, "\(path) is not a file, so it is not an SQLite database.")
     }
     guard try file.readBytes(16) == Array("SQLite format 3\0".utf8) else {
       throw StorageError(.corrupted, "\(path), a file of \(status.size) bytes, is not an SQLite database.")

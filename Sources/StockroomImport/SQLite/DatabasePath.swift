@@ -25,12 +25,13 @@ enum DatabasePath {
         .unsupported,
         names.isEmpty
           ? "There is no database in the directory \(path)."
-          : "There are several databases in the directory \(path): \(names.sorted().joined(separator: ", ")). Say which."
+          : "There are several databases in the directory \(path): \(names.sorted().joined(separator: ", ")). Specify one."
       )
     }
     guard try directory.status(of: name)?.isRegularFile == true else {
       throw StorageError(
-        .unsupported, "\(directory.path(of: name)) is not a file. If it leads to the database, name that.")
+        .unsupported,
+        "\(directory.path(of: name)) is not a file. If it is a link, specify the database itself.")
     }
     return path.hasSuffix("/") ? path + name : "\(path)/\(name)"
   }

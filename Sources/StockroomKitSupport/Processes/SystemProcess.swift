@@ -247,7 +247,7 @@ private final class Descriptor: Sendable {
     #endif
     var numbers: [Int32] = [-1, -1]
     guard socketpair(AF_UNIX, type, 0, &numbers) == 0 else {
-      throw StorageError.posix(errno, "Making a socket failed")
+      throw StorageError.posix(errno, "Creating a socket failed")
     }
     return (Descriptor(numbers[0]), Descriptor(numbers[1]))
   }

@@ -28,7 +28,8 @@ enum Zlib: Compressor {
       bytes.baseAddress?.assumingMemoryBound(to: Bytef.self), &used)
     switch status {
     case Z_OK: break
-    case Z_MEM_ERROR: throw StorageError(.io, "There is not enough memory to decompress \(target.count) bytes.")
+    case Z_MEM_ERROR:
+      throw StorageError(.io, "There is not enough memory to decompress \(target.count) bytes.")
     default: throw Compression.Malformed(reason: "zlib finds an error in \(bytes.count) bytes")
     }
     guard count == target.count, used == bytes.count else {

@@ -37,7 +37,8 @@
         throw Compression.Malformed(reason: "zstd finds an error in \(bytes.count) bytes: \(name(of: count))")
       }
       guard count == target.count else {
-        throw Compression.Malformed(reason: "it does not decompress to the \(target.count) bytes in its header")
+        throw Compression.Malformed(
+          reason: "it does not decompress to the \(target.count) bytes in its header")
       }
     }
 

@@ -266,7 +266,7 @@
       // Opened before anything is changed, since opening may fail.
       let directory = try FileDescriptor.openDirectory(atPath: self.directory.path)
       guard let new = try FileDescriptor.makeFile(atPath: temporary, .owner) else {
-        throw StorageError.posix(EEXIST, "Making the file \(temporary) failed.")
+        throw StorageError.posix(EEXIST, "Creating the file \(temporary) failed.")
       }
       do {
         try bytes.withUnsafeBytes { try new.write($0) }

@@ -44,7 +44,7 @@ final class ArchiveInput: Sendable {
       throw StorageError.posix(ENOENT, "Opening the archive \(path) failed.")
     }
     guard try file.status().isRegularFile else {
-      throw StorageError(.unsupported, "\(path) is no file, so it is no archive.")
+      throw StorageError(.unsupported, "\(path) is not a file, so it is not an archive.")
     }
     try self.init(file, start: 0, flag)
   }

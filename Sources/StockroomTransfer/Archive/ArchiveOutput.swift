@@ -46,10 +46,10 @@ final class ArchiveFile: ArchiveOutput {
       atPath: FileManager.Directory(url: url.deletingLastPathComponent()).path)
     let path = directory.path(of: name)
     if let status = try directory.status(of: name), !(isReplacing && status.isRegularFile) {
-      throw StorageError(.unsupported, "\(path) is there already, so no archive is written to it.")
+      throw StorageError(.unsupported, "\(path) already exists, so no archive is written to it.")
     }
     guard let file = try directory.makeFile(unfinished, .owner) else {
-      throw StorageError.posix(EEXIST, "Making \(directory.path(of: unfinished)) failed.")
+      throw StorageError.posix(EEXIST, "Creating \(directory.path(of: unfinished)) failed.")
     }
     self.file = file
   }
@@ -99,7 +99,7 @@ final class ArchiveFile: ArchiveOutput {
     // Not every file system has hard links. In that case, an empty file reserves the name until it is
     // replaced; it remains if the process dies in between.
     guard error != EEXIST, try directory.makeFile(name, .owner) != nil else {
-      throw StorageError(.unsupported, "\(path) has been made by another program.")
+      throw StorageError(.unsupported, "\(path) was created by another program.")
     }
     do {
       try rename()
@@ -144,7 +144,7 @@ final class ArchiveStream: ArchiveOutput {
         let count = retrying { Musl.write(file.number, rest.baseAddress, size) }
       #endif
       if count == 0 {
-        throw StorageError(.diskFull, "Writing the archive \(file.path) failed: it takes nothing more.")
+        throw StorageError(.diskFull, "Writing the archive \(file.path) failed: it accepts no more bytes.")
       } else if count < 0 {
         guard errno == EAGAIN else {
           throw StorageError.posix(errno, "Writing the archive \(file.path) failed.")

@@ -89,7 +89,8 @@ extension StorageEngine {
     guard try await keyCount() == 0 else {
       throw StorageError(
         .unsupported,
-        "The engine is not empty, so the archive is not restored to it. Merging would replace entries.")
+        "The engine is not empty, so the archive is not restored to it. Merge to replace entries with the same keys."
+      )
     }
   }
 

@@ -42,7 +42,7 @@ import Testing
       try await place.run("put", "--create", "--if-absent", "lock", "--value", "mine")
       #expect(
         try await place.failure("put", "--if-absent", "lock", "--value", "yours")
-          == "stockroom: \(place.url): There is an entry lock already, which stays as it is.\n")
+          == "stockroom: \(place.url): The entry lock already exists and was not changed.\n")
       #expect(try await place.run("get", "lock").standardOutput == "mine")
     }
   }
