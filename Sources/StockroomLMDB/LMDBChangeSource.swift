@@ -22,8 +22,7 @@ extension LMDBEnvironment {
         do {
           return mdb_txn_abort(try handle.get().beginWriting())
         } catch let error as LMDBError where Self.isRepairable(error) && repairs < 3 {
-          // Another process may have made the database larger than the map, and nothing may have been read
-          // since then.
+          // Another process may have made the database larger than the map, which no read has detected yet.
           repairs += 1
           try repair()
         }
@@ -60,8 +59,8 @@ private final class LMDBChangeSource: ChangeSource {
     case .value(let number): return UInt64(clamping: number)
     case .paused, .isStale: return nil
     case .needsRepair:
-      // For example, after another process has made the database larger than the map. There may be no other
-      // call for a long time.
+      // For example, another process has made the database larger than the map. Without this request, nothing might
+      // repair the environment for a long time.
       try requestRepair()
       return nil
     }

@@ -1,10 +1,10 @@
 import StockroomCore
 
-// An environment contains two records:
+// The main database of an environment contains two records:
 //
-// - the named database "entries": key → EntryHeader, 24 bytes, then the value;
-// - in the main database, under "metadata", the metadata below. It is on the page that names the database
-//   "entries", which every commit writes anyway, so keeping it up to date costs nothing.
+// - "entries", the named database: key → EntryHeader, 24 bytes, then the value;
+// - "metadata", the metadata below. They are on the same page as the record of the named database, which every commit
+//   writes anyway, so updating them costs nothing.
 
 /// What the engine stores about the database as a whole.
 struct LMDBMetadata: Sendable, Hashable {
@@ -20,7 +20,7 @@ struct LMDBMetadata: Sendable, Hashable {
 
   init() {}
 
-  /// Decodes the metadata, or returns nil if another program wrote them, or a later version of this one.
+  /// Decodes the metadata, or returns nil if another program or another version of this engine wrote them.
   init?(decoding bytes: UnsafeRawBufferPointer) {
     guard bytes.count == Self.encodedSize,
       UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self)) == Self.magic,

@@ -21,11 +21,11 @@ extension LMDBEnvironment {
       var group = known ?? LMDBGroup(operations: [])
       var size = group.estimatedSize
       if case .failure = handle { try repair() }
-      // LMDB accesses the file in every call.
+      // LMDB writes to its map of `lock.mdb` in every call, which would raise SIGBUS if that file is immutable.
       try files.checkWritable()
       try checkFiles(try handle.get())
-      // If the batch turned out not to fit, its work would be lost. If no more space can be added, it may fit
-      // anyway.
+      // Done first: a transaction that turns out not to fit must be repeated. If the map cannot grow, the batch may
+      // still fit into free pages.
       if try handle.get().unusedMap < size { try? makeRoom(forBytes: size) }
       var repairs = 0
       var wasFull = false
@@ -52,8 +52,8 @@ extension LMDBEnvironment {
         }
       }
     } catch {
-      // LMDB may have given up the environment, which readers need too. If it cannot be reopened, their
-      // errors state the reason.
+      // LMDB may have failed permanently, and readers need the environment too. If it cannot be reopened, their errors
+      // state the reason.
       try? repair()
       throw StorageError.fromTransaction(error, "Writing the LMDB database in \(directory) failed")
     }
@@ -70,7 +70,7 @@ extension LMDBEnvironment {
     let transaction = try handle.beginWriting()
     var announcement: ChangeFeed.Announcement?
     do {
-      // Waiting for another process may have taken long.
+      // The files may have been replaced while this waited for the writer of another process.
       try checkIsNext(transaction, of: handle)
       try files.checkWritable()
       try handle.extendFile(to: handle.mapSize)
@@ -78,7 +78,7 @@ extension LMDBEnvironment {
       if let known {
         group = known
       } else {
-        // Nobody else can commit, so the latest snapshot is the state that the transaction sees.
+        // No other writer can commit, so the latest snapshot is the state that the transaction sees.
         let reader = LMDBEntryReader(snapshot: try handle.latestSnapshot(file), directory: directory)
         group = LMDBGroup(
           operations: requests.map(\.request).operations(reading: reader, LMDBStorageEngine.valueLimit))
@@ -89,14 +89,14 @@ extension LMDBEnvironment {
       var writer = try LMDBWriter(
         transaction: transaction, main: handle.main, entries: handle.entries, now: .now())
       try writer.perform(batch)
-      // So may the bodies, and a large batch.
+      // The bodies of transactions, or a large batch, may have taken long as well.
       if known == nil || batch.operations.count > Self.mostOperationsAtOnce {
         try checkIsNext(transaction, of: handle)
       }
       if !batch.operations.isEmpty {
-        // LMDB writes and syncs nothing for a transaction that changes nothing. What the batch found there may be a commit that
-        // waits for no sync, and the disk may have a failed one in place of the next, which a crash of the machine would bring
-        // back (rule W6).
+        // LMDB neither writes nor syncs for a transaction that changes nothing. But the state that the batch found may
+        // not have been synced, and the meta page of a failed commit may be on disk in the place of the next one, so that
+        // a crash of the machine would undo the former and bring back the latter (rule W6).
         if !writer.hasChanged, requests.contains(where: { $0.durability == .full }) {
           try writer.touchMetadata()
         }
@@ -122,16 +122,16 @@ extension LMDBEnvironment {
     } else {
       mdb_txn_abort(transaction)
     }
-    // A commit to files that no later opening will find is not acknowledged, and neither is anything that was
-    // read from them.
+    // A commit to files that no later opening finds is not acknowledged. Nor is a result that was read from them.
     try AfterCommitError.marking { try checkFiles() }
   }
 
-  /// The number of operations for which the files are checked only once before they are committed.
+  /// A batch of more operations than this checks the files twice: at the beginning of the transaction and before its
+  /// commit.
   private static let mostOperationsAtOnce = 100
 
-  /// Throws if the files have been replaced, or if others have committed since the transaction began, which they can if the
-  /// lock file was: its commit would overwrite theirs (rule C6).
+  /// Throws if the files have been replaced, or if another process has committed since the transaction began, which is
+  /// possible if the lock file has been replaced: the commit would overwrite the other one (rule C6).
   private func checkIsNext(_ transaction: OpaquePointer, of handle: LMDBHandle) throws {
     try checkFiles(handle)
     guard handle.information.me_last_txnid == mdb_txn_id(transaction) &- 1 else {
@@ -140,7 +140,7 @@ extension LMDBEnvironment {
     }
   }
 
-  /// Commits a transaction that changes nothing, after which LMDB can reuse the pages that the one before has
+  /// Commits a transaction that changes no entry. After it, LMDB can reuse the pages that the previous transaction has
   /// freed.
   private func commitNothing() throws {
     let handle = try handle.get()

@@ -11,7 +11,7 @@ import StockroomCore
 
 // Reading, on any thread.
 extension LMDBEnvironment {
-  /// Lets `body` read a snapshot, if that is possible without waiting.
+  /// Calls `body` with a snapshot if that is possible without waiting.
   func read<Value>(_ body: (LMDBSnapshot) throws -> Value) throws -> Attempt<Value> {
     guard case .reader(var idle) = readers.enter() else { return .paused }
     defer { readers.leave(idle, isInMap: true) }
@@ -22,9 +22,10 @@ extension LMDBEnvironment {
       defer { if let transaction = snapshot.transaction { mdb_txn_reset(transaction) } }
       let value = try body(snapshot)
       if handle.information.me_last_txnid != snapshot.number {
-        // Without a transaction, pages may have been overwritten.
+        // Without a transaction, the commit may have overwritten pages of the snapshot.
         if snapshot.transaction == nil { return .isStale }
-        // There has been a commit in the meantime: with our lock file, or with one that has replaced it.
+        // There has been a commit in the meantime: with the lock file of this environment, or with one that has
+        // replaced it.
         try files.checkLockFileIfMissing()
       }
       return .value(value)
@@ -56,8 +57,8 @@ extension LMDBEnvironment {
     }
   }
 
-  /// - Throws: `StorageError` with code `io` if the data that were read may not be from one snapshot, or may
-  ///   no longer be in place.
+  /// - Throws: `StorageError` with code `io` if the files are no longer in place, or if the entries that were read may
+  ///   not be from one snapshot.
   func checkResult(of read: LMDBLongRead) throws {
     _ = try files.check()
     if read.snapshot.transaction != nil { return }
@@ -72,8 +73,7 @@ extension LMDBEnvironment {
     readers.leave(read.reader, isInMap: false)
   }
 
-  /// Begins to read. While the lock file cannot be written, this is done without a transaction, since nothing
-  /// can be written then.
+  /// Begins to read: without a transaction while the lock file cannot be written, since nothing can be committed then.
   private func begin(
     _ handle: LMDBHandle, _ idle: inout LMDBReader?, isWritable: Bool
   ) throws -> LMDBSnapshot? {

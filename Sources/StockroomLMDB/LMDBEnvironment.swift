@@ -12,9 +12,9 @@ import StockroomCore
 /// An environment that its readers and its one writer share: it moves the map when necessary, and reopens
 /// LMDB after LMDB has failed permanently.
 final class LMDBEnvironment: @unchecked Sendable {
-  // Safe to share: `handle` is replaced only by the thread that writes, while the readers are paused, and
-  // read by that thread and by readers that have entered. The other variables belong to the thread that
-  // writes. close() is called after all others have ended, which the gates of the engines ensure.
+  // Safe to share: only the writing thread replaces `handle`, while the readers are paused. It is read by that thread,
+  // and by readers that have entered. The other variables are used only on the writing thread. close() is called when
+  // all calls have ended, which the gates of the engines ensure.
 
   /// The outcome of an attempt to read.
   enum Attempt<Value> {
@@ -27,9 +27,10 @@ final class LMDBEnvironment: @unchecked Sendable {
     case isStale
   }
 
-  /// The same as in LMDB. A small map keeps small databases small.
+  /// The size of the first map: 1 MiB, LMDB's own default. A small map keeps the file of a small database small.
   static let initialMapSize = 1 << 20
-  /// A size for which the address space of a 64-bit process is more than sufficient.
+  /// The maximum size of a map: 32 TiB, of which two fit into an address space of 47 bits. Smaller address spaces are
+  /// detected when the map grows.
   private static let maximumMapSize = 1 << 45
 
   let readers = LMDBReaders()
@@ -56,22 +57,22 @@ final class LMDBEnvironment: @unchecked Sendable {
     files = try LMDBFiles(file, lockFile)
     let handle = try LMDBHandle(file, files)
     self.handle = .success(handle)
-    // Space that a process that died has not returned. If others have the database open, it may be theirs.
-    // Data that have been written are not truncated, since the number of pages has no checksum.
+    // Trims space that a process that died has not returned. If other processes have the database open, it may be
+    // theirs. Bytes other than zero are not truncated, since the number of pages has no checksum.
     if lockFile.isUnused, (try? handle.isEmptyBehindLastPage()) == true { try? handle.trimFile() }
     writeCheck = LMDBWriteCheck(pageCount: handle.pageCount)
   }
 
-  /// Closes everything. No call of any engine may be in progress, and none may follow. Waits for nothing but a
-  /// check of the feed that is in progress.
+  /// Closes the environment. No call of any engine may be in progress, and none may follow. Waits only for a check of
+  /// the feed that is in progress.
   ///
   /// - Parameter isLocked: Whether the caller holds the lock of the file, without which the file is not
   ///   trimmed.
   func close(isLocked: Bool) {
     feed.finish()
     if case .success(let handle) = handle {
-      // If another process has the database open, it trims the file when it closes it. No other file is
-      // touched.
+      // If another process has the database open, that process trims the file when it closes. A file that has replaced
+      // this one is not changed.
       if hasWritten || (try? handle.isEmptyBehindLastPage()) == true, isLocked, lockFile.isUnused,
         (try? checkFiles(handle)) != nil
       {
@@ -88,13 +89,13 @@ final class LMDBEnvironment: @unchecked Sendable {
       handle.close()
     }
     handle = .failure(StorageError(.closed, "The LMDB database in \(directory) has been closed."))
-    // In this order: the next process may open the database once the lock of the file is free.
+    // The file is closed after the lock file: the next process may open the database once the lock of the file is free.
     lockFile.close()
     file.close()
     files.close()
   }
 
-  /// Throws unless the files are where they were when they were opened, and have the required length (rule
+  /// Throws unless the files are where they were when they were opened, and `data.mdb` has the required length (rule
   /// C6).
   func checkFiles(_ handle: LMDBHandle) throws { try handle.checkLength(try files.check()) }
 
@@ -105,7 +106,8 @@ final class LMDBEnvironment: @unchecked Sendable {
 // MARK: The map and LMDB's environment, on the one thread that writes
 
 extension LMDBEnvironment {
-  /// Makes the map larger, so that the bytes fit in addition to the existing contents.
+  /// Clears the slots of readers whose processes have died, which may free pages. If there are none, makes the map
+  /// larger, so that the bytes fit in addition to the existing contents.
   func makeRoom(forBytes bytes: Int) throws {
     let handle = try handle.get()
     if try handle.clearDeadReaders() { return }
@@ -126,7 +128,7 @@ extension LMDBEnvironment {
     do {
       try handle.growFile(to: size)
     } catch let error as LMDBError where error.code == MDB_MAP_RESIZED {
-      // Another process has made the database larger than the map, which must cover that first.
+      // Another process has made the database larger than the map. The map must cover that size first.
       size = 0
     }
     moveMap(of: handle, to: max(size, try handle.sizeToMap()))
@@ -145,14 +147,14 @@ extension LMDBEnvironment {
     if case .failure = self.handle { reopen(handle) }
   }
 
-  /// Makes the environment usable again, if it is not: because another process made the database larger than
-  /// the map, or because LMDB failed permanently after a failed write of a meta page.
+  /// Makes the environment usable again if another process has made the database larger than the map, or if LMDB has
+  /// failed permanently after a failed write of a meta page.
   func repair() throws {
     guard case .success(let handle) = handle else { return try reopen() }
     try checkFiles(handle)
     try files.checkWritable()
-    // LMDB first searches for a free slot in its table of readers, and if there is none, does not report that
-    // the map is too small.
+    // Checked first: LMDB searches for a free slot in its table of readers before it checks the map, and if there is no
+    // slot, it does not report that the map is too small.
     if handle.unusedMap < 0 {
       moveMap(of: handle, to: try handle.sizeToMap())
       _ = try self.handle.get()
@@ -173,8 +175,8 @@ extension LMDBEnvironment {
   private func reopen(_ handle: LMDBHandle) {
     readers.whilePaused(for: .transactions) {
       readers.drain()
-      // No other process may open the database at the same moment. A process that holds the lock for so long
-      // does not.
+      // Holds the lock, since no other process may open the database meanwhile. If another process holds the lock for
+      // longer than the timeout, it is not opening the database.
       let isLocked = (try? file.lock(timeout: lockTimeout)) != nil
       defer { if isLocked { file.unlock() } }
       handle.close()

@@ -39,7 +39,7 @@ extension StorageError {
       // LMDB determines this by requesting a lock: see LMDBHandle.
       case EAGAIN: .locked
       case 1...: StorageError.code(forErrno: error.code)
-      // The missing record is one of LMDB's own: absent keys are not errors here.
+      // `MDB_NOTFOUND` concerns one of LMDB's own records: the engine handles absent keys before.
       case MDB_CORRUPTED, MDB_PAGE_NOTFOUND, MDB_INVALID, MDB_INCOMPATIBLE, MDB_NOTFOUND: .corrupted
       case MDB_VERSION_MISMATCH: .unsupported
       case MDB_MAP_FULL: .diskFull

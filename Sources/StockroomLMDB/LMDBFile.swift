@@ -13,10 +13,10 @@ import StockroomCore
   import Musl
 #endif
 
-/// The file `data.mdb`, opened in addition to LMDB to determine its identity and status, and for the lock
-/// under which it is opened and closed.
+/// The file `data.mdb`, opened in addition to LMDB's own descriptor: to determine its identity and status, and to hold
+/// the lock under which the database is opened and closed.
 ///
-/// Closing a descriptor of it releases no lock of LMDB, whose locks are on `lock.mdb`.
+/// LMDB's own locks are on `lock.mdb`, so closing this descriptor releases none of them.
 final class LMDBFile: Sendable {
   private let file: FileDescriptor
   /// The path of the directory, without a trailing slash.
@@ -37,7 +37,8 @@ final class LMDBFile: Sendable {
     let hasBeenOpened = try LMDBLockFile.isThere(in: directory.path)
     if let existing = try FileDescriptor.openFile(atPath: path) {
       file = existing
-      // Its maker removes its first name once the second one is on the disk, and may have died before (rule W6).
+      // A second name is left by a process that died while it created the database, possibly before the name `data.mdb`
+      // was on disk (rule W6).
       if try file.status().linkCount > 1 { try FileManager.Directory.sync(directory.path) }
       UnfinishedDirectory.removeAbandoned(for: path, Self.unfinishedNames)
     } else {
@@ -85,11 +86,11 @@ final class LMDBFile: Sendable {
 
   func unlock() { FileLock.release(descriptor) }
 
-  /// The bytes of a file from an offset on, as many as there are up to `count`.
+  /// Reads up to `count` bytes of a file from an offset. Returns fewer only at the end of the file.
   static func read(_ count: Int, at offset: UInt64, of file: Int32) throws(LMDBError) -> [UInt8] {
     var failure: Int32 = 0
     let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
-      // A system may return fewer than it is asked for anywhere in a file.
+      // The system may return fewer bytes than requested anywhere in a file.
       while initializedCount < count, let start = buffer.baseAddress {
         let rest = (
           start + initializedCount, count - initializedCount, off_t(offset) + off_t(initializedCount)
@@ -106,8 +107,8 @@ final class LMDBFile: Sendable {
 
   private static let unfinishedNames = ["data.mdb", "lock.mdb"]
 
-  /// Makes the database in another directory and moves it to its place when it is complete, so that an empty file is
-  /// never a new database, but always one that was truncated (rule F2).
+  /// Creates the database in another directory and moves it to its path when it is complete. So an empty file at the
+  /// path is never a new database, but always a truncated one (rule F2).
   private static func make(_ path: String, _ permissions: FilePermissions) throws {
     let unfinished = try UnfinishedDirectory(for: path)
     defer { unfinished.remove(unfinishedNames) }

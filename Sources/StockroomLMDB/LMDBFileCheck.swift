@@ -11,8 +11,8 @@ import StockroomCore
 
 /// Whether `data.mdb` is a database that LMDB can open, checked before LMDB sees the file.
 ///
-/// LMDB maps the file and trusts it. A page beyond the end of the file ends the process with SIGBUS, and a
-/// root that is not a page fails an assertion, which aborts it. So a file that would cause either is refused
+/// LMDB maps the file and trusts its contents. Accessing a page beyond the end of the file ends the process with
+/// SIGBUS, and a root that is not a page fails an assertion, which aborts the process. This check throws for such files
 /// first (rule F2).
 enum LMDBFileCheck {
   /// Validates the header, the length of the file, and the root pages of its trees. O(1).
@@ -20,8 +20,8 @@ enum LMDBFileCheck {
   /// - Throws: `StorageError` with code `corrupted` or `io`, or `unsupported` if the database belongs to
   ///   another program.
   static func validate(fileDescriptor: Int32, path: String) throws {
-    // Another process may be in the middle of a commit, or two commits ahead of the state that is read. A
-    // corrupted file stays corrupted.
+    // Another process may be in the middle of a commit, or may have committed twice since the header was read. The
+    // check is repeated unless the header is unchanged, in which case the file is corrupted.
     for _ in 0..<100 {
       let snapshot = try? LMDBFileHeader.newest(of: fileDescriptor, path: path)
       do {

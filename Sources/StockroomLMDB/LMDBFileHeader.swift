@@ -34,7 +34,7 @@ enum LMDBFileHeader {
 
   private static let magic: UInt32 = 0xBEEF_C0DE
   private static let version: UInt32 = 1
-  /// The flags of a database, without the lowest bit, which is one of the environment.
+  /// The flags of a database. The lowest bit is left out: it is a flag of the environment.
   private static let databaseFlags: UInt16 = 0x7E
   private static let metaSize = 136
 

@@ -9,15 +9,16 @@ import Synchronization
   import Musl
 #endif
 
-/// The files of an open environment when it was opened, and whether they are still in place (rule C6).
+/// The identities of an environment's files when it was opened. Checks whether the files are still in place (rule C6).
 final class LMDBFiles: Sendable {
   private let lockFile: LMDBLockFile
   private let directory: DirectoryMonitor
   private let dataPath, lockPath: String
   private let data, lock: FileIdentity
   private let lockSize: Int64
-  /// Whether the lock file existed and was writable when it was last checked for a reader.
+  /// Whether the lock file existed when a reader last checked it.
   private let hasLockFile = Atomic(true)
+  /// Whether the lock file was writable when a reader last checked it.
   private let isWritable = Atomic(true)
 
   init(_ file: LMDBFile, _ lockFile: LMDBLockFile) throws {
@@ -33,7 +34,8 @@ final class LMDBFiles: Sendable {
 
   /// Returns the size of the data file.
   ///
-  /// - Throws: `StorageError` with code `io` if one of the paths leads to another file, or to none.
+  /// - Throws: `StorageError` with code `io` if a file has been deleted, moved or replaced, or if the lock file has
+  ///   been truncated.
   func check() throws -> Int64 {
     try checkLockFile()
     return try checkData()
@@ -42,9 +44,9 @@ final class LMDBFiles: Sendable {
   /// Returns the size of the data file.
   func checkData() throws -> Int64 { try Self.examine(dataPath, data) }
 
-  /// Checks the data file for a read of a few keys, usually by one check of its directory, and occasionally
-  /// its size as well. If only the lock file is missing, reads are still correct: LMDB's own numbers show a
-  /// write without it.
+  /// Checks the data file for a read of a few keys: usually by one check of its directory, and occasionally its size as
+  /// well. Does not throw if only the lock file is missing: reads are still correct, since the transaction numbers in
+  /// the data file show a commit that was made without the lock file.
   ///
   /// - Returns: Whether the lock file is writable.
   func checkData(_ checkSize: (Int64) throws -> Void) throws -> Bool {

@@ -13,8 +13,8 @@ extension LMDBHandle {
   /// The number of bytes that are committed at a time.
   private static let portion = 32 << 20
 
-  /// Creates a database with the contents of a snapshot in a directory whose path no other process has, and
-  /// waits until it is on the disk.
+  /// Creates a database with the contents of a snapshot, and waits until it is on disk. No other process may know the
+  /// path of the directory.
   ///
   /// - Parameter source: The location of the database of the snapshot.
   static func makeCopy(
@@ -25,7 +25,7 @@ extension LMDBHandle {
       throw StorageError(.io, "\(directory)/data.mdb was created by another program.")
     }
     try make(in: directory, flags: MDB_NOSYNC) { handle in
-      // Enough for everything, regardless of how full the pages of the snapshot are: addresses cost nothing.
+      // Sufficient however full the pages of the snapshot are. Unused addresses cost nothing.
       let size = 2 * snapshot.tree.size + LMDBEnvironment.initialMapSize
       try handle.setMapSize((size + 0xFFFF) & ~0xFFFF)
       do {
@@ -52,7 +52,7 @@ extension LMDBHandle {
     try snapshot.forEachRecord { key, value in
       try flag.check()
       let sequence = try LMDBEntry(value).header().sequence
-      // More than opening the copy accepts.
+      // Opening the copy would throw `.corrupted` for a greater number.
       guard sequence <= UInt64(Int64.max) else { throw LMDBError.corruptedEntry }
       metadata.lastSequence = max(metadata.lastSequence, sequence)
       try writing(to: directory) {
@@ -76,7 +76,7 @@ extension LMDBHandle {
     do {
       try work()
     } catch let error as LMDBError {
-      // LMDB reports EIO if there was space for a part of what it wrote.
+      // LMDB reports EIO if the disk had space for only a part of the write.
       let isFull = error.code == EIO && hasLessRoom(than: Self.portion)
       throw StorageError.lmdb(
         isFull ? LMDBError(code: ENOSPC) : error, "Writing the LMDB database in \(directory) failed")

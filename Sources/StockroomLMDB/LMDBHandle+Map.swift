@@ -22,8 +22,8 @@ extension LMDBHandle {
   /// The number of bytes of the file up to the last page in use.
   var usedSize: Int { Int(pageCount) * pageSize }
 
-  /// The number of pages of the file, up to the last one in use. Limited to the maximum of any file, even if
-  /// it was overwritten.
+  /// The number of pages of the file, up to the last one in use. Limited to the maximum for any file, since another
+  /// program may have overwritten the number.
   var pageCount: UInt64 { Self.pageCount(information) }
 
   private static func pageCount(_ information: MDB_envinfo) -> UInt64 {
@@ -32,7 +32,7 @@ extension LMDBHandle {
 
   var information: MDB_envinfo { Self.information(environment) }
 
-  /// Moves both maps, which then cover at least the pages in use. LMDB's own must not be in use.
+  /// Moves both maps, which then cover at least the pages in use. No other thread may be using LMDB's own map.
   ///
   /// - Throws: ``LMDBError``. The environment must then be closed: it has no map.
   func setMapSize(_ size: Int) throws(LMDBError) {
@@ -58,12 +58,12 @@ extension LMDBHandle {
   /// Makes the file as long as the map, without using disk space. Call it only in a write transaction:
   /// otherwise, data that another process adds between checking and changing the size would be cut off.
   ///
-  /// LMDB does not write every page that it counts as used, so that a valid file could end before the last of
-  /// them. A file that is kept this long never does, and one that does has been truncated.
+  /// LMDB does not write every page that it counts as used, so a valid file could end before its last page. A file that
+  /// is kept as long as the map does not, so if it ends before its last page, it has been truncated.
   func extendFile(to size: Int) throws {
     if try fileSize() >= size { return }
     guard ftruncate(fileDescriptor, off_t(size)) == 0 else {
-      // If a file system does not support a file of this length, it has no space left for this one.
+      // The file system does not support files of this length, so this file cannot grow: it counts as a full disk.
       throw LMDBError(code: errno == EFBIG ? ENOSPC : errno)
     }
   }
@@ -77,8 +77,8 @@ extension LMDBHandle {
     try extendFile(to: size)
   }
 
-  /// The number of bytes of disk space that are reserved behind the map for removing entries on a full disk,
-  /// which needs pages too.
+  /// The number of bytes of disk space that are reserved behind the map, for removals when the disk is full: a removal
+  /// needs pages too.
   private static let reserveSize = 1 << 16
 
   /// Reserves disk space behind the map, if there is plenty. Call it only in a write transaction.
@@ -109,14 +109,13 @@ extension LMDBHandle {
     return start
   }
 
-  /// The part of the file that the map must cover: everything except the reserve of another process. A
-  /// process that mapped that too would reserve as much again behind it, and so would each process that opens
-  /// the database later.
+  /// The part of the file that the map must cover: everything except the reserve of another process. A process that
+  /// mapped the reserve too would add its own reserve behind it, and so would each process that opens the database
+  /// later.
   func sizeToMap() throws -> Int { try startOfReserve() ?? fileSize() }
 
-  /// The first offset from `offset` on that may contain data; nil if there is none. If the file system does
-  /// not report holes, everything counts as data. The same applies on Apple's systems, where APFS may report
-  /// data as a hole.
+  /// The first offset from `offset` on that may contain data; nil if there is none. If the file system does not report
+  /// holes, everything counts as data. So it does on Apple's systems, where APFS may report data as a hole.
   private func firstData(from offset: Int) -> Int? {
     #if canImport(Darwin)
       return offset
@@ -127,8 +126,8 @@ extension LMDBHandle {
     #endif
   }
 
-  /// Whether the file is longer than the pages in use, by zeros only, as after ``extendFile(to:)`` and
-  /// ``keepReserve()``. Costs no more than reading as many bytes as these write.
+  /// Whether the file is longer than the pages in use, and the rest consists of zeros, as after ``extendFile(to:)`` and
+  /// ``keepReserve()``. Skips holes. Returns false if there are more than 128 KiB of zeros that are not in holes.
   func isEmptyBehindLastPage() throws -> Bool {
     let size = try fileSize()
     guard size > usedSize else { return false }
@@ -146,10 +145,10 @@ extension LMDBHandle {
     return true
   }
 
-  /// Truncates the part that ``extendFile(to:)`` has added and no page uses, so that the file shows its real
-  /// size, and so that any truncation by another program is detected.
+  /// Truncates the file after the last page in use: the parts that ``extendFile(to:)`` and ``keepReserve()`` have
+  /// added. So the file shows its real size, and truncation by another program is detected.
   func trimFile() throws {
-    // No other thread of any process writes during a write transaction.
+    // During a write transaction, no other thread or process writes.
     let transaction = try beginWriting()
     defer { mdb_txn_abort(transaction) }
     guard ftruncate(fileDescriptor, off_t(usedSize)) == 0 else {
@@ -169,19 +168,19 @@ extension LMDBHandle {
 extension LMDBHandle {
   /// Begins a read transaction in place of `reader`, which is renewed if there is one.
   ///
-  /// LMDB first takes the number of the latest commit and then the roots of its trees, from the one of two
-  /// meta pages that every second commit writes. A thread that is delayed in between finds the roots of a
-  /// later commit there, possibly one that is not acknowledged yet; the next reader would then see the state
-  /// before it (rule W4). In that case, the transaction is begun again.
+  /// LMDB first takes the number of the latest commit, and then the roots of its trees from one of two meta pages, each
+  /// of which every second commit overwrites. A thread that is delayed in between finds the roots of a later commit,
+  /// possibly of one that is not acknowledged yet; the next reader would then see the state before it (rule W4). In
+  /// that case, the transaction is begun again.
   ///
-  /// - Returns: Nil if that has not helped. Then the thread is delayed for a long time, or another process
+  /// - Returns: Nil if no attempt of a hundred has succeeded: the thread is delayed each time, or another process
   ///   writes the file without the lock file, or has overwritten it with an older copy.
   func begin(_ reader: inout LMDBReader?) throws -> LMDBSnapshot? {
     for _ in 0..<100 {
       let transaction = try beginOnce(&reader).transaction
       let (information, number) = (information, mdb_txn_id(transaction))
-      // One more is the commit that has not been acknowledged yet. Wrapping: the number is from the lock
-      // file, to which another process may have written any number.
+      // A difference of one is a commit that has not been acknowledged yet. The addition wraps: the number is from the
+      // lock file, to which another process may have written any number.
       if information.me_last_txnid == number || information.me_last_txnid == number &+ 1 {
         do {
           let tree = try tree(in: transaction, pageCount: Self.pageCount(information))
@@ -224,9 +223,10 @@ extension LMDBHandle {
     return try LMDBTree(record, in: map, pageSize: pageSize, pageCount: pageCount)
   }
 
-  /// Throws if the file is shorter than the part in use. LMDB would end the process with SIGBUS.
+  /// Throws `StorageError` with code `corrupted` if the file is shorter than the part in use: reading it would end the
+  /// process with SIGBUS.
   ///
-  /// - Parameter size: The size of the file a moment ago. It may have grown since.
+  /// - Parameter size: The size of the file that the caller has found. The file may have grown since then.
   func checkLength(_ size: Int64) throws {
     if size >= 2 * pageSize {
       let used = usedSize
@@ -244,7 +244,7 @@ extension LMDBHandle {
     var begun: OpaquePointer?
     var result = mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &begun)
     if result == MDB_READERS_FULL {
-      // Slots may belong to processes that have ended.
+      // Clears the slots of processes that have ended.
       mdb_reader_check(environment, nil)
       result = mdb_txn_begin(environment, nil, UInt32(MDB_RDONLY), &begun)
     }
@@ -280,14 +280,14 @@ extension LMDBHandle {
     return dead > 0
   }
 
-  /// Sets what a commit waits for. `.process` leaves only the meta page to the system: without the sync of
-  /// the other pages before it (`MDB_NOSYNC`), a crash of the machine could destroy the whole database.
+  /// Sets what a commit waits for. At `.process`, LMDB syncs all pages except the meta page. Without any sync
+  /// (`MDB_NOSYNC`), a crash of the machine could destroy the whole database.
   func setDurability(_ durability: Durability) throws {
     let flag = UInt32(MDB_NOMETASYNC)
     var flags: UInt32 = 0
     try LMDBError.check(mdb_env_get_flags(environment, &flags))
     let mustBeOn = durability == .process
-    // Readers read the flags without a lock, so they are not written without need.
+    // Readers read the flags without a lock, so the flags are set only when they change.
     if (flags & flag != 0) != mustBeOn {
       try LMDBError.check(mdb_env_set_flags(environment, flag, mustBeOn ? 1 : 0))
     }

@@ -22,10 +22,10 @@ final class LMDBHandle: @unchecked Sendable {
   let entries: MDB_dbi
   let fileDescriptor: Int32
   let pageSize: Int
-  /// The part of the file that is visible to reads: as much of it as LMDB maps.
+  /// The part of the file that reads access: as much of it as LMDB maps.
   var map: LMDBMap
 
-  /// More slots than concurrent reads of all processes together need on any machine.
+  /// The number of slots for readers: more than all processes together use at the same time on any machine.
   static let maximumReaders: UInt32 = 1023
 
   /// Opens the environment, and initializes it for Stockroom if it is empty. Call it only with the lock of
@@ -45,7 +45,7 @@ final class LMDBHandle: @unchecked Sendable {
         guard let size = try startOfReserve(), size < mapSize else { return }
         try setMapSize(size)
       }
-      // Both paths led to the opened files just before, and lead to them now.
+      // LMDB has opened the files by their paths, so these must still lead to the files that were opened before.
       guard try FileIdentity(descriptor: fileDescriptor, path: file.path) == file.identity else {
         throw StorageError(.io, "\(file.path) was replaced while it was being opened.")
       }
@@ -64,7 +64,7 @@ final class LMDBHandle: @unchecked Sendable {
   static func make(
     in directory: String, flags: Int32 = 0, fill: (LMDBHandle) throws -> Void = { _ in }
   ) throws {
-    // No other process has its path.
+    // Without LMDB's lock: no other process knows the path of the directory.
     let environment = try open(directory, flags: MDB_NOLOCK | flags)
     defer { mdb_env_close(environment) }
     let handle = try LMDBHandle(environment: environment, directory: directory)
@@ -79,7 +79,7 @@ final class LMDBHandle: @unchecked Sendable {
     (main, entries, fileDescriptor, pageSize, map) = try Self.mapErrors(directory) {
       var descriptor: Int32 = -1
       try LMDBError.check(mdb_env_get_fd(environment, &descriptor))
-      // LMDB opens this one of its descriptors such that a child process inherits it.
+      // LMDB opens this descriptor without `O_CLOEXEC`.
       _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
       try Self.checkLockFile(of: environment, directory: directory)
       var statistics = MDB_stat()
@@ -110,8 +110,8 @@ final class LMDBHandle: @unchecked Sendable {
     do {
       try LMDBError.check(mdb_env_create(&created))
       guard let environment = created else { throw LMDBError(code: ENOMEM) }
-      // The size of the file, not the one on record: every process keeps the file as long as its map before it
-      // writes, whereas the record may be anything after a copy. LMDB rounds up to what is in use.
+      // Uses the size of the file, not the size recorded in it: every process makes the file as long as its map before
+      // it writes, while the recorded size may be anything after a copy. LMDB enlarges the map to the pages in use.
       try LMDBError.check(mdb_env_set_mapsize(environment, mappedSize(ofFile: Int(status.st_size))))
       try LMDBError.check(mdb_env_set_maxreaders(environment, maximumReaders))
       try LMDBError.check(mdb_env_set_maxdbs(environment, 1))
@@ -130,7 +130,8 @@ final class LMDBHandle: @unchecked Sendable {
     (max(fileSize, LMDBEnvironment.initialMapSize) + 0xFFFF) & ~0xFFFF
   }
 
-  /// Opens the environment. If a process that died with this identifier has left readers, LMDB clears them only by closing.
+  /// Opens the environment. If a process with the same identifier died and left slots of readers, opens it a second
+  /// time, since LMDB clears these slots only when it closes the environment.
   private static func openWithoutDeadReaders(_ directory: String) throws -> OpaquePointer {
     let environment = try open(directory)
     guard hasReadersOfThisProcess(environment) else { return environment }
@@ -142,24 +143,26 @@ final class LMDBHandle: @unchecked Sendable {
     return try open(directory)
   }
 
-  /// Whether LMDB's table of readers has slots of this process, which has just opened it: a process that died had the same
-  /// identifier. LMDB takes it for alive, and would reuse no page that one of these readers may see.
+  /// Whether LMDB's table of readers has slots of this process, which has just opened the environment. They are from a
+  /// process that died and had the same identifier. LMDB considers such a process alive, and would never reuse a page
+  /// that one of these readers may see.
   private static func hasReadersOfThisProcess(_ environment: OpaquePointer) -> Bool {
     var isFound = false
-    // One line for each: the identifier of the process, the thread, and the number of the snapshot.
+    // LMDB passes one line for each slot: the identifier of the process, the thread, and the number of the snapshot.
     let note: @convention(c) (UnsafePointer<CChar>?, UnsafeMutableRawPointer?) -> Int32 = { line, isFound in
       guard let line, let isFound, strtol(line, nil, 10) == Int(getpid()) else { return 0 }
       isFound.assumingMemoryBound(to: Bool.self).pointee = true
       return 0
     }
-    // Fails only without an environment or a function.
+    // This call fails only without an environment or a function.
     _ = withUnsafeMutablePointer(to: &isFound) { mdb_reader_list(environment, note, $0) }
     return isFound
   }
 
-  /// Throws if LMDB's table of readers is not for this process, or not for this database.
+  /// Throws `StorageError` with code `locked` if LMDB's table of readers cannot be used by this process, or is not for
+  /// this database.
   private static func checkLockFile(of environment: OpaquePointer, directory: String) throws {
-    // A process that died while it read would prevent pages from ever being reused.
+    // Clears the slots of processes that died while they read, which would prevent pages from ever being reused.
     try LMDBError.check(mdb_reader_check(environment, nil))
     for _ in 0..<1_000 {
       do {
@@ -198,7 +201,7 @@ final class LMDBHandle: @unchecked Sendable {
       try LMDBError.check(mdb_dbi_open(transaction, nil, 0, &main))
       let metadata = try metadata(transaction, main)
       let result = mdb_dbi_open(transaction, LMDBMetadata.entriesName.description, 0, &entries)
-      // Then it has never contained anything.
+      // The database has never contained an entry.
       if result == MDB_NOTFOUND, metadata == LMDBMetadata() { return nil }
       try LMDBError.check(result)
       return (main, entries)
@@ -207,7 +210,7 @@ final class LMDBHandle: @unchecked Sendable {
     return try inTransaction(of: environment, flags: 0) { transaction in
       var (main, entries): (MDB_dbi, MDB_dbi) = (0, 0)
       try LMDBError.check(mdb_dbi_open(transaction, nil, 0, &main))
-      // Another process may have been faster, and have written something already.
+      // Another process may have created the database meanwhile, and may have written to it.
       if try metadata(transaction, main) == LMDBMetadata() {
         try LMDBMetadata().store(in: transaction, main: main)
       }
@@ -217,7 +220,7 @@ final class LMDBHandle: @unchecked Sendable {
     }
   }
 
-  /// Does `body` in a transaction of an environment that is being opened, so that no other is under way.
+  /// Runs `body` in a transaction of an environment that is being opened, in which no other transaction is in progress.
   static func inTransaction<Result>(
     of environment: OpaquePointer, flags: Int32, _ body: (OpaquePointer) throws -> Result
   ) throws -> Result {
@@ -246,7 +249,7 @@ final class LMDBHandle: @unchecked Sendable {
 
   static func information(_ environment: OpaquePointer) -> MDB_envinfo {
     var information = MDB_envinfo()
-    // Fails only without an environment or without a buffer for the result.
+    // This call fails only without an environment or without a buffer for the result.
     _ = mdb_env_info(environment, &information)
     return information
   }

@@ -15,14 +15,14 @@ import StockroomCore
 /// So no other object of this process may have the same file open, which ``LMDBRegistry`` ensures.
 final class LMDBLockFile: Sendable {
   let identity: FileIdentity
-  /// Whether it did not exist before.
+  /// Whether this object created the file.
   let isNew: Bool
   private let file: FileDescriptor
 
   var path: String { file.path }
   private var descriptor: Int32 { file.number }
 
-  /// The size that LMDB gives it for this number of readers, and a little more.
+  /// The size that LMDB gives the file for this number of readers, and a little more.
   private static let size = Int(LMDBHandle.maximumReaders) * 64 + 4096
 
   /// Opens the file in the directory, and creates it if necessary. Call it only with the lock of
@@ -74,8 +74,8 @@ final class LMDBLockFile: Sendable {
 
   deinit { close() }
 
-  /// Whether the directory contains the file in the size that an engine gives it, for a database that existed
-  /// before. Opens nothing, since an engine of this process may have it open.
+  /// Whether the directory contains a lock file of the size that an engine gives it, which shows that there has been a
+  /// database. Does not open the file, since an engine of this process may have it open.
   static func isThere(in directory: String) throws -> Bool {
     guard let status = try FileStatus(atPath: directory + "/lock.mdb") else { return false }
     return status.isRegularFile && status.size == size
@@ -84,15 +84,15 @@ final class LMDBLockFile: Sendable {
   /// Closes the file. Call it only once LMDB has closed it.
   func close() { file.release() }
 
-  /// Allocates blocks for the file. LMDB would create it without, and the first store into its map would end
-  /// the process with SIGBUS if the disk is full.
+  /// Allocates disk blocks for the file. LMDB would create it without blocks, and if the disk is full, its first write
+  /// to the map would end the process with SIGBUS.
   private func fill() throws {
     let size = try file.status().size
     let missing = Self.size - size
     if missing <= 0 { return }
-    // LMDB uses the file as others have created it.
+    // Another process has the database open, so the file keeps its size.
     if !isUnused {
-      // LMDB maps one page of memory of a file that is even smaller, and then accesses addresses beyond it.
+      // If the file is smaller than a page, LMDB maps one page of memory and accesses addresses beyond it.
       if size >= 4096 { return }
       throw StorageError(.io, "\(path), which another process has open, has been truncated.")
     }
@@ -107,8 +107,8 @@ final class LMDBLockFile: Sendable {
   /// Removes the file, which no other process can have opened yet.
   func remove() { unlink(path) }
 
-  /// Whether the file is immutable. LMDB writes to it through its map, even for reads, and the system reacts
-  /// with SIGBUS.
+  /// Whether the file is immutable. LMDB writes to its map of the file, even for reads, and the process would end with
+  /// SIGBUS.
   var isImmutable: Bool {
     #if os(Linux)
       var flags = 0

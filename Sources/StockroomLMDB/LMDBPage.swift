@@ -33,7 +33,7 @@ struct LMDBPage {
       lower >= Self.headerSize, lower <= upper, upper <= bytes.count, lower & 1 == 0
     else { throw .corruptedPage }
     count = (lower - Self.headerSize) / 2
-    // Only the root of a tree can have fewer, and then there is no tree.
+    // Only the root of a tree can have fewer nodes, and then the tree is empty and has no page.
     guard count >= (isLeaf ? 1 : 2) else { throw .corruptedPage }
     self.bytes = bytes
     self.isLeaf = isLeaf
@@ -57,7 +57,7 @@ struct LMDBPage {
     var dataOffset: Int { offset + LMDBPage.nodeSize + key.count }
   }
 
-  /// The key of a node, and its position: the only data that a search needs.
+  /// The key of a node, and the offset of the node: the only data that a search needs.
   ///
   /// - Parameter index: Below ``count``.
   @inline(__always)
@@ -112,7 +112,7 @@ struct LMDBPage {
     nodes.reserveCapacity(count)
     for index in 0..<count {
       let node = try node(index)
-      // No tree here has several values for a key, which the other flags indicate.
+      // The other flags mark several values of one key, which no tree of an engine has.
       guard !isLeaf || [0, Self.bigData, Self.subData].contains(node.flags),
         !node.key.isEmpty || (!isLeaf && index == 0)
       else { throw .corruptedPage }
@@ -160,7 +160,7 @@ struct LMDBTreeRecord: Sendable, Hashable {
     root = bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self)
   }
 
-  /// Whether a tree can be like this, in a file with this number of pages.
+  /// Whether the record can describe a tree in a file with this number of pages.
   func isPossible(pageCount: UInt64) -> Bool {
     if root == LMDBPage.none { return entries == 0 }
     return root >= 2 && root < pageCount && depth >= 1 && depth <= LMDBPage.maximumDepth && entries >= 1

@@ -16,13 +16,12 @@ struct LMDBReader: @unchecked Sendable {
   let transaction: OpaquePointer
 }
 
-/// The read transactions of one environment: those that are idle, those that are in progress, and whether new
-/// ones must wait.
+/// The read transactions of one environment. Keeps idle ones for reuse, counts those in progress, and pauses new ones.
 ///
-/// LMDB must not move its map while it is being read, which reads do when they begin. A writer that must move
-/// it pauses them: it waits, on its own thread, for those that are beginning, and new ones suspend. After
-/// they have begun, they read from a separate map, which stays (``LMDBMap``). So the writer does not wait for
-/// a long read, no matter how often that yields.
+/// LMDB must not move its map while it is being read, which happens when a read begins. A writer that must move the map
+/// pauses the readers: on its own thread, it waits for reads that are beginning, while new reads suspend. After its
+/// beginning, a read uses a separate map, which is not moved (``LMDBMap``). So the writer does not wait for a long
+/// read.
 final class LMDBReaders: Sendable {
   enum Turn {
     case reader(LMDBReader?)
@@ -65,16 +64,16 @@ final class LMDBReaders: Sendable {
     case transactions
   }
 
-  /// Reads that yield to one another, each with a slot in LMDB's table of readers.
+  /// Limits the number of long reads, each of which holds a slot in LMDB's table of readers.
   let longReads = LongReadLimiter()
   private let state = MutexProtected(State())
   private let isPausedFully = DispatchSemaphore(value: 0)
-  /// As many as run at the same time. A slot in the table of readers, of which all processes together have
-  /// 1023, is not kept for more.
+  /// As many idle transactions are kept as reads run at the same time. Each holds a slot in the table of readers, which
+  /// has 1023 for all processes together.
   private static let maximumIdle = max(4, min(16, ProcessInfo.processInfo.activeProcessorCount))
 
-  /// Lets the caller enter, with a transaction to renew if one is idle. Every turn that is not paused ends
-  /// with ``leave(_:isInMap:)``.
+  /// Registers the caller as a reader, and returns an idle transaction to renew, if there is one. Each turn that is not
+  /// paused must end with ``leave(_:isInMap:)``.
   func enter() -> Turn {
     state.withLock { state in
       if state.pause != nil { return .paused }
@@ -93,7 +92,7 @@ final class LMDBReaders: Sendable {
     if isLast { isPausedFully.signal() }
   }
 
-  /// Ends the turn of the caller, whose transaction has been reset, and is kept if only few are.
+  /// Ends the caller's turn. The transaction, which has been reset, is kept if fewer than ``maximumIdle`` are idle.
   ///
   /// - Parameter isInMap: Whether the caller has not left the map yet.
   func leave(_ reader: LMDBReader?, isInMap: Bool) {
@@ -107,7 +106,7 @@ final class LMDBReaders: Sendable {
       return state.leave(isInMap: isInMap)
     }
     if let reader, !isCounted {
-      // While it is still counted, since the environment must be open.
+      // The reader is still counted, so the environment stays open during this call.
       mdb_txn_abort(reader.transaction)
       isLast = state.withLock { $0.leave(isInMap: isInMap) }
     }

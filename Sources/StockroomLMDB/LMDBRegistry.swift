@@ -14,14 +14,14 @@ import StockroomCore
   import Musl
 #endif
 
-/// The environments that are open in this process, so that none is ever opened twice.
+/// The environments that are open in this process. Ensures that none is opened twice.
 ///
-/// An environment is identified by its `data.mdb`, so that a symbolic link or another spelling of the path
-/// does not create a second one. Nothing waits while the lock is held.
+/// An environment is identified by its `data.mdb`, so a symbolic link or another spelling of the path does not open a
+/// second one. No thread waits while it holds the mutex.
 enum LMDBRegistry {
   private enum Entry {
     case open(LMDBSharedEnvironment, users: Int)
-    /// It is being opened or closed. The group is left when that has ended.
+    /// The environment is being opened or closed. The group is left when that has ended.
     case changing(DispatchGroup)
   }
 
@@ -33,10 +33,10 @@ enum LMDBRegistry {
 
   private static let state = MutexProtected(State())
 
-  /// The environment in the directory, opened if it is not open yet. Every call must be matched by one of
-  /// ``release(_:)``.
+  /// Returns the environment in the directory, and opens it if it is not open yet. Every call must be matched by a call
+  /// of ``release(_:)``.
   ///
-  /// - Throws: `StorageError` with code `locked` if the files have been locked by others for `lockTimeout`.
+  /// - Throws: `StorageError` with code `locked` if others have held the locks of the files for `lockTimeout`.
   static func environment(
     in directory: FileManager.Directory, permissions: FilePermissions, lockTimeout: Duration
   ) throws -> LMDBSharedEnvironment {
@@ -49,7 +49,7 @@ enum LMDBRegistry {
       case .open(let shared, _):
         change.leave()
         do {
-          // Another file at this path is not the one that is open.
+          // If the path now leads to another file, the open environment must not be used for it.
           try shared.environment.checkFiles()
         } catch {
           if release(shared) { shared.drop() }
@@ -81,7 +81,8 @@ enum LMDBRegistry {
     }
   }
 
-  /// The entry with the identity, with an additional user, or otherwise the caller's change.
+  /// Adds a user to the open environment with the identity and returns its entry; or returns the change in progress; or
+  /// registers the caller's change and returns it.
   private static func enter(_ identity: FileIdentity, _ change: DispatchGroup) -> Entry {
     state.withLock { state in
       let entry: Entry =
@@ -159,7 +160,7 @@ enum LMDBRegistry {
 extension LMDBSharedEnvironment {
   /// Closes the environment, after the last user, on its own thread.
   func shutDown() async {
-    // LMDB can be closed only once it can write to that file.
+    // LMDB can be closed only once it can write to `lock.mdb`.
     if environment.lockFile.isImmutable { return drop() }
     do {
       try await thread.run { self.close() }

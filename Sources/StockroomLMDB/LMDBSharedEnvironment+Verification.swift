@@ -67,7 +67,7 @@ extension LMDBSharedEnvironment {
 extension LMDBEnvironment {
   /// Checks the snapshot of a transaction.
   ///
-  /// - Returns: False if two others have been committed before the snapshot could be determined.
+  /// - Returns: False if two later transactions were committed before the meta page of the snapshot was read.
   fileprivate func verify(_ read: LMDBLongRead, isCancelled: () -> Bool) throws -> Bool {
     let snapshot = try LMDBFileHeader.snapshot(
       of: UInt64(clamping: read.snapshot.number), pageSize: read.pageSize, fileDescriptor: file.descriptor,

@@ -8,7 +8,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// The state that all engines of a process on the same place share.
+/// The state that all engines of a process on the same database share.
 final class LMDBSharedEnvironment: Sendable {
   let environment: LMDBEnvironment
   let thread = DedicatedThread()
@@ -19,13 +19,13 @@ final class LMDBSharedEnvironment: Sendable {
     committer = GroupCommitter(on: thread) { try environment.commit($0) }
   }
 
-  /// Lets `body` read a snapshot, on the caller's thread.
+  /// Calls `body` with a snapshot, on the caller's thread.
   func read<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
     if case .value(let value) = try environment.read(body) { return value }
     return try await repeating { try environment.read(body) }
   }
 
-  /// Lets `body` read a snapshot for any time, while yielding to others.
+  /// Calls `body` with a snapshot that it may read for any length of time, with suspensions.
   func readLong<Value>(_ body: (LMDBLongRead) async throws -> Value) async throws -> Value {
     try await environment.readers.longReads.enter()
     defer { environment.readers.longReads.leave() }
@@ -57,16 +57,17 @@ final class LMDBSharedEnvironment: Sendable {
     }
   }
 
-  /// Closes the environment, on a thread that may wait for a process that is opening or closing it.
+  /// Closes the environment. Call it on a thread that may block: it waits for a process that is opening or closing the
+  /// database.
   func close() {
     while environment.lockFile.isImmutable { usleep(100_000) }
-    // LMDB makes the last process that closes remove resources that the next one is about to use (from 0.9.26
-    // on). A process that holds the lock for longer than this does not open the database.
+    // From 0.9.26 on, the last process that closes the database removes resources that the next one is about to use, so
+    // this holds the lock. A process that holds the lock for longer than the timeout is not opening the database.
     let isLocked = (try? environment.file.lock(timeout: environment.lockTimeout)) != nil
     finishClosing(isLocked: isLocked)
   }
 
-  /// Closes the environment, unless it would have to wait.
+  /// Closes the environment, unless that requires waiting. Returns whether it has been closed.
   func tryToClose() -> Bool {
     guard !environment.lockFile.isImmutable, environment.file.tryLock() else { return false }
     finishClosing(isLocked: true)
@@ -79,7 +80,7 @@ final class LMDBSharedEnvironment: Sendable {
   }
 }
 
-/// How long a reader retries if it finds another state than the one in the lock file.
+/// Limits how long a reader retries if the data file has another state than the lock file records.
 struct StaleRetryLimit {
   private var end: ContinuousClock.Instant?
 

@@ -1,14 +1,15 @@
 import StockroomCLMDB
 import StockroomCore
 
-/// A snapshot of the entries: a read transaction of LMDB in progress.
+/// A snapshot of the entries: a read transaction of LMDB in progress, or the latest commit if `lock.mdb` cannot be
+/// written.
 ///
-/// The buffers that it returns point into the map and are valid only during the transaction.
+/// The buffers that it returns point into the map, and are valid only as long as the snapshot is.
 struct LMDBSnapshot: @unchecked Sendable {
   // Safe to share: with MDB_NOTLS a read transaction may be passed between threads, and has one owner.
-  /// Nil while the place cannot be written.
+  /// Nil if `lock.mdb` is immutable. No commit is possible then.
   let transaction: OpaquePointer?
-  /// The number of the transaction whose state it shows.
+  /// The number of the transaction that committed this state.
   let number: Int
   let tree: LMDBTree
 
@@ -24,8 +25,8 @@ struct LMDBSnapshot: @unchecked Sendable {
     return try result.get()
   }
 
-  /// Calls `body` for the entries in byte order of keys, from the first key that is not before `start`, until
-  /// it returns false. O(log N + visited). Yields to other tasks in between.
+  /// Calls `body` for the entries in byte order of keys, from the first key that is not before `start`, until it
+  /// returns false. O(log N + visited). Yields to other tasks from time to time.
   ///
   /// - Throws: `CancellationError` once the task has been cancelled (rule C4).
   func forEach(
@@ -56,7 +57,7 @@ struct LMDBPortion {
   /// - Parameter entry: Nil for a key that was searched and is absent.
   mutating func add(_ entry: LMDBEntry?) { left -= Self.entryCost + (entry?.size ?? 0) }
 
-  /// Whether the portion has ended. Then the next one begins.
+  /// Whether the portion has ended. If so, the next one begins.
   var isOver: Bool {
     mutating get {
       if left > 0 { return false }

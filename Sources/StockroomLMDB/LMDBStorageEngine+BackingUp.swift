@@ -9,12 +9,12 @@ import StockroomCore
 extension LMDBStorageEngine: BackupEngine {
   /// Writes the entries to a new database, in the order of keys, which fills its pages and leaves none free.
   ///
-  /// Reads one snapshot on a separate thread: neither reads nor writes wait for it. Pages that are replaced
-  /// in the meantime are reused only afterwards, so the database may grow by as much as is written.
-  /// `mdb_env_copyfd2` would have to keep the map in its place all that time, and so block a write that needs
-  /// a larger map, and readers with it.
+  /// Reads one snapshot on a separate thread: neither reads nor writes wait for it. Pages that are replaced in the
+  /// meantime are reused only after the backup, so the database may grow by as much as is written. `mdb_env_copyfd2` is
+  /// not used: it would need the map in its place for the whole time, and so block a write that needs a larger map, and
+  /// readers with it.
   ///
-  /// Throws as `BackupEngine.backUp(to:)`.
+  /// - Throws: as `BackupEngine.backUp(to:)` does.
   public func backUp(to directory: FileManager.Directory) async throws {
     try await BackupDirectory.make(at: directory) { unfinished in
       let source = shared.environment.directory
@@ -41,7 +41,7 @@ extension LMDBStorageEngine: SnapshotStreamingEngine {
     }
   }
 
-  /// Lets `work` read one snapshot for any time, on a separate thread.
+  /// Calls `work` with one snapshot, which it may read for any length of time, on a separate thread.
   private func readApart(
     _ work: @escaping @Sendable (LMDBLongRead, CancellationFlag) throws -> Void
   ) async throws {

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-// Reads of one key run on the caller's actor. Longer ones leave it.
+// Reads of up to eight keys run on the caller's actor, except `readEntries(keys:)`. Other reads run on other threads.
 
 extension LMDBStorageEngine {
   /// The value of the key. O(log N).
@@ -76,7 +76,8 @@ extension LMDBStorageEngine {
     }.sortedByCreation()
   }
 
-  /// The entries of the keys that exist, from one snapshot. O(n log N) for n keys.
+  /// The entries of the keys that exist, from one snapshot, in the order in which they were first written. O(n log N +
+  /// n log n) for n keys.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await readMany(Array(Set(keys))) { key, entry in
       StorageEntry(key: key, data: entry.data, header: try entry.header())
@@ -98,13 +99,14 @@ extension LMDBStorageEngine {
     }
   }
 
-  /// Reads every page of the file except those of large values, from one snapshot, and checks that LMDB can
-  /// have written them: that all entries can be found, in their order, and nothing else. O(N), on a separate
-  /// thread. Writes continue in the meantime.
+  /// Reads every page of the database's trees from one snapshot, and checks that LMDB can have written it: that every
+  /// entry can be found, that keys are in order and counted correctly, and that no page has two uses. O(N), on a
+  /// separate thread. Writes continue in the meantime.
   ///
-  /// The contents of values are not checked: LMDB has no checksums.
+  /// Of a large value, only the header is read. The contents of values are not checked: LMDB has no checksums.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if the database is corrupted, `closed` or `io`.
+  /// - Throws: `StorageError` with code `corrupted` if the database is corrupted, `closed` or `io`;
+  ///   `CancellationError`.
   public func verify() async throws {
     try gate.enter()
     defer { gate.leave() }
@@ -113,20 +115,20 @@ extension LMDBStorageEngine {
 }
 
 extension LMDBStorageEngine {
-  /// Lets `body` read a snapshot.
+  /// Calls `body` with a snapshot.
   private func reading<Value>(_ body: (LMDBSnapshot) throws -> Value) async throws -> Value {
     try gate.enter()
     defer { gate.leave() }
     return try await shared.read(body)
   }
 
-  /// Lets `body` read a snapshot for any time.
+  /// Calls `body` with a snapshot that it may read for any length of time.
   private func readingLong<Value>(
     _ body: (LMDBSnapshot, inout YieldTimer) async throws -> Value
   ) async throws -> Value {
     try gate.enter()
     defer { gate.leave() }
-    // Before the snapshot, which is then the newest one.
+    // Yields before the snapshot is taken, so that it is the newest one.
     var timer = YieldTimer()
     try await timer.yield()
     return try await shared.readLong { try await body($0.snapshot, &timer) }

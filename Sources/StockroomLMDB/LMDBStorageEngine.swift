@@ -19,28 +19,32 @@ import StockroomCore
 /// write at `full` also makes the writes before it durable.
 ///
 /// ## Files
-/// The entries are in `data.mdb`, the table of readers in `lock.mdb`. While the engine writes, `data.mdb` may appear up to twice as
-/// large as its contents (the extra part takes no space on disk), and closing trims it. Removed entries leave space for new ones;
-/// the file itself does not become smaller. The database must be on a local file system. Corruption of the database's structure
+/// The entries are in `data.mdb`, the table of readers in `lock.mdb`. While the engine writes, `data.mdb` appears
+/// larger than its contents: at least 1 MiB, and usually up to about twice the contents. Of the extra part, only a
+/// reserve of 64 KiB takes space on disk, and closing trims it. Removed entries leave space for new ones; the file
+/// itself does not become smaller. The database must be on a local file system. Corruption of the database's structure
 /// is detected no later than when a call reads the corrupted part; corruption within values is not detected.
 ///
-/// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. Every write and every read of many
-/// entries notices immediately. Reads of single keys notice within a fraction of a millisecond, and continue to work if only
-/// `lock.mdb` is missing. If another program truncates a file at the very moment it is read, the process ends with a signal (SIGBUS),
-/// as with every database that maps its files into memory: to restore a backup, replace the file instead of overwriting it.
+/// If the files are deleted, moved or replaced while the engine is open, its calls throw `io`. Every write and every
+/// read of many entries notices immediately. Reads of up to eight keys notice within a fraction of a millisecond, and
+/// continue to work if only `lock.mdb` is missing. If another program truncates a file while it is being read, the
+/// process ends with a signal (SIGBUS), as with every database that maps its files into memory: to restore a backup,
+/// replace the file instead of overwriting it.
 ///
-/// A process that is stopped in the middle of a write, for example by a debugger, blocks the writes of all others until it continues
-/// or ends: LMDB's own lock has no timeout, so a write of this engine never throws `locked`. `lockTimeout` applies to opening and
-/// closing only.
+/// A process that is stopped in the middle of a write, for example by a debugger, blocks the writes of all other
+/// processes until it continues or ends: LMDB's own lock has no timeout, so a write waits instead of throwing `locked`.
+/// `lockTimeout` applies to opening and closing, and to a write or read that reopens the database after LMDB has failed
+/// permanently.
 ///
 /// ## Costs
 /// Up to eight keys are read on the caller's thread: in microseconds if the system has the pages in memory; otherwise the thread
 /// waits for the disk. Everything else runs on other threads.
 ///
-/// A write or a removal costs O(log N) for each key, in one transaction whose syncs concurrent calls share; removing everything
-/// costs O(N) in pages, not in bytes. At `full`, the removal of an absent key waits for the disk as well, since its removal at
-/// `process` may not be there yet. A removal copies pages, as every write does. For removals on a full disk, the engine reserves
-/// 64 KiB behind the database while it is open; if that is not enough, a removal throws `diskFull` too.
+/// A write or a removal costs O(log N) for each key, in one transaction whose syncs concurrent calls share; removing
+/// everything costs O(N) in pages, not in bytes. At `full`, the removal of an absent key waits for the disk as well,
+/// since the removal that made it absent may not be on disk yet if it was done at `process`. A removal copies pages, as
+/// every write does. For removals on a full disk, the engine reserves 64 KiB behind the database from its first write
+/// until it is closed, if the disk has room for that; if the reserve is not enough, a removal throws `diskFull` too.
 ///
 /// ## Apple's systems
 /// LMDB syncs with `fsync`, which on these systems leaves the data in the disk's cache: at either durability, a power cut can cost
@@ -76,8 +80,8 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   /// - Throws: `StorageError` with code `corrupted` if `data.mdb` is not an LMDB file, has been truncated, or is corrupted in its
   ///   header or the roots of its trees; `unsupported` if it belongs to another program or is not a regular file; `locked` if another
   ///   process has kept it locked for `lockTimeout`, or has the same process identifier in another container; `readOnly`,
-  ///   `permissionDenied`, `diskFull` or `io` if the system does not allow it to be opened (rules O2, F2, F3). Nothing has been
-  ///   changed in that case.
+  ///   `permissionDenied`, `diskFull` or `io` if the system does not allow it to be opened (rules O2, F2, F3). An
+  ///   existing database keeps its contents in that case.
   public init(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner,
     lockTimeout: Duration = .seconds(60), verifiesOnOpening: Bool = false
@@ -90,13 +94,15 @@ public final class LMDBStorageEngine: BatchWritingEngine {
   }
 
   deinit {
-    // The last reference may be dropped on a thread of the cooperative pool, and a check of the feed may wait for other processes (rule C5).
+    // The last reference may be dropped on a thread of the cooperative pool, which must not be blocked, and a check of
+    // the feed may wait for other processes (rule C5).
     shared.environment.feed.finishWithoutWaiting(of: ObjectIdentifier(self))
     // No call is in progress: each holds a reference.
     if release() { shared.drop() }
   }
 
-  /// All capabilities except `detectsCorruption`; `durableWrites` only at `Durability.full`, and not on Apple's systems.
+  /// All capabilities except `detectsCorruption` and `networked`; `durableWrites` only at `Durability.full`, and not on
+  /// Apple's systems.
   public var capabilities: EngineCapabilities {
     let always: EngineCapabilities = [
       .persistent, .atomicBatches, .snapshotReads, .orderedScans, .multiProcess, .transactions,
@@ -112,8 +118,8 @@ public final class LMDBStorageEngine: BatchWritingEngine {
     #endif
   }
 
-  /// LMDB writes a large value with one system call, which writes at most 2 GiB minus a page of memory, of up
-  /// to 64 KiB. The value's first page begins with a header.
+  /// LMDB writes a large value, preceded by the header of its first page, with one system call. Linux limits such a
+  /// call to 2 GiB minus a page of memory, which has up to 64 KiB.
   package static let valueLimit: ValueLimit? = ValueLimit(
     of: "LMDB", (1 << 31) - (1 << 16) - LMDBPage.headerSize - EntryHeader.encodedSize)
 
@@ -151,7 +157,7 @@ public final class LMDBStorageEngine: BatchWritingEngine {
 
   /// Releases the environment on the first call.
   ///
-  /// - Returns: Whether this was the last engine on the place, which must be closed.
+  /// - Returns: Whether this was the last engine on the database, whose environment must then be closed.
   private func release() -> Bool {
     let isFirst = isReleased.withLock { isReleased in
       defer { isReleased = true }

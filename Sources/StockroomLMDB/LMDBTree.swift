@@ -10,8 +10,8 @@ import StockroomCore
 
 /// A read-only mapping of `data.mdb`.
 ///
-/// Each reader retains it. So when the file grows, another mapping replaces it immediately, and reads in
-/// progress continue in the old one: both show the same memory of the system. LMDB's own mapping is used for
+/// Each reader retains it. So when the file grows, a new mapping replaces it immediately, while reads in progress
+/// continue in the old one: both show the same pages of the system's file cache. LMDB's own mapping is used for
 /// writing, and to begin reads.
 final class LMDBMap: @unchecked Sendable {
   // Safe to share: nothing writes to it through this object.
@@ -27,8 +27,8 @@ final class LMDBMap: @unchecked Sendable {
   deinit { munmap(UnsafeMutableRawPointer(mutating: bytes.baseAddress), bytes.count) }
 }
 
-/// A tree in the snapshot of one transaction, read without LMDB's code, which would end the process because
-/// of a corrupted page.
+/// A tree in the snapshot of one transaction. It is read without LMDB's code, which would end the process if a page is
+/// corrupted.
 struct LMDBTree {
   private let map: LMDBMap
   private let pageSize: Int
@@ -37,7 +37,7 @@ struct LMDBTree {
   /// The maximum number of bytes of the file that the snapshot uses.
   var size: Int { Int(pageCount) * pageSize }
 
-  /// - Parameter pageCount: The minimum number of pages of the file.
+  /// - Parameter pageCount: The number of pages in use. The file must have at least as many.
   init(_ record: LMDBTreeRecord, in map: LMDBMap, pageSize: Int, pageCount: UInt64) throws(LMDBError) {
     self.map = map
     self.pageSize = pageSize

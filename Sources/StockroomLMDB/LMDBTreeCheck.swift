@@ -11,8 +11,8 @@ import StockroomCore
 
 /// A check of the pages of an environment's trees, before LMDB relies on them.
 ///
-/// Reads the file and not the map, so that it throws if the file is truncated in the meantime. Its methods throw ``LMDBError``,
-/// with `MDB_CORRUPTED` if something is not as LMDB would have left it, or `CancellationError`.
+/// Reads the file and not the map, so that it throws if the file is truncated in the meantime. Its methods throw
+/// ``LMDBError``, with `MDB_CORRUPTED` if LMDB cannot have written what they find, or `CancellationError`.
 struct LMDBTreeCheck {
   private enum Kind { case free, main, entries }
 
@@ -48,7 +48,8 @@ struct LMDBTreeCheck {
     }
     for root in [snapshot.main, snapshot.free] where root.root != LMDBPage.none { try checkPage(root) }
     let foreign = StorageError(.unsupported, "\(path) is the LMDB database of another program.")
-    // The main tree of a Stockroom environment has two entries. Those of another program are not checked.
+    // The main tree of a Stockroom environment is one page with two entries. A deeper one belongs to another program,
+    // and is not checked.
     guard snapshot.main.flags == 0, snapshot.main.depth <= 1 else { throw foreign }
     try walk(snapshot.main, .main)
     guard hasMetadata || snapshot.main.root == LMDBPage.none else { throw foreign }
@@ -73,7 +74,8 @@ struct LMDBTreeCheck {
     try walk(snapshot.free, .free)
   }
 
-  /// This field also contains flags of the environment, of which Stockroom sets none that is persistent.
+  /// Checks the flags of the tree of free pages. The field also contains flags of the environment, but Stockroom uses
+  /// no flag that is stored.
   private func checkFreeFlags() throws(LMDBError) {
     guard snapshot.free.flags == UInt16(MDB_INTEGERKEY) else { throw .corruptedPage }
   }
@@ -117,7 +119,8 @@ struct LMDBTreeCheck {
     }
   }
 
-  /// The keys of entries ascend; that of a branch is between those before it and those below it.
+  /// Checks the order of keys: those of entries ascend, and the key of a branch node lies between the entries before it
+  /// and the entries below it.
   private mutating func checkOrder(
     _ key: UnsafeRawBufferPointer, _ kind: Kind, isEntry: Bool
   ) throws(LMDBError) {
@@ -169,7 +172,8 @@ struct LMDBTreeCheck {
     }
   }
 
-  /// Checks the pages of a large value. Reads the value, or otherwise only the data that identify it as one.
+  /// Checks the pages of a large value. Returns the value if `isRead` is true; otherwise reads only the header of its
+  /// first page.
   private mutating func large(_ first: UInt64, size: Int, isRead: Bool) throws -> [UInt8] {
     guard first < pageCount, size < Int(pageCount - first) * pageSize else { throw LMDBError.corruptedPage }
     let bytes = try read(isRead ? LMDBPage.headerSize + size : LMDBPage.headerSize, of: first)

@@ -18,8 +18,8 @@ struct LMDBWriteCheck {
 
   init(pageCount: UInt64) { self.pageCount = pageCount }
 
-  /// O(n log N) for a batch of n operations, times log N for removals; O(N), once, for one that removes everything. In addition
-  /// O(free pages), once.
+  /// O(n log N) for n writes, O(n (log N)²) for n removals, O(N) for the first batch that removes everything. The first
+  /// batch also costs O(free pages).
   mutating func check(
     _ batch: SortedBatch, in transaction: OpaquePointer, of handle: LMDBHandle, _ file: LMDBFile
   ) throws {
@@ -80,9 +80,9 @@ struct LMDBWriteCheck {
     return path
   }
 
-  /// Checks a page with the first and the last pages below it. LMDB follows the first ones to the leaf after
-  /// the one that loses its last key, and to the first key of a branch that it merges with another. So the
-  /// last page of a branch can become the neighbor of the next page that becomes too empty.
+  /// Checks a page, and the first and the last pages below it on each level. After a leaf loses its last key, LMDB
+  /// follows the first pages to the next leaf. It also follows them to the first key of a branch that it merges with
+  /// another one, and then the last page of a branch can become the neighbor of the next page that becomes too empty.
   private mutating func checkEdges(
     of root: UInt64, level: UInt16, in tree: LMDBTree
   ) throws(LMDBError) {

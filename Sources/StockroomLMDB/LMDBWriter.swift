@@ -13,7 +13,7 @@ struct LMDBRequest: Sendable {
   let durability: Durability
 }
 
-/// The operations of a group of requests: those of each, and all as one batch.
+/// The operations of a group of requests, by request.
 struct LMDBGroup {
   let operations: [[StorageOperation]]
 
@@ -22,8 +22,8 @@ struct LMDBGroup {
     operations.joined().contains { if case .write = $0 { false } else { true } }
   }
 
-  /// An upper bound for the space in the file that it needs, in bytes, not counting pages that become free in
-  /// the process.
+  /// An upper bound for the space in the file that the operations need, in bytes. Does not count pages that the
+  /// operations free.
   var estimatedSize: Int {
     operations.joined().reduce(0) { sum, operation in
       switch operation {
@@ -46,7 +46,7 @@ struct LMDBWriter {
   private let now: Timestamp
   private var metadata: LMDBMetadata
   private let metadataAtStart: LMDBMetadata
-  /// Whether anything has been changed: LMDB does not count a transaction without changes.
+  /// Whether anything has been changed. LMDB assigns no number to a transaction without changes.
   private(set) var hasChanged = false
 
   init(transaction: OpaquePointer, main: MDB_dbi, entries: MDB_dbi, now: Timestamp) throws {
@@ -65,7 +65,7 @@ struct LMDBWriter {
 
   // The cursor belongs to the transaction, which closes it when it ends.
 
-  /// Each operation has its own sequence number, so those on existing keys leave gaps.
+  /// Performs the operations. Each one has its own sequence number, so those on existing keys leave gaps.
   mutating func perform(_ batch: SortedBatch) throws {
     if batch.removesAll {
       try LMDBError.check(mdb_drop(transaction, entries, 0))
@@ -99,8 +99,7 @@ struct LMDBWriter {
     let size = EntryHeader.encodedSize + data.count
     var header = EntryHeader(createdAt: now, sequence: sequence)
     var room = MDB_val(mv_size: size, mv_data: nil)
-    // A new key, the common case, costs one search. For an existing one, the cursor is then already on its
-    // page.
+    // Creating a key, the common case, costs one search. If the key exists, the cursor is on its page afterwards.
     var result = mdb_cursor_put(cursor, &key, &room, UInt32(MDB_NOOVERWRITE | MDB_RESERVE))
     if result == MDB_KEYEXIST {
       header = try LMDBEntry(UnsafeRawBufferPointer(start: room.mv_data, count: room.mv_size)).header()
@@ -137,7 +136,7 @@ extension LMDBMetadata {
   init?(in transaction: OpaquePointer, main: MDB_dbi) throws {
     var flags: UInt32 = 0
     try LMDBError.check(mdb_dbi_flags(transaction, main, &flags))
-    // Another order of keys: searching the database for our name could read beyond the name.
+    // The keys have another order, so searching for the name could read beyond it.
     if flags != 0 { return nil }
 
     var value = MDB_val()
@@ -150,7 +149,7 @@ extension LMDBMetadata {
     } else {
       try LMDBError.check(result)
       self.init(decoding: UnsafeRawBufferPointer(start: value.mv_data, count: value.mv_size))
-      // Beyond this, there would be no room to continue.
+      // Greater numbers would leave no room for new sequence numbers.
       if lastSequence > UInt64(Int64.max) { throw LMDBError.corruptedEntry }
     }
   }

@@ -19,7 +19,7 @@ struct LevelDBCleanShutdownMarker {
     /// Another program has opened the database since then, with a new manifest, and moved the contents of the
     /// logs.
     case outdated
-    /// The marker cannot be read, so it is of no use for the other files.
+    /// The marker cannot be read, so it states nothing about the other files.
     case unreadable
   }
 
@@ -63,8 +63,8 @@ struct LevelDBCleanShutdownMarker {
     )
   }
 
-  /// Opening a database creates a manifest with a new name. Corruption does not: a file with the
-  /// new name would have to exist.
+  /// Opening a database creates a manifest with a new name. Corruption cannot make CURRENT name such a manifest: a file
+  /// of that name would have to exist.
   private static func isOutdated(_ lines: Set<Substring>, _ files: LevelDBFiles) throws -> Bool {
     guard try files.exists("CURRENT") else { return false }
     let manifest: String

@@ -18,7 +18,7 @@ extension LevelDBConnection {
     _ files: LevelDBFiles, _ paths: LevelDBPaths, _ writeBufferSize: Int, _ durability: Durability,
     mayCreate: Bool
   ) throws -> LevelDBHandle {
-    // Not left to LevelDB, which creates an empty database if it cannot check for CURRENT, and removes the
+    // LevelDB does not decide this: if it cannot check for CURRENT, it creates an empty database and removes the
     // existing tables.
     let isNew = try !files.exists("CURRENT")
     guard mayCreate || !isNew else {

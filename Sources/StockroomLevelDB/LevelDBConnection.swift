@@ -43,7 +43,7 @@ final class LevelDBConnection: Sendable {
     let handle = try Self.open(files, paths, writeBufferSize, durability, mayCreate: isNew)
     let metadata = try Self.readMetadata(handle, isNew: isNew)
     let directorySync = try LevelDBDirectorySync(syncing: files)
-    // The contents of the logs are in tables now.
+    // Opening has moved the contents of the logs to tables.
     if durability == .full { try LevelDBUnsyncedMarker.remove(from: files) }
     try monitor.begin()
     try monitor.check(handle)
@@ -53,7 +53,7 @@ final class LevelDBConnection: Sendable {
 
   /// How thoroughly a read checks whether the files are unchanged.
   enum Check {
-    /// For a few keys, whose reading takes less time than a check of the files.
+    /// For a few keys. Reading them takes less time than a check of the files.
     case fewKeys
     /// For some entries.
     case once
@@ -119,7 +119,7 @@ final class LevelDBConnection: Sendable {
     if !removedKeys.isEmpty { reclaimSpace(ofKeysFrom: removedKeys) }
   }
 
-  /// Commits what `fill` adds to the transaction.
+  /// Commits the changes that `fill` adds to the transaction.
   ///
   /// - Returns: The ``LevelDBTransaction/removedKeys``.
   @discardableResult
@@ -146,7 +146,7 @@ final class LevelDBConnection: Sendable {
   ) throws -> [[UInt8]] {
     var transaction = LevelDBTransaction(on: try handleLock.current.get(), metadata: state.metadata)
     try fill(&transaction)
-    // The body of a transaction may have taken long.
+    // The body of a transaction may have taken long, so the files are checked again.
     try monitor.check(transaction.handle)
     var isVisible = false
     do {
@@ -249,7 +249,7 @@ extension LevelDBConnection {
       try? dropUnacknowledged(state.metadata)
       return
     }
-    // LevelDB forgets the batch only when it is reopened. Until then the batch must not be visible.
+    // LevelDB shows the batch until it is reopened, and readers must not see it.
     do {
       try reopenAfterFailure(&state)
     } catch {
@@ -264,8 +264,7 @@ extension LevelDBConnection {
     }
   }
 
-  /// Opens a database that is not open because repairing it has failed: the cause may have disappeared. Does
-  /// nothing if it is open.
+  /// Reopens the database after a repair has failed: the cause may have disappeared. Does nothing if it is open.
   ///
   /// - Parameter failures: The ``LevelDBHandleLock/failures`` when the caller found that the database is not
   ///   open. If an attempt has failed since then, no other is made.
@@ -289,7 +288,7 @@ extension LevelDBConnection {
   /// Opening needs space, so the database stays open for reading until there is enough.
   private func reopenAfterFailure(_ state: inout State) throws {
     try dropUnacknowledged(state.metadata)
-    // Otherwise it could not be opened again, not even for reading (rule F4).
+    // If one of these files were immutable, the database could not be opened again, not even for reading (rule F4).
     for name in ["LOCK", "CURRENT"] { try files.verifyMutable(name) }
     let list = try LevelDBFileList(in: files)
     try list.verifyKinds(in: files, allowingDirectories: true)
@@ -301,7 +300,7 @@ extension LevelDBConnection {
       monitor.expectNewManifest()
       let handle = try Self.open(files, paths, writeBufferSize, durability, mayCreate: false)
       try monitor.begin()
-      // Before it is read: a database that has lost batches is closed again (rule F2).
+      // Checked before readers get the database: if it has lost batches, it is closed again (rule F2).
       guard try Self.readMetadata(handle, isNew: expected == LevelDBMetadata()) == expected else {
         throw StorageError(.corrupted, "The LevelDB database in \(path) has lost its last batches.")
       }

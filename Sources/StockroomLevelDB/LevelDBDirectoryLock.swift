@@ -13,12 +13,12 @@ import StockroomCore
   import Musl
 #endif
 
-/// The directory of a database: whether it is this engine's, whether it is open elsewhere, and whether it has
-/// changed since it was closed.
+/// The directory of a database. Determines whether it belongs to this engine, and holds the lock that prevents a second
+/// engine from opening it.
 ///
-/// LevelDB treats every file with a name such as `5.log` or `LOG` as its own, and may rename or delete it. So
-/// the database has its own directory in the directory of the engine, and LevelDB does not access it before
-/// it is certain that the directory is the engine's.
+/// LevelDB treats every file with a name such as `5.log` or `LOG` as its own, and may rename or delete it. So the
+/// database has its own directory in the directory of the engine, and LevelDB accesses it only when it is known to be
+/// the engine's.
 final class LevelDBDirectoryLock: Sendable {
   static let directoryName = "Stockroom.leveldb"
   /// Marks the directory as this engine's.
@@ -68,7 +68,7 @@ final class LevelDBDirectoryLock: Sendable {
     #else
       let path = "/proc/self/fd/\(descriptor)"
     #endif
-    // Not every system supports them: there are containers without /proc, and file systems without /.vol.
+    // Not every system supports these paths: there are containers without /proc, and file systems without /.vol.
     var found = stat()
     guard stat(path, &found) == 0, FileIdentity(found) == FileIdentity(own) else { return nil }
     return path
@@ -80,7 +80,7 @@ final class LevelDBDirectoryLock: Sendable {
     if try FileLock.tryAcquire(files.descriptor, path: path) { return }
     let end = ContinuousClock.now + FileLock.defaultTimeout
     while true {
-      // In this order: a release ends only after the directory has been unlocked.
+      // Checked before the lock is tried again: a release ends only after the directory has been unlocked.
       let isBeingReleased = try LevelDBRelease.isInProgress(in: files)
       if try FileLock.tryAcquire(files.descriptor, path: path) { return }
       guard isBeingReleased, ContinuousClock.now < end else {

@@ -86,13 +86,13 @@ final class LevelDBDirectoryMonitor: Sendable {
     let end = ContinuousClock.now
     state.withLock { state in
       state.changeTime = changeTime
-      // So that it takes at most a hundredth of the time.
+      // So inspections take at most a hundredth of the time.
       state.nextInspection = end + (end - now) * 100
     }
   }
 
-  /// The same for a read of a few keys, for which one check of the parent directory suffices most of the
-  /// time. Changes of single files of the database are detected within a fraction of a millisecond.
+  /// Like ``check(_:)``, for a read of a few keys: most of the time, one check of the parent directory suffices.
+  /// Changes of single files of the database are detected within a fraction of a millisecond.
   func checkForFewKeys(_ handle: LevelDBHandle) throws {
     guard let observation = try place.observe(isFrequent: true) else { return }
     try check(handle)
@@ -114,7 +114,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     var status = stat()
     if stat(files.path, &status) != 0 {
       let number = errno
-      // The permission to check has been revoked, which does not concern the directory itself.
+      // Only the permission to examine the path has been revoked. The directory itself is still there.
       guard number == EACCES, fstat(files.descriptor, &status) == 0, status.st_nlink > 0 else {
         throw StorageError.posix(
           number, "The directory \(files.path) has been moved or deleted while the database was open")
@@ -139,7 +139,7 @@ final class LevelDBDirectoryMonitor: Sendable {
     do {
       try inspectFiles(handle, verifyingEnds)
     } catch {
-      // Every call checks everything from now on, until all is valid again.
+      // From now on every call checks everything, until a check succeeds.
       state.withLock { $0.changeTime = nil }
       throw error
     }
@@ -156,7 +156,7 @@ final class LevelDBDirectoryMonitor: Sendable {
       }
     }
     let list = try LevelDBFileList(in: files)
-    // LevelDB would write through a link under the name of its next file, and wait for ever at a FIFO.
+    // LevelDB would write through a link under the name of its next file, and opening a FIFO would block forever.
     try list.verifyKinds(in: files, allowingDirectories: true) { files.restrict($0, $1) }
     try inspectLogs()
     guard let handle else { return }
@@ -167,7 +167,8 @@ final class LevelDBDirectoryMonitor: Sendable {
 
   private func inspectLogs() throws {
     let known = state.withLock { $0.log }
-    // Names are not all read at the same moment, so missing ones are searched for twice.
+    // The names of a directory are not read atomically, so the newest log is searched for twice before it counts as
+    // missing.
     for isLast in [false, true] {
       guard let name = try LevelDBFileList(in: files).logs.last,
         let number = LevelDBFileList.number(ofLog: name), number >= known?.number ?? 0,
@@ -183,8 +184,8 @@ final class LevelDBDirectoryMonitor: Sendable {
     }
   }
 
-  /// - Parameter isStillUsed: Whether the table currently belongs to the database. One that no longer does
-  ///   never belongs to it again.
+  /// - Parameter isStillUsed: Whether the table belongs to the database now. A table that has been dropped is never
+  ///   used again.
   private func inspectTable(
     _ number: UInt64, _ size: UInt64, verifyingEnd: Bool, isStillUsed: () -> Bool
   ) throws {

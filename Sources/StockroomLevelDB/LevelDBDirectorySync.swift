@@ -1,8 +1,8 @@
 import StockroomCore
 
-/// Syncs the names in the directory of a database. LevelDB syncs some of them too late for a crash of the
-/// machine, and one not at all: it neither waits for the name of a new log before it acknowledges batches in
-/// it, nor for that of CURRENT before it removes the manifest that CURRENT named before.
+/// Syncs the names in the directory of a database. LevelDB syncs the name of a new log too late: it acknowledges
+/// batches in the log before that. It never syncs the rename of CURRENT, although it then removes the manifest that
+/// CURRENT named before. A crash of the machine could lose either name.
 struct LevelDBDirectorySync {
   private struct Log {
     let number: UInt64
@@ -67,11 +67,10 @@ struct LevelDBDirectorySync {
 extension LevelDBManifest {
   /// After a crash: makes CURRENT name the newest manifest that is complete.
   ///
-  /// LevelDB switches to a new manifest when it opens a database, and removes the files that only the old one
-  /// needs. The rename of CURRENT may then not be on the disk, although the removals are. A complete manifest
-  /// has been synced after all of its files, so it is as good as the one before, and better if files have
-  /// been removed.
-  /// Only the name of its log may be missing, if nothing was written to that yet.
+  /// LevelDB switches to a new manifest when it opens a database, and removes the files that only the old one needs.
+  /// After a crash, these removals may be on disk although the rename of CURRENT is not. A complete manifest was synced
+  /// after all of its files, so it can replace the older one, and must if files of that one have been removed. Only the
+  /// name of its log may be missing, if nothing was written to the log yet.
   static func completeSwitch(in files: LevelDBFiles) throws {
     guard let current = try? number(ofManifest: currentName(in: files)) else { return }
     let manifests = try LevelDBFileList(in: files).manifests

@@ -45,11 +45,11 @@ struct LevelDBMetadata: Sendable, Hashable {
   /// The key of the metadata. No UTF-8 text starts with 0xFF, so no key of an entry is equal or greater.
   static let key: [UInt8] = [firstByte] + Array("metadata".utf8)
   static let firstByte: UInt8 = 0xFF
-  /// A key after the metadata, where there is nothing.
+  /// A key after the metadata. No record has a key from here on.
   static let behind: [UInt8] = [firstByte, firstByte]
 
   static let format: UInt64 = 1
-  /// A limit that no number reaches, with room to continue.
+  /// The maximum of the sequence number and of the generation. It leaves room for further ones.
   static let greatest = UInt64(Int64.max / 2)
   static let encodedSize = 32
 

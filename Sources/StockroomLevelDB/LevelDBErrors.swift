@@ -40,11 +40,11 @@ extension StorageError {
     // The text ends with the result of strerror, in the language of the process.
     func ends(with number: Int32) -> Bool { text.hasSuffix(": " + SystemError(number).text) }
     if ends(with: EAGAIN) || ends(with: EACCES) && text.hasPrefix("IO error: lock ") { return .locked }
-    // A missing table, and a table that is shorter than stated in it. Syncing a directory fails with EINVAL
-    // if the file system does not support it.
+    // The first case is a missing table, the second a table that ends before a block that is to be read. For a
+    // directory, EINVAL means that the file system does not support syncing it.
     let isOfTable = text.contains(".ldb: ") || text.contains(".sst: ")
     if ends(with: ENOENT) || ends(with: EINVAL) && isOfTable { return .corrupted }
-    // A file of LevelDB holds many values.
+    // The error does not concern the size of one value: a file of LevelDB holds many.
     if ends(with: EFBIG) { return .diskFull }
     for number in [ENOSPC, EDQUOT, EROFS, EACCES, EPERM] where ends(with: number) {
       return self.code(forErrno: number)

@@ -6,7 +6,7 @@ struct LevelDBFileList {
   var manifests: [String] = []
   var logs: [String] = []
   var tables: [String] = []
-  /// All of these and the other files of LevelDB and of the engine.
+  /// All of these files, and the other files of LevelDB and of the engine.
   var all: [String] = []
 
   init(in files: LevelDBFiles) throws {
@@ -30,8 +30,8 @@ struct LevelDBFileList {
     logs.sort(by: Self.isBefore)
   }
 
-  /// Whether the number in one name is less than that in the other, which is otherwise the same: numbers have
-  /// six digits or more, padded with zeros only up to six.
+  /// Whether the number in the first name is less than that in the second; the rest of the names must be the same.
+  /// Numbers have six digits or more: they are padded with zeros only up to six.
   static func isBefore(_ first: String, _ second: String) -> Bool {
     (first.utf8.count, first) < (second.utf8.count, second)
   }
@@ -57,8 +57,8 @@ struct LevelDBFileList {
   /// Verifies that LevelDB, which opens files by their names and follows links, finds only regular files.
   ///
   /// - Parameters:
-  ///   - allowsDirectories: Whether there may be directories, as whose names LevelDB can open no file.
-  ///   - body: Called with each of them, regular or not.
+  ///   - allowsDirectories: Whether directories are accepted. LevelDB cannot open one as a file.
+  ///   - body: Called with each file, regular or not.
   /// - Throws: `StorageError` with code `corrupted`.
   func verifyKinds(
     in files: LevelDBFiles, allowingDirectories allowsDirectories: Bool = false,

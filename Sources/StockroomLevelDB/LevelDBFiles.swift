@@ -10,8 +10,8 @@ import StockroomCore
 
 /// The files in one directory, by their names: the operations of the engine in addition to LevelDB's.
 ///
-/// The directory is the one that the descriptor has open, even if it has been moved. Only regular files are
-/// opened (rule O5). All methods throw `StorageError` with the path and the system's reason.
+/// The descriptor identifies the directory, even if it has been moved. Only regular files are opened (rule O5). All
+/// methods throw `StorageError` with the path and the system's reason.
 struct LevelDBFiles: Sendable {
   let directory: FileDescriptor
   let permissions: FilePermissions
@@ -44,8 +44,8 @@ struct LevelDBFiles: Sendable {
     return bytes
   }
 
-  /// The same; nil if there is no such file. LevelDB may remove files at any time while it has a database
-  /// open.
+  /// Like ``read(_:from:count:)``, but returns nil if there is no such file. LevelDB may remove files at any time while
+  /// it has a database open.
   func readIfPresent(_ name: String, from offset: Int = 0, count: Int? = nil) throws -> [UInt8]? {
     guard let (file, size) = try open(name, O_RDONLY) else { return nil }
     let bytes = try file.readBytes(max(0, count ?? size - offset), at: offset)
@@ -53,7 +53,8 @@ struct LevelDBFiles: Sendable {
     return bytes
   }
 
-  /// What is missing at the end of a log is taken for what was never written, and cut off: a part is not all there is.
+  /// Throws `io` if a read has returned only a part of the file. Recovery would treat the missing end of a log as never
+  /// written, and truncate the log there.
   private static func checkCount(_ found: Int, _ expected: Int, of file: FileDescriptor) throws {
     if found >= expected { return }
     throw StorageError(.io, "Of the \(expected) bytes of \(file.path) only \(found) could be read.")
@@ -67,8 +68,8 @@ struct LevelDBFiles: Sendable {
     return (bytes, size)
   }
 
-  /// Writes the bytes to a file of that name: it is either the old file or the new one, even after a crash,
-  /// and permanently the new one once the directory is synced.
+  /// Writes the bytes to a file of that name. After a crash, the file has either the old contents or the new ones. The
+  /// new ones are durable once the directory is synced.
   func replace(_ name: String, with bytes: [UInt8]) throws {
     let temporary = name + Self.unfinishedExtension
     do {
@@ -82,8 +83,8 @@ struct LevelDBFiles: Sendable {
 
   private static let unfinishedExtension = ".new"
 
-  /// Removes the files that ``replace(_:with:)`` has not renamed because its process died. A file that cannot be removed does
-  /// no more harm than take space.
+  /// Removes the files that ``replace(_:with:)`` has not renamed because its process died. Errors are ignored: a file
+  /// that is left only takes space.
   func removeUnfinished() throws {
     for name in try names() where name.hasSuffix(Self.unfinishedExtension) {
       let finished = name.dropLast(Self.unfinishedExtension.count)
@@ -101,8 +102,8 @@ struct LevelDBFiles: Sendable {
     try create(Self.reserveName, [UInt8](repeating: 0x5A, count: count))
   }
 
-  /// Releases the space that ``reserve(_:)`` has taken, if its process has died meanwhile. A file that cannot be removed
-  /// does no more harm than take space.
+  /// Releases the space that ``reserve(_:)`` has taken, which remains if its process died. Errors are ignored: a file
+  /// that is left only takes space.
   func releaseReserve() { _ = unlinkat(descriptor, Self.reserveName, 0) }
 
   private static let reserveName = "STOCKROOM.room"
@@ -159,14 +160,14 @@ extension LevelDBFiles {
   /// Failures are ignored. The directory denies access to others anyway.
   func restrict(_ name: String, _ status: FileStatus) {
     guard status.isRegularFile, status.mode != permissions.fileMode, status.owner == geteuid() else { return }
-    // Opening the file would not do: closing it again would release LevelDB's lock on the file LOCK.
+    // Opening the file instead would release LevelDB's lock on the file LOCK when it is closed again.
     let mode = mode_t(permissions.fileMode)
     if fchmodat(descriptor, name, mode, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOTSUP { return }
-    // Not every system has this. The file has just been no link.
+    // Not every system supports this flag. `status` has just shown that the file is not a link.
     _ = fchmodat(descriptor, name, mode, 0)
   }
 
-  /// Throws if the file is immutable, which not even root may change.
+  /// Throws if the file is immutable: not even root may change such a file.
   ///
   /// Does not open it: closing it again would release LevelDB's lock on the file LOCK.
   func verifyMutable(_ name: String) throws {

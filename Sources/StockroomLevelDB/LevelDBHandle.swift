@@ -9,12 +9,12 @@ import StockroomCore
   import Musl
 #endif
 
-/// An open LevelDB database, and everything that must exist as long as it does.
+/// An open LevelDB database, and the objects that LevelDB needs as long as it is open.
 ///
-/// This and the iterator, snapshot and batch next to it are the only code that calls LevelDB.
+/// Only this file calls LevelDB.
 final class LevelDBHandle: @unchecked Sendable {
-  // Safe to share: LevelDB synchronizes the database by itself, the options are never changed after
-  // initialization, and close() and deinit run when neither is in use any more.
+  // Safe to share: LevelDB synchronizes the database by itself, and the options are not changed after initialization.
+  // close() and deinit run when neither is in use any more.
   private let database: OpaquePointer
   private var isOpen = true
   private let resources: LevelDBResources
@@ -62,10 +62,10 @@ final class LevelDBHandle: @unchecked Sendable {
     return try body(UnsafeRawBufferPointer(start: stored, count: count))
   }
 
-  /// The current contents of the database. It must be released before the database is closed.
+  /// A snapshot of the database. It must be released before the database is closed.
   func snapshot() -> LevelDBSnapshot { LevelDBSnapshot(of: database) }
 
-  /// The records at and after `start` in byte order, from a snapshot or the current state. It must be
+  /// An iterator over the records at and after `start` in byte order, from a snapshot or the current state. It must be
   /// released before the database is closed.
   func iterator(
     from start: [UInt8] = [], fillingCache: Bool = false, in snapshot: LevelDBSnapshot? = nil
@@ -104,11 +104,10 @@ final class LevelDBHandle: @unchecked Sendable {
     }
   }
 
-  /// Moves the contents of the log to a table, as opening the database would do, and begins a new log. Waits
-  /// for a compaction that is in progress or that this triggers, and for the disk. After a failure, the next
-  /// opening does it.
+  /// Moves the contents of the log to a table, as opening the database does, and begins a new log. Waits for the disk,
+  /// and for a compaction that is in progress or begins. After a failure, the next opening does the work.
   func emptyLog() {
-    // Compacting does this before it processes the range, and there is nothing in this one.
+    // Compacting a range empties the log first, and this range has no records.
     compact(from: LevelDBMetadata.behind, to: LevelDBMetadata.behind)
   }
 
@@ -227,8 +226,8 @@ final class LevelDBIterator {
 
   func next() { leveldb_iter_next(iterator) }
 
-  /// Throws if anything could not be read so far. An iterator skips a corrupted block, continues after it,
-  /// and reports that only when asked.
+  /// Throws if any record could not be read so far. An iterator skips a corrupted block and continues after it; only
+  /// its status shows the error.
   func check() throws {
     try paths.check("Reading from") { leveldb_iter_get_error(iterator, $0) }
   }

@@ -8,7 +8,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// Lends the open database to readers, and lets the writer exchange it while no reader has it.
+/// Gives readers access to the open database, and lets the writer replace it while no reader uses it.
 ///
 /// LevelDB cannot continue after some failures: the database must be closed and reopened. A reader that
 /// arrives in the meantime is suspended, without blocking its thread (rule C5).
@@ -45,8 +45,8 @@ final class LevelDBHandleLock: @unchecked Sendable {
 
   /// Calls `body` with the open database.
   ///
-  /// - Parameter reopen: Exchanges a database that is not open because opening it has failed. Throws if that
-  ///   fails again. Receives the value of ``failures`` for this failure.
+  /// - Parameter reopen: Replaces the database, which is not open because opening it has failed. Receives the value of
+  ///   ``failures`` for this failure. Throws if opening fails again.
   /// - Throws: what `body` and `reopen` throw; the error of opening the database if that was tried while the
   ///   caller waited; `CancellationError` if the task is cancelled and the database is not open.
   func withHandle<Value>(
@@ -73,7 +73,7 @@ final class LevelDBHandleLock: @unchecked Sendable {
     }
   }
 
-  /// Calls `body` with the open database, unless it is being exchanged or is not open.
+  /// Calls `body` with the open database. Does nothing if the database is being exchanged or is not open.
   func ifOpen(_ body: (LevelDBHandle) -> Void) {
     guard case .open(let handle) = enter() else { return }
     defer { leave() }
@@ -87,8 +87,8 @@ final class LevelDBHandleLock: @unchecked Sendable {
   /// meantime.
   var failures: Int { locked { failureCount } }
 
-  /// Records that the database, if it is not open, could not be opened this time either. For the one thread
-  /// that may exchange it.
+  /// Records that another attempt to open the database has failed. Does nothing if it is open. For the one thread that
+  /// may exchange the database.
   func noteFailure(_ failure: any Error) {
     locked {
       guard case .failure = handle else { return }

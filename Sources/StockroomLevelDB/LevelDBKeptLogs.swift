@@ -18,7 +18,7 @@ struct LevelDBKeptLogs {
   /// In the order in which the logs were written.
   private let names: [String]
 
-  /// Gives each log a second name. Names that an interrupted opening has left stay.
+  /// Gives each log a second name. Second names that an interrupted opening has left are kept.
   ///
   /// - Parameter first: The oldest relevant log, from the manifest.
   init(in files: LevelDBFiles, since first: UInt64) throws {
@@ -32,10 +32,10 @@ struct LevelDBKeptLogs {
     names = try files.names().filter { $0.hasPrefix(Self.prefix) }.sorted(by: LevelDBFileList.isBefore)
   }
 
-  /// Writes the batches that LevelDB has not found, as one synced batch: either all of them are found again,
-  /// or none. Costs reading the logs.
+  /// Writes the batches that LevelDB has not found, as one synced batch: after a crash, the database has either all of
+  /// them or none. Costs reading the logs.
   ///
-  /// - Throws: `StorageError` with code `corrupted` if others are missing before them.
+  /// - Throws: `StorageError` with code `corrupted` if batches before them are missing.
   func restore(to handle: LevelDBHandle) throws {
     let present = try handle.metadata()?.generation ?? 0
     let logs = try newestLogs()
@@ -49,8 +49,8 @@ struct LevelDBKeptLogs {
     var metadata: LevelDBMetadata?
     for log in logs {
       try forEachBatch(in: log.name) { found, content in
-        // It cannot be determined what is missing from a log that is not the last one. Written again in
-        // order, batches have the same result as the first time.
+        // If there are several logs, it is unknown which batches LevelDB has not found in the earlier ones, so all are
+        // written again: in the same order, they have the same result as the first time.
         if logs.count == 1, found?.generation ?? 0 <= present { return }
         metadata = found
         guard missing.add(logged: content) else {
@@ -58,7 +58,7 @@ struct LevelDBKeptLogs {
         }
       }
     }
-    // After all others, as in every batch of the engine: another program may have written the last one.
+    // The metadata come last, as in every batch of the engine: the last logged batch may be another program's.
     if let metadata { missing.put(metadata) }
     try handle.write(missing, syncing: true)
   }
@@ -66,8 +66,8 @@ struct LevelDBKeptLogs {
   /// Removes the second names.
   func remove() throws { for name in names { try files.directory.removeFile(name) } }
 
-  /// The newest logs between which no batch is missing. Others are from an interrupted opening, and their
-  /// contents are in the database.
+  /// The newest logs, of which each continues the numbers of the one before. Earlier logs are from an interrupted
+  /// opening, and their contents are in the database.
   private func newestLogs() throws -> [Log] {
     var newest: [Log] = []
     for name in names.reversed() {

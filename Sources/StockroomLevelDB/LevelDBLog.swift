@@ -11,7 +11,7 @@ struct LevelDBLog {
   struct Record {
     /// The offset at which the record ends in the file.
     let end: Int
-    /// The last bytes of the record.
+    /// The bytes of the record, or its last ones if fewer were to be kept.
     let content: [UInt8]
     /// The sequence number that LevelDB uses after a batch.
     let nextSequence: UInt64?
@@ -53,7 +53,7 @@ struct LevelDBLog {
 
   /// - Parameters:
   ///   - count: The number of bytes to keep of each record, from its end.
-  ///   - search: The records that show corruption. Unreadable data that nothing follows are considered torn.
+  ///   - search: The records that show corruption. Unreadable data without such a record after them count as torn.
   init(_ bytes: UnsafeRawBufferPointer, keeping count: Int = .max, searchingBehindCorruption search: Search) {
     var offset = 0
     // The kept bytes of a record that spans several blocks, and its beginning.
@@ -109,7 +109,7 @@ struct LevelDBLog {
     return (kind, UnsafeRawBufferPointer(rebasing: covered.dropFirst()))
   }
 
-  /// The contents of a file with one record.
+  /// The bytes of a log file that contains only this record.
   static func bytes(of record: [UInt8]) -> [UInt8] {
     let capacity = blockSize - headerSize
     var bytes: [UInt8] = []
@@ -134,10 +134,11 @@ struct LevelDBLog {
     return bytes
   }
 
-  /// Whether a record begins anywhere after the offset. Fragments without a beginning do not count: they
-  /// belong to the record whose writing was interrupted, since a disk need not preserve the order.
+  /// Whether a record begins anywhere after the offset. Fragments other than the first one of a record do not count:
+  /// they belong to the record whose writing was interrupted, since a disk need not write in order.
   ///
-  /// - Parameter isRecord: Whether a fragment at an offset that looks like the first one of a record is one.
+  /// - Parameter isRecord: Called with each fragment that looks like the first one of a record, and its offset. Returns
+  ///   whether it is one.
   private static func recordBegins(
     in bytes: UnsafeRawBufferPointer, behind offset: Int,
     where isRecord: (_ piece: UnsafeRawBufferPointer, _ start: Int) -> Bool
@@ -196,7 +197,7 @@ extension LevelDBLog {
     case unsynced
   }
 
-  /// Verifies that the log is there with which the manifest begins, or an earlier one: LevelDB syncs the name of a log
+  /// Verifies that the first log that the manifest needs is there, or an earlier one: LevelDB syncs the name of a log
   /// before the manifest that names it, and removes earlier logs only after that.
   ///
   /// - Throws: `StorageError` with code `corrupted`.
@@ -211,8 +212,8 @@ extension LevelDBLog {
   /// After a crash: keeps the batches in the logs up to the first that is missing or incomplete, and removes
   /// the others.
   ///
-  /// Batches are numbered, so that those after a gap between two logs are found as well. LevelDB begins a new
-  /// log only when there are batches in the one before.
+  /// Batches are numbered, so a gap between two logs is detected as well. LevelDB begins a new log only when the one
+  /// before contains batches.
   ///
   /// - Throws: `StorageError` with code `corrupted` if something is missing that must exist.
   static func recover(
@@ -260,8 +261,8 @@ extension LevelDBLog {
     }
   }
 
-  /// After a failed write: truncates all batches after the one with this number. None is in a log that has
-  /// been removed, since LevelDB has moved all of its contents to a table.
+  /// After a failed write: truncates all batches after the one with this number. A log that LevelDB has removed
+  /// contains none of them, since all of its contents are in a table.
   static func removeBatches(after generation: UInt64, from name: String, in files: LevelDBFiles) throws {
     guard let bytes = try files.readIfPresent(name) else { return }
     let log = bytes.withUnsafeBytes {

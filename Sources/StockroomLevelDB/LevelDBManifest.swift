@@ -25,14 +25,14 @@ struct LevelDBManifest {
   /// The offset at which each of its records ends.
   let ends: [Int]
   private let isWhole: Bool
-  /// The number of its records, from the first, that are sufficient for LevelDB to open the database.
+  /// The number of the first records that suffice for LevelDB to open the database.
   private var sufficientCount: Int?
   /// The fields that LevelDB needs to open a database.
   private static let required: Set<Field> = [.logNumber, .nextFileNumber, .lastSequence]
 
   /// Whether it has all fields that LevelDB needs to open the database.
   var isSufficient: Bool { Self.required.isSubset(of: numbers.keys) }
-  /// Whether it does, and ends at the end of a record.
+  /// Whether it is sufficient and ends at the end of a record.
   var isComplete: Bool { isWhole && isSufficient }
 
   /// Reads the manifest that the file CURRENT names.
@@ -75,7 +75,7 @@ struct LevelDBManifest {
     return name
   }
 
-  /// Verifies that the tables exist, have their sizes, and a valid end.
+  /// Verifies that the tables exist, have the recorded sizes, and have a valid footer.
   ///
   /// Costs one check of each table. The rest of a table has checksums, which are verified when it is read.
   ///

@@ -1,11 +1,12 @@
 import StockroomCore
 
-/// Checks the files of a database before LevelDB does, which would mistake corruption for a crash, or trap.
+/// Checks the files of a database before LevelDB opens them. LevelDB would mistake corruption for a crash, or end the
+/// process.
 enum LevelDBRecovery {
-  /// Costs a check of each table, and reading the logs and the manifest, whose size does not depend on the
-  /// size of the database.
+  /// Costs a check of each table, and reading the manifest and the logs. The logs do not grow with the database; the
+  /// manifest has a description of each table.
   ///
-  /// - Returns: Whether the database may be empty.
+  /// - Returns: Whether there are no contents, so that a database may be created.
   /// - Throws: `StorageError` with code `corrupted` if something is missing that existed, or the code of a
   ///   system error.
   static func prepare(_ files: LevelDBFiles, for durability: Durability) throws -> Bool {
@@ -31,21 +32,22 @@ enum LevelDBRecovery {
         try LevelDBLog.verifyPresence(in: files, of: manifest)
         try LevelDBLog.recover(in: files, of: manifest, tolerating: tolerance)
       }
-      // Of the first batches, the table may have reached the disk, but neither its description nor the log.
+      // After a crash during the first batches, their table may be on disk, while neither its description nor the log
+      // is.
       if tolerance == .unsynced, manifest.isUnused { hasNoTables = true }
     } else if try finding != .absent || !hasNoTables || !hasEmptyLogs() {
       // A crash while the database is being created leaves manifests and a log without batches, and nothing
       // else.
       throw StorageError(.corrupted, "The LevelDB database in \(files.path) has lost its file CURRENT.")
     }
-    // What follows needs space.
+    // The following steps need space.
     files.releaseReserve()
-    // First, so that the state of the logs is recorded at every moment.
+    // Written first, so that it exists whenever logs may lack a sync.
     if durability == .process { try LevelDBUnsyncedMarker.write(to: files) }
     if finding != .absent { try files.remove(LevelDBCleanShutdownMarker.name) }
-    // After the marker, which may describe one.
+    // Removed after the marker, which may list one of these files.
     try files.removeUnfinished()
-    // The truncated part of a log may have been its whole contents.
+    // Recovery may have truncated all contents of a log.
     return try hasNoTables && hasEmptyLogs()
   }
 }

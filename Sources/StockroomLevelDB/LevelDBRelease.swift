@@ -10,9 +10,9 @@ import StockroomCore
 
 /// The release of a directory after the last reference to its engine was dropped.
 ///
-/// LevelDB cannot be closed before it has ended a compaction. The thread that drops the reference does not wait
-/// for that (rule C5); the next opening does, in this process or in another one (rule O4). It detects the
-/// release by an exclusive lock on the file that marks the directory, which ends with the process at the latest.
+/// LevelDB cannot be closed before a compaction in progress has ended. The thread that drops the reference does not
+/// wait for that (rule C5); the next opening does, in this process or in another one (rule O4). It detects the release
+/// by an exclusive lock on the file that marks the directory. The lock ends with the process at the latest.
 struct LevelDBRelease: Sendable {
   private let file: FileDescriptor
 
@@ -48,7 +48,7 @@ extension LevelDBConnection {
   /// by itself (rule C5).
   func release(on thread: DedicatedThread) {
     do {
-      // Without the lock of the state, which a compaction holds.
+      // Does not lock the state, whose mutex a compaction holds.
       if let release = try LevelDBRelease.begin(in: files) {
         do {
           try thread.enqueue { [self] in
@@ -62,8 +62,8 @@ extension LevelDBConnection {
         return thread.stopWithoutWaiting()
       }
     } catch {
-      // The database has been closed, or there is no descriptor or thread. Waiting is better than leaving
-      // everything open.
+      // The database has been closed already, or no descriptor or thread can be created. Then this waits, since
+      // otherwise everything would stay open.
     }
     thread.stop()
     close(writingMarker: false)

@@ -9,12 +9,12 @@ import StockroomCore
 extension LevelDBStorageEngine: BackupEngine {
   /// Writes the records of one iterator to a new database.
   ///
-  /// On a separate thread: neither reads nor writes wait for it, unless a write fails in the meantime. Then
-  /// all calls wait for its end, since the database must be reopened. Tables that are compacted in the
-  /// meantime take space until it has ended. Files are not linked: LevelDB may remove one at any moment, and
-  /// changes its log and its manifest in place.
+  /// Runs on a separate thread: neither reads nor writes wait for it, unless a write fails in the meantime. In that
+  /// case the database must be reopened, and all calls wait until the backup has ended. Tables that are compacted in
+  /// the meantime take space until then. Files are not linked: LevelDB may remove one at any time, and changes its log
+  /// and its manifest in place.
   ///
-  /// Throws as `BackupEngine.backUp(to:)`.
+  /// - Throws: as `BackupEngine.backUp(to:)` does.
   public func backUp(to directory: FileManager.Directory) async throws {
     try await BackupDirectory.make(at: directory) { unfinished in
       try await readApart { handle, flag in
@@ -54,7 +54,7 @@ extension LevelDBStorageEngine: SnapshotStreamingEngine {
     }
   }
 
-  /// Lets `work` read for any time, on a separate thread.
+  /// Calls `work` with the database, which it may read for any length of time, on a separate thread.
   private func readApart(
     _ work: @escaping @Sendable (LevelDBHandle, CancellationFlag) throws -> Void
   ) async throws {
@@ -87,7 +87,7 @@ extension LevelDBConnection {
   fileprivate func add(_ records: LevelDBIterator, _ flag: CancellationFlag) throws {
     var isAtEnd = false
     while !isAtEnd {
-      // Copied first, since a batch that fails may be written again.
+      // The records are copied first, since a batch that fails may be written again.
       var portion: [(key: [UInt8], stored: [UInt8])] = []
       var size = 0
       while size < Self.portion, !isAtEnd {

@@ -6,9 +6,9 @@ import StockroomCore
   import Foundation
 #endif
 
-// A key is searched for in at most one table of each level, and a filter excludes almost all that do not
-// contain it: the cost of one key does not noticeably depend on N. LevelDB reads a value as a whole, even for
-// its timestamps.
+// LevelDB searches for a key in at most one table of each level, except the first level, whose few tables overlap. A
+// filter excludes almost all tables that do not contain the key, so the cost for one key hardly depends on N. LevelDB
+// reads a value as a whole, even if only its timestamps are needed.
 extension LevelDBStorageEngine {
   /// The value of the key, or nil. O(log N).
   public func read(key: CacheKey) async throws -> Data? {
@@ -109,8 +109,8 @@ extension LevelDBStorageEngine {
 }
 
 extension LevelDBStorageEngine {
-  /// Reads everything, with all checksums (rule F2): the manifest, the tables and their entries, and compares
-  /// the number of entries with the one that the engine has recorded.
+  /// Reads and checks the manifest and all tables, with their checksums (rule F2), and compares the number of entries
+  /// with the one that the engine has recorded.
   ///
   /// Costs reading the whole database.
   ///
@@ -190,7 +190,7 @@ extension LevelDBStorageEngine {
       var timer = YieldTimer()
       try await timer.yield()
       var values: [Value] = []
-      // Only a limited amount of memory for an unverified number.
+      // The number is not verified, so it reserves only a limited amount of memory.
       values.reserveCapacity(Int(min(try handle.metadata()?.count ?? 0, 1 << 20)))
       try await handle.forEachEntry(yieldingTo: &timer) { key, stored in
         values.append(try read(handle, key, stored))
@@ -243,7 +243,7 @@ extension LevelDBHandle {
     }
   }
 
-  /// The same for all records, of which the metadata are the last.
+  /// Like ``forEachEntry(from:fillingCache:yieldingTo:_:)``, for all records. The metadata are the last one.
   func forEachRecord(
     from start: [UInt8], fillingCache: Bool = false, yieldingTo timer: inout YieldTimer,
     _ body: (_ key: UnsafeRawBufferPointer, _ stored: UnsafeRawBufferPointer) throws -> Bool

@@ -15,23 +15,25 @@ import StockroomCore
 /// `Durability.process` the operating system writes the log when it chooses: if the machine crashes or loses power, the last writes
 /// are lost, usually those of a few seconds.
 ///
-/// **Files.** The directory `Stockroom.leveldb`, below the engine's directory, contains LevelDB's own files and these: `STOCKROOM`
-/// marks the directory as the engine's, `STOCKROOM.closed` exists while it is closed and distinguishes corruption from a crash, and
-/// `STOCKROOM.unsynced` exists if logs were written without syncs, at `Durability.process`. Nothing else is touched. LevelDB's
-/// tools may read the database while it is closed; entries that they write are not counted. LevelDB creates its files with the
-/// process's `umask`; the engine corrects their permissions, and the permissions of the directory deny access to others from the
-/// beginning.
+/// **Files.** The directory `Stockroom.leveldb`, below the engine's directory, contains LevelDB's own files and these:
+/// `STOCKROOM` marks the directory as the engine's, `STOCKROOM.closed` exists while the database is closed and
+/// distinguishes corruption from a crash, and `STOCKROOM.unsynced` exists if logs were written without syncs, at
+/// `Durability.process`. No other files are changed. LevelDB's tools may read the database while it is closed; entries
+/// that they write are not counted. LevelDB creates its files with the process's `umask`; the engine corrects their
+/// permissions, and the permissions of the directory deny access to others from the beginning.
 ///
-/// **While it is open,** the directory belongs to the engine. If the directory or one of its files is moved, deleted or replaced,
-/// every call throws `StorageError` with code `io`, and no other database is touched; after it is moved back, the engine works
-/// again. Reads of up to eight keys notice within a fraction of a millisecond. Tables are memory-mapped, and accessing a page that
-/// the file no longer has ends the process. A truncated table, such as one over which a backup is copied, is detected before
-/// everything is read, and by other calls when they check the files again some milliseconds later, but not in the middle of a read.
-/// To restore a backup, close the engine first.
+/// **While it is open,** the directory belongs to the engine. If the directory or one of its files is moved, deleted or
+/// replaced, every call throws `StorageError` with code `io`, and no other database is changed; after it is moved back,
+/// the engine works again. Reads of up to eight keys notice within a fraction of a millisecond. Tables are
+/// memory-mapped, and accessing a page that the file no longer has ends the process. A truncated table, such as one
+/// over which a backup is copied, is detected at the beginning of a read of everything, and by other calls when they
+/// check the files again some milliseconds later, but not in the middle of a read. To restore a backup, close the
+/// engine first.
 ///
-/// **Corruption.** Opening detects files that are missing, truncated or of the wrong size, a read detects corruption of what it
-/// reads, and ``verify()`` detects all corruption. If an engine was not closed, its files are treated as after a crash: an
-/// unreadable end of the log counts as incompletely written, even if it is an acknowledged batch that was corrupted later.
+/// **Corruption.** Opening detects files that are missing, truncated or of the wrong size, a read detects corruption in
+/// the blocks that it reads, and ``verify()`` detects corruption anywhere in the tables and the manifest. If an engine
+/// was not closed, its files are treated as after a crash: an unreadable end of the log counts as incompletely written,
+/// even if it is an acknowledged batch that was corrupted later.
 ///
 /// **Limits.** A value, and the batches that are committed together, must fit into memory several times, since LevelDB cannot read
 /// or write a part of a value.
@@ -47,7 +49,7 @@ import StockroomCore
 /// holds such a lock in a shared container (`0xdead10cc`), so close the engine before that. In the app's own container, sandboxed
 /// or not, the engine needs no entitlement.
 public final class LevelDBStorageEngine: BatchWritingEngine {
-  /// All capabilities except `multiProcess`; `durableWrites` only at `Durability.full`.
+  /// All capabilities except `multiProcess` and `networked`; `durableWrites` only at `Durability.full`.
   public let capabilities: EngineCapabilities
 
   let gate: Gate
@@ -58,16 +60,18 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   /// Opens the database below the directory, and creates both if they do not exist (rule O1).
   ///
-  /// Takes a few syncs and a check of each table file (rule O6). If the previous engine was not closed, or had no space left
-  /// when it was, opening also moves the log, of up to 8 MB or one batch, to a table.
+  /// Takes a few syncs and a check of each table file (rule O6). If the previous engine was not closed, or could not
+  /// move its log for lack of space when it was closed, opening also moves the log, of up to 8 MB or one batch, to a
+  /// table.
   ///
   /// - Parameters:
   ///   - directory: The directory in which the database is stored.
   ///   - durability: When a write is acknowledged.
   ///   - permissions: Who may open the files.
-  /// - Throws: `StorageError` with code `locked` if the database is open already, in this process or in another one (rules
-  ///   C2, C3); `unsupported` if the directory is another program's LevelDB database; `corrupted` if files have been
-  ///   corrupted (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io` for errors of the system (rule O2).
+  /// - Throws: `StorageError` with code `locked` if the database is open already, in this process or in another one
+  ///   (rules C2, C3); `unsupported` if the directory belongs to another program or was made by another version of this
+  ///   engine; `corrupted` if files have been corrupted (rule F2); `readOnly`, `permissionDenied`, `diskFull` or `io`
+  ///   for errors of the system (rule O2).
   public init(
     directory: FileManager.Directory, durability: Durability = .full, permissions: FilePermissions = .owner
   ) throws {
@@ -91,8 +95,8 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
     connection.release(on: thread)
   }
 
-  /// LevelDB counts the bytes of a value in 32 bits, and does not check for overflow. Half of that leaves
-  /// room for the data that it adds in a table.
+  /// LevelDB counts the bytes of a value in 32 bits, and does not check for overflow. Half of that range leaves room
+  /// for the data that LevelDB adds in a table.
   package static let valueLimit: ValueLimit? = ValueLimit(
     of: "LevelDB", 0x7FFF_FFFF - EntryHeader.encodedSize)
 
@@ -111,9 +115,10 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
 
   /// Waits for calls in progress, then releases the files (rule O3).
   ///
-  /// Takes a few syncs, moving up to 8 MB or one batch from the log to a table, and a compaction if one is running or due. Dropping
-  /// the last reference releases the files as well, a moment later on another thread, for which the next opening waits. But then the
-  /// next opening moves the log, and cannot distinguish corruption at its end from a crash.
+  /// Takes a few syncs, moving up to 8 MB or one batch from the log to a table, and a compaction if one is running or
+  /// due. Dropping the last reference releases the files as well, on another thread, and the next opening waits for
+  /// that. But then the next opening moves the log, and cannot distinguish corruption at the end of the log from a
+  /// crash.
   public func close() async throws {
     try await gate.close {
       changeHub.finish()
@@ -121,8 +126,7 @@ public final class LevelDBStorageEngine: BatchWritingEngine {
       do {
         try await thread.run { [connection] in connection.close(writingMarker: true) }
       } catch {
-        // No thread can be created that would wait for the disk. Everything that can be released without one
-        // is.
+        // No thread can be created that would wait for the disk. Closes without moving the log and without the marker.
         connection.close(writingMarker: false)
         throw error
       }

@@ -2,8 +2,8 @@ import StockroomCore
 
 /// The end of a table file, which contains the position of its index.
 ///
-/// It is the one part of a table without a checksum, and LevelDB allocates the number of bytes in it before
-/// it checks whether the file has as many: a corrupted footer would end the process.
+/// The footer is the one part of a table without a checksum. LevelDB allocates as many bytes as it states before it
+/// compares them with the size of the file: a corrupted footer would end the process.
 ///
 /// The format: <https://github.com/google/leveldb/blob/1.23/doc/table_format.md>
 enum LevelDBTableFooter {

@@ -27,10 +27,10 @@ struct LevelDBTransaction {
 
   /// Reads the entries that the operations concern, and adds the resulting changes to LevelDB's batch.
   ///
-  /// Each operation has its own sequence number, so those on existing keys leave gaps.
+  /// Each operation takes a sequence number, so those on existing keys leave gaps.
   mutating func add(_ operations: SortedBatch) throws {
     if operations.removesAll { try removeAll() }
-    // In an empty database, nothing needs to be searched.
+    // If the database is empty, no key needs to be searched for.
     let isEmpty = metadata.count == 0
     try operations.forEachKey { key, positions in
       try perform(operations, at: positions, on: key, existing: isEmpty ? nil : handle.header(of: key))
@@ -42,7 +42,7 @@ struct LevelDBTransaction {
   /// order.
   mutating func add(_ key: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer) throws {
     let sequence = try LevelDBEncoding.header(stored, path: handle.path).sequence
-    // More than opening accepts.
+    // Opening the copy would throw `.corrupted` for greater numbers.
     guard sequence < LevelDBMetadata.greatest else {
       throw StorageError(.corrupted, "An entry in the LevelDB database has the sequence \(sequence).")
     }
@@ -55,7 +55,7 @@ struct LevelDBTransaction {
   /// Makes the batch contain the metadata even if it has no other changes.
   mutating func touchMetadata() { hasChanges = true }
 
-  /// Writes the batch, unless it is empty. Returns the metadata from now on.
+  /// Writes the batch, unless it is empty. Returns the metadata that are in effect then.
   mutating func commit() throws -> LevelDBMetadata {
     guard hasChanges else { return metadata }
     metadata.generation += 1
@@ -126,7 +126,7 @@ struct LevelDBTransaction {
     metadata.count = 0
   }
 
-  /// The amount that is compacted at a time when all entries have been removed: a write, and closing, wait
-  /// for at most that.
+  /// The number of bytes that are compacted at a time after all entries have been removed. A write, and closing, wait
+  /// for the compaction of at most that many.
   private static let rangeSize = 8 << 20
 }

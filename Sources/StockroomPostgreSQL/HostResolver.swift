@@ -15,10 +15,11 @@ final class HostResolver: Sendable {
   private let isAnswered: PostgreSQLSignal
   private let start = ContinuousClock.now
 
-  /// Those that have no answer yet, by name. While no name server answers, each attempt to connect would have one more thread otherwise.
+  /// The resolutions in progress, by name. Attempts to connect share them, so that they do not start a thread each while
+  /// no name server answers.
   private static let underWay = MutexProtected<[String: HostResolver]>([:])
 
-  /// How long later attempts wait for one that has no answer, before one of them asks again.
+  /// After this time without an answer, the next attempt to connect starts a new resolution of the name.
   private static let timeout = Duration.seconds(60)
 
   private init() throws { isAnswered = try PostgreSQLSignal() }
@@ -38,7 +39,7 @@ final class HostResolver: Sendable {
     return found
   }
 
-  /// The one that is resolving the name already, or a new one, which calls `resolve` on a thread of its own.
+  /// Returns the resolver that is resolving the name already, or a new one, which calls `resolve` on a separate thread.
   static func resolver(
     of name: String, by resolve: @escaping @Sendable (String) throws -> [String]
   ) throws -> HostResolver {
@@ -60,14 +61,14 @@ final class HostResolver: Sendable {
         if underWay[name] === self { underWay[name] = nil }
       }
       isAnswered.send()
-      // It ends by itself, also if nobody waits for it any more.
+      // The thread ends by itself, even if no caller waits for the answer any more.
       thread.stop()
     }
   }
 
-  /// Waits for the addresses, as others may do too. Nil if they have not been found in time.
+  /// Waits for the addresses. Other callers may wait for the same answer. Nil if they have not been found in time.
   func addresses(until deadline: ContinuousClock.Instant, meanwhile: () throws -> Void) throws -> [String]? {
-    // The signal stays where it is, for everybody who waits.
+    // The signal is not consumed, since other callers may be waiting for it.
     _ = try PostgreSQLSocket.wait(for: isAnswered.reading, until: deadline, meanwhile: meanwhile)
     return try answer.withLock { $0 }?.get()
   }

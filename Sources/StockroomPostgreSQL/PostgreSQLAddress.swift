@@ -143,8 +143,8 @@ struct PostgreSQLAddress: Sendable {
       ("keepalives_idle", "20"), ("keepalives_interval", "5"), ("keepalives_count", "4"),
       ("tcp_user_timeout", "40000"), ("fallback_application_name", "Stockroom"),
     ]
-    // Otherwise libpq searches for Kerberos credentials, which waits for files and servers, and its library
-    // aborts a process that exits while a connection is being made.
+    // Without this setting, libpq searches for Kerberos credentials, which waits for files and servers, and the
+    // Kerberos library aborts a process that exits while a connection is being made.
     if ProcessInfo.processInfo.environment["PGGSSENCMODE"] == nil {
       defaults.append(("gssencmode", "disable"))
     }

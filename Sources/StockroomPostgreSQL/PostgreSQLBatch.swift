@@ -21,7 +21,7 @@ struct PostgreSQLBatch {
 
   var isEmpty: Bool { !removesAll && removed.isEmpty && written.isEmpty }
 
-  /// - Parameter times: The result of ``Swift/Collection/times(of:)`` for them.
+  /// - Parameter times: The result of ``Swift/Collection/times(of:)`` for the requests.
   init(_ requests: [[StorageOperation]], _ times: [EntryTimes?]) {
     var merged = MergedOperations()
     for (index, operation) in requests.joined().enumerated() {
@@ -41,20 +41,20 @@ struct PostgreSQLBatch {
       !removesAll && (requests.allSatisfy { $0.count <= 1 } || requests.joined().allSatisfy(\.isWrite))
   }
 
-  /// Whether it is one statement that itself reports if it has been fenced off. Removals are not: such a
-  /// statement sees the state before it had the lock, and would miss a row that a transaction has renewed in
-  /// the meantime.
+  /// Whether the batch is one statement that itself reports whether the writer has been fenced off. A batch with
+  /// removals is not: such a statement sees the state before it had the lock, and would miss a row that another
+  /// transaction has removed and written again in the meantime.
   private func isFencedItself(isOpen: Bool) -> Bool {
     !isOpen && isShared && !hasTimes && removed.isEmpty && portions.count == 1
   }
 
   /// The statements to send.
   ///
-  /// Writers share a lock, and row locks separate them, so that writes of many keys at once and removals of
-  /// single keys are atomic. This does not apply to batches that remove, nor to removals concurrent with
-  /// another writer's batch: a row that another transaction is about to insert cannot be removed, so half of
-  /// what it wrote could remain. These take the lock exclusively, as do transactions that have begun. Writers
-  /// of new keys take an additional lock, so that they commit one after another.
+  /// Writers share a lock. Row locks between them make writes of many keys at once, and removals of single keys,
+  /// atomic. They do not suffice for a batch that removes, nor for removals that are committed together with another
+  /// request's batch: a row that another transaction is about to insert cannot be removed, so half of what that
+  /// transaction wrote could remain. Such batches take the lock exclusively, as do transactions that have begun.
+  /// Writers of new keys take an additional lock, so that they commit one after another.
   ///
   /// - Parameters:
   ///   - isOpen: Whether the transaction has begun.
@@ -96,7 +96,7 @@ struct PostgreSQLBatch {
     if !isOpen, isShared, !written.isEmpty { steps.append(.init(.lockOrder)) }
     steps.append(.init(.fence, writer.parameter, .number(epoch)))
     if removesAll { steps.append(.init(.removeAll)) }
-    // All rows in byte order first, so that the following statements cannot deadlock.
+    // Locks all rows in byte order first, so that the following statements cannot deadlock.
     if !removed.isEmpty, !isOpen, isShared, !written.isEmpty {
       steps += Self.steps(.lockRows, (removed + written.map(\.key)).sorted())
     }
@@ -110,7 +110,7 @@ struct PostgreSQLBatch {
   /// session that sends more than 1 GiB.
   static let statementSize = 64 << 20
 
-  /// The elements of each statement, of which each takes so many bytes.
+  /// Divides elements of these sizes among statements. Returns the range of elements of each statement.
   private static func portions(of sizes: some Sequence<Int>) -> [Range<Int>] {
     var portions: [Range<Int>] = []
     var (start, end, size) = (0, 0, 0)
@@ -129,7 +129,7 @@ struct PostgreSQLBatch {
   /// Each element of an array is preceded by its length.
   private static func size(of key: CacheKey) -> Int { key.value.utf8.count + 4 }
 
-  /// Statements that together do something with all keys, in their order.
+  /// One statement for each portion of the keys, in the order of the keys.
   private static func steps(
     _ statement: PostgreSQLStatement, _ keys: [CacheKey]
   ) -> [PostgreSQLConnection.Step] {

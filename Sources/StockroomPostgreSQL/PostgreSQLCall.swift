@@ -1,16 +1,17 @@
 import StockroomCore
 
-/// A call with any type of answer.
+/// A call that is waiting or in progress, with any type of answer.
 protocol PostgreSQLPendingCall: Sendable {
   /// The time at which the call ends in any case.
   var deadline: ContinuousClock.Instant { get }
-  /// Whether anybody waits for it.
+  /// Whether the call has not ended yet.
   var isWanted: Bool { get }
-  /// Begins the work, unless nobody waits for it any more.
+  /// Records that its statements are being sent. Returns false if the call has ended or has begun before.
   func begin() -> Bool
-  /// Starts its turn, unless nobody waits for it any more: it waits for a connection until its deadline.
+  /// Starts the call's turn, after which it waits for a connection until its deadline. Returns false unless the call
+  /// was waiting for its turn.
   @discardableResult func beginConnecting() -> Bool
-  /// The statements that were sent for it must be sent again.
+  /// Takes back ``begin()``: the statements that were sent have had no effect, and must be sent again.
   func retract()
   /// Ends the call if it has waited for too long.
   func endIfDue()
@@ -91,7 +92,8 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
     finish?(.failure(CancellationError()))
   }
 
-  /// Starts its turn, unless nobody waits for it any more. It can still be cancelled, until it begins.
+  /// Starts the call's turn. Until ``begin()``, it can still be cancelled immediately. Returns false unless the call
+  /// was waiting for its turn.
   @discardableResult func beginConnecting() -> Bool {
     endIfDue()
     return stage.withLock { stage in
@@ -113,8 +115,8 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
     }
   }
 
-  /// The statements that were sent have not taken effect, and never will. The call can be cancelled
-  /// immediately again, and ends if its task has been cancelled.
+  /// Takes back ``begin()``: the statements that were sent have had no effect, and never will. From now on the call can
+  /// be cancelled immediately again. If its task has been cancelled already, it ends.
   func retract() {
     let finish = stage.withLock { stage -> Finish? in
       guard case .underWay(let finish, let cancelledAt) = stage else { return nil }
@@ -137,8 +139,8 @@ final class PostgreSQLCall<Answer: Sendable>: PostgreSQLPendingCall {
 
   func fail(_ error: any Error) { end(.failure(error)) }
 
-  /// Fails the call because the outcome of the sent statements is unknown. A call for which nothing was sent
-  /// has certainly had no effect.
+  /// Fails the call because the outcome of the sent statements is unknown. If nothing was sent for this call, it fails
+  /// with `unavailable` instead: it has had no effect.
   func failWithUnknownOutcome(_ error: StorageError) {
     let isSent = stage.withLock { if case .underWay = $0 { true } else { false } }
     fail(

@@ -14,7 +14,7 @@ extension PostgreSQLCommitter {
       return state.withLock { $0.epoch } == expected
     } catch {
       unknownEpochs.withLock { _ = $0.insert(expected - 1) }
-      // It is fenced off before anything else is written.
+      // The commit is fenced off before this engine writes anything else.
       hub.send(.everything)
       throw StorageError(
         .outcomeUnknown,
@@ -23,7 +23,7 @@ extension PostgreSQLCommitter {
     }
   }
 
-  /// Like ``connected(until:_:)``, with errors that concern no single write.
+  /// Like ``connected(until:_:)``, but marks errors as not caused by any single write.
   ///
   /// - Throws: ``FailedConnection``.
   func connectionForCommit(
@@ -36,7 +36,7 @@ extension PostgreSQLCommitter {
     }
   }
 
-  /// The connection, on which the row has been claimed.
+  /// Returns the connection. If it must be a new one, claims the row on it.
   func connected(
     until deadline: ContinuousClock.Instant, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
@@ -62,8 +62,8 @@ extension PostgreSQLCommitter {
         guard (1..<Int64.max / 2).contains(claimed) else {
           throw StorageError(.corrupted, "The table of commits has the epoch \(claimed).")
         }
-        // The next claim has the same result. Until then a failover could undo it, and the outcome of a
-        // commit that it shows.
+        // The next claim has the same result. Until a standby has this one, a failover could undo it, and with it the
+        // outcome that it shows.
         guard !connection.hasGivenUpReplication else {
           throw StorageError(
             .unavailable,
@@ -83,7 +83,8 @@ extension PostgreSQLCommitter {
 
   func drop() { state.withLock { $0.connection = nil } }
 
-  /// The connection, which ends when the writing thread does not use it any more.
+  /// Lets the reading side count and release the connection that writes. It ends when the writing thread no longer uses
+  /// it.
   var holder: PostgreSQLConnectionShare.Holder {
     .init(
       count: { [weak self] in self?.state.withLock { $0.existing == nil ? 0 : 1 } ?? 0 },

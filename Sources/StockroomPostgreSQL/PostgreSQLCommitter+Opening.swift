@@ -1,9 +1,9 @@
 import StockroomCore
 
 extension PostgreSQLCommitter {
-  /// Creates the place if it does not exist.
+  /// Creates the tables of the namespace if they do not exist.
   ///
-  /// - Throws: `StorageError` with code `unsupported` if it belongs to another program, and others.
+  /// - Throws: `StorageError`, with code `unsupported` if the schema has tables of another program.
   func open(until deadline: ContinuousClock.Instant, meanwhile: @escaping () throws -> Void) throws {
     let connection = try connector.connect(until: deadline, isPatient: false, meanwhile: meanwhile)
     do {
@@ -13,7 +13,7 @@ extension PostgreSQLCommitter {
         throw StorageError(
           .unsupported, "The schema \(place.schema) of \(connector.address) has no tables of Stockroom's.")
       }
-      // Again, while nobody else can create it.
+      // Checks again, with a lock that no other engine holds while it creates the tables.
       _ = try connection.run([.init(.beginWriting), .init(.lockCreation)], until: deadline)
       if try isThere(place, connection, until: deadline) { return }
       let hasSchema = try look(place, connection, until: deadline).hasSchema

@@ -16,17 +16,16 @@ import StockroomCore
 /// The connection that writes, on the engine's own thread, and the state that is needed to determine what has
 /// been committed.
 ///
-/// Each engine has its own row in the table `commits`, with an epoch that each commit of the engine advances
-/// by one, in the same transaction. When the answer to a commit is lost, the engine *claims* the row on a new
-/// connection: it checks whether the epoch has been advanced, and if not, advances it by two. So the commit
-/// either has succeeded, or never will, wherever it is delayed: it would find another epoch than it expects.
-/// This relies only on rows of the server, so it also works after a failover, where a transaction's number
-/// proves nothing.
+/// Each engine has its own row in the table `commits`, with an epoch that each commit of the engine advances by one, in
+/// the same transaction. When the answer to a commit is lost, the engine *claims* the row on a new connection: it
+/// checks whether the epoch has been advanced, and if not, advances it by two. So the commit either has succeeded or
+/// never will, however long it is delayed: it would find another epoch than it expects. This relies only on rows of the
+/// server, so it also works after a failover, where the ID of a transaction proves nothing.
 final class PostgreSQLCommitter: Sendable {
   struct State {
     var connection: PostgreSQLConnection?
-    /// The same connection, also after ``connection`` is nil for as long as the writing thread still uses it: it counts towards the
-    /// limit.
+    /// The same connection. Stays set after ``connection`` is nil, as long as the writing thread uses it: it counts
+    /// towards the limit of connections.
     weak var existing: PostgreSQLConnection?
     /// The epoch of the row, as far as it is known.
     var epoch: Int64 = 0
@@ -66,7 +65,7 @@ final class PostgreSQLCommitter: Sendable {
 
   /// The reason why an attempt to commit did not succeed.
   private enum FailedAttempt: Error {
-    /// The epoch is another one: nothing has happened.
+    /// The row has another epoch than expected, so nothing has been written.
     case fencedOff
     /// Nothing has been sent, or nothing that could commit.
     case lostBefore(any Error)
@@ -91,8 +90,9 @@ final class PostgreSQLCommitter: Sendable {
   /// the commit is sent are skipped, and none is sent after its deadline.
   ///
   /// - Parameter lockWait: How long to wait for each lock, if not for the usual time.
-  /// - Returns: The last writes, which were left out because the transactions before them took too long. They have not been sent.
-  /// - Throws: `StorageError`, with code `outcomeUnknown` if it may have been made; ``FailedRead``;
+  /// - Returns: The last writes, if they were left out because the transactions before them took too long. They have
+  ///   not been sent.
+  /// - Throws: `StorageError`, with code `outcomeUnknown` if the commit may have taken effect; ``FailedRead``;
   ///   ``FailedConnection``; `CancellationError` if all calls have ended.
   func commit(
     _ writes: [PostgreSQLWrite], waitingForLocks lockWait: Duration?, meanwhile: @escaping () throws -> Void
@@ -125,14 +125,14 @@ final class PostgreSQLCommitter: Sendable {
         guard let (wanted, group) = try prepare(writes, isOpen: isOpen, on: connection) else { return [] }
         rest = writes[(writes.lastIndex { $0.call === wanted.last?.call } ?? writes.endIndex - 1)...]
           .dropFirst()
-        // All of them or none: each body has seen the changes of the earlier ones.
+        // Commits all of them or none: if one call has ended, the later bodies have seen changes that will not be made.
         let begun = wanted.filter { $0.call.begin() }
         guard !begun.isEmpty, begun.count == wanted.count else {
           if isOpen { drop() }
           continue
         }
         connection.meanwhile = meanwhile
-        // The time of the bodies does not count as the server's.
+        // The server gets its full time to answer, however long the bodies have taken.
         if isOpen { answer = max(deadline, .now + limit / 2) }
         // A quarter is left to determine the outcome of a commit whose answer does not arrive.
         try commit(
@@ -150,7 +150,7 @@ final class PostgreSQLCommitter: Sendable {
       } catch FailedAttempt.lostBefore(let error) {
         drop()
         guard ContinuousClock.now < deadline else { throw error }
-        // The first time, it is a connection that had ended, and another one may be available immediately.
+        // The first loss is usually a connection that had ended while idle. A new one may be available immediately.
         try pause(writes, losses, until: deadline, meanwhile)
         losses += 1
       } catch FailedAttempt.lostDuring(let error) {
@@ -169,14 +169,14 @@ final class PostgreSQLCommitter: Sendable {
             "Others have changed the same entries during each of \(attempt) attempts. Nothing has been written.",
             underlying: failure)
         }
-        // Each waits for a different time, so that they do not conflict again.
+        // Waits for a random time, so that conflicting writers do not meet again.
         usleep(UInt32.random(in: 0..<1_000) << min(attempt, 7))
       }
     }
   }
 
-  /// Waits before the next attempt, unless this is the first loss. None of the writes has taken effect, so that they can be
-  /// cancelled at once.
+  /// Waits before the next attempt, unless this is the first loss. None of the writes has taken effect, so they can be
+  /// cancelled immediately.
   private func pause(
     _ writes: [PostgreSQLWrite], _ losses: Int, until deadline: ContinuousClock.Instant,
     _ meanwhile: () throws -> Void
@@ -193,7 +193,7 @@ final class PostgreSQLCommitter: Sendable {
     writes.filter(\.call.isWanted).map(\.call.deadline).min()
   }
 
-  /// Begins a transaction during which nobody else writes.
+  /// Begins a transaction, and locks out all other writers.
   private func begin(
     _ preparation: [PostgreSQLConnection.Step], on connection: PostgreSQLConnection,
     until deadline: ContinuousClock.Instant
@@ -203,7 +203,7 @@ final class PostgreSQLCommitter: Sendable {
       steps.insert(contentsOf: preparation, at: 1)
       _ = try connection.run(steps, until: deadline)
     } catch {
-      // Otherwise it would get the lock later, and keep it.
+      // If the session stayed open, it could acquire the lock later and keep it.
       drop()
       guard let failure = error as? PostgreSQLFailure else { throw error }
       if failure.isConnectionLost { throw FailedAttempt.lostBefore(self.error(failure)) }
@@ -212,11 +212,11 @@ final class PostgreSQLCommitter: Sendable {
     }
   }
 
-  /// The writes that are still waited for, and their operations, which remain to be committed. Runs the
-  /// bodies of transactions, and leaves out the last writes once the earlier ones have taken long: otherwise
-  /// their calls would end in the meantime.
+  /// Determines the writes whose calls have not ended, and their operations, which the caller must commit. Runs the
+  /// bodies of transactions. Leaves out the last writes if the earlier bodies have taken long: otherwise the calls of
+  /// these would end in the meantime.
   ///
-  /// - Returns: Nil if there is nothing to commit, since the body of a transaction could not read, and has
+  /// - Returns: Nil if there is nothing to commit: the body of the only transaction could not read, and has received
   ///   the error.
   private func prepare(
     _ writes: [PostgreSQLWrite], isOpen: Bool, on connection: PostgreSQLConnection
@@ -235,7 +235,7 @@ final class PostgreSQLCommitter: Sendable {
     let group = Group(Array(requests.prefix(operations.count)), operations)
     guard let failure = reader.failure else { return (Array(wanted.prefix(operations.count)), group) }
     drop()
-    // Nobody waits any more.
+    // All calls have ended.
     if failure is CancellationError { throw failure }
     if connection.isLost { throw FailedAttempt.lostBefore(failure) }
     if requests.count > 1 { throw FailedRead() }
@@ -268,7 +268,7 @@ final class PostgreSQLCommitter: Sendable {
         guard try result.number(0, 0) == 1 else { throw FailedAttempt.fencedOff }
       }
     } catch let failure as PostgreSQLFailure {
-      // The server has refused it, and another one may accept it.
+      // This server does not accept writes, but another one may.
       if failure.isStandby {
         throw FailedAttempt.lostBefore(
           StorageError(.unavailable, "Writing to \(connector.address) failed", underlying: failure))
@@ -277,7 +277,7 @@ final class PostgreSQLCommitter: Sendable {
         let error = error(failure)
         throw group.batch.isEmpty ? FailedAttempt.lostBefore(error) : FailedAttempt.lostDuring(error)
       }
-      // The transaction has been begun with a separate statement, and would have to be ended with one.
+      // The transaction was begun by a separate statement, so it is still open. Ending the connection ends it too.
       if isOpen || isPooled { drop() }
       // `division_by_zero`: see ``PostgreSQLStatement/fence``.
       if failure.sqlState == "22012" { throw FailedAttempt.fencedOff }
@@ -300,12 +300,12 @@ final class PostgreSQLCommitter: Sendable {
     .postgreSQL(failure, "Writing to \(connector.address) failed")
   }
 
-  /// Whether the subscribers of this engine already know the change of one of its notifications.
+  /// Whether this engine has already reported the commit with this epoch to its own subscribers.
   func isKnown(epoch: Int64) -> Bool { unknownEpochs.withLock { !$0.contains(epoch) } }
 
   // MARK: Leaving the place
 
-  /// Removes the row. If that fails, others remove it after a week.
+  /// Removes the row of this engine. If that fails, other engines remove it after a week.
   func forget() {
     guard let connection = state.withLock({ $0.connection.take() }) else { return }
     _ = try? connection.run([.init(.forget, writer.parameter)], until: .now + .seconds(1))

@@ -1,9 +1,8 @@
 import StockroomCPostgreSQL
 
-/// What the server says beside the results of statements.
+/// Messages of the server in addition to the results of statements.
 extension PostgreSQLConnection {
-  /// Whether a commit has been made here, and the server has stopped waiting until it is on another machine
-  /// too.
+  /// Whether the server has committed a transaction locally, but stopped waiting for a standby to confirm it.
   var hasGivenUpReplication: Bool { notices.functions.contains("SyncRepWaitForLSN") }
 
   /// The descriptor on which notifications arrive.

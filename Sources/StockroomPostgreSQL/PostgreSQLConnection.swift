@@ -27,21 +27,21 @@ final class PostgreSQLConnection: @unchecked Sendable {
   private var prepared: Set<PostgreSQLStatement> = []
   /// When the server was started, which distinguishes it from others behind the same name or address.
   private(set) var server: Int64?
-  /// See ``PostgreSQLConnector/isOutdated(_:)``.
+  /// The generation of the connector when this connection was made: see ``PostgreSQLConnector/isOutdated(_:)``.
   var generation = 0
   /// The notices that have arrived since the last statement was sent.
   let notices: PostgreSQLNotices
   /// Called from time to time while a call waits for the server. An error that it throws ends the wait, and
   /// the connection.
   var meanwhile: () throws -> Void { didSet { nextCheck = .now + PostgreSQLSocket.slice } }
-  /// When it is called next, even if the server never makes the call wait.
+  /// When `meanwhile` is called next, even if the server never makes the call wait.
   private var nextCheck = ContinuousClock.now + PostgreSQLSocket.slice
   /// Whether the connection can no longer be used.
   private(set) var isLost = false
   /// The total time for which it has waited for the server.
   private(set) var timeWaited = Duration.zero
-  /// The time by which an answer must arrive to the next statements, even if the deadline is later: an idle
-  /// connection may have been lost without notice.
+  /// The time by which the next statements must have a first answer, even if the deadline is later: an idle connection
+  /// may have been lost without notice.
   var firstAnswerDeadline: ContinuousClock.Instant?
 
   /// Takes over an open connection.
@@ -58,8 +58,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
     try setUp(until: deadline)
   }
 
-  /// Applies the settings, which persist if the session is kept, and determines whether the server is the
-  /// right one.
+  /// Applies the settings, which persist if the session is kept. Throws ``PostgreSQLFailure/standby`` if the engine
+  /// writes and the server does not accept writes.
   private func setUp(until deadline: ContinuousClock.Instant) throws {
     var sent = Sent()
     // With an isolation level: the default may be `serializable`, at which a standby runs no statement.
@@ -73,7 +73,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     guard results.count == sent.parts.count else { return }
     let answer = results[1]
     server = try answer.number(0, 3)
-    // If nothing is written, a standby suffices, and a role that may only read.
+    // An engine that writes nothing can use a standby, and a role that may only read.
     guard settings.access == .readWrite else { return }
     if answer.isTrue(0, 1) || answer.isTrue(0, 2) { throw PostgreSQLFailure.standby }
   }
@@ -216,8 +216,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
     return results
   }
 
-  /// Whether the pooler has assigned the transaction to a server that was the primary before. Nothing can be
-  /// written in a transaction that has begun there.
+  /// Whether a pooler has assigned the transaction to a server that is no longer the primary. A transaction that has
+  /// begun there cannot write.
   private func isStandby(_ settingsResult: PostgreSQLResult) -> Bool {
     settings.access == .readWrite && settingsResult.isTrue(0, 1)
   }
@@ -245,7 +245,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       return nil
     }
     let wrapped = PostgreSQLResult(result)
-    // libpq would return the same forever: no statement of the engine is a COPY.
+    // libpq would return the same result forever. No statement of the engine is a COPY.
     if [PGRES_COPY_IN, PGRES_COPY_OUT, PGRES_COPY_BOTH].contains(wrapped.status) { throw lost() }
     if PQstatus(handle) == CONNECTION_BAD {
       isLost = true
@@ -262,7 +262,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     let ready: (reading: Bool, writing: Bool)
     let now = ContinuousClock.now
     let limit = min(deadline, firstAnswerDeadline ?? deadline)
-    // libpq takes a part of a large encrypted record, and the socket does not signal the rest.
+    // libpq may have received only a part of a large encrypted record, and the socket does not signal the rest.
     let end = PQsslInUse(handle) == 1 ? min(limit, now + PostgreSQLSocket.slice) : limit
     defer { timeWaited += ContinuousClock.now - now }
     do {
@@ -273,7 +273,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
       ready = try PostgreSQLSocket.wait(
         for: PQsocket(handle), writing: writing, until: end, meanwhile: meanwhile)
     } catch {
-      // Nobody waits for the answer any more, which may still arrive.
+      // The answer may still arrive, but no caller waits for it, so the connection cannot be used any more.
       isLost = true
       throw error
     }

@@ -8,11 +8,11 @@ import StockroomCore
   import Musl
 #endif
 
-/// Lets the writing and the reading threads of an engine use connections alternately if the server grants too few for both.
+/// If the server grants an engine too few connections, lets its writing and its reading threads use them alternately.
 ///
-/// A side without a connection that the server refuses requests one from the other side. The other side ends
-/// one of its connections when it is not in use, and does not reconnect before the first side has connected,
-/// or has given up.
+/// A side that has no connection, and is refused one by the server, requests one from the other side. The other side
+/// ends one of its connections when it is no longer in use, and does not reconnect before the first side has connected
+/// or given up.
 final class PostgreSQLConnectionShare: Sendable {
   enum Side: Sendable {
     case writing, reading
@@ -20,7 +20,7 @@ final class PostgreSQLConnectionShare: Sendable {
     fileprivate var other: Side { self == .writing ? .reading : .writing }
   }
 
-  /// What holds the connections of a side.
+  /// Access to the connections of a side.
   struct Holder: Sendable {
     /// The number of connections.
     let count: @Sendable () -> Int
@@ -36,7 +36,8 @@ final class PostgreSQLConnectionShare: Sendable {
 
   private let state = MutexProtected(State())
 
-  /// How long a connection is left to the side that has requested it. It requests it more often than that.
+  /// How long a released connection is reserved for the side that has requested it. A side repeats its request more
+  /// often.
   private static let timeout = Duration.seconds(3)
 
   func setHolder(of side: Side, _ holder: Holder) { state.withLock { $0.holders[side] = holder } }

@@ -9,21 +9,21 @@ import StockroomCore
   import Musl
 #endif
 
-/// Opens connections to the server that accepts writes, or to any of them if nothing is written.
+/// Opens connections to the server that accepts writes. For an engine that only reads, any server suffices.
 final class PostgreSQLConnector: Sendable {
   let address: PostgreSQLAddress
   let place: PostgreSQLNamespace
   let settings: PostgreSQLSettings
   private let statements: PostgreSQLStatements
-  /// The connections of the engine, if there are too few for all.
+  /// Divides the connections between writing and reading if the server grants too few.
   let share = PostgreSQLConnectionShare()
 
   private struct Current {
-    /// The host that was last the right one.
+    /// The index of the host that was last used.
     var host = 0
     /// The server behind it; nil before the first connection.
     var server: Int64?
-    /// How often that was another server than before, for an engine that writes.
+    /// For an engine that writes: the number of times that another server has become the one to use.
     var generation = 0
   }
 
@@ -35,7 +35,7 @@ final class PostgreSQLConnector: Sendable {
     statements = PostgreSQLStatements(place)
   }
 
-  /// Waits before the next attempt: at first for a moment, then for longer.
+  /// Waits before the next attempt: 20 ms at first, and up to 320 ms later.
   static func pause(
     _ attempt: Int, until deadline: ContinuousClock.Instant, _ meanwhile: () throws -> Void
   ) throws {
@@ -50,8 +50,8 @@ final class PostgreSQLConnector: Sendable {
   /// may block.
   ///
   /// - Parameters:
-  ///   - isPatient: Whether a server that is unavailable is retried until the deadline. One that has too many
-  ///     connections always is.
+  ///   - isPatient: Whether an unavailable server is retried until the deadline. A server that has too many connections
+  ///     always is.
   ///   - meanwhile: Called from time to time. An error that it throws ends the attempt.
   /// - Throws: `StorageError` with code `unavailable`; `permissionDenied`; `readOnly` if all servers answer,
   ///   none accepts writes and `isPatient` is false; and others.
@@ -64,11 +64,11 @@ final class PostgreSQLConnector: Sendable {
   }
 
   /// - Parameters:
-  ///   - side: The side that the connection is for. It leaves a connection to the other side that has been
-  ///     released for that one.
-  ///   - failures: The number of consecutive connections that could not be made or used, on which the time to
-  ///     wait depends.
-  ///   - requestsRelease: Called when the server has too many connections. Whether to request one from the
+  ///   - side: The side that the connection is for. It does not take a connection that has been released for the other
+  ///     side.
+  ///   - failures: The number of consecutive connections that could not be made or used. The pause before an attempt
+  ///     grows with it.
+  ///   - requestsRelease: Called when the server has too many connections. Returns whether to request one from the
   ///     other side.
   func connect(
     until deadline: ContinuousClock.Instant, isPatient: Bool = true,
@@ -85,7 +85,7 @@ final class PostgreSQLConnector: Sendable {
         return connection
       } catch let error as StorageError {
         failures += 1
-        // The error of an attempt that the deadline has cut short says less than the one before it.
+        // If the deadline has cut the last attempt short, the error of the attempt before it says more.
         guard ContinuousClock.now < deadline else {
           if let side { share.end(for: side) }
           throw last ?? error
@@ -102,13 +102,13 @@ final class PostgreSQLConnector: Sendable {
   /// - Parameter handler: Called when another server has become the right one, or the same one has been restarted.
   func onMove(_ handler: @escaping @Sendable () -> Void) { moveHandler.withLock { $0 = handler } }
 
-  /// Whether another server has become the right one since the connection was made, which may show an older state:
-  /// the server of a former primary may still answer.
+  /// Whether another server has become the one to use since the connection was made. The connection may then show an
+  /// older state: a former primary may still answer.
   func isOutdated(_ connection: PostgreSQLConnection) -> Bool {
     connection.generation != current.withLock { $0.generation }
   }
 
-  /// - Parameter generation: That at the beginning of the attempt to connect.
+  /// - Parameter generation: The generation at the beginning of the attempt to connect.
   private func adopt(_ connection: PostgreSQLConnection, to index: Int, since generation: Int) throws {
     let isMoved = current.withLock { current -> Bool? in
       guard current.generation == generation || current.server == connection.server else { return nil }
@@ -126,7 +126,7 @@ final class PostgreSQLConnector: Sendable {
     if isMoved { handler() }
   }
 
-  /// Tries one host after the other, beginning with the last right one. Each has its share of the time.
+  /// Tries the hosts one after another, beginning with the one that was last used. Each has its share of the time.
   private func attemptAll(
     until deadline: ContinuousClock.Instant, isPatient: Bool, _ meanwhile: @escaping () throws -> Void
   ) throws -> PostgreSQLConnection {
@@ -134,13 +134,14 @@ final class PostgreSQLConnector: Sendable {
     let hosts = try hosts()
     let count = hosts.count
     var worst: PostgreSQLFailure?
-    // The last one that may disappear by waiting.
+    // The most useful of the errors that may disappear by waiting.
     var temporary: PostgreSQLFailure?
     var isAnyAway = false
     for offset in 0..<count {
       let index = (first + offset) % count
       let left = deadline - ContinuousClock.now
-      // A server with too many connections is asked again soon: one is requested from the other side meanwhile.
+      // If a server has too many connections, it is tried again soon, after the other side has been asked for one. So
+      // each of the remaining hosts gets at most a second.
       let isFull = worst?.isFull ?? false
       let isRest = offset == count - 1 && !isFull
       let share = isRest ? left : max(isFull ? .zero : left / (count - offset), min(left, .seconds(1)))
@@ -159,25 +160,26 @@ final class PostgreSQLConnector: Sendable {
     }
     let failure = worst ?? PostgreSQLFailure(sqlState: nil, text: "there is no host")
     let message = "Connecting to \(address) failed"
-    // The primary is another host, which is unavailable or still a standby.
+    // The primary may be another host, which is unavailable or still a standby.
     if isPatient, let temporary, !failure.isTemporary {
       throw StorageError(
         .unavailable, "\(message), and one of its hosts refuses: \(failure)", underlying: temporary)
     }
-    // The place could be written to before, and a standby is to become the primary; or the primary may be one
-    // that is unavailable.
+    // If the engine is open already, the place could be written to before, so a standby is about to become the primary.
+    // Otherwise the primary may be the host that is unavailable.
     if isPatient || isAnyAway, failure.isStandby {
       throw StorageError(.unavailable, message, underlying: failure)
     }
     throw StorageError.postgreSQL(failure, message)
   }
 
-  /// Whether the server is not the one that was last the right one: a name or an address may stand for several.
+  /// Whether the server is not the one that was last used: a name or an address may stand for several.
   private func isOther(_ connection: PostgreSQLConnection) -> Bool {
     current.withLock { $0.server.map { $0 != connection.server } } ?? false
   }
 
-  /// Another server may have a database of the same name. It must not be taken for the one that is away.
+  /// Throws unless the database has the tables of the namespace: another server may have a database of the same name,
+  /// which must not be mistaken for the one that is unavailable.
   private func requirePlace(
     on connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant
   ) throws {
@@ -197,7 +199,7 @@ final class PostgreSQLConnector: Sendable {
       return address.hosts
     }
     var parameters = address.parameters(for: host, at: nil)
-    // libpq refuses this once it has determined everything else, and connects to no server.
+    // libpq refuses this value after it has determined everything else, and does not connect.
     parameters.append((keyword: "target_session_attrs", value: "none"))
     guard let handle = Self.start(parameters) else { return address.hosts }
     defer { PQfinish(handle) }
@@ -216,7 +218,7 @@ final class PostgreSQLConnector: Sendable {
     return try attempt(host, at: addresses, until: deadline, meanwhile)
   }
 
-  /// Tries one address of the host after the other. Each has its share of the time.
+  /// Tries the addresses of the host one after another. Each has its share of the time.
   func attempt(
     _ host: PostgreSQLAddress.Host, at addresses: [String?], until deadline: ContinuousClock.Instant,
     _ meanwhile: @escaping () throws -> Void
@@ -244,7 +246,7 @@ final class PostgreSQLConnector: Sendable {
     }
     var isHandedOver = false
     defer { if !isHandedOver { PQfinish(handle) } }
-    // A service or the environment may have determined it.
+    // The name of the database may be from a service or the environment, which have not been checked before.
     if let name = PQdb(handle), PostgreSQLAddress.isConnection(String(cString: name)) {
       throw PostgreSQLAddress.malformed
     }
@@ -290,7 +292,7 @@ final class PostgreSQLConnector: Sendable {
 
   /// The error with which the server has refused a connection.
   private static func refusal(_ sqlState: String, saying text: String) -> PostgreSQLFailure {
-    // PgBouncer has one code for all refusals, and only one language: `protocol_violation`.
+    // PgBouncer has one code for all refusals, `protocol_violation`, and its texts are always English.
     let meanings = [
       ("authentication failed", "28P01"), ("no such user", "28P01"), ("no such database", "3D000"),
     ]

@@ -1,7 +1,6 @@
 import StockroomCore
 
-/// A place in a database: one connection that writes, one that listens while there are subscribers, and those
-/// that read.
+/// The connections to a namespace: one that writes, one that listens while there are subscribers, and those that read.
 final class PostgreSQLDatabase: Sendable {
   let gate: Gate
   private let connector: PostgreSQLConnector
@@ -25,18 +24,18 @@ final class PostgreSQLDatabase: Sendable {
 
   deinit {
     hub.finish()
-    // Without notifying the server, for which nobody should wait here.
+    // Does not remove the engine's row from the server: a deinitializer must not wait for the network.
     release()
   }
 
-  /// Creates the place if it does not exist.
+  /// Creates the tables of the namespace if they do not exist.
   func open() async throws {
     try Task.checkCancellation()
     let deadline = ContinuousClock.now + connector.settings.timeLimit
     try await writers.run { [committer] flag in try committer.open(until: deadline, meanwhile: flag.check) }
   }
 
-  /// Lets `body` read while the database is open.
+  /// Calls `body` with the readers if the database is open.
   func read<Result>(_ body: (PostgreSQLReaders) async throws -> Result) async throws -> Result {
     try gate.enter()
     defer { gate.leave() }
@@ -76,14 +75,14 @@ final class PostgreSQLDatabase: Sendable {
   func close() async throws {
     try await gate.close {
       hub.finish()
-      // Behind a write whose caller has given up, and which still has the connection; but not behind the body of a cancelled
-      // transaction, which takes as long as it likes.
+      // Waits for a write whose caller has given up and which still uses the connection, but not for the body of a
+      // cancelled transaction, which may run for any length of time.
       if !committer.runsBodies { try await writers.run { [committer] _ in committer.forget() } }
       try await DedicatedThread.runOnce { [self] in release() }
     }
   }
 
-  /// Waits for threads, each for a moment, except for one that runs the body of a transaction.
+  /// Waits for the threads, each of which ends soon, except for one that runs the body of a transaction.
   private func release() {
     listener.close()
     readers.close()
@@ -93,8 +92,8 @@ final class PostgreSQLDatabase: Sendable {
 }
 
 extension PostgreSQLStorageEngine {
-  /// Removes all namespaces whose names have this prefix, with their contents. For those that checks and
-  /// benchmarks have left.
+  /// Removes all namespaces whose names have this prefix, with their contents. For namespaces that conformance checks
+  /// and benchmarks have left.
   package static func removeNamespaces(beginningWith prefix: String, at connection: String) async throws {
     let address = try PostgreSQLAddress(connection)
     let settings = PostgreSQLSettings(durability: .process, timeLimit: .seconds(60), isPooled: false)
@@ -113,7 +112,7 @@ extension PostgreSQLStorageEngine {
 }
 
 extension DedicatedThread {
-  /// Does the work on a thread that ends with it.
+  /// Runs `work` on a new thread, which ends afterwards.
   fileprivate static func runOnce(_ work: @escaping @Sendable () throws -> Void) async throws {
     let thread = DedicatedThread()
     defer { thread.stop() }

@@ -44,10 +44,10 @@ func withPointers<Result>(
   }
 }
 
-/// An array of `bytea` or `bigint`, as it is assembled: https://doxygen.postgresql.org/arrayfuncs_8c.html,
-/// `array_recv`.
+/// An array of `bytea` or `bigint` in the binary format of the server's `array_recv`:
+/// https://doxygen.postgresql.org/arrayfuncs_8c.html
 struct PostgreSQLArray {
-  /// The types of elements, by their numbers.
+  /// The types of elements, by the object identifiers of the types.
   enum Elements: Int32 {
     case bytes = 17
     case numbers = 20
@@ -61,8 +61,8 @@ struct PostgreSQLArray {
   init(of elements: Elements = .bytes, capacity: Int = 0) {
     bytes = []
     bytes.reserveCapacity(20 + capacity)
-    // One dimension, whether there are nulls, the type, and then the count and the first index. Unknown
-    // values are filled in at the end.
+    // One dimension, whether there are nulls, the type, the count, and the first index. The count and the second word
+    // are completed at the end.
     for word in [1, 0, elements.rawValue, 0, 1] { append(word) }
   }
 
@@ -72,7 +72,7 @@ struct PostgreSQLArray {
     count += 1
   }
 
-  /// Nil becomes null.
+  /// Appends a number, or NULL for nil.
   mutating func append(_ number: Int64?) {
     if let number {
       withUnsafeBytes(of: number.bigEndian) { append($0) }

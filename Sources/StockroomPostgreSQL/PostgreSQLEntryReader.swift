@@ -20,7 +20,7 @@ final class PostgreSQLEntryReader: EntryReader {
 
   private let connection: PostgreSQLConnection
   private let timeout: Duration
-  /// The ``PostgreSQLConnection/timeWaited`` from which on it is too long.
+  /// The value of ``PostgreSQLConnection/timeWaited`` at which the time for all answers is used up.
   private let end: Duration
   private let scan = MutexProtected(Scan())
   private let firstFailure = MutexProtected<(any Error)?>(nil)
@@ -75,7 +75,7 @@ final class PostgreSQLEntryReader: EntryReader {
     }
   }
 
-  /// A scan requests the value of one key after another.
+  /// Reads the values of several keys at once, and keeps them: a scan requests one value after another.
   private func readAhead(_ keys: [CacheKey]) throws -> [CacheKey: Data] {
     let result = try withConnection { connection, deadline in
       try connection.run([.init(.values, PostgreSQLArray.keys(keys))], until: deadline).first

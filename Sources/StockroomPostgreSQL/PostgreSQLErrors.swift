@@ -16,7 +16,7 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
 
   var description: String { "PostgreSQL\(sqlState.map { " \($0)" } ?? ""), \(text)" }
 
-  /// Whether it failed only because of concurrent changes by others, so that it may succeed the next time:
+  /// Whether the statement failed only because of concurrent changes by others, so that it may succeed the next time:
   /// `serialization_failure`, `deadlock_detected`, `unique_violation`, and the error of
   /// ``PostgreSQLStatement/fencedWrite``.
   var isConcurrency: Bool { ["40001", "40P01", "23505", "2201F"].contains(sqlState) }
@@ -28,15 +28,15 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   static let standby = PostgreSQLFailure(
     sqlState: "25006", text: "the server is a standby, or read-only", isConnectionLost: true)
 
-  /// Whether it is more useful to report: an error that a user must correct is more useful than that a server
-  /// is unavailable, and one that says what there is too much of is more useful than others.
+  /// Whether this error is more useful to report. An error that the user must correct is more useful than one that may
+  /// disappear by itself. Of the latter, one that states that there are too many connections is the most useful.
   func isMoreTelling(than other: PostgreSQLFailure?) -> Bool {
     guard let other else { return true }
     return other.isTemporary && (!other.isFull || isFull || !isTemporary)
   }
 
-  /// Whether the server, the role or the database has as many connections as it may have
-  /// (`too_many_connections`), or a pooler has, which has one code for all refusals.
+  /// Whether the server, the role or the database has reached its limit of connections (`too_many_connections`), or a
+  /// pooler has reached its limit. PgBouncer has one code for all refusals, so its text decides.
   var isFull: Bool {
     sqlState == "53300" || sqlState == "08P01" && text.contains("no more connections allowed")
   }
@@ -57,9 +57,9 @@ struct PostgreSQLFailure: Error, CustomStringConvertible {
   /// `read_only_sql_transaction`.
   private static let temporary: Set<String> = ["57P01", "57P02", "57P03", "53300", "25006"]
 
-  /// The code for the end of the session, as sent by the server, or for a session that must not be used any
-  /// more: it is read-only, or has lost the prepared statements (`invalid_sql_statement_name`), as behind a
-  /// pooler that has discarded them.
+  /// Whether the code ends the session: the server has ended it, or it must not be used any more because it is
+  /// read-only or has lost its prepared statements (`invalid_sql_statement_name`), as behind a pooler that has
+  /// discarded them.
   static func endsSession(_ sqlState: String?) -> Bool {
     guard let sqlState else { return false }
     return sqlState.hasPrefix("57P") || sqlState.hasPrefix("08")

@@ -48,7 +48,7 @@ final class PostgreSQLListener: Sendable {
   /// Ends the connection if there are no subscribers any more.
   func stopIfUnused() { if !hub.hasSubscribers { signal.send() } }
 
-  /// Connects to another server if that has become the primary.
+  /// Makes the listener connect to the server that has become the primary.
   func move() { signal.send() }
 
   func close() {
@@ -70,9 +70,8 @@ final class PostgreSQLListener: Sendable {
       var isConnected = false
       do {
         let (connection, hasWaited) = try connect()
-        // Notifications that were sent while there was no connection are lost (rule X5). And commits that
-        // were made while this waited have sent no notification, though they may be acknowledged only now
-        // (rule X1).
+        // Notifications that were sent while there was no connection are lost (rule X5). Commits that were in progress
+        // while this waited have sent no notification, but may be acknowledged only now (rule X1).
         if !isFirst || hasWaited { hub.send(.everything) }
         (isFirst, isConnected) = (false, true)
         let waiting = state.withLock { state in
@@ -83,15 +82,14 @@ final class PostgreSQLListener: Sendable {
         defer { state.withLock { $0.isListening = false } }
         try receive(on: connection)
       } catch {
-        // A subscriber that arrives when the connection has just become unused, or was lost, waits for the
-        // next one.
+        // If a connection has become unused or was lost, subscribers that have just arrived wait for the next one.
         if !isConnected, !(error is CancellationError) { failWaiting(error) }
         signal.wait(for: nil, atMost: .milliseconds(250))
       }
     }
   }
 
-  /// Whether to continue. If not, the next subscriber starts it again.
+  /// Whether the thread must continue. If not, the next subscriber starts it again.
   private func continues() -> Bool {
     state.withLock { state in
       let isNeeded =
@@ -108,7 +106,7 @@ final class PostgreSQLListener: Sendable {
     let deadline = min(first ?? usual, usual)
     let checkStillNeeded = { [self] in if !isWanted { throw CancellationError() } }
     var failures = 0
-    // It keeps its connection, so there must be another one for reads and writes.
+    // The listener keeps its connection, so it requests one only if another remains for reads and writes.
     let connection = try connector.connect(
       until: deadline, for: .writing, after: &failures, requestsRelease: { connector.share.count > 1 },
       meanwhile: checkStillNeeded)
@@ -120,10 +118,10 @@ final class PostgreSQLListener: Sendable {
     return (connection, true)
   }
 
-  /// Passes on notifications until there are no subscribers, or another server has become the primary.
+  /// Forwards notifications until there are no subscribers, or another server has become the primary.
   private func receive(on connection: PostgreSQLConnection) throws {
     while isWanted {
-      // Changes are made on another server.
+      // The changes are now made on another server.
       if connector.isOutdated(connection) { return }
       for payload in try connection.notifications() {
         let announcement = PostgreSQLAnnouncement(payload)

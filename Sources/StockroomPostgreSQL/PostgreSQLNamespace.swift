@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A schema of a database that contains one place.
+/// A schema of a database, which contains the tables of one engine's entries.
 struct PostgreSQLNamespace: Sendable {
   /// The comment that distinguishes a table of entries from tables of other programs.
   static let mark = "Stockroom entries, format \(formatVersion)"
@@ -32,9 +32,9 @@ struct PostgreSQLNamespace: Sendable {
     /// Held shared by writers; held exclusively by transactions and everything else that must not run
     /// concurrently with writes.
     case writers = 0x5354_4b01
-    /// Held shared by subscribers.
+    /// Held shared by subscribers; held exclusively by commits that find no subscribers.
     case subscribers = 0x5354_4b02
-    /// Held exclusively while a place is created.
+    /// Held exclusively while the tables of a namespace are created.
     case creation = 0x5354_4b03
     /// Held exclusively, in addition to ``writers``, by writers of new keys until their commit: so keys are
     /// numbered in the order in which they become visible (rule R6).

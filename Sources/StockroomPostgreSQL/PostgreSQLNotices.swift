@@ -5,7 +5,7 @@ import StockroomCPostgreSQL
 final class PostgreSQLNotices {
   private(set) var functions: Set<String> = []
 
-  /// It must live as long as the connection.
+  /// Installs this object as the receiver of notices. It must live as long as the connection.
   init(on handle: OpaquePointer) {
     PQsetNoticeReceiver(
       handle,

@@ -12,11 +12,11 @@ final class PostgreSQLReader: Sendable {
     /// Also nil while it is in use.
     var connection: PostgreSQLConnection?
     var isConnected = false
-    /// Whether the connection in use ends after that.
+    /// Whether the connection in use must be ended afterwards.
     var isReleased = false
     /// The number of consecutive connections that could not be made, or have not answered.
     var failures = 0
-    /// How many reads in a row the server has given up for the sake of others.
+    /// The number of consecutive reads that the server has cancelled because of conflicts.
     var conflicts = 0
   }
 
@@ -46,9 +46,10 @@ final class PostgreSQLReader: Sendable {
     defer { state.withLock { $0.failures = failures } }
     let connection = try connector.connect(
       until: deadline, for: .reading, after: &failures, requestsRelease: isAlone, meanwhile: meanwhile)
-    // Until it has answered: a pooler accepts connections even if there is no server behind it.
+    // Counts as a failure until the connection has answered: a pooler accepts connections even if there is no server
+    // behind it.
     failures += 1
-    // Others may take waiting reads: only a read in progress keeps its handler.
+    // The handler belongs to this attempt: another reader may take the reads for which it was made.
     connection.meanwhile = {}
     state.withLock { ($0.connection, $0.isConnected) = (connection, true) }
   }
@@ -75,7 +76,7 @@ final class PostgreSQLReader: Sendable {
       state.isReleased = state.isConnected
       return unused
     }
-    // It ends here, without the lock.
+    // The connection ends here, after the mutex is unlocked.
     withExtendedLifetime(unused) {}
   }
 
@@ -85,7 +86,7 @@ final class PostgreSQLReader: Sendable {
     case done
     /// The connection has been lost: the remaining reads must be repeated, which changes nothing (rule N2).
     case lost
-    /// The server may refuse only one of the calls, and the others must be made without it.
+    /// The server may have refused only one of the calls, so they must be repeated in smaller groups.
     case failedTogether
   }
 
@@ -118,8 +119,10 @@ final class PostgreSQLReader: Sendable {
     return outcome == .lost && read.pending.isWanted
   }
 
-  /// Calls `body` with the connection and the first deadline. If it throws, a call that it has not ended
-  /// itself fails.
+  /// Calls `body` with the connection and the first deadline. If the connection is lost, or a conflict occurs, the
+  /// calls are retracted, so that they can be repeated, except those whose deadline has passed: they fail. If the
+  /// server reports another error, a single call fails, and several are retracted, to be repeated in smaller groups.
+  /// Any other error fails all calls.
   private func serve(
     _ calls: [any PostgreSQLPendingCall], isNew: Bool, _ meanwhile: @escaping () -> Void,
     _ body: (PostgreSQLConnection, ContinuousClock.Instant) throws -> Void
@@ -165,8 +168,8 @@ final class PostgreSQLReader: Sendable {
 }
 
 extension PostgreSQLReader {
-  /// Waits the longer the more often the server has given up what it was asked for: a standby that replays what the reads need would
-  /// give up each of them at once.
+  /// Waits longer the more often in a row the server has cancelled reads. A standby that replays changes to what they
+  /// read would cancel each immediate attempt too.
   private func pauseAfterConflict(_ connection: PostgreSQLConnection, until deadline: ContinuousClock.Instant)
   {
     let conflicts = state.withLock { state in
@@ -176,7 +179,7 @@ extension PostgreSQLReader {
     do {
       try PostgreSQLConnector.pause(conflicts, until: deadline, connection.meanwhile)
     } catch {
-      // Nobody waits for the reads any more.
+      // All calls have ended.
     }
   }
 }

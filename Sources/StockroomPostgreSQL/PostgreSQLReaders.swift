@@ -37,12 +37,12 @@ final class PostgreSQLReaders: Sendable {
     /// The calls of the waiting reads.
     var pending: [any PostgreSQLPendingCall] { small.map(\.pending) + large.map(\.pending) }
 
-    /// Keeps a reader for the next read, unless there will be none. Those with a connection are used first.
+    /// Makes a reader idle, unless the readers have been closed. Idle readers with a connection are used first.
     mutating func rest(_ reader: PostgreSQLReader) {
       if !isStopped { idle.insert(reader, at: reader.isConnected ? idle.count : 0) }
     }
 
-    /// Whether this is the only reader.
+    /// Whether no other reader has a connection.
     func isAlone(_ reader: PostgreSQLReader) -> Bool {
       !readers.contains { $0 !== reader && $0.isConnected }
     }
@@ -86,7 +86,7 @@ final class PostgreSQLReaders: Sendable {
   private func enqueue(_ append: (inout State) -> Void) {
     let reader = state.withLock { state -> PostgreSQLReader? in
       append(&state)
-      // A read that an idle reader may not take waits for a busy one.
+      // A large read may have to wait until fewer readers are busy with large reads.
       guard state.hasWork else { return nil }
       if let idle = state.idle.popLast() { return idle }
       guard state.readers.count < maximum else { return nil }
@@ -102,7 +102,7 @@ final class PostgreSQLReaders: Sendable {
       try reader.start { [self] in serve(reader) }
     } catch {
       let failed = state.withLock { state -> [any PostgreSQLPendingCall] in
-        // The next read retries to start a thread.
+        // The next read tries to start the thread again.
         state.rest(reader)
         // A busy reader takes the waiting reads.
         guard state.idle.count >= state.readers.count else { return [] }
@@ -125,7 +125,7 @@ final class PostgreSQLReaders: Sendable {
     var (isNew, wasSmall) = (false, false)
     while true {
       if !reader.isConnected {
-        // Waiting reads are left to readers with a connection.
+        // Readers with a connection may have taken the waiting reads.
         guard isNeeded(reader) else { return }
         connect(reader)
         isNew = true
@@ -166,7 +166,7 @@ final class PostgreSQLReaders: Sendable {
   /// The maximum number of small reads that are sent together.
   private static let largestGroup = 1_000
 
-  /// Returns reads to the front of the queue, for this reader or for an idle one.
+  /// Puts reads back at the front of the queue, for this reader or for an idle one.
   private func putBack(_ insert: (inout State) -> Void) {
     let other = state.withLock { state -> PostgreSQLReader? in
       insert(&state)
@@ -206,7 +206,7 @@ final class PostgreSQLReaders: Sendable {
         if firstDeadline(for: reader) == nil { throw CancellationError() }
       }
     } catch {
-      // Others have processed the reads, or nobody waits any more.
+      // Other readers have taken the reads, or all calls have ended.
       if error is CancellationError { return }
       let isTemporary = ((error as? StorageError)?.underlying as? PostgreSQLFailure)?.isTemporary ?? false
       let waiting = state.withLock { $0.isAlone(reader) ? $0.pending : [] }
@@ -215,7 +215,7 @@ final class PostgreSQLReaders: Sendable {
     }
   }
 
-  /// The connections, each of which ends when it is not in use any more.
+  /// Lets the writing side count and release the connections. A connection ends when it is no longer in use.
   var holder: PostgreSQLConnectionShare.Holder {
     .init(
       count: { [weak self] in self?.state.withLock { $0.readers.count(where: \.isConnected) } ?? 0 },
@@ -226,7 +226,7 @@ final class PostgreSQLReaders: Sendable {
     let reader = state.withLock { state -> PostgreSQLReader? in
       let reader = state.idle.last(where: \.isReleasable) ?? state.readers.first(where: \.isReleasable)
       if let index = state.idle.firstIndex(where: { $0 === reader }) {
-        // Those with a connection are used first.
+        // The last idle reader is used first, and this one has no connection now.
         let unconnected = state.idle.remove(at: index)
         state.idle.insert(unconnected, at: 0)
       }
@@ -242,7 +242,7 @@ final class PostgreSQLReaders: Sendable {
     }
     for call in waiting {
       if isAlone {
-        // It ends with the reason why there is no connection.
+        // From now on the call waits until its deadline, and fails with the reason why there is no connection.
         call.beginConnecting()
       } else {
         call.endIfDue()
@@ -252,7 +252,7 @@ final class PostgreSQLReaders: Sendable {
     return waiting.filter { $0.isWanted }.map(\.deadline).min()
   }
 
-  /// Ends the threads and the connections. Nobody waits for a read any more.
+  /// Ends the threads and the connections. No call may be waiting.
   func close() {
     let readers = state.withLock { state in
       state.isStopped = true

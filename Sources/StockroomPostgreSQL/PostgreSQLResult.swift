@@ -11,7 +11,7 @@ import StockroomCore
 final class PostgreSQLResult {
   private let handle: OpaquePointer
 
-  /// Takes ownership of the result, and clears it at the end.
+  /// Takes ownership of the result, and frees it on deinitialization.
   init(_ handle: OpaquePointer) { self.handle = handle }
 
   deinit { PQclear(handle) }
@@ -21,7 +21,7 @@ final class PostgreSQLResult {
   var rowCount: Int { Int(PQntuples(handle)) }
   var columnCount: Int { Int(PQnfields(handle)) }
 
-  /// The error of the statement, or the status of one that returns no rows.
+  /// The error of the statement. Its text is empty if the server has reported none.
   var failure: PostgreSQLFailure {
     let text = DiagnosticField.message.text(in: handle) ?? String(cString: PQresultErrorMessage(handle))
     let detail = DiagnosticField.detail.text(in: handle).map { " \($0)" } ?? ""

@@ -24,8 +24,8 @@ enum PostgreSQLSocket {
   /// - Parameters:
   ///   - deadline: When to stop waiting.
   ///   - meanwhile: Called from time to time. An error that it throws ends the wait.
-  /// - Returns: What the socket is ready for. Nothing if the deadline has passed and no data has arrived: data
-  ///   that arrived while this process was stopped, or had no processor, count as arrived in time.
+  /// - Returns: What the socket is ready for. Neither if the deadline has passed and no data have arrived. Data that
+  ///   arrived while this process was stopped or not scheduled count as arrived in time.
   static func wait(
     for socket: Int32, reading: Bool = true, writing: Bool = false, until deadline: ContinuousClock.Instant,
     meanwhile: () throws -> Void = {}

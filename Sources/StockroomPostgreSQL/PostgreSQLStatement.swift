@@ -36,8 +36,8 @@ enum PostgreSQLStatement: Int, CaseIterable, Sendable {
 }
 
 extension PostgreSQLStatement {
-  /// Whether it returns the number of rows with the expected epoch, and writes nothing if there are none. In
-  /// that case, ``fence`` fails.
+  /// Whether the statement returns the number of rows with the expected epoch, and writes nothing if there are none.
+  /// The statement ``fence`` fails instead.
   var reportsFence: Bool { self == .fencedWrite || self == .fencedWriteOfOne }
 }
 
@@ -80,7 +80,7 @@ struct PostgreSQLStatements: Sendable {
     case .limitLockWait: "SELECT set_config('lock_timeout', $1::text, true)"
     case .beginWriting: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
     case .beginReading: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-    // For the transaction in progress only, even if a single statement is one. Needs no snapshot, and changes
+    // Applies only to the transaction in progress, even if that is a single statement. Needs no snapshot, and changes
     // nothing in a transaction that `beginReading` has begun.
     case .setReadingIsolation: "SET transaction_isolation = 'repeatable read'"
     case .commit: "COMMIT"
@@ -146,8 +146,8 @@ struct PostgreSQLStatements: Sendable {
       """
     case .write: "WITH now AS MATERIALIZED (SELECT \(moment) AS moment) \(write("$1", "$2", place))"
     case .writeWithTimes:
-      // Like `write`, but with the given timestamps, or the time of the commit where they are null. Existing
-      // rows that are written without timestamps keep theirs as determined by `overwriting`.
+      // Like `write`, but with the given timestamps, or the time of the commit where they are null. Existing rows whose
+      // keys are in the last parameter are written without timestamps: their timestamps change as in `overwriting`.
       """
       WITH now AS MATERIALIZED (SELECT \(moment) AS moment)
       INSERT INTO \(entries) AS entry (sequence, created, updated, key, value)
@@ -228,11 +228,11 @@ struct PostgreSQLStatements: Sendable {
     }
   }
 
-  /// Lets a commit succeed only if the writer has not been fenced off in the meantime, and takes the lock
-  /// that all writers share, and that of writers of new keys.
+  /// Lets a commit succeed only if the writer has not been fenced off in the meantime. Takes the lock that all writers
+  /// share, and the lock of writers of new keys.
   ///
-  /// - Parameter areThere: Whether all keys already exist in the statement's view, so that the latter lock is
-  ///   not needed.
+  /// - Parameter areThere: Whether all keys already exist in the statement's snapshot, so that the latter lock is not
+  ///   needed.
   private static func fence(
     _ place: PostgreSQLNamespace, unless areThere: String, andReturning more: String? = nil
   ) -> String {
@@ -250,12 +250,12 @@ struct PostgreSQLStatements: Sendable {
     """
   }
 
-  /// The maximum number of keys that are checked before they are written.
+  /// The maximum number of keys for which a statement checks whether they exist. More keys count as new.
   private static let mostLookedFor = 64
 
-  /// The number of fences. Fails, with an error that counts as ``PostgreSQLFailure/isConcurrency``, if a key
-  /// is new that existed when the statement began: it has been removed in the meantime, and got a number
-  /// without the lock.
+  /// The number of rows of `fence`: none if the writer has been fenced off. Fails, with an error that counts as
+  /// ``PostgreSQLFailure/isConcurrency``, if a key is new that existed when the statement began: the key has been
+  /// removed in the meantime, and got a number without the lock.
   private static let fenceCount = """
     CASE WHEN (SELECT NOT numbers AND EXISTS (SELECT FROM written WHERE written.sequence >= fence.sequence) FROM fence)
     THEN sqrt(-(SELECT count(*) FROM fence))::bigint ELSE (SELECT count(*) FROM fence) END
@@ -265,8 +265,8 @@ struct PostgreSQLStatements: Sendable {
     "nextval('\(place.table("entry_sequence").replacingScalar("'", with: "''"))')"
   }
 
-  /// Sends a notification of a change, unless there are no subscribers, which a lock shows. As long as a
-  /// transaction holds that lock, no subscription begins.
+  /// Sends a notification of a change, unless there are no subscribers: then the lock of subscribers can be taken
+  /// exclusively. As long as a transaction holds that lock, no subscription begins.
   private static func notify(_ payload: String, _ place: PostgreSQLNamespace) -> String {
     """
     CASE WHEN pg_try_advisory_xact_lock(\(place.lock(of: .subscribers))) THEN NULL
@@ -274,10 +274,10 @@ struct PostgreSQLStatements: Sendable {
     """
   }
 
-  /// The keys are numbered in the given order, in which they were created (rule R6), and written in byte
-  /// order, in which all writers lock rows, so that they cannot deadlock.
+  /// Writes entries. They are numbered in the given order, in which their keys are created (rule R6), and written in
+  /// byte order, in which all writers lock rows, so that they cannot deadlock.
   ///
-  /// - Note: The statement must begin with `now`, which contains the moment.
+  /// - Note: The statement must begin with the query `now`, which contains the time of the commit.
   private static func write(_ keys: String, _ values: String, _ place: PostgreSQLNamespace) -> String {
     """
     INSERT INTO \(place.table("entries")) AS entry (sequence, created, updated, key, value)
@@ -299,8 +299,8 @@ struct PostgreSQLStatements: Sendable {
     """
 }
 
-/// The number of rows that are fetched at a time, so that they take little memory, and few of them need few
-/// round trips.
+/// The number of rows that are fetched at a time: large rows must not take much memory, and small ones not many round
+/// trips.
 enum PostgreSQLPortion {
   case few, some, many
 

@@ -7,20 +7,20 @@ import StockroomCore
 #endif
 
 extension PostgreSQLStorageEngine {
-  /// O(log N), in one round trip together with concurrent reads.
+  /// The value of the key, or nil. O(log N), in one round trip together with concurrent reads.
   public func read(key: CacheKey) async throws -> Data? {
     try key.validate()
     return try await read { try await $0.value(of: key) }
   }
 
-  /// O(K log N) for K keys.
+  /// The values of the keys that exist, from one snapshot. O(K log N) for K keys.
   @concurrent public func read(keys: [CacheKey]) async throws -> [Data] {
     try await rows(of: .values, keys) { result, keys in
       try result.positions(in: keys).compactMap { $0.map { result.data($0, 1) } }
     }
   }
 
-  /// O(K log N) for K keys.
+  /// The keys that exist with their values, from one snapshot. O(K log N) for K keys.
   @concurrent public func readDataAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, data: Data)] {
     try await rows(of: .values, keys) { result, keys in
       try zip(keys, result.positions(in: keys)).compactMap { key, row in
@@ -29,29 +29,30 @@ extension PostgreSQLStorageEngine {
     }
   }
 
-  /// O(N).
+  /// Every value, from one snapshot. O(N).
   @concurrent public func readAllData() async throws -> [Data] {
     try await rows(of: .declareValues) { $0.data($1, 0) }
   }
 
-  /// O(N).
+  /// Every key with its value, from one snapshot. O(N).
   @concurrent public func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await rows(of: .declareKeysAndValues) { (try $0.key($1, 0), $0.data($1, 1)) }
   }
 
-  /// O(N log N): the entries are sorted in the order in which their keys were first written.
+  /// Every entry, from one snapshot, in the order in which the keys were first written. O(N log N).
   @concurrent public func readAllEntries() async throws -> [StorageEntry] {
     try await rows(of: .declareEntries) { try $0.entry($1) }.sortedByCreation()
   }
 
-  /// O(K log N) for K keys.
+  /// The entries of the keys that exist, from one snapshot, in the order in which they were first written. O(K log N +
+  /// K log K) for K keys.
   @concurrent public func readEntries(keys: [CacheKey]) async throws -> [StorageEntry] {
     try await rows(of: .entriesOfKeys, Array(Set(keys))) { result, _ in
       try (0..<result.rowCount).map { try result.entry($0) }
     }.sortedByCreation()
   }
 
-  /// O(log N + R) for R entries returned.
+  /// The entries of the range in byte order of keys, from one snapshot. O(log N + R) for R entries returned.
   @concurrent public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     return try await read { readers in
@@ -59,19 +60,19 @@ extension PostgreSQLStorageEngine {
     }
   }
 
-  /// O(log N), in one round trip together with concurrent reads.
+  /// Whether the key exists. O(log N), in one round trip together with concurrent reads.
   public func keyExists(_ key: CacheKey) async throws -> Bool {
     try await times(of: key) != nil
   }
 
-  /// O(K log N) for K keys.
+  /// The existing keys among these, from one snapshot. O(K log N) for K keys.
   @concurrent public func keysExist(_ keys: [CacheKey]) async throws -> [CacheKey] {
     try await rows(of: .existing, keys) { result, keys in
       try zip(keys, result.positions(in: keys)).compactMap { key, row in row.map { _ in key } }
     }
   }
 
-  /// O(N).
+  /// The number of entries. O(N).
   @concurrent public func keyCount() async throws -> Int {
     try await read { readers in
       try await readers.read { connection, deadline in
@@ -81,17 +82,17 @@ extension PostgreSQLStorageEngine {
     }
   }
 
-  /// O(N).
+  /// Every key, from one snapshot. O(N).
   @concurrent public func allKeys() async throws -> [CacheKey] {
     try await rows(of: .declareKeys) { try $0.key($1, 0) }
   }
 
-  /// O(log N), in one round trip together with concurrent reads.
+  /// When the key was first written, or nil. O(log N), in one round trip together with concurrent reads.
   public func createdAt(key: CacheKey) async throws -> Date? {
     try await times(of: key)?.createdAt.date
   }
 
-  /// O(log N), in one round trip together with concurrent reads.
+  /// When the key was last written, or nil. O(log N), in one round trip together with concurrent reads.
   public func updatedAt(key: CacheKey) async throws -> Date? {
     try await times(of: key)?.updatedAt.date
   }
@@ -118,7 +119,7 @@ extension PostgreSQLStorageEngine {
   ) async throws -> [Row] {
     try keys.validate()
     if keys.isEmpty {
-      // Still refused once the engine has been closed.
+      // Throws `closed` if the engine has been closed.
       return try await read { _ in [] }
     }
     return try await read { readers in

@@ -11,11 +11,11 @@ import StockroomCore
 /// Choose it for data that several machines share: replication, failover and backups are PostgreSQL's own. On one machine every
 /// other engine is faster. Values can be up to 512 MiB; larger ones throw `StorageError.Code.valueTooLarge`.
 ///
-/// ## The place
+/// ## The namespace
 ///
-/// A namespace is a schema of the database with two tables and a sequence, which the first engine creates. The role needs the right
-/// to create schemas (`GRANT CREATE ON DATABASE …`), or must own an empty schema of that name. A schema with tables of another
-/// program is refused and not touched.
+/// A namespace is a schema of the database with two tables and a sequence, which the first engine creates. The role
+/// needs the right to create schemas (`GRANT CREATE ON DATABASE …`), or must own an empty schema of that name. If the
+/// schema has tables of another program, opening throws `unsupported` and changes nothing.
 ///
 /// ## Failures of the network and of the server
 ///
@@ -42,11 +42,12 @@ import StockroomCore
 ///
 /// ## Concurrency
 ///
-/// Concurrent writes are combined into one statement and one commit, and concurrent reads of single keys into one statement. Writers
-/// of several machines wait for each other only if they write the same keys. A batch that removes, and a transaction, block all
-/// other writers of the namespace on all machines for as long as they take, but no readers.
+/// Concurrent writes are combined into one statement and one commit, and concurrent reads of single keys into one
+/// statement. Writers of several machines wait for each other only if they write the same keys, or if both write new
+/// keys. A batch that removes, and a transaction, block all other writers of the namespace on all machines for as long
+/// as they take, but no readers.
 ///
-/// Timestamps are those of the server's clock.
+/// Timestamps are those of the server's clock, unless a write specifies them.
 ///
 /// ## Costs
 ///
@@ -69,19 +70,22 @@ public final class PostgreSQLStorageEngine: BatchWritingEngine {
   ///   - durability: When a write is acknowledged.
   ///   - maximumConnections: The maximum number of connections (rule N6). One writes, one listens while there are subscribers, and
   ///     the others read. Fewer than 3 count as 3.
-  ///   - timeLimit: How long a call may take, at least a millisecond; this includes opening. Waiting for a connection takes at most half
-  ///     of it. The server's `statement_timeout` is set to this limit, and its `lock_timeout` to half of it.
+  ///   - timeLimit: How long a call may take, at least a millisecond; this includes opening. Waiting for one of the
+  ///     engine's connections to become free takes at most half of it. The server's `statement_timeout` is set to this
+  ///     limit, and its `lock_timeout` to half of it.
   ///   - isPooled: Whether the connection goes through a pooler that assigns each transaction another session of the server, such
   ///     as pgbouncer with `pool_mode = transaction`. Then no statements are prepared, each read takes one more statement (two
   ///     if the engine is read-only) and each write three, and there is no change feed.
   ///   - access: Whether the engine may write. A read-only engine creates no tables, and has neither transactions nor a change feed.
   ///     It needs a role with `USAGE` on the schema and `SELECT` on its table `entries`, and accepts a standby, which may lag behind.
   ///     If there are several hosts, it uses the first that answers.
-  /// - Throws: `StorageError` with code `unavailable` if no server answers, if none of them accepts writes while another host does
-  ///   not answer, or if the connection limit of the server, the role or the database remains exhausted for the whole time limit;
-  ///   `permissionDenied` if the server refuses the user, the password, the certificate or the creation of tables;
-  ///   `readOnly` if the server is a standby and the engine may write; `unsupported` if the connection string is malformed, the
-  ///   database does not exist, a read-only engine finds no tables, or the tables belong to another program; `CancellationError`.
+  /// - Throws: `StorageError` with code `unavailable` if no server answers, if none of them accepts writes while
+  ///   another host does not answer, or if the connection limit of the server, the role or the database remains
+  ///   exhausted for the whole time limit; `permissionDenied` if the server refuses the user, the password, the
+  ///   certificate or the creation of tables; `readOnly` if the server is a standby and the engine may write;
+  ///   `unsupported` if the connection string is malformed, no schema can have the name of the namespace, the database
+  ///   does not exist, a read-only engine finds no tables, or the tables belong to another program or a later format;
+  ///   `CancellationError`.
   public init(
     _ connection: String, namespace: String = "stockroom", durability: Durability = .full,
     maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false,
@@ -144,7 +148,7 @@ extension PostgreSQLStorageEngine: CustomStringConvertible {
 }
 
 extension StorageEngine where Self == PostgreSQLStorageEngine {
-  /// The engine on a PostgreSQL database. Has the parameters of its initializer, and throws as that does.
+  /// An engine on a PostgreSQL database. Has the parameters of the engine's initializer, and throws the same errors.
   public static func postgreSQL(
     _ connection: String, namespace: String = "stockroom", durability: Durability = .full,
     maximumConnections: Int = 8, timeLimit: Duration = .seconds(30), isPooled: Bool = false,

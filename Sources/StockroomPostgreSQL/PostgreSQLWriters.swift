@@ -23,7 +23,7 @@ final class PostgreSQLWriters: Sendable {
     var isBusy = false
     /// Writes that are being committed, or wait for the connection.
     var underWay: [PostgreSQLCall<Void>] = []
-    /// Writes that have failed together, and are committed alone after the one in progress.
+    /// Writes that have failed as a group, and are committed separately after the one in progress.
     var next: [PostgreSQLCall<Void>] = []
     var lastCount = 1
     var isStopped = false
@@ -59,7 +59,7 @@ final class PostgreSQLWriters: Sendable {
     }
   }
 
-  /// No thread could be started. Waiting callers expected another caller to start it.
+  /// Fails all waiting calls, since no thread could be started. Their callers relied on this one to start it.
   private func failWaiting(_ error: any Error) {
     let waiting = state.withLock { state in
       defer { (state.waiting, state.isBusy) = ([], false) }
@@ -68,16 +68,15 @@ final class PostgreSQLWriters: Sendable {
     for write in waiting { write.call.fail(error) }
   }
 
-  /// Does the work on the writing thread. The work must check the flag from time to time.
+  /// Runs `work` on the writing thread. It must check the flag from time to time.
   func run<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {
     try await thread.runCancellably(work)
   }
 
-  /// Ends the thread, and its work: nobody waits for a write any more. The body of a transaction that was
-  /// cancelled is not waited for: the thread, and the connection with it, ends by itself once the body has
-  /// returned (rule T5).
+  /// Ends the thread and its work. No caller may be waiting for a write. Does not wait for the body of a transaction
+  /// that was cancelled: the thread, and the connection with it, ends by itself once the body has returned (rule T5).
   func close() {
     state.withLock { $0.isStopped = true }
     if committer.runsBodies { thread.stopWithoutWaiting() } else { thread.stop() }
@@ -112,7 +111,7 @@ final class PostgreSQLWriters: Sendable {
   private static let largestGroup = PostgreSQLBatch.statementSize
 
   private func nextGroup() -> [PostgreSQLWrite]? {
-    // The tasks whose writes have just been committed are about to write again.
+    // Waits briefly: tasks whose writes have just been committed usually write again.
     let expected = state.withLock { $0.waiting.isEmpty && $0.lastCount == 1 ? 0 : $0.lastCount }
     if expected > 1 { DedicatedThread.spin { state.withLock { $0.waiting.count } >= expected } }
     return state.withLock { state in
@@ -154,13 +153,13 @@ final class PostgreSQLWriters: Sendable {
       for write in writes { write.call.fail(error) }
       return
     }
-    // Nothing has been done. A write that cannot be done does not affect the others.
+    // Nothing has been written. The writes are committed separately, so that one that fails does not affect the others.
     for write in writes { write.call.retract() }
     let isLocked = (error as? StorageError)?.code == .locked
     for (index, write) in writes.enumerated() {
       let next = writes[(index + 1)...]
       state.withLock { $0.next = next.map(\.call) }
-      // They have waited together already: one that cannot get its lock leaves time for the others.
+      // They have already waited together. One that cannot get its lock must leave time for the others.
       let left = max(.zero, write.call.deadline - .now)
       commit([write], waitingForLocks: isLocked ? left / (2 * (next.count + 1)) : nil)
     }
@@ -172,8 +171,9 @@ final class PostgreSQLWriters: Sendable {
     try committer.commit(writes, waitingForLocks: lockWait) { [self] in try endOverdueCalls() }
   }
 
-  /// Whether each request alone would fail with the same error. Not if a role may not do all that they do, nor if an
-  /// entry is corrupted, nor if one of them waits for a lock that the others do not need.
+  /// Whether each request alone would fail with the same error. An error may concern only some of them: for example, if
+  /// the role lacks a privilege, if an entry is corrupted, or if a request waits for a lock that the others do not
+  /// need.
   private static func affectsAll(_ error: any Error) -> Bool {
     if error is PostgreSQLCommitter.FailedRead { return false }
     guard let code = (error as? StorageError)?.code else { return true }
@@ -183,7 +183,7 @@ final class PostgreSQLWriters: Sendable {
 
   /// Ends overdue calls.
   ///
-  /// - Throws: `CancellationError` if nobody waits for a write any more.
+  /// - Throws: `CancellationError` if the writers have been closed.
   private func endOverdueCalls() throws {
     let (waiting, underWay, next, isStopped) = state.withLock {
       ($0.waiting, $0.underWay, $0.next, $0.isStopped)
