@@ -6,7 +6,7 @@
   import Musl
 #endif
 
-// `String ==` and `String.hash` work on canonical equivalence, so all of these work on the bytes instead.
+// `String` compares and hashes by canonical equivalence, so these conformances use the bytes instead.
 
 extension CacheKey: Hashable {
   /// Whether both values have the same bytes.
@@ -23,7 +23,7 @@ extension CacheKey: Hashable {
 }
 
 extension CacheKey: Comparable {
-  /// Whether the bytes of the left value come first, compared as unsigned numbers. The order of scans.
+  /// Whether the bytes of the left value come first, compared as unsigned numbers. Scans return keys in this order.
   public static func < (left: CacheKey, right: CacheKey) -> Bool {
     left.withUTF8 { left in right.withUTF8 { right in left.compare(with: right) < 0 } }
   }
@@ -49,15 +49,15 @@ extension CacheKey {
 
   /// The key that has these bytes, or nil if they are not UTF-8 and so cannot be a key.
   package init?(utf8 bytes: UnsafeRawBufferPointer) {
-    // String(validating:as:) looks types up each time it is called, which takes longer than decoding. What decoding
-    // repairs, on the other hand, is not what it was.
+    // String(validating:as:) looks types up each time it is called, which takes longer than decoding. Decoding replaces invalid
+    // UTF-8, which the comparison with the original bytes detects.
     self.init(contiguous: String(decoding: bytes, as: UTF8.self))
     guard withUTF8({ $0.count == bytes.count && $0.compare(with: bytes) == 0 }) else { return nil }
   }
 }
 
 extension UnsafeRawBufferPointer {
-  /// Below zero, zero or above, as these bytes come before the others, equal them, or come after.
+  /// Returns a negative number, zero or a positive number if these bytes come before the others, equal them or come after them.
   @inlinable package func compare(with other: UnsafeRawBufferPointer) -> Int {
     let common = Swift.min(count, other.count)
     if common > 0, let left = baseAddress, let right = other.baseAddress {

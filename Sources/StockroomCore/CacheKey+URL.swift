@@ -7,8 +7,8 @@
 extension CacheKey {
   /// Creates a key for a URL, ignoring its scheme, a leading `www.` of its host and one trailing slash.
   ///
-  /// The rest is hashed as by ``init(_:)``, without normalizing it: `https://www.example.com/a/` and `http://example.com/a` give
-  /// the same key, `http://Example.com/a` and `http://example.com:80/a` give others.
+  /// The rest is hashed as by ``init(_:)``, without normalizing it: `https://www.example.com/a/` and `http://example.com/a`
+  /// result in the same key, `http://Example.com/a` and `http://example.com:80/a` in different ones.
   public init(url: URL) {
     let text = url.absoluteString
     var rest = Substring(text)

@@ -42,7 +42,7 @@ public struct CacheKey: Sendable {
     self.rawValue = rawValue
   }
 
-  /// A key that is its own raw value, and contiguous already.
+  /// Creates a key whose raw value is the value itself, which must already be contiguous UTF-8.
   init(contiguous value: String) {
     self.value = value
     rawValue = value

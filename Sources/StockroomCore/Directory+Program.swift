@@ -4,11 +4,11 @@
   import Foundation
 #endif
 
-/// Which program this is, as far as the names of its directories go.
+/// The name of this program, as its directories are named after it.
 package enum Program {
-  /// The bundle identifier, and where there is none the name of the executable.
+  /// The bundle identifier, or the name of the executable if there is none.
   ///
-  /// Asked once, so that a program whose file is replaced while it runs keeps its places.
+  /// Determined once, so that a program whose executable is replaced while it runs keeps its directories.
   package static let name: String = {
     #if canImport(Darwin)
       return Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
@@ -24,16 +24,16 @@ package enum Program {
 extension FileManager.Directory {
   /// The directory below this one that belongs to this program and this library: `<program>/Stockroom`.
   ///
-  /// Every program of a user has the same XDG directories, and on macOS every program without a sandbox the same
-  /// Application Support. An engine that is opened without a directory must not find another program's data there.
+  /// All programs of a user share the XDG directories, and on macOS all programs without a sandbox share Application Support. An
+  /// engine that is opened without a directory must not find another program's data there.
   package var ofProgram: FileManager.Directory {
     appending(Self.pathComponent(for: Program.name)).appending("Stockroom")
   }
 
-  /// A name for a file or directory that stands for this text, and for no other.
+  /// A name for a file or directory, derived from this text and different for each text.
   ///
-  /// Letters, digits, `-`, `_` and `.` stay; every other byte, and a `.` at the beginning, is percent-encoded. What
-  /// would be longer than file systems allow is hashed.
+  /// Letters, digits, `-`, `_` and `.` stay; every other byte, and a `.` at the beginning, is percent-encoded. A name of more
+  /// than 200 bytes is replaced by a hash, since file systems limit the length of names.
   package static func pathComponent(for text: String) -> String {
     var name = ""
     for (index, byte) in text.utf8.enumerated() {
@@ -46,7 +46,7 @@ extension FileManager.Directory {
         name += (byte < 16 ? "%0" : "%") + String(byte, radix: 16, uppercase: true)
       }
     }
-    // An encoded name has no percent sign that is not followed by two digits, so neither of these is one.
+    // In an encoded name, two hexadecimal digits follow each percent sign, so it can be neither of these two names.
     if name.isEmpty { return "%" }
     return name.utf8.count > 200 ? "%%" + CacheKey(text).value : name
   }

@@ -5,10 +5,11 @@
 #endif
 
 extension FileManager {
-  /// A place for an engine's files.
+  /// A directory for an engine's files.
   ///
   /// On Apple's systems, the named directories are the system's own. Elsewhere they follow the XDG base directory specification;
-  /// documents are taken from the environment. Naming a directory does not create it: the engine that opens it does.
+  /// the directory for documents is read from the environment. Naming a directory does not create it: the engine that opens it
+  /// does.
   public struct Directory: Sendable, Hashable {
     /// Where the directory is.
     public let url: URL
@@ -106,7 +107,7 @@ extension FileManager {
       #endif
     }
 
-    /// A directory below that of an app group: ``sharedContainer(forAppGroupIdentifier:)``, which throws.
+    /// A directory below ``sharedContainer(forAppGroupIdentifier:)``. Throws as that method.
     public static func sharedContainer(
       forAppGroupIdentifier identifier: String, appendingPath path: String
     ) throws -> Directory {
@@ -117,7 +118,7 @@ extension FileManager {
     public static func temporary(appendingPath path: String) -> Directory { temporary.appending(path) }
 
     #if !canImport(Darwin)
-      /// What a user chooses: `$XDG_CONFIG_HOME` (by default `~/.config`).
+      /// The user's configuration files: `$XDG_CONFIG_HOME` (by default `~/.config`).
       package static var configuration: Directory { .xdg("XDG_CONFIG_HOME", fallback: ".config") }
     #endif
 
@@ -127,8 +128,8 @@ extension FileManager {
     }
 
     #if !canImport(Darwin)
-      /// The directory that an environment variable names, or one in the home directory. The specification
-      /// wants a relative path ignored.
+      /// The directory that an environment variable names, or one in the home directory. A relative path is ignored, as the
+      /// specification requires.
       private static func xdg(_ variable: String, fallback: String) -> Directory {
         let environment = ProcessInfo.processInfo.environment
         if let path = environment[variable], path.hasPrefix("/") {

@@ -4,9 +4,9 @@
 public enum FilePermissions: Sendable, Hashable {
   /// Only the user of the process: files have mode 0600, directories 0700.
   case owner
-  /// The group of the files as well: files have mode 0660, directories 0770.
+  /// Also the group of the files: files have mode 0660, directories 0770.
   ///
-  /// For processes of several users that share a place. If the directory has the set-group-ID bit, its group applies.
+  /// For processes of several users that share a place. If the directory has the set-group-ID bit, new files get its group.
   case group
 
   /// The mode of a file.

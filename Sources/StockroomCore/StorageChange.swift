@@ -7,7 +7,7 @@ public enum StorageChange: Sendable, Hashable {
 }
 
 extension StorageChange {
-  /// What either of them has changed.
+  /// The keys that at least one of the two changes contains.
   func union(_ other: StorageChange?) -> StorageChange {
     switch (self, other) {
     case (_, nil): self

@@ -16,16 +16,16 @@
 public struct StorageChanges: AsyncSequence, Sendable {
   /// What has changed.
   public typealias Element = StorageChange
-  /// The stream ends, and does not throw.
+  /// The stream never throws.
   public typealias Failure = Never
 
-  /// How many keys are buffered for a subscriber by default. More become ``StorageChange/everything``.
+  /// How many keys are buffered for a subscriber by default. If there are more, they become ``StorageChange/everything``.
   public static let defaultKeyLimit = 1_000
 
   private let subscription: Subscription
-  /// Whose changes the stream leaves out.
+  /// The origin whose changes the stream leaves out.
   package let origin: ChangeOrigin?
-  /// What a change becomes when it is received.
+  /// Applied to each change when it is received. Nil if changes are received as they are.
   private let transform: Transform?
 
   fileprivate typealias Transform = @Sendable (StorageChange) -> StorageChange?
@@ -35,7 +35,7 @@ public struct StorageChanges: AsyncSequence, Sendable {
     (self.subscription, self.origin, self.transform) = (subscription, origin, transform)
   }
 
-  /// Creates a stream and its continuation, for engines of your own.
+  /// Creates a stream and its continuation, for your own engines.
   ///
   /// - Parameters:
   ///   - keyLimit: How many keys the stream buffers until they are received.
@@ -66,7 +66,7 @@ public struct StorageChanges: AsyncSequence, Sendable {
   /// Whether the stream has ended and every change has been received.
   package var hasEnded: Bool { subscription.buffer.hasEnded }
 
-  /// An iterator over the changes since the stream was created, or since another of its iterators received the last one.
+  /// An iterator over the changes that no iterator of the stream has received yet.
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(subscription: subscription, transform: transform)
   }
@@ -150,7 +150,8 @@ private final class ChangeBuffer: Sendable {
     return await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         let (isOver, change) = state.withLock { state -> (Bool, StorageChange?) in
-          // If the task was cancelled before this point, nobody was waiting yet. A pending change is for the next consumer.
+          // If the task was cancelled before this point, the cancellation handler found no continuation. A pending change stays
+          // for the next consumer.
           if Task.isCancelled { return (true, nil) }
           if let pending = state.pending.take() { return (true, pending) }
           if state.isFinished { return (true, nil) }

@@ -91,8 +91,8 @@ extension StorageEngine {
 
   /// Reads each entry and its timestamps; O(N log N) to sort them.
   ///
-  /// - Throws: ``StorageError`` with code `corrupted` if a key has a value and no timestamps, so that the entry is not
-  ///   left out in silence (rule R4).
+  /// - Throws: ``StorageError`` with code `corrupted` if a key has a value and no timestamps, so that the entry is not silently
+  ///   left out (rule R4).
   public func readAllEntries() async throws -> [StorageEntry] {
     try await entries(of: readAllDataAndKeys())
   }
@@ -112,7 +112,7 @@ extension StorageEngine {
     return entries.sorted { ($0.createdAt, $0.key) < ($1.createdAt, $1.key) }
   }
 
-  /// The entry of a key that had a value a moment ago, or nil if it has been removed since.
+  /// The entry of a key whose value has just been read, or nil if the key has been removed since.
   private func entry(of key: CacheKey, _ data: Data) async throws -> StorageEntry? {
     var data = data
     // Another attempt means that the key was removed and written again between the reads. Thirty in a row only occur if the engine
@@ -161,7 +161,7 @@ extension StorageEngine {
     }
   }
 
-  /// Filters and sorts ``allKeys()``, O(N log N), then reads one by one as many as are asked for.
+  /// Filters and sorts ``allKeys()``, O(N log N), then reads the values one by one, up to the limit.
   public func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     try range.validate()
     let limit = max(0, limit ?? .max)
@@ -201,8 +201,8 @@ extension StorageEngine {
 }
 
 extension StorageEngine {
-  /// Does a batch of several steps, none of which sees that the task is cancelled meanwhile: a cancelled call does all of its
-  /// work or none (rule C4).
+  /// Runs a batch of several steps in a separate task, which is not cancelled together with the caller's: a cancelled call does
+  /// all of its work or none (rule C4).
   private func shieldedFromCancellation(_ batch: @escaping @Sendable () async throws -> Void) async throws {
     try Task.checkCancellation()
     try await Task { try await batch() }.value

@@ -4,7 +4,7 @@
   import Foundation
 #endif
 
-// What transactions make possible, for every engine with the capability `transactions`.
+// Operations that are built on transactions, for every engine with the capability `transactions`.
 extension StorageEngine {
   /// Writes the value if the current value of the key is the expected one (compare-and-swap).
   ///

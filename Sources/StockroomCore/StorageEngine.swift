@@ -27,10 +27,10 @@
 ///
 /// ## The contract
 ///
-/// Documentation and checks refer to each rule by its identifier. `ContractRule` in ConformanceKit states them: keys
-/// (K1 to K4), values (V1 to V3), writing (W1 to W6), reading (R1 to R6), removing and counting (D1, D2, L1, L2), concurrency
-/// (C1 to C6), opening and closing (O1 to O6), faults (F1 to F4), transactions (T1 to T5), change feeds (X1 to X5) and networks (N1 to
-/// N6). ``EngineCapabilities`` are promises that an engine can make beyond the rules that hold for all engines.
+/// Documentation and checks refer to each rule by its identifier. `ContractRule` in ConformanceKit states them: keys (K1 to K4),
+/// values (V1 to V3), writing (W1 to W6), reading (R1 to R6), removing and counting (D1, D2, L1, L2), concurrency (C1 to C6),
+/// opening and closing (O1 to O6), faults (F1 to F4), transactions (T1 to T5), change feeds (X1 to X5) and networks (N1 to N6).
+/// ``EngineCapabilities`` are promises that an engine can make beyond the rules that hold for all engines.
 ///
 /// A key is *absent* when there is no entry under it. A write is *acknowledged* once the call has returned without throwing.
 public protocol StorageEngine: Sendable {
@@ -133,7 +133,7 @@ public protocol StorageEngine: Sendable {
   ///
   /// New keys are added after the existing ones, in the order given. An entry whose key exists is replaced, timestamps included,
   /// and keeps its position in the order; this is the only call after which ``updatedAt(key:)`` may be earlier than before. A
-  /// later entry for the same key wins. Timestamps are stored as exactly as the engine stores its own. Timestamps that it cannot
+  /// later entry for the same key wins. Timestamps are stored with the precision of the engine's own. Timestamps that it cannot
   /// store, and a `createdAt` after the `updatedAt`, become the nearest that it can store, or are refused; the built-in engines
   /// refuse none.
   ///
@@ -186,10 +186,10 @@ public protocol StorageEngine: Sendable {
   /// A stream of all changes from now on, made by this engine, by another engine on the same place or by another process
   /// (rules X1 to X5). For engines with the capability ``EngineCapabilities/changeFeed``.
   ///
-  /// Changes acknowledged before this returns can be read; changes acknowledged afterwards are in the stream. To miss
-  /// nothing, subscribe first, then read. After receiving an element, a subscriber reads the change or a later state. A
-  /// place in which nothing changes costs nothing. A stream does not retain its engine: dropping the last reference to the
-  /// engine releases everything, even while subscribers wait for changes (rule O4).
+  /// Changes acknowledged before this returns can be read; changes acknowledged afterwards are in the stream. To miss nothing,
+  /// subscribe first, then read. After receiving an element, a subscriber reads the change or a later state. A subscription costs
+  /// nothing while nothing changes. A stream does not retain its engine: dropping the last reference to the engine releases
+  /// everything, even while subscribers wait for changes (rule O4).
   ///
   /// Default: throws `unsupported`.
   ///

@@ -14,8 +14,8 @@ public struct StorageEntry: Sendable, Hashable {
   public var createdAt: Date
   /// When the value was last written.
   public var updatedAt: Date
-  /// Increases with each first write of a key; nil if the engine has none. It orders entries that were created at the same
-  /// time, and is not compared, since it has no meaning outside of the engine.
+  /// The engine's sequence number, which increases with each first write of a key; nil if the engine assigns none. It determines
+  /// the order of entries (rule R6). It is not compared, since it has no meaning outside of the engine.
   package var sequence: UInt64?
 
   /// Creates an entry.
@@ -42,7 +42,7 @@ public struct StorageEntry: Sendable, Hashable {
 }
 
 extension StorageEntry {
-  /// The entry of an engine that keeps a header for each.
+  /// Creates an entry from the header that the engine stores with it.
   package init(key: CacheKey, data: Data, header: EntryHeader) {
     self.init(key: key, data: data, createdAt: header.createdAt.date, updatedAt: header.updatedAt.date)
     sequence = header.sequence

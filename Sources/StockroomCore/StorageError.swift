@@ -22,13 +22,13 @@ public struct StorageError: Error, Sendable {
 }
 
 extension StorageError {
-  /// A kind of failure. A structure rather than an enumeration, so that other engines can add codes of their own.
-  /// StockroomStore adds `encodingFailed` and `decodingFailed`, StockroomImport adds `targetNotEmpty`.
+  /// A kind of failure. A structure rather than an enumeration, so that other modules can add their own codes. StockroomStore
+  /// adds `encodingFailed` and `decodingFailed`, StockroomImport adds `targetNotEmpty`.
   public struct Code: Hashable, Sendable {
     /// The name of the code.
     public let name: String
 
-    /// Creates a code. Engines use it to define codes of their own.
+    /// Creates a code. Engines use it to define their own codes.
     public init(_ name: String) { self.name = name }
 
     /// A key is empty or longer than ``CacheKey/maximumLength`` bytes (rule K1).

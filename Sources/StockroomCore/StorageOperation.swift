@@ -17,7 +17,7 @@ public enum StorageOperation: Sendable, Hashable {
 extension Sequence<StorageOperation> {
   /// Throws unless every key in the batch is valid, so that a batch is refused before any of it is written (rule W4).
   ///
-  /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first key that is not.
+  /// - Throws: ``StorageError`` with code ``StorageError/Code/invalidKey``, for the first invalid key.
   @inlinable public func validate() throws {
     for operation in self {
       switch operation {

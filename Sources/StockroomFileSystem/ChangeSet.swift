@@ -9,8 +9,7 @@ import Synchronization
 /// The changes of one call.
 final class DiskRequest: Sendable {
   let request: WriteRequest
-  /// Set once it has been done, in case the group that contains it fails and its requests are retried one by
-  /// one.
+  /// Set once the request has been committed, in case its group fails and the requests are retried one by one.
   let isDone = Atomic(false)
 
   init(_ request: WriteRequest) { self.request = request }
@@ -23,11 +22,11 @@ struct ChangeSet {
     let name: FileName
     /// The value to write, or nil to remove the entry.
     let data: Data?
-    /// The timestamps of the entry; nil for those of a write at the time of the commit.
+    /// The timestamps of the entry; nil if the entry is written with the time of the commit.
     let times: EntryTimes?
-    /// Whether an existing entry is removed in the process.
+    /// Whether an existing entry is removed before the write.
     let isRenewed: Bool
-    /// The requests that consist of this change only.
+    /// The requests with an operation on this key. Without a journal, each of them consists of that operation alone.
     let requests: [DiskRequest]
   }
 

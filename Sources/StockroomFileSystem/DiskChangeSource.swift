@@ -6,20 +6,19 @@ extension DiskConnection {
     try feed.subscribe(without: origin, of: owner) {
       DiskChangeSource(self)
     } afterCommits: {
-      // Commits are made under the lock.
+      // Commits hold the lock, so taking it waits for them.
       try withLock {}
     }
   }
 }
 
-/// Detects the changes of other engines, which count their commits, and those of other programs, which only
-/// put files there.
+/// Detects changes by other engines, which count their commits, and by other programs, which only change files.
 private final class DiskChangeSource: ChangeSource {
   private let connection: DiskConnection
 
   init(_ connection: DiskConnection) { self.connection = connection }
 
-  /// Except on Apple's systems, the directory shows most commits that are not in the log.
+  /// Except on Apple's systems, the watch on the directory detects most commits that are not in the log.
   var writtenFiles: [String] {
     #if canImport(Darwin)
       [connection.state.file.path]
@@ -29,7 +28,7 @@ private final class DiskChangeSource: ChangeSource {
   }
 
   #if !canImport(Darwin)
-    /// The directory does not show commits of long keys, whose files are in directories below it.
+    /// The watch on the directory does not detect commits of long keys, whose files are in directories below it.
     var filesWrittenWithoutLog: [String] {
       let path = connection.state.file.path
       do {

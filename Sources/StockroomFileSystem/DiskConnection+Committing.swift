@@ -11,8 +11,8 @@ extension DiskConnection {
   /// Requests of one operation need no journal, since renaming and removing a file is atomic; they share the
   /// syncs. If there is any other request, the whole group is one transaction.
   ///
-  /// - Throws: `StorageError`; ``AfterCommitError`` if the failure comes after the changes, for example if
-  ///   only then the place is found to be replaced (rule C6).
+  /// - Throws: `StorageError`; ``AfterCommitError`` if the failure comes after the changes, for example because the place was
+  ///   replaced in the meantime (rule C6).
   func commit(_ requests: [DiskRequest]) throws {
     let pending = requests.filter { !$0.isDone.load(ordering: .relaxed) }
     guard !pending.isEmpty else { return }
@@ -36,7 +36,7 @@ extension DiskConnection {
       let commit = try Commit(
         self, ChangeSet(pending, operations), isJournaled: isJournalNeeded(for: pending, operations))
       let announcement = feed.announce(pending.map(\.request), operations) { try state.commitNumber() + 1 }
-      // Also if the commit fails: some requests may have taken effect, and those are not retried.
+      // Published even if the commit fails: some requests may have taken effect, and those are not retried.
       defer { feed.publish(announcement) }
       try index.update(
         of: self,
@@ -120,7 +120,7 @@ private struct Commit {
   func run() throws {
     do {
       try stage()
-      // Beginning a batch syncs the journal anyway.
+      // A journaled batch syncs the journal anyway.
       if !isJournaled, !steps.isEmpty, connection.durability == .full {
         try connection.synchronizeEndOfBatches()
       }
@@ -205,8 +205,8 @@ private struct Commit {
       synchronize: { [connection, absent] in try connection.synchronizeDirectories(of: $0 + absent) })
   }
 
-  /// Does each step separately. A failing step does not prevent the others: its request fails, and those of
-  /// the others must not be done again when the group is retried one by one.
+  /// Does each step separately. A failing step does not prevent the others: its request fails, and the requests of the completed
+  /// steps must not be repeated when the group is retried one by one.
   private func applyEach() throws {
     var done: [Step] = []
     let result: Result<Void, any Error> = Result {
@@ -228,10 +228,10 @@ private struct Commit {
       let names = done.map(\.change.name) + absent
       try connection.failingPermanently { try connection.synchronizeDirectories(of: names) }
     }
-    // If all has been done, the place is checked at the end of the lock.
+    // If all steps have succeeded, `withLock` checks the place at its end.
     if case .success = result { return }
-    // Changes that no later opening would find are not acknowledged (rule C6), and completed ones are not
-    // retried. Failed requests of the group get this error, too.
+    // Changes that an engine opened later would not find are not acknowledged (rule C6), and completed ones are not retried.
+    // Failed requests of the group get this error, too.
     try AfterCommitError.marking { try connection.checkPlace() }
     for step in done {
       for request in step.change.requests { request.isDone.store(true, ordering: .relaxed) }
@@ -244,7 +244,7 @@ private struct Commit {
       do {
         try connection.moveIn(step.staged, to: step.change.name)
       } catch {
-        // Its metadata may have been moved, and then belong to no entry.
+        // The metadata may have been moved already, and would belong to no entry.
         if !step.exists { try connection.sidecars?.remove(step.change.name) }
         throw error
       }
@@ -257,7 +257,7 @@ private struct Commit {
 // MARK: - Steps of a commit
 
 extension DiskConnection {
-  /// With more files than this, one sync of the whole file system costs less than one sync for each.
+  /// With more files than this, one sync of the whole file system costs less than one sync for each file.
   static let mostSingleSyncs = 16
 
   func stage(

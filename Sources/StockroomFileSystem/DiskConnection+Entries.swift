@@ -56,7 +56,7 @@ extension DiskConnection {
       return recorded.adjusted(to: status)
     }
     if let recorded = try sidecar(of: name) { return recorded.adjusted(to: status) }
-    // The file was copied here. Its time determines its position in the order.
+    // Another program has put the file here. Its modification time determines its position in the order.
     let sequence = UInt64(max(0, status.modified.nanoseconds))
     return EntryMetadata(
       header: EntryHeader(createdAt: status.modified, sequence: sequence), size: status.size)
@@ -83,16 +83,16 @@ extension DiskConnection {
 }
 
 extension EntryMetadata {
-  /// Some file systems count seconds in 32 bits, at least those before 1970, and store times beyond as the
-  /// first or last of these seconds, in December 1901 and January 2038.
+  /// Some file systems store seconds in 32 bits, some of them only for times before 1970, and store times outside that range as
+  /// its first or last second, in December 1901 and January 2038.
   private static let earliest = Timestamp(nanoseconds: -(1 << 31) * 1_000_000_000)
   private static let latest = Timestamp(nanoseconds: ((1 << 31) - 1) * 1_000_000_000)
 
-  /// With the modification time of the file, which may have been edited later.
+  /// The metadata with the modification time of the file, which another program may have edited later.
   fileprivate func adjusted(to status: FileStatus) -> EntryMetadata {
     var result = self
-    // Some file systems store whole seconds, or every other one, or as exFAT hundredths. Then our time is
-    // more precise.
+    // Some file systems round times to one or two seconds, and exFAT to hundredths of a second. The recorded time is more precise
+    // then.
     let modified = status.modified.nanoseconds
     let difference = header.updatedAt.nanoseconds &- modified
     let isRounded =

@@ -22,11 +22,11 @@ extension DiskConnection {
     isRecovered.store(false, ordering: .releasing)
   }
 
-  /// Does the work while no other engine writes, in this process or another, after completing the batch of
-  /// one that died. Waits for the lock, so call it only on the engine's own thread.
+  /// Runs the work while no other engine writes, in this process or another. Before that, it completes or undoes a batch that a
+  /// process that died has left. Waits for the lock, so call it only on the engine's own thread.
   ///
-  /// - Throws: `StorageError` with code `locked` if another process holds the lock for too long, `io` if the
-  ///   path leads to another place now or when the work is done.
+  /// - Throws: `StorageError` with code `locked` if another process holds the lock for too long, `io` if the path leads to
+  ///   another place, before the work or after it.
   func withLock<Result>(_ work: () throws -> Result) throws -> Result {
     if let failure = failure.withLock({ $0 }) {
       throw StorageError(
@@ -38,15 +38,15 @@ extension DiskConnection {
     try checkPlace()
     try recover()
     let result = try work()
-    // It may have been a commit.
+    // The work may have been a commit.
     try AfterCommitError.retryingOnce { try checkPlace() }
     return result
   }
 
   /// Waits for the lock, behind the engines that have been waiting for longer (``SharedState/lock(queue:timeout:)``).
   ///
-  /// For a moment after it has waited, it takes the lock without waiting again if it is free. That saves two system calls for a
-  /// write that follows another one, and a waiting engine is overtaken no longer than that.
+  /// For two milliseconds after it has taken the lock in that way, the engine takes it again without queueing if it is free. That
+  /// saves two system calls for a write that follows another one, and a waiting engine is overtaken for no longer than that.
   private func lock() throws {
     let mayRelock = relockDeadline.withLock { ContinuousClock.now < $0 }
     if mayRelock, try state.tryLock() { return }
@@ -58,20 +58,19 @@ extension DiskConnection {
 
   /// The state that must not change during a read.
   enum View: Sendable {
-    /// Whole batches.
+    /// Only batches conflict with the read.
     case batches
-    /// Every single write: for listings, which may miss a file that is replaced in the meantime.
+    /// Every write conflicts with the read. For listings, which may miss a file that is replaced in the meantime.
     case everything
   }
 
-  /// A writer changed a part that an optimistic read depends on. Never leaves the engine.
+  /// A writer changed a part that an optimistic read depends on. Not thrown to callers of the engine.
   ///
-  /// The versions in ``SharedState`` are a seqlock: odd while a writer is active, and another number
-  /// afterwards.
+  /// The versions in ``SharedState`` are a seqlock: odd while a writer is active, and greater afterwards than before.
   struct SeqlockConflict: Error {}
 
-  /// Does the work, which must be quick, without the lock, and without reading the version first if it has
-  /// not changed since another read. Never returns half a batch.
+  /// Runs the work, which must be quick, without the lock. If the version has not changed since the last read, it is not read
+  /// before the work. Never returns half a batch.
   ///
   /// - Throws: ``SeqlockConflict`` if a batch was being written.
   func optimisticRead<Result>(quickly work: () throws -> Result) throws -> Result {
@@ -90,7 +89,7 @@ extension DiskConnection {
     }
   }
 
-  /// Does the work without the lock.
+  /// Runs the work without the lock.
   ///
   /// - Parameter work: Receives the version to which everything it reads belongs.
   /// - Throws: ``SeqlockConflict`` if something it depends on was being written. Never while the caller holds

@@ -3,17 +3,16 @@ import StockroomCore
 /// Completes or undoes a transaction in the journal, either by the engine that began it or, after a crash, by
 /// the next holder of the lock.
 ///
-/// The system may refuse any step, for lack of space or because of a file that must not change. So nothing is
-/// lost before the last step is done: files that a step replaces or removes are moved to ``undo``. When a
-/// step fails, all completed steps are undone, which needs no space: directories that have become empty stay
-/// until the outcome is known. Only files for which there is no space are removed permanently, after
-/// everything else has been done. Before that, the journal records that the transaction can no longer be
-/// undone; and if it is foreseeable that the system would refuse a removal, none is made.
+/// The system may refuse any step, for lack of space or because of a file that must not change. So nothing is lost before the
+/// last step is done: files that a step replaces or removes are moved to ``undo``. When a step fails, all completed steps are
+/// undone, which needs no space: directories that have become empty stay until the outcome is known. Only files for which there
+/// is no space are removed permanently, after all other steps. Before that, the journal records that the transaction can no
+/// longer be undone; if a check shows that the system would refuse one of these removals, none of them is made.
 ///
-/// Every step leaves a trace that shows that it has been done: a staged file is no longer in its place, and
-/// an entry that is to be removed is not removed if it was created later (``Transaction/boundary``). So a
-/// transaction that reappears in the journal, because its end was not synced, does no harm. It is
-/// distinguished from one that may be undone by having no steps left to do.
+/// It can always be determined whether a step has been done: its staged file is no longer in `staging`, or the entry to remove is
+/// absent or was created later (``Transaction/boundary``), in which case it is not removed. So a transaction that reappears in
+/// the journal, because its end was not synced, is harmless. It has no steps left to do, which distinguishes it from one that may
+/// be undone.
 extension DiskConnection {
   /// Completes or undoes the transaction that a process that died has left in the journal, and notifies
   /// subscribers, which are not notified otherwise. Needs the lock.
@@ -25,7 +24,7 @@ extension DiskConnection {
     if try hasCompletedPending(synchronize) { feed.noteRecovery() }
   }
 
-  /// Whether there was a transaction.
+  /// Whether there was a transaction, or a write that had not ended.
   private func hasCompletedPending(_ synchronize: (FileDescriptor) throws -> Void) throws -> Bool {
     if let transaction = try journal.read() {
       // Its process may have died between writing and syncing it. If the machine crashes during the following
@@ -35,7 +34,7 @@ extension DiskConnection {
         try transaction.isAborted
           ? rollBack(transaction, synchronizeDirectories) : complete(transaction, isReplay: true)
       } catch {
-        // If it cannot be done, that is a valid outcome, too: it has not been acknowledged.
+        // If the transaction was undone instead, that is a valid outcome, too, since it was not acknowledged.
         if try transaction.isAborted || journal.read() != nil { throw error }
       }
       return true
@@ -54,12 +53,12 @@ extension DiskConnection {
     return true
   }
 
-  /// Makes all of the transaction or none. If it throws, none of it has been done.
+  /// Makes all of the transaction or none: if a step fails, the completed steps are undone.
   ///
-  /// If the completed steps cannot be undone either, the transaction stays in the journal, and readers remain
-  /// blocked until an engine has undone it. If not even that can be recorded, this engine does nothing more:
-  /// the transaction, which is on the disk with all its files, is completed when the place is opened again,
-  /// or undone if a step is then refused, too.
+  /// If the completed steps cannot be undone either, the transaction stays in the journal, and readers remain blocked until an
+  /// engine has undone it. If the journal cannot even record that the transaction is to be undone, this engine does nothing more:
+  /// the transaction, which is on the disk with all its files, is completed when the place is opened again, or undone if a step
+  /// is refused then, too.
   ///
   /// - Parameters:
   ///   - isReplay: Whether some of it may have been done already, and overwritten by others since then.
@@ -72,19 +71,19 @@ extension DiskConnection {
     var isIrreversible = transaction.isIrreversible
     var movedOut: [FileName] = []
     do {
-      // If this fails, the transaction is in the journal, and must not be found there later.
+      // If this fails, the transaction must be undone as well, since it is in the journal already.
       try setUnstable(true)
       let names = try perform(transaction, isReplay: isReplay, &isIrreversible, &movedOut)
-      // The journal may reach the disk first, at every durability, and forget what is only half there. Before anybody reads the batch,
-      // since it is undone if this fails.
+      // Synced at every durability: otherwise the end of the journal could reach the disk while only a part of the batch is
+      // there. Synced before the batch can be read, since it is undone if the sync fails.
       try synchronize(names)
       try setUnstable(false)
     } catch {
       if isReplay, try !isUnfinished(transaction) { throw error }
       // The next holder of the lock completes it.
       if isIrreversible { throw isReplay ? error : AfterCommitError(error) }
-      // The cause of the failed step may make this check fail, too. Unless this is a replay, after an attempt
-      // that may have been irreversible, all files that have been moved out are in ``undo``.
+      // The cause of the failed step may make this check fail, too. It counts as passed then: all files that have been moved out
+      // are in ``undo``, except in a replay, after an attempt that may have been irreversible.
       let isReversible =
         try isReplay ? isReversible(transaction) : (try? movedOut.allSatisfy(isInUndo)) ?? true
       guard isReversible else { throw error }
@@ -102,8 +101,8 @@ extension DiskConnection {
       try emptyUndo()
       try journal.end()
     } catch  where !isReplay {
-      // It has been made. The next holder of the lock finds it in the journal, and cleans up before anything
-      // else.
+      // The transaction has been made. The next holder of the lock finds it in the journal, and first removes the remaining
+      // files.
     }
   }
 
@@ -139,7 +138,7 @@ extension DiskConnection {
 // MARK: - Forward
 
 extension DiskConnection {
-  /// Does every step that has not been done. Returns the names that the transaction concerns.
+  /// Performs every step that has not been done. Returns the names of all entries that the transaction changes.
   ///
   /// Steps that create files come first, since they are the ones that can fail for lack of space.
   ///
@@ -181,7 +180,7 @@ extension DiskConnection {
         }
       }
     }
-    // Last, since nothing restores them if another step is refused.
+    // Removed last, since nothing could restore these files if another step were refused.
     if withoutRoom.isEmpty { return names }
     if !transaction.isIrreversible {
       for name in withoutRoom { try entries.checkRemovable(name) }
@@ -225,12 +224,15 @@ extension DiskConnection {
     return names
   }
 
-  /// Whether the entry has been created since the transaction. If another program has created it, both times of its file
-  /// show that, unless the clock has been set: the permissions and the names of an older file may have changed since, and
-  /// a copy may have the time of the original. An entry that another program has copied
-  /// from another engine's directory may have a number that has not been used here yet. Such an entry keeps
-  /// its number when an engine here overwrites it, so that even this write is not protected from a batch that
-  /// reappears in the journal after a crash of the machine.
+  /// Whether the entry has been created since the transaction.
+  ///
+  /// A file without a sequence number counts as created later if both its change time and its modification time are later: the
+  /// permissions or names of an older file may have changed since, and a copy may have the modification time of the original.
+  /// This is wrong only if the clock has been set.
+  ///
+  /// A file that another program has copied from another engine's directory may have a number that has not been used here yet,
+  /// and does not count as created later. It keeps its number when an engine here overwrites it, so that even this write is not
+  /// protected from a batch that reappears in the journal after a crash of the machine.
   func isLater(_ name: FileName, _ transaction: Transaction) throws -> Bool {
     guard let sequence = try recordedSequence(of: name) else {
       guard let status = try entries.status(of: name) else { return false }

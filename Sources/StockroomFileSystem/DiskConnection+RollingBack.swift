@@ -3,7 +3,7 @@ import StockroomCore
 // Whether a transaction in the journal can be undone, and how.
 
 extension DiskConnection {
-  /// Whether a step of the transaction has not been done: then it has not been acknowledged.
+  /// Whether a step of the transaction has not been done. The transaction has not been acknowledged then.
   func isUnfinished(_ transaction: Transaction) throws -> Bool {
     for step in transaction.steps {
       switch step {
@@ -46,8 +46,8 @@ extension DiskConnection {
   /// repeat it: another sync may succeed anyway, since systems report such a failure only once.
   func rollBack(_ transaction: Transaction, _ synchronize: ([FileName]) throws -> Void) throws {
     try setUnstable(true)
-    // If nothing is moved, there is nothing to sync, and the directory may be one that cannot be opened. An
-    // earlier attempt may have moved files that are now found in their place.
+    // A name whose file is not moved need not be synced, and its directory may be one that cannot be opened. All names are synced
+    // if an earlier attempt may have moved files.
     let syncsAll = transaction.isAborted || sidecars != nil
     var names: [FileName] = []
     for step in transaction.steps {

@@ -3,8 +3,8 @@ import Synchronization
 
 // The numbers that order creations.
 extension DiskConnection {
-  /// How many numbers are reserved at a time, for which the new limit must be synced. Numbers are nanoseconds of the clock, or
-  /// more: a minute.
+  /// How many numbers are reserved at a time, with one sync of the new limit. Since a number is at least the time in nanoseconds,
+  /// this is a minute.
   private static let sequenceReserve: UInt64 = 60_000_000_000
 
   /// Reserves numbers in the order of creation: the one that is returned, and `count` after it.
@@ -17,8 +17,7 @@ extension DiskConnection {
   ) throws -> UInt64 {
     var contents = try state.read()
     if !hasReservedNumbers.load(ordering: .relaxed) {
-      // Numbers that were used just before a crash of the machine need not be on the disk, but their limit
-      // is.
+      // Numbers that were used just before a crash of the machine may not be on the disk, but their limit is.
       contents.lastSequence = max(contents.lastSequence, contents.reservedSequence)
     }
     let boundary = max(contents.lastSequence + 1, UInt64(max(0, now.nanoseconds)))
@@ -32,12 +31,12 @@ extension DiskConnection {
         .io, "\(state.file.path) has no more numbers for entries. Is the system's clock right?")
     }
     try state.write(contents)
-    // An engine that has written this limit may have died before it was synced.
+    // Another engine may have written this limit and died before it was synced.
     if contents.reservedSequence != syncedReserve.load(ordering: .relaxed) {
       do {
         try synchronize(state.file)
       } catch {
-        // Numbers up to it must not be used.
+        // Numbers up to a limit that is not on the disk must not be used.
         contents.reservedSequence = reserved
         do { try state.write(contents) } catch let failure { fail(with: failure) }
         throw error

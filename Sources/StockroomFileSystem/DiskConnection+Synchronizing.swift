@@ -14,15 +14,14 @@ extension DiskConnection {
   func synchronizeEndOfBatches() throws {
     let version = try state.batchVersion()
     if syncedBatchVersion.load(ordering: .relaxed) == version { return }
-    // Written again: after a sync that has failed, another one may succeed without writing what that one did
-    // not.
+    // The end is written again, since after a failed sync another one may succeed without writing the same data.
     try journal.endSynchronously()
     syncedBatchVersion.store(version, ordering: .relaxed)
   }
 
-  /// The end of a transaction that failed after it had begun has been written and not synced. After a crash of the
-  /// machine, it could be completed over later writes: so before the next one, every engine writes the end
-  /// again.
+  /// Call it if the end of a failed transaction has been written to the journal, but may not be on the disk. After a crash of the
+  /// machine, the transaction could be completed over later writes. This changes the version of batches, so that every engine
+  /// writes and syncs the end again before its next write.
   func noteUnsyncedEnd() {
     do {
       try setUnstable(true)

@@ -49,13 +49,11 @@ final class DiskConnection: Sendable {
   private let openedState: OpenedPath
   /// The other paths that a batch relies on.
   private let openedBatchPaths: [OpenedPath]
-  /// Whether this engine has held the lock once, and so knows that no batch of a crashed machine is pending.
+  /// Whether it is known that no batch of a process that died is pending, so that this engine may read without the lock.
   let isRecovered = Atomic(false)
-  /// Whether this engine has removed files that a process that died may have left. Only for the holder of the
-  /// lock.
+  /// Whether this engine has removed files that a process that died may have left. Accessed only with the lock.
   private let hasRemovedLeftovers = Atomic(false)
-  /// Whether this engine has advanced the clock beyond all numbers that an engine before a crash may have
-  /// used.
+  /// Whether this engine has advanced the sequence numbers beyond all those that an engine may have used before a crash.
   let hasReservedNumbers = Atomic(false)
   /// The limit of numbers that this engine has last synced, or 0.
   let syncedReserve = Atomic<UInt64>(0)
@@ -141,12 +139,12 @@ final class DiskConnection: Sendable {
         // No engine has counted that far: another program has written the attribute.
         if sequence <= UInt64(Int64.max / 2) { last = max(last, sequence) }
       }
-      // Before a new file is complete, nothing else is done in the place.
+      // An incomplete file is valid only in a new place, which has no entries and no transaction.
       guard try state.file.status().size % SharedState.size == 0 || isEmpty && journal.read() == nil else {
         throw StorageError.corruptedState(state.file.path, "it has been truncated")
       }
       try journal.prepare()
-      // Another engine may have created some of the files without getting this far.
+      // Another engine may have created some of the files and died before it synced them.
       for directory in [entries.root, hidden] { try directory.synchronizeNames() }
       try state.create(SharedState.Contents(lastSequence: last, reservedSequence: last))
       try journal.file.synchronize()
@@ -155,7 +153,7 @@ final class DiskConnection: Sendable {
     try recover()
   }
 
-  /// Waits for an engine that is creating the place, and holds the lock in the meantime.
+  /// Waits for the engine that is creating the place, which holds the lock until it is done.
   private func waitUntilCreated() throws {
     try state.lock(queue: journal.file, timeout: lockTimeout)
     defer { state.unlock() }
@@ -186,9 +184,9 @@ final class DiskConnection: Sendable {
     if access == .readOnly { return try expectRecovered() }
     try completePending()
     if !hasRemovedLeftovers.load(ordering: .relaxed) {
-      // They may belong to a batch that failed or was undone, and whose end was not synced. If it is in the journal
-      // again after a crash of the machine, a missing file counts as moved: the rest of the batch would then be done
-      // without it, or an older entry would be taken for it and removed.
+      // The files may belong to a batch that failed or was undone, and whose end was not synced. If it is in the journal again
+      // after a crash of the machine, a missing file counts as moved: the rest of the batch would then be done without it, or an
+      // older entry would be taken for it and removed.
       try staging.removeAll(after: synchronizeEndOfBatches)
       try emptyUndo()
       for directory in [undo, undoSidecars] { directory?.removeEmptyDirectories() }
@@ -214,14 +212,14 @@ extension DiskConnection {
 // MARK: - The place
 
 extension DiskConnection {
-  /// Throws unless the path still leads to the files that this engine has open (rule C6). Two system calls:
-  /// the state may be linked or moved into another directory, and the directory may have lost it.
+  /// Throws unless the path still leads to the files that this engine has open (rule C6). This takes two system calls, since the
+  /// directory and the state file may each have been moved or replaced without the other.
   func checkPlace() throws {
     try openedRoot.check()
     try openedState.check()
   }
 
-  /// Throws unless another process that completes a batch, if this one dies, finds the necessary files.
+  /// Throws unless the paths still lead to the files from which another process would complete a batch if this one died.
   func checkPlaceOfBatches() throws {
     for path in openedBatchPaths { try path.check() }
   }

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A copy of a place in another directory, which is used by nobody else.
+/// A copy of a place in another directory, which no other engine uses.
 final class DiskCopy: Sendable {
   private let source: DiskConnection
   private let target: DiskConnection
@@ -31,7 +31,7 @@ final class DiskCopy: Sendable {
     }
   }
 
-  /// Makes the copy continue the numbers of the place.
+  /// Makes the copy continue with the sequence numbers of the place.
   func takeOverState() throws {
     let theirs = try source.state.read()
     var contents = try target.state.read()

@@ -1,6 +1,6 @@
 import StockroomCore
 
-// Most errors are errors of the system: `StorageError.posix`. These are the others.
+// Most errors are errors of the system: `StorageError.posix`. These are the remaining ones.
 extension StorageError {
   static func directoryRemoved(_ path: String) -> StorageError {
     StorageError(.io, "The directory \(path) has been removed while the engine was open on it.")

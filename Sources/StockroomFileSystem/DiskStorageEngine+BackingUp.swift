@@ -40,8 +40,7 @@ extension DiskStorageEngine: BackupEngine {
 }
 
 extension DiskStorageEngine: SnapshotStreamingEngine {
-  /// Reads the entries into a temporary file, in two passes like a backup, so that nobody waits for the work
-  /// of `body`.
+  /// Reads the entries into a temporary file, in two passes like a backup, so that no other call waits for the work of `body`.
   package func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
     let connection = try connection
     try await gate.whileOpen {

@@ -2,7 +2,7 @@ import Dispatch
 import StockroomCore
 import Synchronization
 
-// How reads and writers of the same entries interact: without the lock as long as there are no conflicts.
+// Reads without the lock, which take it only after repeated conflicts with writers.
 
 /// One attempt at a read.
 struct ReadAttempt: Sendable {
@@ -36,8 +36,8 @@ extension DiskStorageEngine {
   /// More keys than this are read outside the caller's thread.
   private static let mostKeysInline = 8
 
-  /// Does the work on a thread of the system or, if writers keep interfering, on the engine's thread with the
-  /// lock: one read at a time, so that no write waits for more than one of them.
+  /// Runs the work on a dispatch queue or, if writers keep interfering, on the engine's thread with the lock. Such reads run one
+  /// at a time, so that no write waits for more than one of them.
   func readingMany<Result: Sendable>(
     _ count: Int, _ view: DiskConnection.View = .batches, retries: Int = 3,
     _ work: @escaping @Sendable (DiskConnection, ReadAttempt) throws -> Result
@@ -72,7 +72,7 @@ extension DiskStorageEngine {
     }
   }
 
-  /// Does the work here or, if writers keep interfering, on the engine's thread, which may wait for them.
+  /// Runs the work on the caller's thread or, if writers keep interfering, on the engine's thread, which may wait for them.
   func reading<Result: Sendable>(
     _ work: @escaping @Sendable (DiskConnection) throws -> Result
   ) async throws -> Result {
@@ -91,7 +91,7 @@ extension DiskStorageEngine {
 }
 
 extension DiskConnection {
-  /// Does the work without the lock. Nil if there was a conflict each time.
+  /// Runs the work without the lock. Nil if each attempt conflicted with a write.
   fileprivate func optimisticRead<Result>(
     _ view: View, _ retries: Int, _ work: () throws -> Result
   ) throws -> Result? {
@@ -105,11 +105,10 @@ extension DiskConnection {
     return nil
   }
 
-  /// Does the work, a listing, with which any write conflicts, and retries it, so that a single write does not restart a read of
-  /// everything.
+  /// Runs a listing, with which any write conflicts, and retries it, so that a single write does not restart the whole read.
   ///
-  /// - Parameter work: Receives the version to which everything it reads belongs; nil if the version is that of a commit
-  ///   in progress, since no engine could change it afterwards.
+  /// - Parameter work: Receives the version to which everything it reads belongs; nil if the caller holds the lock and the last
+  ///   commit has not ended correctly, since the keys may then change without a new version.
   /// - Throws: ``SeqlockConflict`` if a write conflicted with each attempt. Never while the caller holds the lock.
   func listing<Result>(_ attempt: ReadAttempt, _ work: (_ version: UInt64?) throws -> Result) throws -> Result
   {

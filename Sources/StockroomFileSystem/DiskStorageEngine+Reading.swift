@@ -5,8 +5,8 @@
 #endif
 public import StockroomCore
 
-// Reads take no lock, unless a batch is being applied at that moment. Reads of many entries wait for the disk
-// on a thread of the system, and not on one of the pool that all tasks share (rule C5).
+// Reads take the lock only after repeated conflicts with writers. Reads of many entries wait for the disk on a dispatch queue,
+// and not on a thread of the pool that all tasks share (rule C5).
 extension DiskStorageEngine {
   /// Opens and reads one file. Costs O(1) in N.
   public func read(key: CacheKey) async throws -> Data? {
@@ -183,7 +183,7 @@ extension DiskConnection {
       let keys = sorted.keys(in: range, limit: wanted)
       found += try entries(of: keys, attempt)
       if keys.count < wanted { break }
-      // A removal since the listing is not an error: the next keys take its place.
+      // A key that has been removed since the listing is not an error: the next keys replace it.
       range.after = keys.last
     }
     return found
@@ -212,7 +212,7 @@ extension DiskConnection {
 }
 
 extension [CacheKey] {
-  /// Calls `body` with each key, until the task has been cancelled (rule C4).
+  /// Calls `body` with each key. Throws `CancellationError` once the task has been cancelled (rule C4).
   fileprivate func forEach(during attempt: ReadAttempt, _ body: (CacheKey) throws -> Void) throws {
     for (index, key) in enumerated() {
       if index % 1000 == 999 { try attempt.check() }

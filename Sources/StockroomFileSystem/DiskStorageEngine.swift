@@ -27,8 +27,8 @@ public import StockroomCore
 /// - `Durability.full`: a write is on disk before it is acknowledged. Nothing acknowledged is lost if the machine crashes or loses
 ///   power.
 /// - `Durability.process`: a value is on disk before the file is renamed into place, so either the old or the new value is there
-///   after the machine has crashed or lost power. Neither the rename nor a removal is waited for. A batch waits for the disk as at
-///   `full`, since it could otherwise be stored in part.
+///   after the machine has crashed or lost power. The engine does not wait until the rename or a removal is on the disk. A batch
+///   waits for the disk as at `full`, since it could otherwise be stored in part.
 ///
 /// ## Costs
 ///
@@ -42,8 +42,8 @@ public import StockroomCore
 /// ## Other programs
 ///
 /// Any number of engines may be open on one directory, in one or several processes on one machine. If the directory is moved,
-/// removed or replaced while an engine has it open, every call throws `StorageError.Code.io` until it is back. If the system refuses
-/// a step in the middle of a batch, such as replacing a file that is immutable, the batch is undone.
+/// removed or replaced while an engine has it open, every call throws `StorageError.Code.io` until it is back. If the system
+/// refuses a step in the middle of a batch, such as replacing a file that is immutable, the batch is undone.
 ///
 /// On Apple's systems an app and its extensions can share a directory of their app group. The engine locks a file in it only
 /// while it writes. The system terminates an app that is suspended at that moment (`0xdead10cc`), so an app that writes while it
@@ -71,8 +71,8 @@ public final class DiskStorageEngine: BatchWritingEngine {
   ///   - permissions: Who may open the files and directories that the engine creates.
   ///   - lockTimeout: How long to wait for another process before throwing `locked`.
   ///   - access: Whether the engine may write. A read-only engine creates nothing, and also works on read-only media. It throws
-  ///     `readOnly` if a process that died has left an unfinished batch, may throw `locked` immediately while another engine creates
-  ///     the place, and has no change feed.
+  ///     `readOnly` if a process that died has left an unfinished batch, may throw `locked` immediately while another engine
+  ///     creates the place, and has no change feed.
   /// - Throws: `StorageError` with code `unsupported` if a newer version has written the directory, `corrupted` if the contents of
   ///   `.stockroom` are corrupted, `permissionDenied`, `readOnly`, `locked`, `diskFull` or `io` (rules O1, O2).
   public convenience init(
@@ -105,7 +105,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
         thread.stopWithoutWaiting()
         return
       } catch {
-        // No thread can be created. To wait is better than to leave everything open.
+        // No thread can be created, so this one waits, since the files must be closed.
       }
     }
     thread.stop()
@@ -138,8 +138,8 @@ public final class DiskStorageEngine: BatchWritingEngine {
       durability: durability)
   }
 
-  /// All capabilities except `snapshotReads` and `detectsCorruption`; `durableWrites` only at `Durability.full`, and `changeFeed` only
-  /// for an engine that may write.
+  /// All capabilities except `snapshotReads` and `detectsCorruption`; `durableWrites` only at `Durability.full`, and `changeFeed`
+  /// only for an engine that may write.
   public var capabilities: EngineCapabilities {
     var always: EngineCapabilities = [
       .persistent, .atomicBatches, .orderedScans, .multiProcess, .transactions, .preservesTimestamps,
@@ -178,8 +178,7 @@ public final class DiskStorageEngine: BatchWritingEngine {
   public func close() async throws {
     try await gate.close {
       if case .success(let connection) = opened { connection.feed.hub.finish() }
-      // On its own thread, since an earlier job may be waiting for a disk, and the watcher of the place for a
-      // lock.
+      // On the engine's thread, since an earlier job may be waiting for a disk, and the watcher of the place for a lock.
       try await thread.run { [opened] in Self.finish(opened) }
       thread.stop()
     }

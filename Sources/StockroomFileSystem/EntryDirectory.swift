@@ -77,7 +77,7 @@ extension EntryDirectory {
     _ staged: StagedName, from staging: FileDescriptor, to name: FileName, keepsDirectories: Bool = false
   ) throws -> Bool {
     var isMoved = false
-    // There may have been space for some of the directories only.
+    // If this fails for lack of space, some of the directories may have been created.
     defer { if !isMoved, !keepsDirectories { removeEmptyDirectories(of: name) } }
     isMoved =
       try withParent(of: name, makingDirectories: true) { parent, file -> Bool? in
@@ -128,8 +128,8 @@ extension EntryDirectory {
   /// Removes the empty directories on the file's path, from the innermost on.
   func removeEmptyDirectories(of name: FileName) {
     for index in (0..<name.directoryCount).reversed() {
-      // It may never have been created, or there is no descriptor for the check. An empty directory is
-      // harmless, and a completed change of the file must not fail because of it.
+      // The directory may never have been created, or there is no descriptor for the check. An empty directory is harmless, and a
+      // completed change of the file must not fail because of it.
       let isInUse = try? withParent(ofComponent: index, of: name) { parent, directory -> Bool? in
         unlinkat(parent.number, directory, AT_REMOVEDIR) != 0 && errno != ENOENT
       }
@@ -139,12 +139,12 @@ extension EntryDirectory {
 }
 
 extension EntryDirectory {
-  /// Removes all empty directories of long keys, which a process may have left that died between two steps. Costs
-  /// O(N). What cannot be removed is harmless.
+  /// Removes all empty directories of long keys, which a process may have left that died between two steps. Costs O(N). A
+  /// directory that cannot be removed is harmless.
   func removeEmptyDirectories() { Self.removeEmptyDirectories(in: root, depth: 0) }
 
   private static func removeEmptyDirectories(in directory: FileDescriptor, depth: Int) {
-    // Deeper than the longest key: somebody else's.
+    // Deeper than the directories of the longest key, so not created by an engine.
     if depth > 32 { return }
     var names: [String] = []
     try? directory.forEachName { name, _ in
@@ -152,7 +152,7 @@ extension EntryDirectory {
       if FileName.isDirectoryOfLongKeys(bytes) { names.append(String(cString: name)) }
     }
     for name in names {
-      // Not of a file.
+      // This fails for a file.
       guard let inside = try? directory.openDirectory(name) else { continue }
       removeEmptyDirectories(in: inside, depth: depth + 1)
       unlinkat(directory.number, name, AT_REMOVEDIR)
@@ -191,7 +191,7 @@ extension EntryDirectory {
     _ other: ((String) throws -> Void)?
   ) throws {
     try directory.forEachName { name, kind in
-      // No entry has such a name.
+      // The name of an entry does not begin with a dot.
       if name.pointee == CChar(bitPattern: UInt8(ascii: ".")) { return }
       let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
       if try isKind(DT_REG, kind, name, in: directory, where: \.isRegularFile) {
@@ -206,7 +206,8 @@ extension EntryDirectory {
     }
   }
 
-  /// Not every file system includes the kind of file in the listing.
+  /// Whether the file is of the wanted kind. Reads its status if the listing does not contain the kind, as with some file
+  /// systems.
   private func isKind<Kind: BinaryInteger>(
     _ wanted: Kind, _ kind: UInt8, _ name: UnsafePointer<CChar>, in directory: FileDescriptor,
     where matches: (FileStatus) -> Bool

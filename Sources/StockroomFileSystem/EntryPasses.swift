@@ -46,7 +46,7 @@ final class EntryPasses: Sendable {
           guard let (data, header) = try source.valueAndHeader(of: name) else { continue }
           try write(key, data, header)
         }
-        // The version from before, so that a file that has been replaced in between is read again.
+        // The version from before the read, so that a file that was replaced in the meantime is read again.
         new[key] = version
       }
       for key in versions.keys where new[key] == nil { try remove(key) }

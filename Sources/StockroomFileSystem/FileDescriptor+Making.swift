@@ -7,7 +7,7 @@
 #endif
 import StockroomCore
 
-// New files are synced at every durability: a batch depends on the journal's name.
+// The names of new files are synced at every durability, since a batch depends on the name of the journal.
 extension FileDescriptor {
   func openOrMakeDirectory(
     _ name: String, _ permissions: FilePermissions, _ access: StorageAccess = .readWrite

@@ -7,7 +7,7 @@
 #endif
 import StockroomCore
 
-/// The beginning of a path: the directories that contain the current listing.
+/// The beginning of a path: the directories down to the one that is being listed.
 struct FileNamePrefix {
   private var key: [UInt8] = []
   private var text: [UInt8] = []
@@ -41,7 +41,7 @@ struct FileNamePrefix {
     try result.key.withUnsafeBytes(body)
   }
 
-  /// Whether no byte of the name was encoded or should have been, as in most names.
+  /// Whether no byte of the name is encoded or needs to be, as in most names.
   private static func standsForItself(_ stem: UnsafeRawBufferPointer) -> Bool {
     guard stem.count <= FileName.maximumStem, let start = stem.baseAddress, let first = stem.first,
       FileName.isPlain(first, isFirst: true), !FileName.namesDevice(stem)

@@ -9,11 +9,11 @@ import StockroomCore
 
 /// The path of an entry's file, derived from its key: the encoding of this engine.
 ///
-/// A name is the key itself as far as every file system distinguishes it from other keys:
+/// A name is the key itself, except for bytes that some file systems do not preserve or distinguish:
 /// - `a` to `z`, `0` to `9`, `-`, `_`, `.`, `,`, `=` and `@` stand for themselves,
 /// - `+a` stands for `A`, since many file systems do not distinguish between the two,
-/// - `%` and two hexadecimal digits stand for any other byte, and for the first one of a name that has a
-///   meaning for a system or a shell: `.`, `-`, and the names of devices on Windows, such as `con`.
+/// - `%` and two hexadecimal digits stand for any other byte, and for the first byte of a name that would have a special meaning
+///   for a system or a shell: one that begins with `.` or `-`, and the name of a device on Windows, such as `con`.
 ///
 /// The file has the extension `entry`. If the name is too long for one file, it continues in a directory with
 /// the extension `more`, so that the path contains the whole key and entries are listed without an index. A
@@ -64,7 +64,8 @@ struct FileName: Sendable {
     }
   }
 
-  /// Whether an engine gives this name to directories, which are as long as they can be, and hardly anybody else does.
+  /// Whether the name can be that of a directory of long keys. Engines make these names as long as possible, so other programs
+  /// are unlikely to use them.
   static func isDirectoryOfLongKeys(_ name: UnsafeRawBufferPointer) -> Bool {
     // The next byte, which takes up to three, did not fit.
     name.count > maximumStem - 3 + directoryExtension.count
@@ -131,7 +132,7 @@ extension FileName {
 
   /// Whether Windows treats the name as a device, regardless of what follows the first dot.
   static func namesDevice(_ name: some Collection<UInt8>) -> Bool {
-    // Most names are not looked at any further: these are the letters with which devices begin.
+    // Most names are rejected here: these are the first letters of all devices.
     switch name.first {
     case UInt8(ascii: "a")?, UInt8(ascii: "c")?, UInt8(ascii: "l")?, UInt8(ascii: "n")?, UInt8(ascii: "p")?:
       break

@@ -46,7 +46,7 @@ struct Journal: Sendable {
     try [UInt8](repeating: 0, count: Self.minimumSize).withUnsafeBytes { try file.write($0) }
   }
 
-  /// The transaction that was begun and not ended.
+  /// The transaction that was begun and not ended; nil if there is none, or if it is not complete in the file.
   func read() throws -> Transaction? {
     let header = try file.readBytes(Self.headerSize, at: 0)
     guard let signature = header.word(at: 0),
@@ -63,8 +63,8 @@ struct Journal: Sendable {
     return transaction
   }
 
-  /// Begins the transaction. Once this returns, it will be completed, unless ``abort()`` or ``end()`` is
-  /// called first.
+  /// Begins the transaction. Once this returns, the transaction will be completed, unless ``abort()`` or ``end()`` is called
+  /// first.
   func begin(_ transaction: Transaction) throws {
     let steps = transaction.encodedSteps
     var bytes: [UInt8] = []
@@ -96,13 +96,13 @@ struct Journal: Sendable {
     try file.synchronize()
   }
 
-  /// Forgets the transaction.
+  /// Clears the journal without syncing it.
   func end() throws {
     try [UInt8](repeating: 0, count: Self.headerSize).withUnsafeBytes { try file.write($0) }
     if try file.status().size > Self.minimumSize { try file.truncate(to: Self.minimumSize) }
   }
 
-  /// Must detect torn writes, but need not resist attackers.
+  /// Detects torn writes. It need not resist attackers.
   private static func checksum(_ boundary: UInt64, _ steps: [UInt8]) -> UInt64 {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(8 + steps.count)

@@ -1,15 +1,15 @@
 import StockroomCore
 
-/// The keys in byte order, so that a page of a scan need not list the directory. Built by the first scan, and
-/// free before that.
+/// The keys in byte order, so that a page of a scan need not list the directory. The first scan builds it; before that, it costs
+/// nothing.
 ///
 /// It is valid as long as two things have not changed: the version in ``SharedState``, which every engine
 /// changes with every write, and the time of the last change of the directory, which shows that people or
 /// other programs have added or removed files. The engine's own writes keep it valid at a cost of O(log N).
 ///
-/// A file that another program adds to an existing directory `….more`, for long keys, is detected with the
-/// next change of any other kind. So is one that it adds or removes within the same milliseconds as a commit,
-/// or as a listing with the lock, which the time of the directory does not show.
+/// A file that another program adds to an existing directory `….more`, for long keys, is detected with the next change of any
+/// other kind. The same applies to a file that it adds or removes within a few milliseconds of a commit, or of a listing with the
+/// lock, since the time of the directory may then be the same.
 final class KeyIndex: Sendable {
   /// The effect of a commit on the keys.
   struct Changes {
@@ -28,9 +28,9 @@ final class KeyIndex: Sendable {
       directoryChanged = try connection.entries.root.status().changed
     }
 
-    /// Whether a change that comes now is certain to change the time. File systems round it, most of them to
-    /// the system's clock tick. While an engine writes continuously, there is hardly such a moment: listings
-    /// with the lock, during which no engine writes, ignore this.
+    /// Whether a change of the directory from now on is certain to change its time, which file systems round, most of them to the
+    /// system's clock tick. While an engine writes continuously, this is almost never true. So listings with the lock, during
+    /// which no engine writes, ignore it.
     var isDistinct: Bool {
       // Wrapping: a file system may return any time.
       Timestamp.now().nanoseconds &- directoryChanged.nanoseconds > 20_000_000
@@ -53,7 +53,7 @@ final class KeyIndex: Sendable {
 
   private let contents = MutexProtected<Contents?>(nil)
 
-  /// The keys at the moment, if they are known.
+  /// The keys in this state, if they are known.
   func keys(at moment: Moment) -> SortedKeys? {
     contents.withLock { contents in contents?.moment == moment ? contents?.keys : nil }
   }

@@ -1,7 +1,6 @@
 import StockroomCore
 
-/// A path that leads to the same file as long as the engine is open, unless the engine's place is no longer
-/// there.
+/// The path of a file that the engine has open, to check that it still leads to the same file.
 ///
 /// Descriptors refer to the file that was opened, wherever it is moved. The results of using them must
 /// neither be acknowledged nor returned if a process that opens the path now does not see them (rule C6).

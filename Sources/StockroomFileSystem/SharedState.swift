@@ -7,21 +7,21 @@
 #endif
 import StockroomCore
 
-/// The file that all engines on a directory share, in this process and in others: the lock between writers,
-/// the numbers by which readers detect a change without taking the lock, and the clock that orders creations.
+/// The file that all engines on a directory share, in this process and in others: the lock between writers, the numbers by which
+/// readers detect a change without taking the lock, and the sequence numbers that order creations.
 ///
 /// 64 bytes, little-endian: 16 of signature, then 64-bit numbers: version of the format, ``Contents``.
 struct SharedState: Sendable {
   /// The numbers that change. Written only by the holder of the lock.
   struct Contents: Sendable {
-    /// Odd while a batch is being applied. Readers of keys wait then.
+    /// Odd while a batch is being applied. Reads of keys retry then.
     var batchVersion: UInt64 = 0
-    /// Odd while anything is being applied. Listings wait then.
+    /// Odd while any write is being applied. Listings retry then.
     var version: UInt64 = 0
     /// The last number in the order of creation that was assigned to an entry.
     var lastSequence: UInt64 = 0
-    /// Never less than an assigned number, and synced before it is assigned: where to continue after a crash
-    /// of the machine.
+    /// Never less than an assigned number, and synced before that number is assigned. After a crash of the machine, numbers
+    /// continue after it.
     var reservedSequence: UInt64 = 0
 
     var isStable: Bool { batchVersion & 1 == 0 && version & 1 == 0 }
@@ -37,14 +37,13 @@ struct SharedState: Sendable {
 
   // MARK: Numbers
 
-  /// Checks the signature and the version of the format. Nil if the file is new, and has not been completely
-  /// written.
+  /// Checks the signature and the version of the format. Nil if the file is new, and has not been written completely.
   func validate() throws -> Contents? {
     try withUnsafeTemporaryAllocation(byteCount: Self.size, alignment: 8) { bytes in
       let count = try file.read(into: bytes)
       // A crash of the machine in the middle of the first open can leave all zeros.
       if bytes[..<count].allSatisfy({ $0 == 0 }), count == 0 || count == Self.size { return nil }
-      // The remains of a first open in which writing failed, and truncating the file failed too.
+      // A first open whose write failed or was interrupted can leave a part of the file.
       if count < Self.size, Self.encoded(Contents()).starts(with: bytes[..<count]) { return nil }
       guard count == Self.size else { throw StorageError.corruptedState(file.path, "it has been truncated") }
       guard bytes.prefix(Self.signature.count).elementsEqual(Self.signature) else {
@@ -109,7 +108,7 @@ struct SharedState: Sendable {
     let contents = Contents(
       batchVersion: Self.word(bytes, 0), version: Self.word(bytes, 8), lastSequence: Self.word(bytes, 16),
       reservedSequence: Self.word(bytes, 24))
-    // Sequence numbers are at least nanoseconds since 1970. Beyond this, there would be no room to continue.
+    // Sequence numbers are at least nanoseconds since 1970. Above this limit, there would be no numbers left to continue with.
     let numbers = [contents.batchVersion, contents.version, contents.lastSequence, contents.reservedSequence]
     guard numbers.allSatisfy({ $0 < UInt64(Int64.max) }) else {
       throw StorageError.corruptedState(file.path, "its numbers are out of range")

@@ -12,7 +12,7 @@
 #endif
 import StockroomCore
 
-/// The name of a staged file: its batch, its number there, and which half of the entry it is.
+/// The name of a staged file: its batch, its number in the batch, and whether it contains the metadata instead of the value.
 struct StagedName: Sendable {
   let boundary: UInt64
   let number: Int
@@ -26,8 +26,8 @@ struct StagedName: Sendable {
   var metadata: StagedName { StagedName(boundary: boundary, number: number, isMetadata: true) }
 }
 
-/// The directory in which files are written before they are moved to where readers find them. Only the holder
-/// of the lock has files in it, so all files that the next one finds are left over.
+/// The directory in which files are written before they are moved to where readers find them. Only the holder of the lock has
+/// files in it, so all files that the next holder finds have been left by a process that died.
 struct Staging: Sendable {
   static let name = "staging"
 

@@ -7,7 +7,7 @@
 #endif
 import StockroomCore
 
-/// Functions of Linux's C library that Swift's import of it lacks: looked up by name, once.
+/// Functions of Linux's C library that Swift does not import. They are looked up by name, once.
 ///
 /// A statically linked program may not find them. It then works without them: metadata go to sidecar files,
 /// and every file is synced separately.

@@ -2,7 +2,7 @@ import Dispatch
 import StockroomCore
 
 extension MemoryStorageEngine {
-  /// Larger tables are freed on a dispatch queue.
+  /// Tables with more entries than this are freed on a dispatch queue.
   private static let mostFreedAtOnce = 10_000
 
   /// Releases a table. Freeing it takes long if it is large and not shared.

@@ -10,14 +10,14 @@ import StockroomCore
 /// returns a snapshot, and neither waits for writers nor delays them. A long batch is prepared on a copy of
 /// the table, and concurrent writes are suspended until it is done.
 public final class MemoryStorageEngine: BatchWritingEngine {
-  /// The length of a batch that is applied under the lock, while readers wait. A longer batch is applied to a
-  /// copy of the table.
+  /// The maximum number of operations of a batch that is applied under the lock, while readers wait. A longer batch is applied to
+  /// a copy of the table.
   private static let longestBatchInPlace = 64
   /// The number of operations of a long batch between two checks of the clock.
   private static let writtenPortion = 256
   /// The number of entries of a bulk read between two checks of the clock.
   static let portion = 1024
-  /// The number of short batches after which one yields to other tasks.
+  /// The number of short batches after which a write yields to other tasks.
   private static let batchesPerYield = 64
 
   private let state = MutexProtected(MemoryState())

@@ -1,13 +1,12 @@
 import StockroomCore
 
-/// Detects the changes of other connections: the write-ahead log is written, and its index counts the
-/// transactions.
+/// Detects commits by other connections: each writes the write-ahead log, whose index counts the commits.
 final class SQLiteChangeSource: ChangeSource {
   private let connection: SQLiteConnection
   let writtenFiles: [String]
   private let last = MutexProtected<(number: UInt64, checksum: UInt64)?>(nil)
 
-  /// - Parameter connection: A separate connection, which reads.
+  /// - Parameter connection: A separate connection, used only for this.
   init(on connection: SQLiteConnection) throws {
     self.connection = connection
     writtenFiles = [connection.path + "-wal"]
@@ -19,7 +18,7 @@ final class SQLiteChangeSource: ChangeSource {
     do {
       return try numberOfLatestCommit()
     } catch let error as StorageError where error.code == .locked {
-      // A process has died in the middle. A read repairs the index.
+      // A process has died while it wrote the index. A read repairs the index.
       try connection.run(.metadata) { _ = try $0.step() }
       return nil
     }

@@ -1,12 +1,12 @@
 import StockroomCore
 
-/// The connection that writes, on the engine's own thread, with its additional tasks: it ensures that commits
-/// are visible to everybody, that the log stays short, and that unused space is returned to the disk.
+/// The connection that writes, on the engine's own thread. It also ensures that commits are visible to all connections, that the
+/// log stays short, and that unused space is returned to the disk.
 final class SQLiteCommitter: Sendable {
   private struct State {
     /// The state after the last transaction, if it is known.
     var metadata: SQLiteMetadata?
-    /// If the log has at least this many pages, a write waits for its readers, so that it can start over.
+    /// If the log has at least this many pages, the engine waits for the readers of the log, so that it can start over.
     var logLimit = SQLiteCommitter.logLimit
     /// Whether the database becomes smaller when its log is checkpointed.
     var isShrinkingPending = false
@@ -19,7 +19,7 @@ final class SQLiteCommitter: Sendable {
   private static let pagesPerCheckpoint = 1_000
   /// If the log has at least this many pages, 16 MiB, it starts over, even if that requires waiting.
   private static let logLimit = 4_096
-  /// How long to wait then, for each such number of pages.
+  /// How long to wait then, for each multiple of that number of pages.
   private static let timePerLimit = Duration.milliseconds(250)
 
   private let connection: SQLiteConnection
@@ -33,12 +33,11 @@ final class SQLiteCommitter: Sendable {
     self.feed = feed
   }
 
-  /// Commits the requests, in this order, together. If there is not enough space, they are retried once from
-  /// the beginning of the log, whose own space may suffice: this way, removals work on a full disk, unless
-  /// the database must grow first.
+  /// Commits the requests, in this order, together. If there is not enough space, the log starts over and they are retried once,
+  /// since the space of the log itself may suffice: so removals work on a full disk, unless the database must grow first.
   ///
-  /// - Throws: `StorageError`; `AfterCommitError` if the files have been replaced at the same moment, so that
-  ///   the transaction has been committed to files that are no longer in place (rule C6).
+  /// - Throws: `StorageError`; `AfterCommitError` if the files were replaced during the commit, so that the transaction has been
+  ///   committed to files that are no longer in place (rule C6).
   func commit(_ requests: [WriteRequest]) throws {
     // Sorted before the database is locked, unless there are transactions, which must read it first.
     let known = requests.knownOperations.map { ($0, SortedBatch(joining: $0, requests.times(of: $0))) }
@@ -57,7 +56,7 @@ final class SQLiteCommitter: Sendable {
     _ requests: [WriteRequest], _ knownBatch: (operations: [[StorageOperation]], batch: SortedBatch)?
   ) throws -> Bool {
     try state.withLock { state in
-      // Forgotten if the transaction fails, since it is then unknown which changes remain.
+      // Not kept if the transaction fails, since it is then unknown which changes remain.
       let known = state.metadata.take()
       var announcement: ChangeFeed.Announcement?
       var left: SQLiteMetadata
@@ -65,9 +64,9 @@ final class SQLiteCommitter: Sendable {
       // Whether a single transaction failed to read and changes nothing, so that the caller gets the result
       // of its body.
       var hasNothingToDo = false
-      // Whether all has been done but the commit itself.
+      // Whether everything but the commit itself has been done.
       var isCommitting = false
-      // Whether the transaction writes a commit to the log, over one that has failed before.
+      // Whether the transaction writes a commit to the log, which overwrites one that has failed before.
       var writesLog = false
       do {
         (left, removesAll) = try connection.transaction(.beginWriting) {
@@ -91,7 +90,7 @@ final class SQLiteCommitter: Sendable {
             }
             writesLog = true
           }
-          // Do not write to files that have been replaced, or that a later opening would not find.
+          // Do not write to files that have been replaced, or that an engine opened later would not find.
           try files.check()
           if writesLog {
             announcement = feed.announce(requests, operations) { try connection.commitNumber() + 1 }
@@ -120,15 +119,15 @@ final class SQLiteCommitter: Sendable {
     }
   }
 
-  /// Writes a commit that changes no entry over what one that has failed has left in the log. If only the sync has failed, all of it is
-  /// there.
+  /// Overwrites a failed commit in the log with a commit that changes no entry. If only its sync has failed, the failed commit is
+  /// in the log completely.
   private func overwriteFailedCommit(_ state: inout State) {
     do {
       try connection.transaction(.beginWriting) { try connection.run(.skipSequence) }
       state.isFailedCommitInLog = false
     } catch {
-      // If its own sync has failed as well, it is in the log all the same, and may be lost. If it could not be written, the next
-      // commit does it, or the engine when it is closed.
+      // If the sync of this commit has failed as well, the commit has still overwritten the failed one, but may be lost in a
+      // crash of the machine. If it could not be written, the next commit overwrites the failed one, or `close()` does.
     }
   }
 
@@ -157,13 +156,13 @@ final class SQLiteCommitter: Sendable {
 
   /// Checkpoints the log into the database.
   ///
-  /// If the reads of others overlap all the time, the log cannot start over without waiting for a moment,
-  /// during which nobody can write. This is done once the log has become long. If that does not suffice, it
-  /// is done again when the log is twice as long.
+  /// If reads overlap all the time, the log can start over only after a wait for the readers, during which no connection can
+  /// write. The engine waits once the log has become long. If the wait is too short for that, the engine waits again when the log
+  /// is twice as long.
   func shortenLog() {
     state.withLock { state in
-      // A failure leaves everything in the log, which the next commits make longer, until one of them
-      // succeeds here. The log may also belong to another database by now.
+      // If this fails, everything stays in the log, and one of the next calls checkpoints it. The log may also belong to another
+      // database by now, which the check detects.
       do {
         try files.check(isThorough: true)
         let pages = connection.logPages
@@ -185,8 +184,8 @@ final class SQLiteCommitter: Sendable {
     try connection.run(.metadata) { _ = try $0.step() }
   }
 
-  /// Closes the connection. In most cases it is the last one, so that it checkpoints the log and deletes it,
-  /// by its name, which must still refer to the same file.
+  /// Closes the connection. In most cases it is the last connection, so that it checkpoints the log and deletes it. It deletes
+  /// the log by its name, which must still refer to the same file.
   func close() {
     do {
       try files.check(isThorough: true)
@@ -195,8 +194,8 @@ final class SQLiteCommitter: Sendable {
       }
       try connection.keepLogWhenClosing(files.keepsLog)
     } catch {
-      // The connection then keeps the log, as it was configured when it was opened. If the files are not in place, nobody will
-      // read the log of this connection.
+      // The connection then keeps the log, as it was configured when it was opened. If the files are not in place, no other
+      // connection will read that log.
     }
     connection.close()
   }

@@ -28,10 +28,11 @@ extension SQLiteConnection {
   /// A number that increases by one with each commit, by any connection, as long as the database is open
   /// anywhere; after a crash of another process it may start over. Reads two words of shared memory.
   ///
-  /// - Throws: `StorageError` with code `locked` if another process has just been about to write it for long.
+  /// - Throws: `StorageError` with code `locked` if it cannot be read consistently within about ten milliseconds, for example
+  ///   because a process died while writing it.
   func commitNumber() throws -> UInt64 { try latestCommit().number }
 
-  /// The same with a checksum of the log up to this commit, by which two commits of one number are distinguished.
+  /// The number with a checksum of the log up to this commit, which distinguishes two commits with the same number.
   func latestCommit() throws -> (number: UInt64, checksum: UInt64) {
     var number: UInt32 = 0
     var checksum: UInt64 = 0

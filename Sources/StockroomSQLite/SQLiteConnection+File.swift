@@ -26,7 +26,7 @@ extension SQLiteConnection {
     if try hasMoved() { throw StorageError.posix(ESTALE, "The database \(path) has been replaced.") }
   }
 
-  /// The first bytes of the database file, which must have as many.
+  /// The first bytes of the database file, which must be at least that long.
   ///
   /// Read through SQLite's own descriptor: when a process closes another descriptor of the file, it loses every
   /// lock that it has on the file. https://sqlite.org/howtocorrupt.html, section 2.2

@@ -15,9 +15,8 @@ import Synchronization
 /// Opened without SQLite's own mutex, so one thread at a time may use it:
 /// https://sqlite.org/threadsafe.html
 final class SQLiteConnection: @unchecked Sendable {
-  // Safe to share: the pool lends a reading connection to one caller at a time, and the writing one belongs
-  // to the engine's own thread. Both pass it on through a lock, which orders their accesses to memory. In the
-  // meantime, only interrupt() may be called.
+  // Safe to share: the pool lends a reading connection to one caller at a time, and the writing one belongs to the engine's own
+  // thread. Both pass it on through a lock, which orders their accesses to memory. Other threads may call only interrupt().
 
   /// The state that SQLite's callbacks read and write, on the thread that uses the connection.
   private final class CallbackState {
@@ -40,8 +39,8 @@ final class SQLiteConnection: @unchecked Sendable {
   /// - Parameters:
   ///   - file: The path without symbolic links, since SQLite is opened to follow none.
   ///   - path: The path as the caller gave it, for messages.
-  ///   - lockTimeout: How long to wait while others keep the database busy. Nil means not at all.
-  ///   - isImmutable: Whether nobody can change the file, so that there are no locks:
+  ///   - lockTimeout: How long to wait while others keep the database busy. Nil means that the connection does not wait.
+  ///   - isImmutable: Whether no process can change the file, so that SQLite takes no locks:
   ///     https://sqlite.org/uri.html#uriimmutable
   init(file: String, path: String, lockTimeout: Duration?, isImmutable: Bool = false) throws {
     self.path = path
@@ -66,7 +65,7 @@ final class SQLiteConnection: @unchecked Sendable {
 
   deinit { close() }
 
-  /// The name of a file for SQLite, with the parameter which states that nobody can change it.
+  /// The URI of a file with the parameter `immutable=1`, by which SQLite assumes that no process changes the file.
   private static func immutable(_ file: String) -> String {
     "file://"
       + file.utf8.map { byte in
@@ -125,8 +124,8 @@ final class SQLiteConnection: @unchecked Sendable {
     return String(cString: text)
   }
 
-  /// Does `body` in a transaction: completely or, if it throws, not at all. A body that continues after a
-  /// statement has failed must check ``isInTransaction`` before it writes.
+  /// Runs `body` in a transaction, which is committed or, if `body` throws, rolled back. A body that continues after a statement
+  /// has failed must check ``isInTransaction`` before it writes.
   func transaction<Result>(_ kind: SQLiteQuery, _ body: () throws -> Result) throws -> Result {
     try begin(kind)
     do {
@@ -140,11 +139,11 @@ final class SQLiteConnection: @unchecked Sendable {
     }
   }
 
-  /// Whether a transaction that was begun is still under way. With some errors, also of statements that only read, SQLite rolls it
+  /// Whether a transaction that was begun is still open. After some errors, even of statements that only read, SQLite rolls it
   /// back by itself, and then commits each statement alone: https://sqlite.org/lang_transaction.html
   var isInTransaction: Bool { handle.map { sqlite3_get_autocommit($0) == 0 } ?? false }
 
-  /// Lets `body` read a snapshot, with pauses in which others can run.
+  /// Runs `body`, which may suspend, in a read transaction, so that it reads a snapshot.
   func snapshot<Result>(_ body: () async throws -> Result) async throws -> Result {
     try begin(.beginReading)
     do {
@@ -163,13 +162,13 @@ final class SQLiteConnection: @unchecked Sendable {
   }
 
   private func begin(_ kind: SQLiteQuery) throws {
-    // If the one before could not be rolled back, this says why.
+    // If the previous transaction could not be rolled back, this throws the reason.
     if isInTransaction { try run(.rollback) }
     try run(kind)
   }
 
-  /// Rolls the transaction back. Its own error is what the caller has to know, so that of a rollback is not thrown: the next
-  /// transaction tries again, and a reader that is still in one is closed.
+  /// Rolls back the transaction. The caller throws the error of the transaction, so an error of the rollback is ignored: the next
+  /// transaction retries the rollback, and a reader with an open transaction is closed.
   private func endFailedTransaction() {
     if isInTransaction { try? run(.rollback) }
   }
@@ -202,9 +201,8 @@ final class SQLiteConnection: @unchecked Sendable {
     return StorageError.sqlite(result, handle, "\(action) failed in the database \(path).")
   }
 
-  /// Waits while another connection has the database: at most ten milliseconds at a time. SQLite's own
-  /// handler waits longer each time, so that the connection that has waited longest would get the database
-  /// last.
+  /// Waits while another connection keeps the database busy: at most ten milliseconds at a time. SQLite's own handler waits
+  /// longer each time, so that the connection that has waited longest would get the database last.
   private static let waitForOthers: @convention(c) (UnsafeMutableRawPointer?, Int32) -> Int32 = {
     state, attempts in
     guard let state else { return 0 }
@@ -230,8 +228,8 @@ extension SQLiteConnection {
   /// The pages in the log after the last commit of this connection.
   var logPages: Int { callbackState.logPages }
 
-  /// Checkpoints the log into the database, as far as no reader uses the pages that it would replace. Returns
-  /// whether it checkpointed the whole log.
+  /// Checkpoints the log into the database, except for pages that would replace ones that a reader uses. Returns whether it
+  /// checkpointed the whole log.
   func checkpoint() throws -> Bool {
     try checkpoint(SQLITE_CHECKPOINT_PASSIVE)
   }
@@ -255,7 +253,7 @@ extension SQLiteConnection {
     try wait(atMost: .zero) { try execute("VACUUM") }
   }
 
-  /// Does `body`, and waits for others for at most `timeout` instead of the usual time.
+  /// Runs `body`, and waits for other connections for at most `timeout` instead of the usual time.
   private func wait(atMost timeout: Duration, _ body: () throws -> Void) throws {
     let usual = callbackState.timeout
     callbackState.timeout = min(usual, timeout)

@@ -9,7 +9,8 @@ import StockroomCore
 
 /// An open database: one connection that writes, on its own thread, and a pool of connections that read.
 ///
-/// With a write-ahead log readers never wait for the writer, nor it for them: https://sqlite.org/wal.html
+/// With a write-ahead log, neither do readers wait for the writer, nor does the writer wait for readers:
+/// https://sqlite.org/wal.html
 final class SQLiteDatabase: Sendable {
   let gate: Gate
   private let thread = DedicatedThread()
@@ -34,7 +35,7 @@ final class SQLiteDatabase: Sendable {
     let committer = SQLiteCommitter(on: connection, files, feed)
     groups = GroupCommitter(on: thread) { [thread] group in
       try committer.commit(group)
-      // After the tasks have been resumed. Once the thread is being stopped, closing does the same.
+      // Runs after the tasks have been resumed. Once the thread is being stopped, closing does the same.
       if committer.isLogLong { _ = try? thread.enqueue { committer.shortenLog() } }
     }
     self.committer = committer
@@ -50,15 +51,15 @@ final class SQLiteDatabase: Sendable {
       try thread.enqueue { Self.release(feed, readers, committer, files) }
       thread.stopWithoutWaiting()
     } catch let error as StorageError where error.code == .closed {
-      // By close(), which has released everything.
+      // close() has stopped the thread, and released everything.
     } catch {
-      // No thread to be had. To wait is better than to leave everything open.
+      // No thread can be created, so this one waits, since the files must be closed.
       thread.stop()
       Self.release(feed, readers, committer, files)
     }
   }
 
-  /// Lets `body` read on this thread, without waiting for others.
+  /// Runs `body` with a connection that reads, on the caller's thread and without waiting for other connections.
   func read<Result>(_ body: (SQLiteConnection) throws -> Result) async throws -> Result {
     try gate.enter()
     defer { gate.leave() }
@@ -69,11 +70,10 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read many entries, with pauses in which others can run (rule C5). It may be called again
-  /// from the beginning.
+  /// Runs `body`, which reads many entries and yields to other tasks in between (rule C5). It may be called again from the
+  /// beginning.
   ///
-  /// - Parameter isLong: Whether it is a long read, of which only a few run at a time, so that it may have to
-  ///   wait.
+  /// - Parameter isLong: Whether it is a long read, which may have to wait, since ``LongReadLimiter`` limits their number.
   func readMuch<Result>(
     isLong: Bool = true,
     _ body: (SQLiteConnection, inout YieldTimer) async throws -> Result
@@ -91,8 +91,8 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Occasionally, another process makes readers wait: it recovers the log after a crash, or closes the
-  /// database as the last one. Then the engine's own thread waits.
+  /// Occasionally, another process makes readers wait: it recovers the log after a crash, or closes the database as the last one.
+  /// Waits on the engine's own thread, then retries `body`.
   private func afterWaiting<Result>(_ body: () async throws -> Result) async throws -> Result {
     let end = ContinuousClock.now + lockTimeout
     while true {
@@ -103,8 +103,8 @@ final class SQLiteDatabase: Sendable {
     }
   }
 
-  /// Lets `body` read on a separate connection and thread, for long work that cannot pause, of which only a
-  /// few run at a time. If the task is cancelled, the statement in progress throws `CancellationError`.
+  /// Runs `body` on a separate connection and thread, for long work that cannot yield. It counts as a long read. If the task is
+  /// cancelled, the statement in progress throws `CancellationError`.
   func readApart(_ body: @escaping @Sendable (SQLiteConnection) throws -> Void) async throws {
     try gate.enter()
     defer { gate.leave() }
@@ -155,7 +155,7 @@ final class SQLiteDatabase: Sendable {
             try committer.waitForCommits()
           }
         } catch let error as StorageError where error.code == .locked && ContinuousClock.now < end {
-          // The connection of the feed waits for nobody, and another process may have kept it out for a moment.
+          // The connection of the feed does not wait for locks, and another process may have held one briefly.
           usleep(1_000)
         }
       }

@@ -44,7 +44,7 @@ extension StorageError {
     // SQLITE_IOERR_SHORT_READ and SQLITE_IOERR_CORRUPTFS: the file ends too early, or the file system is corrupted.
     if [10 | 2 << 8, 10 | 33 << 8].contains(failure.resultCode) { return .corrupted }
     switch failure.resultCode & 0xff {
-    // Our own statements are valid, so an error is due to the schema of the file.
+    // The engine's statements are valid, so an error is due to the schema of the file.
     case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_CONSTRAINT, SQLITE_MISMATCH:
       return .corrupted
     case SQLITE_FULL: return .diskFull
@@ -56,7 +56,7 @@ extension StorageError {
     case SQLITE_TOOBIG: return .valueTooLarge
     case SQLITE_IOERR, SQLITE_CANTOPEN:
       let code = StorageError.code(forErrno: failure.systemError)
-      // A file that cannot grow further holds many values.
+      // EFBIG means that the database, which holds many values, cannot grow further.
       return code == .valueTooLarge ? .diskFull : code
     default: return .io
     }

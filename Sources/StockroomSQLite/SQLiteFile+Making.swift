@@ -13,14 +13,14 @@ import StockroomCore
   import Musl
 #endif
 
-/// How a database is created, and a connection that writes to it is set up.
+/// Creates a database, and sets up a connection that writes to it.
 extension SQLiteFile {
   /// Creates the database under a temporary name and renames it when it is complete, so that an empty file is
   /// never a new database, but always one that was truncated (rule F2). Returns its size.
   func make() throws -> Int {
     try refuseWhatIsPlanted()
     if access("\(path)-wal", F_OK) == 0 {
-      // SQLite would apply the log to the new database. Unless another process has just created it.
+      // SQLite would apply the log to the new database. If another process has just created the database, the log belongs to it.
       if let size = try size() { return size }
       throw StorageError(.corrupted, "\(path) is missing: its write-ahead log is there without it.")
     }
@@ -36,7 +36,7 @@ extension SQLiteFile {
       try connection.execute("PRAGMA user_version = \(SQLiteEncoding.formatVersion)")
     }
     try useLog(connection)
-    // Closed first, which checkpoints its log.
+    // Closed before the rename, which checkpoints its log.
     connection.close()
     try FileManager.Directory.name(unfinished, file)
     guard let size = try size() else {
@@ -45,9 +45,10 @@ extension SQLiteFile {
     return size
   }
 
-  /// Removes what processes have left that died while they created the database.
+  /// Removes the files of processes that died while they created the database.
   func removeAbandoned() throws {
-    // Its maker removes its first name once the second one is on the disk, and may have died before (rule W6).
+    // The process that created the database removes its temporary name once the final one is on the disk. If there are still two
+    // names, that process may have died before it synced the final one (rule W6).
     if let status = try status(path), status.linkCount > 1 {
       let directory = URL(filePath: file).deletingLastPathComponent()
       try FileManager.Directory.sync(directory.path(percentEncoded: false))
@@ -77,7 +78,7 @@ extension SQLiteFile {
   /// Sets up a connection that writes.
   func configure(_ connection: SQLiteConnection) throws {
     let durability = options.durability
-    // Does nothing, unless the log has been removed.
+    // Does nothing if the database is in WAL mode. A backup is not, until an engine opens it for writing.
     try useLog(connection)
     // With a log, FULL syncs it at each commit; NORMAL only before it is checkpointed into the database.
     try connection.execute("PRAGMA synchronous = \(durability == .full ? "FULL" : "NORMAL")")

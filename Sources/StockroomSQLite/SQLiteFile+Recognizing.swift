@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// How a file is refused that is not a database of this engine, and left as it is (rules O2, F2).
+/// Refuses files that are not databases of this engine, and leaves them unchanged (rules O2, F2).
 extension SQLiteFile {
   /// Throws if the file is not a database of this engine, or has been truncated.
   func recognize(_ connection: SQLiteConnection, size: Int) throws {
@@ -18,13 +18,13 @@ extension SQLiteFile {
     throw StorageError(.corrupted, "\(path) has been truncated: it has \(found) bytes of \(expected).")
   }
 
-  /// Throws if the latest commit, which may be only in the log, is one of another program or of a later version of this one,
-  /// or if it lacks what the engine needs. Reads the database, and writes nothing to it.
+  /// Throws if the latest commit, which may be only in the log, was made by another program or a later version of this one, or if
+  /// a table or the metadata are missing. Reads the database, and writes nothing to it.
   func recognizeContents(_ connection: SQLiteConnection) throws {
     try SQLiteEncoding.recognize(
       applicationID: headerField("application_id", connection),
       formatVersion: headerField("user_version", connection), path: path)
-    // Errors should occur now: these determine whether the tables exist.
+    // These reads throw if a table is missing, so that opening throws and not a later call.
     if !isReadOnly { _ = try SQLiteWriter(on: connection) }
     try findTables(connection)
   }
@@ -37,19 +37,20 @@ extension SQLiteFile {
     return UInt32(bitPattern: number)
   }
 
-  /// Calls `recognizeContents(_:)` before the database is opened, if somebody has copied it with its log, but without the shared
-  /// memory. SQLite would create that, also for a database that is then refused.
+  /// Calls `recognizeContents(_:)` before the database is opened, if it has been copied with its log, but without the shared
+  /// memory. SQLite would otherwise create the shared memory even for a database that is then refused.
   func recognizeCopiedLog(size: Int) throws {
     guard try hasLog(), try status(path + "-shm") == nil else { return }
-    // Does not wait: two that wait for each other's exclusive lock would keep the shared ones that they have.
+    // Does not wait for locks: two connections that wait for an exclusive lock would block each other with the shared locks that
+    // they hold.
     let connection = try SQLiteConnection(file: file, path: path, lockTimeout: nil)
     defer { connection.close() }
     try connection.keepLogWhenClosing()
     try recognize(connection, size: size)
-    // Opening it again throws the error.
+    // The caller opens it again, and throws the error.
     if connection.isReadOnly { return }
     do {
-      // The index of the log is then in the memory of this connection alone:
+      // Keeps the index of the log in the memory of this connection alone:
       // https://sqlite.org/wal.html#use_of_wal_without_shared_memory
       try connection.execute("PRAGMA locking_mode = EXCLUSIVE")
       try recognizeContents(connection)
@@ -66,16 +67,17 @@ extension SQLiteFile {
     }
   }
 
-  /// Does `body`, which may refuse the database, on a new connection. From now on, closing the connection leaves the log unchanged,
-  /// unless the engine decides otherwise: the last connection to close would checkpoint the log of a refused database
-  /// and delete it (rule O2).
+  /// Runs `body`, which may refuse the database of a new connection. From now on, closing the connection leaves the log
+  /// unchanged, until ``SQLiteCommitter/close()`` changes that: otherwise the last connection to close would checkpoint the log
+  /// of a refused database and delete it (rule O2).
   func keepingLog(of connection: SQLiteConnection, _ body: () throws -> Void) throws {
     let hadLog = try status(path + "-wal") != nil
     try connection.keepLogWhenClosing()
     do {
       try body()
     } catch {
-      // SQLite removes the empty log that it has made. If it cannot be determined whether that is all, the log stays.
+      // An empty log that SQLite has just created is deleted again. If it cannot be determined whether the log is empty, it
+      // stays.
       if !hadLog, (try? hasLog()) == false { try? connection.keepLogWhenClosing(false) }
       throw error
     }

@@ -18,13 +18,12 @@ struct SQLiteOptions: Sendable {
   var durability: Durability
   var permissions: FilePermissions
   var lockTimeout: Duration
-  /// In bytes, of each connection.
+  /// The size of the cache of each connection, in bytes.
   var cacheSize: Int
   var access = StorageAccess.readWrite
 }
 
-/// The file of a database: how it is created, and how it is opened without harming a file that is something
-/// else.
+/// The path of a database. Creates and opens the database, and changes no file that is not a database of this engine.
 struct SQLiteFile: Sendable {
   /// The path as the caller gave it, for messages.
   let path: String
@@ -32,8 +31,8 @@ struct SQLiteFile: Sendable {
   /// O5).
   let file: String
   let options: SQLiteOptions
-  /// The status of the database before it was opened, if it is opened as one that nobody can change, so that
-  /// it needs no files beside it.
+  /// The status of the database before it was opened, if SQLite opens it as immutable, so that it needs no files beside it. Nil
+  /// otherwise.
   let immutableStatus: FileStatus?
   private var isImmutable: Bool { immutableStatus != nil }
   var isReadOnly: Bool { options.access == .readOnly }
@@ -46,14 +45,14 @@ struct SQLiteFile: Sendable {
     immutableStatus = try options.access == .readOnly ? Self.statusIfImmutable(file) : nil
   }
 
-  /// The status of the database, if no log can be opened beside it, and none is needed.
+  /// The status of the database, if no log can be created beside it and there is none that must be read. Nil otherwise.
   private static func statusIfImmutable(_ file: String) throws -> FileStatus? {
     if try isWritable(file) { return nil }
-    // First, so that later changes are detected.
+    // Read first, so that later changes are detected.
     let status = try FileStatus(atPath: file)
     let hasSharedMemory = try FileStatus(atPath: file + "-shm") != nil
     guard let log = try FileStatus(atPath: file + "-wal") else { return status }
-    // The process that created both may be writing. They can be opened without being written to.
+    // If there is shared memory, the process that created it may be writing. SQLite can read both files without write permission.
     return hasSharedMemory || log.size > 0 ? nil : status
   }
 
@@ -80,13 +79,13 @@ struct SQLiteFile: Sendable {
       // First, since the rest may write to the database.
       try recognizeContents(connection)
       try configure(connection)
-      // A backup has had no log until now: SQLite creates its files when it reads.
+      // SQLite creates the log and the shared memory, which a backup lacks, with the first read.
       _ = try headerField("user_version", connection)
     }
     return connection
   }
 
-  /// Opens the database for an engine that only reads. The contents of the log stay there.
+  /// Opens the database for an engine that only reads. The contents of the log are not checkpointed.
   private func openOnlyReader() throws -> SQLiteConnection {
     guard let size = try size() else { throw StorageError.posix(ENOENT, "There is no database \(path).") }
     try refuseWhatIsPlanted()
@@ -141,8 +140,8 @@ struct SQLiteFile: Sendable {
 
   func hasLog() throws -> Bool { try status(path + "-wal").map { $0.size > 0 } ?? false }
 
-  /// Throws if anything that SQLite opens beside the database is not a regular file, such as a pipe, which
-  /// would block it, or has another name elsewhere, since that file would be overwritten.
+  /// Throws if anything that SQLite opens beside the database is not a regular file, such as a pipe, which would block it, or has
+  /// a second hard link, since the file under that name would be overwritten.
   func refuseWhatIsPlanted() throws {
     for suffix in ["-wal", "-shm", "-journal"] {
       guard let status = try status(path + suffix), status.linkCount > 1 else { continue }

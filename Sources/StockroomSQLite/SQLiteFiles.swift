@@ -13,8 +13,7 @@ import StockroomCore
   import Musl
 #endif
 
-/// The files of an open database, and whether they are still where a new opening would look for them (rule
-/// C6).
+/// The files of an open database, and the check that they are still at the paths that an engine opened now would use (rule C6).
 ///
 /// SQLite keeps using the files that it has open, even if they are renamed or removed, and finds the
 /// write-ahead log and the shared memory by their names: https://sqlite.org/howtocorrupt.html, sections 2.4
@@ -22,11 +21,11 @@ import StockroomCore
 final class SQLiteFiles: Sendable {
   /// The path of the database.
   private let path: String
-  /// The names of the files in their directory, that of the database first.
+  /// The names of the files in their directory, beginning with the database.
   private let names: [String]
   private let directory: DirectoryMonitor
   private let identities: [FileIdentity?]
-  /// The status of the database, if SQLite relies on nobody changing it.
+  /// The status of the database if SQLite has opened it as immutable, and so relies on it not being changed.
   private let unchanged: FileStatus?
   private let isReadOnly: Bool
 
@@ -56,7 +55,7 @@ final class SQLiteFiles: Sendable {
   /// Closes the directory. No check may follow. May be called twice.
   func close() { directory.close() }
 
-  /// Whether a log has contents that an engine that only reads must leave there.
+  /// Whether the engine only reads and the log has contents, which closing must not checkpoint.
   var keepsLog: Bool {
     get throws { try isReadOnly && hasLog }
   }
@@ -123,7 +122,7 @@ final class SQLiteFiles: Sendable {
     ]
   }
 
-  /// The identity of the file with a name, without following a symbolic link, as a new opening would not.
+  /// The identity of the file with a name, without following a symbolic link, which opening a database does not follow either.
   private static func identity(_ name: String, _ directory: Int32, _ path: String) throws -> FileIdentity? {
     var status = stat()
     guard fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {

@@ -1,7 +1,7 @@
 import StockroomCore
 
-/// The connections of one database that only read. There are never more than concurrent callers, and only
-/// long reads wait for one another, of which ``LongReadLimiter`` limits the number.
+/// The connections of one database that only read. There are never more in use than concurrent callers. Only long reads wait for
+/// one another, since ``LongReadLimiter`` limits their number.
 final class SQLiteReaders: Sendable {
   /// The maximum number of connections that are kept while they are not in use.
   static let mostIdle = 8
@@ -9,7 +9,7 @@ final class SQLiteReaders: Sendable {
   private let file: SQLiteFile
   private let files: SQLiteFiles
   private let idle = MutexProtected<[SQLiteConnection]>([])
-  /// Long reads, which yield to one another or run beside all others, each with a connection.
+  /// Limits the number of long reads, each of which has a connection while it yields to others or runs on its own thread.
   let longReads = LongReadLimiter()
 
   init(of file: SQLiteFile, _ files: SQLiteFiles) {
@@ -17,7 +17,7 @@ final class SQLiteReaders: Sendable {
     self.files = files
   }
 
-  /// Lends a connection to `body`. Opens one if none is idle.
+  /// Calls `body` with a connection that no other caller uses. Opens one if none is idle.
   ///
   /// - Throws: `StorageError` with code `io` if the database is no longer there (rule C6).
   func withReader<Result>(_ body: (SQLiteConnection) throws -> Result) throws -> Result {
@@ -30,14 +30,14 @@ final class SQLiteReaders: Sendable {
       isKept = true
       return result
     } catch {
-      // An error of reading another database would be misleading.
+      // If the files were replaced, throws that instead: an error from reading another database would be misleading.
       try files.check(isThorough: true)
       isKept = true
       throw error
     }
   }
 
-  /// The same for a body that pauses, so that the connection is passed from thread to thread.
+  /// The same for a body that may suspend, so that several threads use the connection in turn.
   func withReader<Result>(
     pausing body: (SQLiteConnection) async throws -> Result
   ) async throws -> Result {
@@ -75,12 +75,12 @@ final class SQLiteReaders: Sendable {
   /// - Parameter isWaiting: Whether the connection waits while another process blocks all others.
   /// - Throws: `StorageError` with code `io` if the path leads to another database by now (rule C6).
   func open(isWaiting: Bool = false) throws -> SQLiteConnection {
-    // Opening could create files in the place of others.
+    // Otherwise, opening could create files beside another database.
     try files.check(isThorough: true)
     do {
       let reader = try file.openReader(isWaiting: isWaiting)
-      // It has opened what the path led to when the engine was opened, without links. That this is the database of the
-      // engine follows only if that leads to it, and still does so when the two are compared.
+      // The connection has opened the path whose links were resolved when the engine was opened. It has the engine's database
+      // open only if that path leads to it, and still does so when the two are compared.
       try files.check(isThorough: true)
       try files.checkSource(file.file)
       try reader.checkPlace()

@@ -85,7 +85,7 @@ struct SQLiteStatement {
     // The pointer first: asking for it may move the bytes.
     let start = sqlite3_column_blob(handle, column)
     let count = Int(sqlite3_column_bytes(handle, column))
-    // An empty value and a lack of memory look the same.
+    // The pointer is nil both for an empty value and if there is not enough memory.
     if start == nil, sqlite3_errcode(sqlite3_db_handle(handle)) == SQLITE_NOMEM {
       throw connection.error(SQLITE_NOMEM, "Reading a value")
     }

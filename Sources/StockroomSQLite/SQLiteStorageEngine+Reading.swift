@@ -181,7 +181,8 @@ extension SQLiteConnection {
     return rows
   }
 
-  /// The number of entries; nil if there are too many to count without a pause, which is about twice as fast.
+  /// The number of entries; nil if there are too many to count without yielding, which is about twice as fast as counting with
+  /// it.
   fileprivate func countAtOnce() throws -> Int? {
     guard let pages = Int(try execute("PRAGMA page_count") ?? ""), pages <= Self.pagesCountedAtOnce else {
       return nil

@@ -36,15 +36,15 @@ import StockroomCore
 /// ## The log
 ///
 /// The log is checkpointed into the database every 1,000 pages. If reads of this process or of others overlap all the time, the
-/// log can never be restarted. From 16 MiB on, a write then waits for the reads: a quarter of a second for each 16 MiB of the
-/// log. Only a read that takes longer than that makes the log grow further.
+/// log can never be restarted. From 16 MiB on, writes then wait for the reads: at most a quarter of a second for each 16 MiB of
+/// the log. Only a read that takes longer than that makes the log grow further.
 ///
 /// ## Files that are deleted, moved or replaced
 ///
 /// If the database, the log, the shared memory or their directory is deleted, moved or replaced, every call throws
 /// `StorageError.Code.io` and does not touch what is there now; open another engine. If a directory further up is moved, writes
-/// notice immediately, reads within a fraction of a millisecond. A database that is overwritten in place, for instance by `cp`, is
-/// not noticed: replace it with `mv` while no engine has it open.
+/// detect that immediately, reads within a fraction of a millisecond. Overwriting a database in place, for instance with `cp`, is
+/// not detected: replace it with `mv` while no engine has it open.
 ///
 /// Opening refuses a symbolic link, a pipe or a directory in place of one of the files. Directories may be symbolic links.
 ///
@@ -182,7 +182,7 @@ public final class SQLiteStorageEngine: BatchWritingEngine {
 
   /// Waits for calls in progress, checkpoints the log into the database and closes it (rule O3).
   ///
-  /// Dropping the last reference does the same, on a thread of its own that nobody waits for.
+  /// Dropping the last reference does the same, asynchronously on the engine's thread.
   ///
   /// - Throws: `StorageError` with code `io` if the system cannot create a thread for it.
   public func close() async throws {
@@ -216,8 +216,8 @@ extension SQLiteStorageEngine: CustomStringConvertible {
 }
 
 extension StorageEngine where Self == SQLiteStorageEngine {
-  /// The engine on the SQLite database in a directory. Has the parameters of its initializer, and throws as
-  /// that does.
+  /// The engine on the SQLite database in a directory. Has the parameters of the initializer of ``SQLiteStorageEngine``, and
+  /// throws as it does.
   public static func sqlite(
     directory: FileManager.Directory, databaseFilename: String = "data", durability: Durability = .full,
     permissions: FilePermissions = .owner, lockTimeout: Duration = .seconds(60),

@@ -39,7 +39,7 @@ struct SQLiteWriter {
         throw StorageError(.corrupted, "The database \(connection.path) has lost its metadata.")
       }
       let sequence = row.number(at: 0)
-      // Beyond this, there would be no room to continue.
+      // Above this limit, there would be no numbers left to continue with.
       guard 0..<Int64.max / 2 ~= sequence else {
         throw StorageError(.corrupted, "The metadata of the database \(connection.path) is out of range.")
       }
@@ -49,9 +49,9 @@ struct SQLiteWriter {
     }
   }
 
-  /// Each operation has its own sequence number, so those of existing keys leave gaps.
+  /// Performs the operations. Each has its own sequence number, so overwrites and removals leave gaps.
   ///
-  /// - Returns: The state if the transaction is committed, except for the version.
+  /// - Returns: The state once the transaction has been committed, except for the version.
   mutating func perform(_ batch: SortedBatch) throws -> SQLiteMetadata {
     if batch.removesAll {
       try connection.run(.removeAll)

@@ -1,10 +1,11 @@
-/// An error that a ``GroupCommitter``'s `commit` has encountered after all of its requests were committed,
-/// for example because the files have been replaced in the meantime. The requests must not be committed
-/// again. Their callers get the underlying error.
+/// An error that a ``GroupCommitter``'s `commit` has encountered after all of its requests were committed, for example because
+/// the files have been replaced in the meantime. The requests must not be committed again. Their callers throw the underlying
+/// error.
 package struct AfterCommitError: Error {
   package let underlying: any Error
 
-  /// - Parameter error: An error whose code would mean that nothing has changed becomes the cause of one with code `io`.
+  /// - Parameter error: The error. If its code would mean that nothing has changed, it becomes the underlying error of a new one
+  ///   with code `io`.
   package init(_ error: any Error) {
     if let error = error as? StorageError, ![.io, .corrupted, .outcomeUnknown].contains(error.code) {
       underlying = StorageError(

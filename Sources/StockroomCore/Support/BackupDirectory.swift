@@ -26,8 +26,7 @@ package struct BackupDirectory: Sendable {
   ///   - synchronizeName: Syncs the name of the directory, the first path, in its parent, the second.
   ///   - fill: Fills the directory that is passed to it. The contents of its files are on the disk when it
   ///     returns.
-  /// - Throws: ``StorageError`` with code `unsupported` if there is something at the path already; what
-  ///   `fill` throws.
+  /// - Throws: ``StorageError`` with code `unsupported` if the path exists and is not an empty directory; what `fill` throws.
   package static func make(
     at directory: FileManager.Directory,
     synchronizeName: @escaping @Sendable (String, String) throws -> Void = {
@@ -82,7 +81,7 @@ package struct BackupDirectory: Sendable {
     do {
       try synchronizeName(target, parent)
     } catch {
-      // Back to the name under which it is removed.
+      // Renames it back, since the caller removes the directory under its temporary name.
       guard rename(target, unfinished) == 0 else {
         throw StorageError(
           .io,

@@ -4,11 +4,11 @@
   import Foundation
 #endif
 
-/// The writing path of an engine that makes every change as a batch: it implements ``commit(_:)``. The seven
-/// writing methods of ``StorageEngine``, and transactions, are derived from it.
+/// An engine that makes every change as a batch. It implements ``commit(_:)``, from which the seven writing methods of
+/// ``StorageEngine`` and transactions are derived.
 ///
-/// Each of them checks keys and sizes before anything is done (rules K1, V2, W4). Methods that take many
-/// entries leave the caller's actor, since even checking a hundred thousand keys takes long (rule C5).
+/// Each of these methods checks keys and sizes before it changes anything (rules K1, V2, W4). Methods that take many entries
+/// leave the caller's actor, since even checking a hundred thousand keys takes long (rule C5).
 package protocol BatchWritingEngine: StorageEngine {
   /// The maximum size of a value in the underlying storage, and its name; nil if ``commit(_:)`` checks it.
   static var valueLimit: ValueLimit? { get }
@@ -42,7 +42,7 @@ package struct ValueLimit: Sendable {
 extension BatchWritingEngine {
   package static var valueLimit: ValueLimit? { nil }
 
-  /// Makes `data` the value of the key, as a batch of one.
+  /// Writes the value, as a batch of one operation.
   public func write(_ data: Data, key: CacheKey) async throws {
     try key.validate()
     try Self.valueLimit?.check(data, key)
@@ -56,30 +56,29 @@ extension BatchWritingEngine {
 
   /// Writes the entries with their timestamps, as one batch.
   ///
-  /// Timestamps are stored as whole nanoseconds, from 1823 to 2116; timestamps beyond are stored as the
-  /// nearest of these. An entry that was updated before it was created is stored as created when it was
-  /// updated.
+  /// Timestamps are stored as whole nanoseconds, from 1823 to 2116; timestamps outside this range are stored as the nearest one
+  /// in it. An entry that was updated before it was created is stored as created when it was updated.
   @concurrent public func writeEntries(_ entries: [StorageEntry]) async throws {
     try await commitValidated(.entries(entries))
   }
 
-  /// Makes the key absent, as a batch of one.
+  /// Removes the entry under the key, as a batch of one operation.
   public func remove(key: CacheKey) async throws {
     try key.validate()
     try await perform(.operations([.remove(key: key)]))
   }
 
-  /// Makes the keys absent, as one batch.
+  /// Removes the entries under the keys, as one batch.
   @concurrent public func remove(keys: [CacheKey]) async throws {
     try await commitValidated(.operations(keys.map { .remove(key: $0) }))
   }
 
-  /// Makes every key absent, as a batch of one.
+  /// Removes all entries, as a batch of one operation.
   public func removeAllData() async throws {
     try await perform(.operations([.removeAll]))
   }
 
-  /// Makes the changes of the operations in the given order, as one batch.
+  /// Performs the operations in the given order, as one batch.
   @concurrent public func apply(_ operations: [StorageOperation]) async throws {
     try await commitValidated(.operations(operations))
   }
@@ -100,8 +99,8 @@ extension BatchWritingEngine {
     try await perform(request)
   }
 
-  /// Runs the body on the engine's own thread, with an overlay of its changes in front of the engine's
-  /// entries, and commits the changes as one batch, together with concurrent writes by others.
+  /// Runs the body on the engine's own thread, with an overlay of its changes in front of the engine's entries, and commits the
+  /// changes as one batch, in a group with concurrent writes.
   ///
   /// Costs the same as the body's reads and a batch of its changes. Writes wait while the body runs, reads do
   /// not.
@@ -120,7 +119,7 @@ extension BatchWritingEngine {
           return false
         }
       })
-    // A request that has been committed has been run.
+    // The body of a committed request has been run.
     guard let outcome = outcome.withLock({ $0 }) else {
       throw StorageError(.io, "The transaction has not been run.")
     }

@@ -1,6 +1,6 @@
 extension RandomAccessCollection {
-  /// The index of the first element for which the predicate holds, if it also holds for all elements after
-  /// it; the end if there is none. O(log N).
+  /// The index of the first element for which the predicate holds, or the end index if there is none. The predicate must also
+  /// hold for all elements after that one. O(log N).
   @inlinable package func partitioningIndex<Failure: Error>(
     where belongsInSecondPartition: (Element) throws(Failure) -> Bool
   ) throws(Failure) -> Index {

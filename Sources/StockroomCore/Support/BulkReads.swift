@@ -1,8 +1,8 @@
-// The steps that reads of many entries have in common in all engines.
+// Steps of the reads of many entries, shared by all engines.
 
 extension Sequence {
-  /// The results of `transform` for all elements, without the nils. Yields to other tasks between portions
-  /// (rule C5), and ends if the task is cancelled (rule C4).
+  /// The results of `transform` for all elements, without the nils. Yields to other tasks between portions (rule C5), and throws
+  /// `CancellationError` if the task is cancelled (rule C4).
   ///
   /// - Parameter portion: The number of elements between two checks of the clock.
   @inlinable package func compactMap<Result>(
@@ -21,8 +21,8 @@ extension Sequence {
 }
 
 extension KeyRangeCursor {
-  /// Appends an entry that is visited in the order of keys, if it is in the range. Returns whether to
-  /// continue.
+  /// Appends the entry if its key is in the range. The caller visits the keys in order. Returns false once no later key can be in
+  /// the range or the limit is reached.
   @inlinable package func collect<Entry>(
     _ key: UnsafeRawBufferPointer, into found: inout [Entry], limit: Int, _ entry: () throws -> Entry
   ) rethrows -> Bool {

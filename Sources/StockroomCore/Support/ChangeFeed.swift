@@ -1,8 +1,8 @@
 import Dispatch
 import Synchronization
 
-/// The changes of a place that several processes may have open. Engines report them to each other through a
-/// ``ChangeLog``; changes by other programs are detected in its files.
+/// The changes of a place that several processes may have open. Engines report them to each other through a ``ChangeLog``;
+/// changes by other programs are detected by watching the files of the place.
 package final class ChangeFeed: Sendable {
   /// Notifies the subscribers of this process.
   package let hub: ChangeHub
@@ -13,7 +13,7 @@ package final class ChangeFeed: Sendable {
     var watcher: ChangeWatcher?
     /// The log that the last commit has found.
     var log: ChangeLog?
-    /// The number of commits that have been logged for other processes since one was known to subscribe.
+    /// The number of commits that this feed has logged while it had no subscribers itself.
     var unusedRecords = 0
   }
 
@@ -22,13 +22,13 @@ package final class ChangeFeed: Sendable {
   /// Distinguishes the records of this feed from those of others.
   private let writer = UInt64.random(in: .min ... .max)
   private let state = MutexProtected(State())
-  /// Whether the state has a watcher, or is about to have one. Written with the lock of the state, and read without.
+  /// Whether the state has a watcher, or is about to have one. Written with the lock of the state, and read without it.
   private let hasWatcher = Atomic(false)
 
   /// - Parameters:
   ///   - path: The path of the log while there are subscribers.
-  ///   - model: The path of a file of the place that everybody has who may use the place. The log gets its owner and
-  ///     permissions, no matter which user subscribes first.
+  ///   - model: The path of a file of the place, which every user of the place can access. The log gets its permissions and, as
+  ///     far as the system allows, its group and owner, no matter which user subscribes first.
   package init(logAtPath path: String, like model: String) {
     self.path = path
     self.model = model
@@ -55,8 +55,8 @@ package final class ChangeFeed: Sendable {
       // Earlier commits are not reported to this subscriber.
       state.watcher?.catchUp()
       let changes = hub.subscribe(without: origin, of: owner) { [weak self] in
-        // Not on the thread that drops the stream, since a check in progress may wait for other processes
-        // (rule C5).
+        // Stopping waits for a check in progress, which may wait for other processes. So it must not run on the thread that
+        // releases the stream (rule C5).
         DispatchQueue.global().async { [weak self] in self?.stopWatchingIfUnused() }
       }
       return (changes, Result { try watch(&state, source, afterCommits: waitForCommits) })
@@ -93,9 +93,10 @@ package final class ChangeFeed: Sendable {
   }
 
   private func stopWatchingIfUnused() {
-    // A subscription in progress counts, and it holds the lock while it waits for commits of other processes.
+    // Checked before the lock is taken, since a subscription in progress, which counts as a subscriber, holds the lock while it
+    // waits for commits of other processes.
     if hub.hasSubscribers { return }
-    // Within the lock: the next subscriber must not receive changes that this watcher still finds.
+    // Stopped within the lock, since the next subscriber must not receive changes that this watcher still finds.
     let watcher = state.withLock { state in
       let watcher = hub.hasSubscribers ? nil : state.watcher.take()
       watcher?.stop()
@@ -109,7 +110,7 @@ package final class ChangeFeed: Sendable {
   /// all streams have ended. No subscription may be in progress.
   package var isWatching: Bool { hasWatcher.load(ordering: .sequentiallyConsistent) }
 
-  /// Ends the streams of an engine, and releases their resources later if that would mean to wait.
+  /// Ends the streams of an engine, and releases their resources asynchronously if that may have to wait.
   package func finishWithoutWaiting(of owner: ObjectIdentifier) {
     hub.finish(of: owner)
     if isWatching { DispatchQueue.global().async { self.stopWatchingIfUnused() } }
@@ -144,9 +145,8 @@ package final class ChangeFeed: Sendable {
     let position: Range<UInt64>
   }
 
-  /// Logs the changes that a commit is about to make, if there are subscribers. Call it under the lock of the
-  /// place, before the commit; without subscribers it costs one check of a path. It ends with ``publish(_:)``
-  /// or ``withdraw(_:)``.
+  /// Logs the changes that a commit is about to make, if there are subscribers. Call it under the lock of the place, before the
+  /// commit; without subscribers it costs one check of a path. ``publish(_:)`` or ``withdraw(_:)`` must follow.
   ///
   /// - Parameters:
   ///   - hasNumber: Whether the commit gets a number. A database does not count a commit that changes
@@ -157,7 +157,7 @@ package final class ChangeFeed: Sendable {
     as number: () throws -> UInt64
   ) -> Announcement {
     guard hasNumber else { return Announcement(requests: requests, operations: operations, entry: nil) }
-    // A subscriber from here on may miss it.
+    // A subscriber that joins after this call may miss the commit.
     defer { check.noteCommit() }
     if check.isLogKnownToBeAbsent {
       return Announcement(requests: requests, operations: operations, entry: nil)
@@ -183,12 +183,12 @@ package final class ChangeFeed: Sendable {
     }
   }
 
-  /// An announced commit has failed. The next one may have its number, and be made by a program that does not
-  /// use the log.
+  /// Call it if an announced commit has failed. The next commit may get the same number and be made by a program that does not
+  /// use the log, so this logs a second record with that number, which reports a change of everything.
   package func withdraw(_ announcement: Announcement) {
     guard let entry = announcement.entry else { return }
     do {
-      // With another writer, so that the subscribers of this process receive it too.
+      // With the number of another writer, so that the subscribers of this process receive the change too.
       try entry.log.append(ChangeLog.Record(commit: entry.number, writer: ~writer, change: .everything))
     } catch {
       // If this fails too, subscribers may miss a later commit of such a program.
@@ -199,8 +199,8 @@ package final class ChangeFeed: Sendable {
   /// Notifies the subscribers, in this and other processes, of a commit.
   package func publish(_ announcement: Announcement) {
     if let entry = announcement.entry, state.withLock({ $0.watcher })?.noteOwnCommit(entry) ?? true {
-      // Without it, subscribers treat the commit as one of a program that does not use the log: as a change
-      // of everything.
+      // Without the confirmation, subscribers treat the commit as one of a program that does not use the log: as a change of
+      // everything.
       try? entry.log.confirm(entry.position)
       entry.log.notify()
     }
@@ -212,8 +212,8 @@ package final class ChangeFeed: Sendable {
   /// could not be counted. Subscribers of all processes treat it as a change of everything. Call it under the
   /// lock of the place, even while a subscription in progress waits for it.
   package func noteRecovery() {
-    // Not the log in the state, whose lock a subscription in progress holds. Subscribers reload everything if
-    // there is something wrong with the log.
+    // The log in the state cannot be used, since a subscription in progress may hold the lock of the state. If the log cannot be
+    // opened, subscribers detect that themselves, and reload everything.
     guard let log = try? ChangeLog.find(atPath: path, known: nil) else { return }
     do { try log.noteMissedCommits() } catch { log.notify() }
     log.close()

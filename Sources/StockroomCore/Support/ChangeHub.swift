@@ -35,7 +35,7 @@ package final class ChangeHub: Sendable {
   /// - Parameters:
   ///   - origin: The origin whose changes are excluded.
   ///   - owner: The engine, if engines share the hub.
-  ///   - onEnd: Called when the subscriber has ended.
+  ///   - onEnd: Called when the subscription has ended.
   package func subscribe(
     without origin: ChangeOrigin?, of owner: ObjectIdentifier? = nil,
     onEnd: @escaping @Sendable () -> Void = {}
@@ -77,8 +77,8 @@ package final class ChangeHub: Sendable {
 
   // MARK: Reporting
 
-  /// Begins a write, which is reported to everyone who subscribes before it is acknowledged. ``endWrite()``
-  /// must follow.
+  /// Begins a write. It is reported to every subscriber that arrives before the write is acknowledged. ``endWrite()`` must
+  /// follow.
   package func beginWrite() {
     _ = writesUnderWay.wrappingAdd(1, ordering: .sequentiallyConsistent)
     check?.beginWrite()

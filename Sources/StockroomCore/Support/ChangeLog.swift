@@ -14,12 +14,12 @@
 /// written before the commit, so that a subscriber that sees the commit finds it; a failed commit leaves a
 /// record of changes that were not made.
 ///
-/// The last subscriber removes the file. If that has died, a writer detects it. Each subscribing process
-/// holds a shared lock on the whole file, which keeps it in place, and on Linux a shared lock on its first
-/// byte, by which a writer that subscribes itself determines whether it must wake others up.
+/// The last subscriber removes the file. If that subscriber has died, a writer detects that the file is unused, and removes it.
+/// Each subscribing process holds a shared lock on the whole file, which prevents its removal. On Linux it also holds a shared
+/// lock on the first byte, by which a writer that subscribes itself determines whether it must wake other subscribers.
 ///
-/// The header is a signature of 16 bytes, and in 8 bytes each, little-endian, the number of bytes that have ever been written, a number
-/// that each new subscriber changes, and one that a writer changes whose commit a subscriber may have missed.
+/// The header is a signature of 16 bytes, and in 8 bytes each, little-endian, the number of bytes that have ever been written, a
+/// number that each new subscriber changes, and one that a writer changes whose commit a subscriber may have missed.
 struct ChangeLog {
   static let capacity = 1 << 20
   private static let signature = Array("Stockroom log 1\n".utf8)
@@ -70,12 +70,12 @@ extension ChangeLog {
         try make(atPath: path, like: model)
         continue
       }
-      // A second name of its own would make it look like a file of others.
+      // A second hard link that a process left when it died while creating the file would make it look like a file of another
+      // program.
       if try file.status().linkCount > 1 { UnfinishedDirectory.removeAbandoned(for: path, unfinishedNames) }
       try repairIfEmpty(file)
       let log = try ChangeLog(file)
-      // The exclusive lock is normally held only for a moment, but every process that may read the file can
-      // take it (rule O5).
+      // The exclusive lock is normally held only briefly, but every process that may read the file can take it (rule O5).
       while flock(file.number, LOCK_SH | LOCK_NB) != 0 {
         guard errno == EWOULDBLOCK || errno == EINTR else {
           throw StorageError.posix(errno, "Locking \(path) failed.")
@@ -95,9 +95,9 @@ extension ChangeLog {
     }
   }
 
-  /// Rewrites the header, which is missing after a power cut or once somebody has truncated the file. Takes
-  /// no lock, since other subscribers hold it: they find that the file now ends before their position. Leaves
-  /// a file alone that has another name, since it may be somebody else's (rule O5).
+  /// Rewrites the header if it is missing after a power failure or because the file was truncated. Takes no lock, since other
+  /// subscribers hold it: they find that the log now ends before their position. Does not change a file that has a second hard
+  /// link, since it may belong to another program (rule O5).
   private static func repairIfEmpty(_ file: FileDescriptor) throws {
     let header = try file.readBytes(headerSize)
     guard
@@ -125,7 +125,7 @@ extension ChangeLog {
     guard let file = try FileDescriptor.makeFile(atPath: unfinished, .owner) else {
       throw StorageError.posix(EEXIST, "Creating \(unfinished) failed.")
     }
-    // Only root may give a file to another user, and others only to one of their groups.
+    // Only root may change the owner of a file. Other users may only change its group, to one of their own.
     _ = fchown(file.number, geteuid() == 0 ? status.owner : uid_t.max, status.group)
     try file.setMode(status.mode & (try file.status().group == status.group ? 0o666 : 0o606))
     try emptyHeader.withUnsafeBytes { try file.write($0) }
@@ -138,7 +138,7 @@ extension ChangeLog {
   #if canImport(Darwin)
     private func setSubscribed() throws {}
 
-    /// Whether another process subscribes as well. The system does not provide that.
+    /// Whether another feed may subscribe as well. The system provides no way to determine that.
     var hasOtherSubscribers: Bool { true }
   #else
     private func setSubscribed() throws {
@@ -148,7 +148,7 @@ extension ChangeLog {
       }
     }
 
-    /// Whether another process may subscribe as well. Only for a log that this process has joined.
+    /// Whether another feed, of this process or of another, may subscribe as well. Only for a log that this feed has joined.
     var hasOtherSubscribers: Bool {
       var lock = lockOfFirstByte(F_WRLCK)
       return fcntl(file.number, Self.getLock, &lock) != 0 || Int32(lock.l_type) != F_UNLCK
@@ -171,8 +171,7 @@ extension ChangeLog {
   /// Whether the file is still at its path.
   var isInPlace: Bool { (try? FileIdentity(path: path)) == identity }
 
-  /// Repairs the file if somebody has truncated it, after which nothing could be written to it or read from
-  /// it.
+  /// Rewrites the header if the file was truncated, since nothing could be logged or read without it.
   ///
   /// - Returns: Whether it was truncated.
   func repairIfTruncated() throws -> Bool {
@@ -181,7 +180,7 @@ extension ChangeLog {
     return true
   }
 
-  /// Ends what ``join(atPath:_:)`` began. The last subscriber removes the file.
+  /// Ends the subscription that ``join(atPath:like:unless:)`` began. The last subscriber removes the file.
   func leave() {
     FileLock.release(file.number)
     removeIfUnused()
@@ -197,10 +196,10 @@ extension ChangeLog {
   }
 }
 
-// MARK: - Subscribers and writers that do not know of each other, without the lock of the place
+// MARK: - Numbers by which subscribers and writers detect each other, without the lock of the place
 
 extension ChangeLog {
-  /// Notifies writers of a new subscriber, which does not receive earlier commits.
+  /// Notifies writers of a new subscriber, which does not receive earlier commits from the log.
   func noteSubscription() throws { try store(.random(in: 1 ... .max), at: Self.subscriptionOffset) }
 
   /// A number that changes with each ``noteSubscription()``.
@@ -247,14 +246,14 @@ extension ChangeLog {
     return end..<newEnd
   }
 
-  /// Shows every reader that records are missing, which it treats as a change of everything. Used in place of
-  /// a record that cannot be written. Needs no disk space.
+  /// Makes every reader detect that records are missing, which it treats as a change of everything. Used in place of a record
+  /// that cannot be written. Needs no disk space.
   func leaveGap() throws { try setEnd(end() + 2 * UInt64(Self.capacity)) }
 
   private func setEnd(_ end: UInt64) throws { try store(end, at: Self.signature.count) }
 
-  /// Confirms that the changes of a record have been committed. Takes no lock of the place; if another record
-  /// has replaced it in the meantime, that record then counts as corrupted.
+  /// Confirms that the changes of a record have been committed. Takes no lock of the place; if another record has overwritten
+  /// this one in the meantime, that record then counts as corrupted.
   func confirm(_ position: Range<UInt64>) throws {
     let offset = Int((position.lowerBound + 3) % UInt64(Self.capacity))
     try withUnsafeBytes(of: UInt8(Record.confirmation >> 24)) {
@@ -262,8 +261,7 @@ extension ChangeLog {
     }
   }
 
-  /// Wakes the subscribers. They watch the file's times, not its contents, so that writing a record wakes
-  /// nobody.
+  /// Wakes the subscribers. They watch the file's times, not its contents, so that writing a record does not wake them.
   func notify() {
     // Subscribers that are not woken detect the change of the place itself.
     _ = futimens(file.number, nil)
@@ -276,7 +274,7 @@ extension ChangeLog {
   /// The number of bytes that have ever been written: the position of the next record.
   func end() throws -> UInt64 {
     let end = try number(at: Self.signature.count)
-    // An impossible number: readers treat it as a gap, and the next record corrects it.
+    // An invalid number counts as 0: readers treat that as a gap, and the next record corrects it.
     return end <= UInt64(Int64.max) ? end : 0
   }
 

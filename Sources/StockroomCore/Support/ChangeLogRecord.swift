@@ -1,26 +1,26 @@
 extension ChangeLog {
-  /// What one commit has changed.
+  /// The changes of one commit.
   ///
-  /// Little-endian: its length, with the highest bit set once it has been committed, and the CRC-32C of what follows in 4 bytes each; in
-  /// 8 bytes each, the number of the commit and of the writer; in 4 bytes, the number of keys, or all ones for everything; then the keys,
-  /// each with its length in 2 bytes in front.
+  /// All numbers are little-endian. 4 bytes: the length of the record, with the highest bit set once the commit is confirmed; 4
+  /// bytes: the CRC-32C of all bytes that follow; 8 bytes: the number of the commit; 8 bytes: the number of the writer; 4 bytes:
+  /// the number of keys, or all ones for a change of everything; then the keys, each preceded by its length in 2 bytes.
   struct Record {
     let commit: UInt64
     let writer: UInt64
     let change: StorageChange
-    /// Whether its writer has said that the commit was made.
+    /// Whether the writer has confirmed that the commit was made.
     var isConfirmed = false
   }
 }
 
 extension ChangeLog.Record {
-  /// A record that would be longer says everything.
+  /// A record that would be longer reports a change of everything instead.
   static let maximumSize = 1 << 16
   private static let headerSize = 28
-  /// The bit in its length that says that it has been committed.
+  /// The bit in the length that is set once the commit is confirmed.
   static let confirmation: UInt32 = 1 << 31
 
-  /// As it is written to the log.
+  /// The bytes of the record in the log.
   func encoded() -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: Self.headerSize)
     var count = UInt32.max
@@ -50,7 +50,7 @@ extension ChangeLog.Record {
     return bytes
   }
 
-  /// The first record and its length. Nil if it has not been read as it was written.
+  /// The first record and its length. Nil if the record is incomplete or corrupted.
   static func decode(_ bytes: ArraySlice<UInt8>) -> (record: Self, count: Int)? {
     bytes.withUnsafeBytes { bytes in
       func number<Number: FixedWidthInteger>(_ type: Number.Type, at offset: Int) -> Number {

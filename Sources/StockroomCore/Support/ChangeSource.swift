@@ -1,19 +1,19 @@
-/// The interface of a place that several processes change, for a ``ChangeFeed``.
+/// How a ``ChangeFeed`` detects commits to a place that several processes may change.
 package protocol ChangeSource: AnyObject, Sendable {
   /// The files that are written by every commit, including those of programs that do not use ``ChangeFeed``.
   /// They are often written before the commit can be read.
   var writtenFiles: [String] { get }
 
-  /// Further files that commits write. They are watched only while the ``ChangeLog`` is not in its place, so
-  /// that nobody is notified of commits by it.
+  /// Further files that commits write. They are watched only while there is no ``ChangeLog`` at its path, since commits cannot
+  /// notify subscribers by it then.
   var filesWrittenWithoutLog: [String] { get }
 
   /// The directory whose files are the entries, if the engine stores them like that. Files that other
   /// programs put there are detected if the system reports their names, as Linux does.
   var entryDirectory: String? { get }
 
-  /// The number of the latest commit that can be read, one more than that of the commit before. Nil if it
-  /// cannot be determined at the moment.
+  /// The number of the latest commit that can be read. Each commit increases it by one. Nil if it cannot be determined at the
+  /// moment.
   func latestCommit() throws -> UInt64?
 
   /// Whether no commit is in progress.

@@ -1,43 +1,45 @@
-/// Checks, on the queue, for what others have changed.
+/// Checks for changes by other engines and programs, on the queue.
 extension ChangeWatcher {
-  /// Sends what others have changed since the last check to the subscribers.
+  /// Sends the changes that others have made since the last check to the subscribers.
   ///
   /// - Parameters:
-  ///   - isLastOfSeries: Whether this is the last check after a file was written, so that no commit may be in
-  ///     progress. Determining that takes the lock of the place for a moment, which no other check does.
+  ///   - isLastOfSeries: Whether this is the last check after a file was written, so that no commit may be in progress.
+  ///     Determining that takes the lock of the place briefly, which no other check does.
   ///   - makesLog: Whether to create the log if it has been removed.
   func check(isLastOfSeries: Bool = false, makesLog: Bool = false) {
     if state.withLock({ $0.isStopped }) { return }
-    // In this order: later writes are detected, and a commit that has ended before can be read.
+    // The order matters: the watches detect all writes from here on, and a commit that has ended before its number is read can be
+    // read.
     watchContentsAgain()
     let isSettled = Result { try !isLastOfSeries || source.isSettled() }
     let readable = Result { try source.latestCommit() }
-    // Nothing is made in a place that cannot be read.
+    // The log is not created in a place that cannot be read.
     let replacement = Result {
       if case .success(_?) = readable { try joinAgain(makesLog: makesLog) } else { nil as Replacement? }
     }
     let isReplaced = if case .success(_?) = replacement { true } else { false }
-    // That may have taken long.
+    // Joining the log may have taken long, so the number is read again.
     let latest = isReplaced ? Result { try source.latestCommit() } : readable
     #if !canImport(Darwin)
-      // The files of commits up to that one are then known, and are not attributed to another program later.
+      // Delivers the events for the files of commits up to `latest`, which would otherwise be attributed to another program
+      // later.
       if source.entryDirectory != nil { FileWatch.deliverPending() }
     #endif
     let change = state.withLock { state -> StorageChange? in
       if case .success(let replacement?) = replacement { replace(replacement, &state) }
       if state.isStopped { return nil }
-      // A check that fails may have taken them.
+      // Determined first, since a check that fails may have cleared the files.
       let hasFiles = !state.files.isEmpty
       var change: StorageChange?
       do {
-        // Before the state counts as read: a check that fails afterwards would report everything each time.
+        // Throws before `changesByOthers` clears `lastCheckFailed`: otherwise each failed check would report everything.
         _ = try replacement.get()
         let hasSettled = try isSettled.get()
         change = try changesByOthers(&state, upTo: latest.get(), isConclusive: isLastOfSeries && hasSettled)
         if !hasSettled, state.delays.isEmpty { state.delays = Self.delays.suffix(1) }
       } catch {
-        // Regardless of the cause: subscribers that reload everything find the changes, after each commit
-        // and each file that is seen.
+        // Regardless of the cause, this reports everything once, and again for each new commit and changed file: subscribers find
+        // the changes when they reload everything.
         if !state.lastCheckFailed || state.mayHaveMissedChanges || hasFiles { change = .everything }
         (state.lastCheckFailed, state.mayHaveMissedChanges) = (true, false)
         (state.files, state.foreignFiles) = ([], [])
@@ -46,7 +48,7 @@ extension ChangeWatcher {
           change = .everything
         }
       }
-      // Nothing else may happen for a long time.
+      // Schedules another check, since no event may follow for a long time.
       if state.lastCheckFailed || state.isUnwatched, state.timer == nil, state.delays.isEmpty {
         state.delays = [Self.delayOfRetry]
       }
@@ -58,8 +60,8 @@ extension ChangeWatcher {
 
   /// Watches the files that commits write again, if no more checks are scheduled.
   ///
-  /// While the system does not allow that, commits are found by their number. The subscribers receive everything
-  /// when that begins and when it ends, and not with each check.
+  /// While the system refuses to watch the files, checks at regular intervals detect commits by their number. The subscribers
+  /// receive `everything` when that begins and when it ends, and not with each check.
   private func watchContentsAgain() {
     state.withLock { state in
       if state.isStopped || state.timer != nil || !state.delays.isEmpty || !state.contents.isEmpty { return }
@@ -78,16 +80,15 @@ extension ChangeWatcher {
     let end: UInt64
   }
 
-  /// Joins the log that is now at the path, if it is another one. Without the lock of the state, which commits of this
-  /// process take: it may wait for another process for long.
+  /// Joins the log that is now at the path, if it is another one. Takes no lock of the state, which commits of this process need,
+  /// since joining may wait long for another process.
   ///
-  /// A log that has been removed is only created again for a new subscriber, as the whole place may be about
-  /// to be removed. Without it, a commit may have changed everything, and is found by the files that it
-  /// writes.
+  /// A log that has been removed is only created again for a new subscriber, as the whole place may be about to be removed.
+  /// Without a log, commits are detected by the files that they write, and each may have changed everything.
   private func joinAgain(makesLog: Bool) throws -> Replacement? {
     let known = state.withLock { $0.log }
     guard try !known.isInPlace && (makesLog || FileIdentity(path: known.path) != nil) else { return nil }
-    // Nor does ``stop()`` wait for that.
+    // The closure ends the wait when ``stop()`` is called.
     let log = try ChangeLog.join(atPath: known.path, like: model) { state.withLock { $0.isStopped } }
     do {
       let replacement = Replacement(
@@ -100,9 +101,9 @@ extension ChangeWatcher {
     }
   }
 
-  /// Call it also once the watcher is to stop, which leaves the log.
+  /// Also called if ``stop()`` has been called in the meantime, which then leaves the new log.
   private func replace(_ replacement: Replacement, _ state: inout State) {
-    // Before the removed file is closed, which its watch would report as another interruption.
+    // The watch is replaced before the removed file is closed, which the old watch would report as another interruption.
     if !state.isStopped { state.logWatch = replacement.watch }
     state.log.close()
     state.log = replacement.log
@@ -113,8 +114,8 @@ extension ChangeWatcher {
 
   /// The changes by others since the last check.
   ///
-  /// - Parameter isConclusive: Whether a commit that is not confirmed by now was not made by the writer that announced
-  ///   it.
+  /// - Parameter isConclusive: Whether no commit is in progress any more, so that a commit that is still unconfirmed was not made
+  ///   by the writer that announced it.
   private func changesByOthers(
     _ state: inout State, upTo latest: UInt64?, isConclusive: Bool
   ) throws -> StorageChange? {
@@ -124,7 +125,7 @@ extension ChangeWatcher {
       if state.delays.isEmpty { state.delays = Self.delays[...] }
       return nil
     }
-    // A truncated log would remain unusable.
+    // Without the repair, a truncated log would remain unusable.
     if try state.log.repairIfTruncated() { state.mayHaveMissedChanges = true }
     let missedCommits = try state.log.missedCommits()
     if missedCommits != state.missedCommits {
@@ -143,8 +144,8 @@ extension ChangeWatcher {
       (state.lastCheckFailed, state.mayHaveMissedChanges) = (false, false)
       return .everything
     }
-    // Files without a corresponding commit have been changed by another program, and so have those that were
-    // not moved.
+    // Files without a corresponding commit have been changed by another program, and so have files that were created or written
+    // in place.
     switch logged {
     case .everything?: break
     case .keys(let keys)?: foreign.formUnion(files.subtracting(keys))
@@ -153,8 +154,8 @@ extension ChangeWatcher {
     return foreign.isEmpty ? change : .keys(foreign).union(change)
   }
 
-  /// The changes of the commits by others up to the latest, and of all commits that are or were in the log.
-  /// Nil if something is missing, or if a commit was announced and another program has made one in its place.
+  /// The changes of the commits by others up to `latest`, and of all commits that have been logged since the last check. Nil if
+  /// the log lacks a commit, or if another program may have made a commit with the number of an announced one.
   private func readLog(
     _ state: inout State, upTo latest: UInt64, isConclusive: Bool
   ) throws -> (change: StorageChange?, logged: StorageChange?)? {
@@ -184,13 +185,13 @@ extension ChangeWatcher {
     }
     guard missing > latest else { return nil }
     state.known = latest
-    // Until it is confirmed, or known that it will not be.
+    // Checks again until the commit is confirmed, or until it is known that it will not be.
     if isUnconfirmed, state.timer == nil, state.delays.isEmpty { state.delays = Self.delays[...] }
     return (change, logged)
   }
 
-  /// Whether the commit with the record's number may be that of a program that does not use the log, since
-  /// the writer of the record has died before it: it has not been confirmed.
+  /// Whether the commit with the record's number may have been made by a program that does not use the log, after the writer of
+  /// the record died before its own commit. The record is unconfirmed then.
   private func mayBeAnothers(
     _ record: ChangeLog.Record, before later: some Sequence<ChangeLog.Record>
   ) -> Bool {

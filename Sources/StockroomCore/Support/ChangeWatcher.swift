@@ -10,36 +10,35 @@ final class ChangeWatcher: Sendable {
     var log: ChangeLog
     /// The last value of ``ChangeLog/missedCommits()``.
     var missedCommits: UInt64
-    /// The last commit up to which the subscribers have received everything.
+    /// The number of the last commit up to which the subscribers have received all changes.
     var known: UInt64 = 0
-    /// The position in the log of the first commit after that one, or of the first one before it for which it
-    /// is unknown whether the announced commit was made, or another one in its place.
+    /// The position in the log from which the next check reads: after the record of that commit or, if an earlier record is still
+    /// unconfirmed, so that another program may have made the commit with its number, at that record.
     var position: UInt64 = 0
     /// The position in the log up to which everything has been reported.
     var reported: UInt64 = 0
-    /// Whether something has been missed.
+    /// Whether changes may have been missed, so that the next check reports everything.
     var mayHaveMissedChanges = false
-    /// Whether the last check has failed. The subscribers have then received everything, and receive it again
-    /// once one succeeds.
+    /// Whether the last check has failed. The subscribers have then received everything, and receive everything again once a
+    /// check succeeds.
     var lastCheckFailed = false
-    /// Whether the system has not let the files that commits write be watched again.
+    /// Whether the system has refused to watch the files that commits write.
     var isUnwatched = false
     var isStopped = false
-    /// The files of entries that anyone has changed since the last check.
+    /// The keys of the entries whose files any program has changed since the last check.
     var files: Set<CacheKey> = []
-    /// Those of them that have been created or written in place, which no commit does: it moves complete
-    /// files into the directory.
+    /// The keys among these whose files have been created or written in place, which no commit does: it moves complete files into
+    /// the directory.
     var foreignFiles: Set<CacheKey> = []
     /// The changes of the commits in the log that cannot be read yet.
     var pending: StorageChange?
     /// Watches the log.
     var logWatch: FileWatch?
-    /// Watches on the files that commits write. None while checks are scheduled: a later write need not wake
-    /// anyone.
+    /// Watches on the files that commits write. Empty while checks are scheduled, since another write then need not trigger one.
     var contents: [FileWatch] = []
     /// A watch on the directory of entries.
     var names: FileWatch?
-    /// The delays of the remaining checks, if nothing else happens.
+    /// The delays of the remaining scheduled checks.
     var delays = ArraySlice<DispatchTimeInterval>()
     var timer: (any DispatchSourceTimer)?
   }
@@ -51,14 +50,14 @@ final class ChangeWatcher: Sendable {
   private let queue = DispatchQueue(label: "Stockroom.ChangeWatcher")
   let state: MutexProtected<State>
 
-  /// When to check after a file was written: a commit can often be read only somewhat later.
+  /// The delays of the checks after a file was written, since a commit can often be read only some time later.
   static let delays: [DispatchTimeInterval] = [
     .milliseconds(1), .milliseconds(4), .milliseconds(16), .milliseconds(64),
   ]
-  /// When to check again after a check has failed, or the system has not let a file be watched.
+  /// The delay of the next check after a check has failed, or the system has refused to watch a file.
   static let delayOfRetry = DispatchTimeInterval.seconds(1)
 
-  /// - Throws: ``StorageError``; the source is closed then.
+  /// - Throws: ``StorageError``, after closing the source.
   init(
     _ source: any ChangeSource, log: ChangeLog, like model: String, writer: UInt64,
     _ hub: ChangeHub
@@ -79,8 +78,8 @@ final class ChangeWatcher: Sendable {
 
   /// Notifies writers of a new subscriber, so that they report commits that they have not acknowledged yet.
   ///
-  /// Call it once everything later is reported to the subscriber: a writer that has learned of it before its
-  /// commit relies on its record.
+  /// Call it once all later commits are reported to the subscriber: a writer that reads the new number before its commit relies
+  /// on its record in the log.
   func noteSubscription() throws { try state.withLock { try $0.log.noteSubscription() } }
 
   /// Starts watching. No commit may be in progress.
@@ -138,7 +137,7 @@ final class ChangeWatcher: Sendable {
 
   /// Releases everything. Waits for a check in progress.
   func stop() {
-    // Released outside the lock.
+    // The watches are released outside the lock.
     let watches = state.withLock { state -> [FileWatch?]? in
       if state.isStopped { return nil }
       state.isStopped = true
@@ -156,7 +155,7 @@ final class ChangeWatcher: Sendable {
 
   private func noteInterruption() { state.withLock { $0.mayHaveMissedChanges = true } }
 
-  /// A file that commits write was written, and will not be watched again before the last check.
+  /// A file that commits write was written. It is not watched again before the last of the scheduled checks.
   private func noteContents() {
     let watches = state.withLock { exchange(&$0.contents, with: []) }
     checkLater()
@@ -177,8 +176,8 @@ final class ChangeWatcher: Sendable {
     checkLater()
   }
 
-  /// Notifies the subscribers of all earlier commits, before a new one is added. Creates the log if it has
-  /// been removed: without it, writers would not learn of the new one.
+  /// Notifies the subscribers of all earlier commits, before a new one is added. Creates the log if it has been removed: without
+  /// it, writers would not detect the new one.
   func catchUp() { queue.sync { check(makesLog: true) } }
 
   private func checkNow() {
@@ -212,12 +211,12 @@ final class ChangeWatcher: Sendable {
 
   // MARK: Commits of this process
 
-  /// Records a commit of this process, so that it need not be searched for.
+  /// Records a commit of this process, so that no check is necessary to detect it.
   ///
-  /// - Returns: Whether subscribers must be woken for it: others, or this one, which must first determine
-  ///   what was committed before.
+  /// - Returns: Whether subscribers must be woken: those of other feeds, or this watcher, if it must first determine what was
+  ///   committed before.
   func noteOwnCommit(_ entry: ChangeFeed.Entry) -> Bool {
-    // The files of a directory of entries are compared with the log.
+    // If entries are files, checks compare the changed files with the log.
     guard source.entryDirectory == nil else { return true }
     return state.withLock { state in
       guard !state.isStopped, !state.mayHaveMissedChanges, !state.lastCheckFailed,

@@ -4,7 +4,7 @@ import Synchronization
 package final class CancellationFlag: Sendable {
   private let isCancelled = Atomic(false)
 
-  /// Throws `CancellationError` once it has been.
+  /// Throws `CancellationError` once the task has been cancelled.
   package func check() throws {
     if isCancelled.load(ordering: .relaxed) { throw CancellationError() }
   }
@@ -25,7 +25,7 @@ package final class CancellationFlag: Sendable {
 }
 
 extension DedicatedThread {
-  /// Does long work on a thread that ends with it. The work must check the flag from time to time.
+  /// Runs long work on a new thread, which ends with the work. The work must check the flag from time to time.
   package static func runOnNewThread<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {
@@ -35,7 +35,7 @@ extension DedicatedThread {
     return try await thread.runCancellably(work)
   }
 
-  /// Does long work on the thread. The work must check the flag from time to time.
+  /// Runs long work on the thread. The work must check the flag from time to time.
   package func runCancellably<Result: Sendable>(
     _ work: @escaping @Sendable (CancellationFlag) throws -> Result
   ) async throws -> Result {

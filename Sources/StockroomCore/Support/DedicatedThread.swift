@@ -8,7 +8,7 @@ import Synchronization
   import Musl
 #endif
 
-/// A thread of an engine, which does jobs in order and may wait for a disk (rule C5).
+/// A thread of an engine, which runs jobs in order and may wait for a disk (rule C5).
 ///
 /// The thread starts with the first job, so that an engine that only reads has none. ``stop()`` or
 /// ``stopWithoutWaiting()`` must be called before the last reference is released.
@@ -35,7 +35,7 @@ package final class DedicatedThread: @unchecked Sendable {
     mutex.deallocate()
   }
 
-  /// Does the job after all earlier ones.
+  /// Enqueues the job, which runs after all earlier ones.
   ///
   /// - Throws: ``StorageError`` with code `closed` after ``stop()``, `io` if the system cannot create a
   ///   thread.
@@ -48,11 +48,11 @@ package final class DedicatedThread: @unchecked Sendable {
       jobs.append(job)
       isWanted.store(true, ordering: .relaxed)
     }
-    // Only now, so that the thread does not wake up to wait for the lock.
+    // Signals after unlocking, so that the thread does not wake up only to wait for the lock.
     pthread_cond_signal(condition)
   }
 
-  /// Does the waiting jobs, then ends the thread. Returns when it has ended.
+  /// Runs the waiting jobs, then ends the thread. Returns when the thread has ended.
   package func stop() {
     guard let thread = takeThread() else { return }
     if pthread_equal(thread, pthread_self()) != 0 {
@@ -63,7 +63,7 @@ package final class DedicatedThread: @unchecked Sendable {
     }
   }
 
-  /// Like ``stop()``, but returns immediately, for jobs of any duration. The thread ends by itself.
+  /// Like ``stop()``, but returns immediately. The thread runs the waiting jobs, then ends by itself.
   package func stopWithoutWaiting() {
     if let thread = takeThread() { pthread_detach(thread) }
   }
@@ -79,7 +79,7 @@ package final class DedicatedThread: @unchecked Sendable {
   }
 
   private func start() throws -> pthread_t {
-    // A number in Glibc, a pointer elsewhere.
+    // `pthread_t` is a number in Glibc, and a pointer elsewhere.
     #if canImport(Darwin) || canImport(Musl)
       var thread: pthread_t?
     #else
@@ -98,7 +98,7 @@ package final class DedicatedThread: @unchecked Sendable {
     return started
   }
 
-  /// Musl gives a thread 128 KiB and Apple's systems 512, which deeply nested calls of a database can exceed.
+  /// The default size is 128 KiB with musl and 512 KiB on Apple's systems, which deeply nested calls of a database can exceed.
   private static let stackSize = 1 << 20
 
   #if canImport(Darwin)
@@ -107,7 +107,7 @@ package final class DedicatedThread: @unchecked Sendable {
     private typealias Main = @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer?
   #endif
 
-  /// The function of the thread: takes all waiting jobs at a time until it must stop and none are left.
+  /// The function of the thread: repeatedly takes all waiting jobs and runs them, until it must stop and none are left.
   private static let main: Main = { argument in
     guard let argument = argument as UnsafeMutableRawPointer? else { return nil }
     let me = Unmanaged<DedicatedThread>.fromOpaque(argument).takeRetainedValue()
@@ -118,7 +118,7 @@ package final class DedicatedThread: @unchecked Sendable {
   }
 
   private func next() -> [() -> Void]? {
-    // A task that writes repeatedly enqueues its next job as soon as the last one is done.
+    // Spins first, since a task that writes repeatedly enqueues its next job as soon as the last one is done.
     Self.spin { isWanted.load(ordering: .relaxed) }
     pthread_mutex_lock(mutex)
     defer { pthread_mutex_unlock(mutex) }
@@ -131,8 +131,8 @@ package final class DedicatedThread: @unchecked Sendable {
     return jobs
   }
 
-  /// Yields to other threads until `isDone` returns true or a short time is over. That time is about as long
-  /// as it takes to wake a thread, which this avoids, and short compared with waiting for a disk.
+  /// Yields to other threads until `isDone` returns true or 100 µs have passed. That is about as long as it takes to wake a
+  /// thread, which this avoids, and short compared with waiting for a disk.
   package static func spin(until isDone: () -> Bool) {
     let end = ContinuousClock.now + .microseconds(100)
     while !isDone(), ContinuousClock.now < end { sched_yield() }
@@ -140,10 +140,10 @@ package final class DedicatedThread: @unchecked Sendable {
 }
 
 extension DedicatedThread {
-  /// Does the work on the thread, and suspends the caller, without blocking its thread, until it is done.
+  /// Runs the work on the thread, and suspends the caller, without blocking its thread, until it is done.
   package func run<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
-    // The thread releases the work before the caller continues, which may then release the last reference to
-    // what it holds (rule O4).
+    // The thread releases the work before the caller continues, which may then release the last reference to objects that the
+    // work holds (rule O4).
     let work = MutexProtected<(@Sendable () throws -> Result)?>(work)
     return try await ThreadResult.wait { finish in
       do {

@@ -12,7 +12,7 @@
 #endif
 
 extension FileManager.Directory {
-  /// The absolute path, as for system calls and messages: without a trailing slash.
+  /// The absolute path without a trailing slash, for system calls and messages.
   package var path: String {
     var path = url.absoluteURL.path(percentEncoded: false)
     while path.count > 1, path.hasSuffix("/") { path.removeLast() }
@@ -28,8 +28,8 @@ extension FileManager.Directory {
     try Self.make(path, permissions, withParents: true)
   }
 
-  /// Throws unless the URL has a path that system calls can use. C would end one at a zero byte, and so lead to another
-  /// directory (rule K4).
+  /// Throws unless the URL has a path that system calls can use. A path with a zero byte would end there in C, and so lead to
+  /// another directory (rule K4).
   package func validate() throws {
     guard url.isFileURL else { throw StorageError(.unsupported, "\(url) is not on a file system.") }
     let path = path
@@ -55,14 +55,14 @@ extension FileManager.Directory {
     try FileDescriptor.openDirectory(atPath: path).synchronizeNames()
   }
 
-  /// Gives a complete file its final name, durably. If there is a file of that name by now, created by
-  /// another process at the same time, that one stays, and the complete one keeps its old name.
+  /// Gives a complete file its final name, and syncs the directory. If another process has created a file of that name in the
+  /// meantime, that file stays, and the complete one keeps only its old name.
   package static func name(_ finished: String, _ path: String) throws {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
     let directory = try FileDescriptor.openDirectory(atPath: parent)
     if link(finished, path) != 0, errno != EEXIST {
-      // Not every file system has hard links. A lock on the directory then keeps others away, which ends with the process:
-      // a file that claims the name would stay there, empty, if the process died.
+      // Not every file system has hard links. A lock on the directory then keeps other processes from taking the name. It ends
+      // with the process, whereas an empty file that reserves the name would remain if the process died.
       try FileLock.acquire(directory.number, path: parent, timeout: FileLock.defaultTimeout)
       defer { FileLock.release(directory.number) }
       if try FileStatus(atPath: path) == nil, rename(finished, path) != 0 {
@@ -72,16 +72,15 @@ extension FileManager.Directory {
     try directory.synchronizeNames()
   }
 
-  /// The name of an incomplete file or directory with this final name: no longer than file systems allow.
+  /// The temporary name of a file or directory that gets this name once it is complete. Not longer than file systems allow.
   package static func unfinishedName(of name: String) -> String {
     var beginning = name
-    // Of 255 bytes.
+    // File systems allow 255 bytes, of which the rest of the name takes up to 46.
     while beginning.utf8.count > 200 { beginning.removeLast() }
     return ".\(beginning).partial-\(UUID().uuidString)"
   }
 
-  /// The capacity in bytes of the file system that contains the path, whether used or not. Nil if it is not
-  /// reported.
+  /// The capacity in bytes of the file system that contains the path, including the used space. Nil if it is not reported.
   package static func volumeSize(at path: String) -> Int? {
     var status = statvfs()
     guard statvfs(path, &status) == 0 else { return nil }
@@ -89,8 +88,8 @@ extension FileManager.Directory {
     return isTooLarge ? Int.max : Int(clamping: size)
   }
 
-  /// Gives a new directory these permissions, regardless of the process's umask. Keeps the bit by which what is made in it
-  /// gets the directory's group instead of the process's.
+  /// Sets the permissions of a new directory, regardless of the process's umask. Keeps the set-group-ID bit, by which files
+  /// created in it get the directory's group instead of the process's.
   static func setMode(_ mode: mode_t, ofNew path: String) throws {
     var status = stat()
     guard lstat(path, &status) == 0 else {
@@ -109,7 +108,7 @@ extension FileManager.Directory {
       // The process's umask may have removed permissions of the group.
       if permissions != .owner { try setMode(mode, ofNew: path) }
       try syncNew(path, in: parent)
-      // Its parent may be as new, unless it has just been made here.
+      // The parent may be new and not synced either, unless this call has just created it.
       if withParents { try syncIfNew(parent, holding: 1) }
       return
     }
@@ -131,10 +130,10 @@ extension FileManager.Directory {
     }
   }
 
-  /// Waits until a directory is on disk that another process may have made and not synced yet, and those above it (rule W6). Each
-  /// process syncs what it makes before it puts anything in it.
+  /// Syncs a directory that another process may have created and not synced yet, and those above it (rule W6). Each process syncs
+  /// a directory before it creates anything in it, so a directory with more names than this is on disk.
   ///
-  /// - Parameter count: How many names at most there are in one that is so new.
+  /// - Parameter count: The maximum number of names in a directory that may not be synced yet.
   private static func syncIfNew(_ path: String, holding count: Int) throws {
     let parent = URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false)
     guard parent.count < path.count, try hasNoMoreNames(than: count, path) else { return }
@@ -142,7 +141,7 @@ extension FileManager.Directory {
     try syncIfNew(parent, holding: 1)
   }
 
-  /// Costs the same however many names there are. A directory that cannot be listed counts as one with many.
+  /// Whether the directory has at most `limit` names. O(limit). False for a directory that this process may not list.
   private static func hasNoMoreNames(than limit: Int, _ path: String) throws -> Bool {
     struct TooMany: Error {}
     var count = 0
@@ -159,8 +158,8 @@ extension FileManager.Directory {
     }
   }
 
-  /// Waits until a new directory is on disk. A parent that may be entered but not read cannot be synced; the directory
-  /// itself can, which in the file systems with a journal writes the name as well.
+  /// Waits until a new directory is on disk. A parent that may be entered but not read cannot be synced. The directory itself is
+  /// synced then, which also writes its name on file systems with a journal.
   package static func syncNew(_ path: String, in parent: String) throws {
     do {
       try sync(parent)

@@ -10,10 +10,9 @@ import Synchronization
 
 /// Determines when the files of an open database must be compared with those that were opened (rule C6).
 ///
-/// Creating, renaming and deleting a name changes the time of the directory, and so does moving or deleting
-/// the directory itself. So one `fstat` shows that nothing has happened. A change further up changes nothing
-/// in the directory; for that, and for files that are truncated, the files are also compared from time to
-/// time.
+/// Creating, renaming and deleting a name changes the time of the directory, and so does moving or deleting the directory itself.
+/// So one `fstat` shows that nothing has happened. Neither moving a directory further up nor truncating a file changes that time,
+/// so the files are also compared once the last comparison is 0.2 ms old.
 package final class DirectoryMonitor: Sendable {
   /// The state that was observed before the files were compared.
   package struct Observation: Sendable {
@@ -28,7 +27,7 @@ package final class DirectoryMonitor: Sendable {
   /// tick of the kernel's clock, or in file systems that store whole seconds, more than the two seconds of
   /// the coarsest.
   private static let tick: Int64 = 50_000_000, coarseTick: Int64 = 2_500_000_000
-  /// How long a comparison is valid if the directory does not change. It takes a hundredth of that.
+  /// How long a comparison is valid if the directory does not change. A comparison takes a hundredth of that time.
   private static let interval: UInt64 = 200_000
   /// How long one `fstat` is valid, if the caller allows that. Renaming a directory takes longer (4 µs on
   /// tmpfs, 7 on ext4), so a task that renames it and then reads never uses an earlier check.
@@ -38,7 +37,7 @@ package final class DirectoryMonitor: Sendable {
   /// When the directory was last changed, in nanoseconds, if the files have been compared since and another change cannot
   /// have the same time.
   private let confirmedChange = Atomic<Int64>(.min)
-  /// On the monotonic clock, in nanoseconds.
+  /// When the files must be compared again, on the monotonic clock, in nanoseconds.
   private let nextComparison = Atomic<UInt64>(0)
   private let nextObservation = Atomic<UInt64>(0)
 
@@ -50,7 +49,8 @@ package final class DirectoryMonitor: Sendable {
   /// The descriptor of the directory.
   package var descriptor: Int32 { directory.number }
 
-  /// Closes the directory, after which every ``observe(isThorough:)`` throws. May be called twice.
+  /// Closes the directory, after which ``observe(isThorough:isFrequent:)`` throws, except a frequent call within 3 µs of the last
+  /// check. May be called twice.
   package func close() { directory.release() }
 
   /// Returns nil if nothing has changed since ``confirm(_:)`` was last called. Otherwise the files must be

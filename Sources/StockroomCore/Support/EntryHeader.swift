@@ -19,7 +19,7 @@ package struct EntryHeader: Sendable, Hashable {
     self.sequence = sequence
   }
 
-  /// Gives the entry these times, if there are any.
+  /// Sets the times of the entry, unless they are nil.
   package mutating func replaceTimes(by times: EntryTimes?) {
     guard let times else { return }
     createdAt = times.createdAt

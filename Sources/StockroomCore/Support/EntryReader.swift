@@ -4,7 +4,7 @@
   import Foundation
 #endif
 
-/// The reads of an engine that transactions use, on its own thread and while nobody else writes.
+/// The reads that transactions use, on the engine's own thread and while no other caller writes.
 package protocol EntryReader: Sendable {
   /// The value of the key, or nil if it is absent.
   func data(of key: CacheKey) throws -> Data?

@@ -1,16 +1,16 @@
-/// The times of an entry of another engine, as an engine stores them.
+/// The timestamps that a caller passes with an entry, as engines store them.
 package struct EntryTimes: Sendable, Hashable {
   package let createdAt: Timestamp
   /// Not before ``createdAt`` (rule W2).
   package let updatedAt: Timestamp
 
-  /// The timestamps of the entry. If it was updated before it was created, it counts as created then.
+  /// The timestamps of the entry. An entry that was updated before it was created counts as created when it was updated.
   package init(_ entry: StorageEntry) {
     updatedAt = Timestamp(entry.updatedAt)
     createdAt = min(Timestamp(entry.createdAt), updatedAt)
   }
 
-  /// The number of nanoseconds between the two.
+  /// The number of nanoseconds from the creation to the last update.
   package var age: Int64 { updatedAt.nanoseconds - createdAt.nanoseconds }
 
   private init(createdAt: Timestamp, updatedAt: Timestamp) {

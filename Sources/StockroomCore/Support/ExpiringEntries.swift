@@ -1,7 +1,7 @@
-/// Whether entries of an engine expire, without a change that its feed reports: a cache of such entries would return them for too
-/// long.
+/// Determines whether the entries of an engine expire. Its change feed does not report that, so a cache would return expired
+/// entries.
 ///
-/// The layer whose entries expire is in a module that the callers do not import.
+/// The layer whose entries expire is in a module that the callers do not import, so it registers a function here.
 package enum ExpiringEntries {
   private static let test = MutexProtected<(@Sendable (any StorageEngine) -> Bool)?>(nil)
 

@@ -60,11 +60,11 @@ extension FileDescriptor {
     }
   }
 
-  /// Throws if the process cannot have an array of this size, which would end it. A file may be of any size, whereas
-  /// only a few bytes of it are on the disk.
+  /// Throws if there is not enough memory for an array of this size, since a failed allocation would end the process. A sparse
+  /// file may have any size.
   private func checkMemory(forBytes count: Int) throws {
     guard count > Self.mostBytesUnchecked else { return }
-    // Not with `malloc`: as nothing is done with the memory, the compiler would leave out the call.
+    // Not with `malloc`: since the memory is not used, the compiler would remove the call.
     let memory = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0)
     guard let memory, memory != MAP_FAILED else {
       throw StorageError.posix(errno, "Reading \(count) bytes of \(path) failed.")
@@ -72,14 +72,14 @@ extension FileDescriptor {
     munmap(memory, count)
   }
 
-  /// So much takes longer to read than to check.
+  /// Reading more bytes than this takes longer than the check.
   private static let mostBytesUnchecked = 1 << 24
 
   /// The maximum number of bytes that one call reads or writes. Apple's systems refuse calls for more than
   /// `INT_MAX` bytes, with EINVAL.
   private static let mostBytesOfCall = 1 << 30
 
-  /// Fills the buffer from an offset in the file. Returns the number of bytes read.
+  /// Fills the buffer from an offset in the file. Returns the number of bytes read, which is smaller if the file ends before.
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int = 0) throws -> Int {
     var done = 0
     while done < buffer.count {

@@ -44,7 +44,7 @@ package final class FileDescriptor: Sendable {
 
   package func path(of name: UnsafePointer<CChar>) -> String { "\(path)/\(String(cString: name))" }
 
-  /// The number for system calls. Negative once it has been released, which all system calls refuse.
+  /// The number for system calls. Negative once it has been released, so that system calls fail.
   package var number: Int32 { descriptor.load(ordering: .relaxed) }
 
   /// Closes the file. It must not be in use. May be called twice.
@@ -152,7 +152,7 @@ extension FileDescriptor {
       throw StorageError.posix(errno, "Creating the directory \(path(of: name)) failed.")
     }
     if permissions != .owner, let directory = try openDirectory(name) {
-      // What is made in it may get its group instead of the process's.
+      // Keeps the set-group-ID bit, by which files created in the directory get its group.
       let groupBit = try directory.status().setsGroup ? UInt16(0o2000) : 0
       try directory.setMode(permissions.directoryMode | groupBit)
     }
@@ -193,7 +193,7 @@ extension FileDescriptor {
     return nil
   }
 
-  /// Calls `body` with every name in the directory, and the kind that the listing gives (`DT_…`).
+  /// Calls `body` with every name in the directory, and its kind in the listing (`DT_…`).
   package func forEachName(_ body: (UnsafePointer<CChar>, UInt8) throws -> Void) throws {
     // A separate file description, since the position in the listing belongs to it.
     let copy = retrying { openat(number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
@@ -211,7 +211,7 @@ extension FileDescriptor {
         return
       }
       let kind = entry.pointee.d_type
-      // Through the raw pointer: the record is shorter than its type.
+      // Accessed through a raw pointer, since the record is shorter than its type.
       let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
       let name = (UnsafeRawPointer(entry) + offset).assumingMemoryBound(to: CChar.self)
       if strcmp(name, ".") != 0, strcmp(name, "..") != 0 { try body(name, kind) }

@@ -6,7 +6,8 @@
   import Musl
 #endif
 
-/// An advisory lock on an open file, which each separately opened descriptor can hold: `flock`.
+/// An advisory lock on an open file: `flock`. It belongs to a descriptor, so it also excludes other descriptors of the same
+/// process that were opened separately.
 package enum FileLock {
   /// The default time for which an engine waits for another process.
   package static let defaultTimeout = Duration.seconds(60)

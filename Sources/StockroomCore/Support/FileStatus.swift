@@ -14,7 +14,7 @@ package struct FileStatus: Sendable {
   package let size: Int
   /// The permission bits.
   package let mode: UInt16
-  /// Whether what is made in a directory gets its group.
+  /// Whether the set-group-ID bit is set, by which files created in a directory get its group.
   package let setsGroup: Bool
   package let owner: uid_t
   package let group: gid_t

@@ -69,8 +69,8 @@ package final class FileWatch: Sendable {
         switch kind {
         case .contents: IN_MODIFY
         case .attributes: IN_ATTRIB
-        // A file that an engine has moved in may be closed later, if a child process has a copy of the
-        // descriptor for a moment. So this watches for writes to files, not for their closing.
+        // A file that an engine has moved in may be closed later, if a child process briefly has a copy of the descriptor. So
+        // this watches for writes to files, not for their closing.
         case .names: IN_MODIFY | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE
         case .directory:
           IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_MOVE_SELF | IN_ONLYDIR
@@ -80,10 +80,10 @@ package final class FileWatch: Sendable {
 
     deinit { Inotify.shared.remove(id) }
 
-    /// The error for the number with which the system has refused to watch a file.
+    /// The error for the `errno` with which the system has refused to watch a file.
     package static func refusal(_ number: Int32, path: String) -> StorageError {
       guard number == ENOSPC else { return .posix(number, "Watching \(path) failed.") }
-      // That does not concern the disk.
+      // Not `diskFull`, since this limit does not concern the disk.
       return StorageError(
         .io, "Watching \(path) failed: the system's limit of watched files is reached.",
         underlying: SystemError(number))
@@ -99,8 +99,8 @@ package final class FileWatch: Sendable {
 }
 
 #if !canImport(Darwin)
-  /// The one instance of inotify that all watches of the process share, since a user may have only few. It is
-  /// kept once it exists, as the kernel counts an instance for some time after it has been closed.
+  /// The one instance of inotify that all watches of the process share, since the system limits the instances of each user. It is
+  /// never closed, since the kernel counts an instance for some time after that.
   private final class Inotify: Sendable {
     private struct Watch {
       let descriptor: Int32
@@ -133,7 +133,7 @@ package final class FileWatch: Sendable {
     }
 
     func remove(_ id: Int) {
-      // Released outside the lock, since that may run any code.
+      // Released outside the lock, since releasing a handler may run any code.
       let removed = state.withLock { state -> Watch? in
         guard let watch = state.watches.removeValue(forKey: id) else { return nil }
         if let instance = state.instance,

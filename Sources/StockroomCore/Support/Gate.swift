@@ -34,7 +34,7 @@ package final class Gate: Sendable {
     closer?.resume()
   }
 
-  /// Calls `body` as a call that closing waits for.
+  /// Calls `body`. Closing waits until it has returned.
   ///
   /// - Throws: ``StorageError`` with code `closed` once closing has begun; what `body` throws.
   package func whileOpen<Result>(_ body: () async throws -> Result) async throws -> Result {
@@ -75,8 +75,8 @@ package final class Gate: Sendable {
     try await release()
   }
 
-  /// Suspends until the continuation that `enqueue` has stored is resumed; continues immediately if it has
-  /// not stored it.
+  /// Suspends until the continuation is resumed. Returns immediately if `enqueue` returns false because it has not stored the
+  /// continuation.
   private func wait(
     enqueue: @Sendable (inout sending State, CheckedContinuation<Void, Never>) -> Bool
   ) async {

@@ -16,9 +16,9 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
   private let lastCount = Atomic(1)
   private let commit: @Sendable ([Request]) throws -> Void
 
-  /// - Parameter commit: Makes the requests durable, in this order, each as a whole. If it throws, it is
-  ///   called again with each request alone, and must do nothing for those that have been done; but it is not
-  ///   called again if it throws an ``AfterCommitError``.
+  /// - Parameter commit: Makes the requests durable, in this order, each as a whole. If it throws, it is called again with each
+  ///   request alone, and must do nothing for requests that it has already committed. It is not called again if it throws an
+  ///   ``AfterCommitError``, or a ``StorageError`` with code `locked` or `closed`.
   package init(on thread: DedicatedThread, commit: @escaping @Sendable ([Request]) throws -> Void) {
     self.thread = thread
     self.commit = commit
@@ -44,8 +44,8 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
-  /// Waits for a moment while there are fewer requests than in the last group: the tasks that wrote then have
-  /// just been resumed, and most of them are about to write again. A single task does not wait.
+  /// Waits briefly while there are fewer requests than in the last group: the tasks that wrote then have just been resumed, and
+  /// most of them are about to write again. A single task does not wait.
   private func waitForCommitSiblings() {
     let expected = lastCount.load(ordering: .relaxed)
     DedicatedThread.spin { waiting.withLock { $0.count } >= expected }
@@ -63,9 +63,9 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     for (continuation, result) in results(of: takeGroup()) { continuation.resume(with: result) }
   }
 
-  /// Commits the waiting requests as one group. If that fails, each request is tried alone, so that one that
-  /// cannot be done does not affect the others; but not if the error would be the same for each, or came
-  /// after the commit.
+  /// Commits the waiting requests as one group. If that fails, each request is retried alone, so that one that cannot be
+  /// committed does not affect the others. They are not retried if the error would be the same for each, or came after the
+  /// commit.
   ///
   /// Releases the requests. A transaction's body may hold the engine, whose last reference may be released by
   /// a task that is resumed (rule O4).
@@ -93,8 +93,8 @@ package final class GroupCommitter<Request: Sendable>: Sendable {
     }
   }
 
-  /// Whether another process holds the lock, for which each request would wait as long again; or nothing is
-  /// open any more.
+  /// Whether each request would fail alone, too: another process holds the lock, for which each would wait as long again, or the
+  /// engine has been closed.
   private func affectsWholeGroup(_ error: any Error) -> Bool {
     let code = (error as? StorageError)?.code
     return code == .locked || code == .closed

@@ -4,7 +4,7 @@
     case before, inside, behind
   }
 
-  /// The bytes at or after which the first key of the range is. Empty for the very first key.
+  /// No key of the range comes before these bytes. Empty if the range has no lower bound.
   package let start: [UInt8]
   private let prefix: [UInt8]
   private let after: [UInt8]?

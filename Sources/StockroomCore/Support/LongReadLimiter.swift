@@ -6,7 +6,7 @@ import Synchronization
 /// scarce resource: a connection with its descriptors, or a slot in a table of readers.
 package final class LongReadLimiter: Sendable {
   private struct State {
-    /// The number of reads that may begin. None waits unless it is 0.
+    /// The number of reads that may begin. No read waits unless it is 0.
     var free: Int
     var waiting: [(id: Int, continuation: CheckedContinuation<Void, Never>)] = []
     /// Callers that are resumed without having been admitted. The continuation does not return that: see

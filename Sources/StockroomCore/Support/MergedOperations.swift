@@ -9,9 +9,9 @@ package struct MergedOperations {
   package struct Change {
     /// The value, or nil if the key is absent.
     package fileprivate(set) var data: Data?
-    /// The timestamps of the entry; nil for those of a write at the time of the commit.
+    /// The timestamps of the entry; nil if the entry is written with the time of the commit.
     package fileprivate(set) var times: EntryTimes?
-    /// Whether an existing entry is removed in the process, so that the key is new afterwards (rule W2).
+    /// Whether an existing entry is removed before the write, so that the key is new afterwards (rule W2).
     package fileprivate(set) var isRenewed: Bool
     /// Orders the changes by the creation of their keys, as far as these are new (rule R6).
     fileprivate var order: Int

@@ -8,11 +8,11 @@ import Synchronization
   import Musl
 #endif
 
-/// A value behind a `Mutex`, in a way that the thread sanitizer supports.
+/// A value protected by a `Mutex`, with annotations for the thread sanitizer.
 ///
-/// On Linux a contended `Mutex` is passed from one thread to the next inside the kernel, which the sanitizer
-/// does not see, so it reports a race between their accesses to the value. In debug builds, this type informs
-/// the sanitizer, as the runtime does for tasks. In release builds, only the `Mutex` remains.
+/// On Linux a contended `Mutex` is passed from one thread to the next inside the kernel, which the sanitizer does not see, so it
+/// reports a race between their accesses to the value. In debug builds, this type notifies the sanitizer, as the runtime does for
+/// tasks. In release builds, it is only a `Mutex`.
 package struct MutexProtected<Value: ~Copyable>: ~Copyable {
   @usableFromInline let mutex: Mutex<Value>
 

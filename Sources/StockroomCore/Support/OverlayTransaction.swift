@@ -6,7 +6,7 @@
 
 /// The transaction that is passed to bodies: an overlay, which is valid while the body runs.
 final class OverlayTransaction: BulkReadingTransaction {
-  /// Nil once the body has returned (rule T4). Behind a lock, since a body may pass the transaction on.
+  /// Nil once the body has returned (rule T4). Protected by a lock, since a body may pass the transaction to another thread.
   private let overlay: MutexProtected<TransactionOverlay?>
   private let valueLimit: ValueLimit?
 
@@ -64,7 +64,7 @@ final class OverlayTransaction: BulkReadingTransaction {
         case .before: return true
         case .behind: return false
         case .inside:
-          // Another program may have removed the file since it was listed.
+          // If entries are files, another program may have removed the file since it was listed.
           if let data = try changed.data(of: key) { found.append((key, data)) }
           return found.count < limit
         }

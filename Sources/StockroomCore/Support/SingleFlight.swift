@@ -60,8 +60,7 @@ package final class SingleFlight<Success: Sendable>: Sendable {
       }
       let number = state.newID()
       let cancelled = state.runs.values.map(\.task)
-      // The task exists for a moment after its callers have been resumed, and must not retain objects that
-      // they may release.
+      // The task still exists briefly after its callers have been resumed, and must not retain objects that they may release.
       let pending = MutexProtected<Work?>(work)
       let task = Task {
         for task in cancelled { await task.value }

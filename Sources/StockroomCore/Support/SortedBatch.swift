@@ -1,15 +1,14 @@
-/// A batch in the most efficient order for a sorted tree: that of the keys, so that adjacent entries are
-/// searched and changed together. The result is that of the given order, since operations on different keys
-/// do not affect each other.
+/// A batch sorted by key, which is the most efficient order for a sorted tree, since adjacent entries are searched and changed
+/// together. The result is the same as in the given order, since operations on different keys do not affect each other.
 package struct SortedBatch: Sendable {
   /// The operations in the given order.
   package let operations: [StorageOperation]
-  /// One element for each operation, or none.
+  /// One element for each operation, or empty.
   private let times: [EntryTimes?]
   /// Whether all existing entries are removed first.
   package let removesAll: Bool
-  /// The positions of the operations after the last `removeAll`: in byte order of their keys, and those on
-  /// the same key in the given order.
+  /// The positions of the operations after the last `removeAll`: in byte order of their keys, with operations on the same key in
+  /// the given order.
   private let positions: [Int]
   /// The bytes of the keys after the last `removeAll`, contiguous: comparing and searching them is cheaper
   /// than for strings spread over memory.

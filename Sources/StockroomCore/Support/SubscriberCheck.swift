@@ -1,9 +1,9 @@
 /// Detects subscribers in another feed, of this process or of another, while a write is in progress (rule
 /// X1).
 ///
-/// They receive later announcements from the ``ChangeLog``. A commit that was made before the subscription,
-/// and is acknowledged after it, must be reported by its writer: therefore the log is checked again before
-/// each write returns. The next write does not repeat the check if it follows immediately.
+/// Such subscribers receive later commits from the ``ChangeLog``. A commit that was made before the subscription, and is
+/// acknowledged after it, must be reported by its writer: therefore the log is checked again before each write returns. The next
+/// write does not repeat the check if it follows immediately.
 final class SubscriberCheck: Sendable {
   private struct State {
     /// The result of the last check.
@@ -13,7 +13,7 @@ final class SubscriberCheck: Sendable {
     /// The time until which the last check that found no log is valid.
     var absentUntil = ContinuousClock.now
     var writesUnderWay = 0
-    /// Whether some of them may have been committed, or earlier ones whose check has failed.
+    /// Whether some of these writes may have been committed, or earlier writes whose check has failed.
     var hasCommitted = false
     var isClosed = false
   }
@@ -21,7 +21,8 @@ final class SubscriberCheck: Sendable {
   private let path: String
   private let state = MutexProtected(State())
 
-  /// How long a check is valid. A subscription takes longer; a commit during one is found by the next check.
+  /// How long a check is valid. A subscription takes longer than that; if it misses a commit, the next check detects the
+  /// subscriber.
   private static let absenceLifetime = Duration.microseconds(50)
 
   /// - Parameter path: The path of the log.
@@ -29,12 +30,12 @@ final class SubscriberCheck: Sendable {
 
   // MARK: Commits
 
-  /// Whether there was no log a moment ago.
+  /// Whether the last check found no log and is still valid.
   var isLogKnownToBeAbsent: Bool {
     state.withLock { $0.subscription == nil && ContinuousClock.now < $0.absentUntil }
   }
 
-  /// Records that the log has been found before a commit, which is about to be written to it.
+  /// Records that there is a log, to which a commit is about to be written.
   func noteLog(_ log: ChangeLog) throws { try state.withLock { try note(log, &$0) } }
 
   /// Records that a commit is about to be made.
@@ -54,7 +55,7 @@ final class SubscriberCheck: Sendable {
 
   /// Reports the commits that new subscribers may have missed.
   ///
-  /// - Returns: Whether the subscribers so far need not be searched for again.
+  /// - Returns: Whether the check succeeded. If not, the next write must repeat it for these commits.
   private func findSubscribers(_ state: inout State) -> Bool {
     do {
       state.log = try ChangeLog.find(atPath: path, known: state.log)
@@ -69,7 +70,7 @@ final class SubscriberCheck: Sendable {
       // Subscribers detect a defect of the log themselves, and treat it as a change of everything.
       return true
     } catch {
-      // Only this process cannot open it, for example for lack of a descriptor.
+      // This process alone cannot open the log, for example for lack of a descriptor.
       return false
     }
   }
@@ -81,7 +82,7 @@ final class SubscriberCheck: Sendable {
     state.subscription = subscription
   }
 
-  /// Closes the log. Writes that end later reopen it, each for itself.
+  /// Closes the log. Each write that ends later reopens it.
   func close() {
     state.withLock { state in
       state.log = nil

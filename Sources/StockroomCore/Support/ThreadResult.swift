@@ -1,8 +1,8 @@
 /// The result that a thread computes for a waiting task.
 ///
-/// The task may be resumed before it waits, and then continues immediately. The thread sanitizer does not see
-/// that the result was produced before that, and reports a race between the two. So the task is resumed
-/// without a value, and finds the result behind a lock.
+/// The task may be resumed before it waits, and then continues immediately. The thread sanitizer does not detect that the result
+/// was produced before that, and reports a race between the thread and the task. So the task is resumed without a value, and
+/// reads the result under a lock.
 package final class ThreadResult<Success: Sendable>: Sendable {
   private let result = MutexProtected<Result<Success, any Error>?>(nil)
 

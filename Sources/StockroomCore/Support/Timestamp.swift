@@ -11,14 +11,14 @@
   import Musl
 #endif
 
-/// A moment as engines store it: whole nanoseconds since 1970.
+/// A point in time as engines store it: whole nanoseconds since 1970.
 package struct Timestamp: Sendable, Hashable, Comparable {
   package var nanoseconds: Int64
 
   package init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
-  /// The nanosecond that is nearest to the date, or the first or last of the range if it is beyond. NaN
-  /// counts as 1 January 2001. Has the same ``date``, if that came from another timestamp.
+  /// The nanosecond that is nearest to the date, or the first or last one of the range if the date is outside it. NaN counts as 1
+  /// January 2001. A date that was converted from a timestamp in the range is preserved exactly.
   package init(_ date: Date, in range: ClosedRange<Int64> = Timestamp.range) {
     let interval = date.timeIntervalSinceReferenceDate
     // The range of seconds whose nanoseconds can be represented.
@@ -29,8 +29,8 @@ package struct Timestamp: Sendable, Hashable, Comparable {
     self.nanoseconds = min(max(nanoseconds, range.lowerBound), range.upperBound)
   }
 
-  /// The range of nanoseconds of timestamps from outside: from November 1823 to February 2116, so that the
-  /// difference of any two of them can be represented too.
+  /// The range of nanoseconds of timestamps that callers pass: from November 1823 to February 2116, so that the difference of any
+  /// two of them can be represented too.
   package static let range: ClosedRange<Int64> = -(1 << 62)...(1 << 62) - 1
 
   /// The time by the system's clock, which may be set back, or to any year.
@@ -40,7 +40,7 @@ package struct Timestamp: Sendable, Hashable, Comparable {
     return Timestamp(clamping: time)
   }
 
-  /// The time that a system call has returned, or the first or the last one that fits: in the years 1677 and 2262.
+  /// The time that a system call has returned, or the nearest one that can be represented, from the year 1677 to 2262.
   package init(clamping time: timespec) {
     let (whole, isBeyond) = Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000)
     let (sum, isSumBeyond) = whole.addingReportingOverflow(Int64(time.tv_nsec))

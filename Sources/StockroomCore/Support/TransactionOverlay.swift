@@ -17,10 +17,10 @@ struct TransactionOverlay: EntryReader {
 
   init(on base: any EntryReader) { self.base = base }
 
-  /// The changes as one batch: applied to the underlying entries, they give what the overlay shows. O(n log
-  /// n) for n keys.
+  /// The changes as one batch. Applied to the underlying entries, they result in the entries that the overlay shows. O(n log n)
+  /// for n keys.
   ///
-  /// The timestamps are those of ``WriteRequest/times``.
+  /// The timestamps have the format of ``WriteRequest/times``.
   var changes: (operations: [StorageOperation], times: [EntryTimes?]) {
     var operations: [StorageOperation] = merged.removesAll ? [.removeAll] : []
     var times: [EntryTimes?] = merged.removesAll ? [nil] : []
@@ -42,8 +42,8 @@ struct TransactionOverlay: EntryReader {
 
 extension TransactionOverlay {
   mutating func write(_ data: Data, key: CacheKey, _ times: EntryTimes? = nil) {
-    // A slice would be read back as one (rule V3), and the bytes may belong to the caller, which may change
-    // them once this has returned.
+    // Copied, since a slice would be returned as a slice (rule V3), and the bytes may belong to the caller, which may change them
+    // once this has returned.
     merged.write(data.withUnsafeBytes { Data($0) }, key: key, times: times)
     writtenKeys.insert(key)
   }
@@ -109,9 +109,8 @@ extension TransactionOverlay {
     _ = try walk(from: start, body)
   }
 
-  /// Like ``forEachKey(from:_:)``. The next call does not search the underlying keys again that have been
-  /// changed: a body that repeatedly takes the first entry and removes it pays only for the entries that it
-  /// takes.
+  /// Like ``forEachKey(from:_:)``. The next call does not search underlying keys again that are known to have been changed: a
+  /// body that repeatedly takes the first entry and removes it pays only for the entries that it takes.
   mutating func forEachKeyRememberingChanged(
     from start: CacheKey, _ body: (CacheKey) throws -> Bool
   ) throws {

@@ -11,13 +11,13 @@
   import Musl
 #endif
 
-/// A directory next to a file that is being made, in which it is complete before it gets its name.
+/// A directory next to the path of a new file. The file is created in it, and moved to its path once it is complete.
 ///
-/// Its process holds a lock on a file in it as long as it is in use, by which others determine whether that has died. On a
-/// file system without such locks nobody removes it.
+/// While the directory is in use, its process holds a lock on a file in it, by which other processes determine whether that
+/// process has died. On a file system without locks, an abandoned directory is not removed.
 package struct UnfinishedDirectory: Sendable {
   private let directory: FileDescriptor
-  /// Some file systems have locks on files that other machines see, and none on directories.
+  /// A file, since some file systems that several machines share support locks on files, but not on directories.
   private let lock: FileDescriptor
   package var path: String { directory.path }
 
@@ -33,7 +33,7 @@ package struct UnfinishedDirectory: Sendable {
     }
   }
 
-  /// Nil if another process has taken the directory for abandoned before it was locked.
+  /// Nil if another process has removed the directory as abandoned before it was locked.
   private static func make(_ path: String) throws -> UnfinishedDirectory? {
     let mode = mode_t(FilePermissions.owner.directoryMode)
     guard mkdir(path, mode) == 0 else {
@@ -57,7 +57,7 @@ package struct UnfinishedDirectory: Sendable {
     (self.directory, self.lock) = (directory, lock)
   }
 
-  /// Locks the file, and returns whether the directory is still there for its maker.
+  /// Locks the file. Returns false if another process has removed the directory as abandoned, or is removing it.
   private static func isLocked(_ lock: FileDescriptor) throws -> Bool {
     do {
       guard try FileLock.tryAcquire(lock.number, path: lock.path) else { return false }
@@ -75,8 +75,8 @@ package struct UnfinishedDirectory: Sendable {
     directory.release()
   }
 
-  /// Removes the directories for a file whose process has died, with the files of these names in them. What cannot be
-  /// removed only takes space.
+  /// Removes the directories for a file whose process has died, with the files of these names in them. Directories that cannot be
+  /// removed only take space.
   ///
   /// Costs listing the directory of the file.
   package static func removeAbandoned(for file: String, _ names: [String]) {
@@ -96,7 +96,7 @@ package struct UnfinishedDirectory: Sendable {
       }
       do {
         guard let lock = try FileDescriptor.openFile(atPath: lockPath(in: path)) else {
-          // Its maker has died before it made a file, or makes another directory if it does not find this one.
+          // Its process has died before it created the file, or creates another directory if this one is gone.
           rmdir(path)
           continue
         }

@@ -76,7 +76,7 @@ extension Collection<WriteRequest> {
   /// committed or none.
   ///
   /// - Parameters:
-  ///   - reader: The existing entries. Nobody else changes them in the meantime.
+  ///   - reader: The existing entries. No other caller changes them in the meantime.
   ///   - valueLimit: The limit of the engine.
   ///   - goesOn: Whether to process the next request too. At least one is processed.
   package func operations(
