@@ -30,7 +30,10 @@ import Testing
       (["count", "sqlite:x", "--layer", "namespaced"], "The layer namespaced needs a name, such as"),
       (["count", "sqlite:x", "--layer", "namespaced="], "The layer namespaced needs a name, such as"),
       (["count", "sqlite:x", "--layer", "compressed=9"], "The layer compressed takes no parameter."),
-      (["count", "sqlite:x", "--layer", "expiring=soon"], "A lifetime is a whole number followed by s, m, h or d"),
+      (
+        ["count", "sqlite:x", "--layer", "expiring=soon"],
+        "A lifetime is a whole number followed by s, m, h or d"
+      ),
       (["count", "sqlite:x", "--key-file", "a=b"], "--key-file needs --layer encrypted or hidden."),
       (["count", "sqlite:x", "--names-key-file", "a=b"], "--names-key-file needs --layer hidden."),
       (["copy", "sqlite:x", "--to", "lmdb:y", "--to-key-file", "a=b"], "--to-key-file needs --to-layer"),
