@@ -14,18 +14,19 @@ extension PersistentCache {
   /// let roomNames = PersistentCache<Int, String>(namespace: "room names")
   /// ```
   ///
-  /// The limits are those of the first instance, until all instances have been released.
+  /// The limits of the first instance apply to all, until all instances have been released.
   ///
-  /// The database is `<program>/Stockroom` in the caches directory, where `<program>` is the bundle identifier, or the
-  /// name of the executable if there is none. All caches created this way share it, also in other processes of the
-  /// program. The first one opens it before this returns. If it cannot be opened, every call that needs it throws the
-  /// error, until the process ends. The last writes may be lost in a power failure.
+  /// The database is in the directory `<program>/Stockroom` in the caches directory, where `<program>` is the bundle
+  /// identifier, or the name of the executable if there is none. All caches created this way share the database, also in
+  /// other processes of the program. The first cache of a process opens it before this returns. If it cannot be opened,
+  /// every call that needs the database throws the error, until the process ends. The last writes may be lost in a power
+  /// failure.
   ///
   /// - Parameters:
-  ///   - namespace: Distinguishes the entries of this cache from others. By default the names of the types of keys and
-  ///     values: after a type is renamed, the cache is empty. If a cache of other types has the same name in this process,
-  ///     which is possible with private or local types of the same names, then reading and writing throws
-  ///     `StorageError.Code.unsupported`.
+  ///   - namespace: Distinguishes the entries of this cache from others. The default consists of the names of the types of
+  ///     keys and values, so after a type is renamed, the cache is empty. If a cache of other types in this process has the
+  ///     same namespace, reading and writing throws `StorageError.Code.unsupported`. With the default, this happens if
+  ///     private or local types have the same names.
   ///   - memoryLimit: The capacity of memory.
   ///   - storageLimit: The capacity of storage.
   public convenience init(

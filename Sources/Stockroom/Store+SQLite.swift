@@ -10,9 +10,9 @@ extension Store {
   /// opened before this returns. After the type is renamed, the store is empty; to be independent of the name, specify a
   /// directory: `Store(storage: .sqlite(directory: …))`.
   ///
-  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the error. They throw
-  /// `StorageError.Code.unsupported` if another private or local type of the same name uses the directory. In an async
-  /// function Swift picks the async initializer instead, which requires `try await`.
+  /// If the database cannot be opened, `itemsHaveLoaded()` and every change throw the error. If another private or local
+  /// type of the same name uses the directory, they throw `StorageError.Code.unsupported`. In an async function, Swift
+  /// picks the async initializer instead, which requires `try await`.
   @available(
     *, noasync,
     message: "use `try await Store(…)` in an async function, or Store(loadingInBackground:)"

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// The names of types that are used for directories and namespaces, each for one type only.
+/// The type names that this process uses for directories and namespaces. Each name belongs to one type only.
 ///
 /// The full name of a private or local type contains an address that changes with every build, so that part is removed.
 /// If two types in a process then have the same name, the second one cannot use it: each would treat the other's values as
@@ -25,13 +25,13 @@ enum TypeNameRegistry {
     return name
   }
 
-  /// The name of the directory for values of a type: its name, or a prefix of it and a hash if it is too long for a file
-  /// name, as that of a generic type may be.
+  /// The name of the directory for values of a type: the name of the type. If that is too long for a file name, as the name
+  /// of a generic type may be, a prefix of it and a hash.
   ///
   /// - Throws: as ``name(for:)``.
   static func directoryName(for type: any Any.Type) throws -> String {
     let name = try name(for: [type])
-    // On Linux and on Apple's systems.
+    // The maximum length of a file name on Linux and on Apple's systems.
     let maximumLength = 255
     guard name.utf8.count > maximumLength else { return name }
     let hash = CacheKey(name).value

@@ -5,13 +5,13 @@
 #endif
 
 extension [Data?] {
-  /// Whether both contain the same values, each as often, in any order. O(n) in the number of bytes.
+  /// Whether both arrays contain each value the same number of times, in any order. O(n) in the number of bytes.
   package func hasSameElements(as others: [Data?]) -> Bool {
     count == others.count && difference(from: others) == nil
   }
 
-  /// A value that is not there as often as in the others, and how many times more it is, negative if there are fewer.
-  /// Nil if there is none. O(n) in the number of bytes.
+  /// A value that this array does not contain as often as the other one, and by how many times more, negative if it is
+  /// fewer. Nil if there is no such value. O(n) in the number of bytes.
   package func difference(from others: [Data?]) -> (value: Data?, surplus: Int)? {
     var surplus: [WholeValue: Int] = [:]
     for value in self { surplus[WholeValue(value: value), default: 0] += 1 }
@@ -20,8 +20,8 @@ extension [Data?] {
   }
 }
 
-/// A value all of whose bytes are hashed. `Data` hashes its first 80 bytes only, so that each of many values that have
-/// the same beginning would be compared with all others.
+/// A value all of whose bytes are hashed. `Data` hashes its first 80 bytes only, so many values with the same first 80
+/// bytes would have the same hash, and each would be compared with all others.
 private struct WholeValue: Hashable {
   let value: Data?
 

@@ -6,8 +6,7 @@
 
 /// Builds the keys and values that checks use.
 ///
-/// It is in this module because CI compiles this module with optimization and the kits without. Checks build
-/// millions of values.
+/// Checks build millions of values, so this type is in this module, which CI compiles with optimization, unlike the kits.
 package enum SampleText {
   /// The text as a value.
   package static func data(_ text: String) -> Data { Data(text.utf8) }
@@ -18,7 +17,8 @@ package enum SampleText {
     return prefix + String(repeating: "0", count: max(0, 5 - digits.count)) + digits
   }
 
-  /// A text of the key and the version. A key that is not plain text is spelled out byte by byte.
+  /// A value that contains the version and the key as text. If the key contains a space, a backslash, or a character that
+  /// is not printable ASCII, its bytes are written in hexadecimal.
   package static func value(of key: String, version: Int) -> Data {
     let isPlain = key.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }
     if isPlain { return data("\(version) \(key)") }

@@ -13,7 +13,7 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
 
   package init(seed: UInt64) { state = seed }
 
-  /// A generator for one number of a series. Each can be created without the others.
+  /// The generator with this number in a series of generators. Each can be created without the others.
   package init(seed: UInt64, number: Int) {
     self.init(seed: seed &+ UInt64(truncatingIfNeeded: number) &* 0xd134_2543_de82_ef95)
   }

@@ -35,9 +35,9 @@ extension Codec {
   }
 }
 
-/// A type of the standard library or Foundation whose encoding may be the same for several values.
+/// A type of the standard library or Foundation that may encode different values as the same bytes.
 private protocol LossyCodable {
-  /// Whether this applies to this type or to its elements.
+  /// Whether different values of this type, or of its elements, may have the same encoding.
   static var mayLoseInformation: Bool { get }
   func isSame(as other: Any) -> Bool
 }

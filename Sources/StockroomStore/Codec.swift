@@ -45,13 +45,13 @@ public struct JSONCodec: Codec {
 
   /// Encodes a value as JSON.
   ///
-  /// - Throws: `EncodingError`, including for numbers that are not finite, which JSON cannot represent; what
-  ///   the value throws.
+  /// - Throws: `EncodingError`, including for numbers that are not finite, which JSON cannot represent; errors that the
+  ///   value throws.
   public func encode(_ value: some Encodable) throws -> Data { try encoder.encode(value) }
 
   /// Decodes a value from JSON.
   ///
-  /// - Throws: `DecodingError` if the bytes are not the JSON of such a value; what the type throws.
+  /// - Throws: `DecodingError` if the bytes are not the JSON of such a value; errors that the type throws.
   public func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
     try decoder.decode(type, from: data)
   }

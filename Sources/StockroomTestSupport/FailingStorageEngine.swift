@@ -59,7 +59,7 @@ public final class FailingStorageEngine: Sendable {
     var watchers: [(heldCalls: Int, signal: Signal)] = []
   }
 
-  /// Finishes without yielding an element.
+  /// Wakes one waiter by finishing the stream, without yielding an element.
   private typealias Signal = AsyncStream<Never>.Continuation
 
   let base: any StorageEngine
@@ -72,8 +72,9 @@ public final class FailingStorageEngine: Sendable {
 
   /// Makes the `number`-th call from now fail, once: 1 is the next.
   ///
-  /// Only calls that `matches` accepts are counted. A call that matches several faults throws the first one
-  /// added, and uses up all of them.
+  /// Only calls that `matches` accepts are counted. If several faults are due at the same call, the call throws the error
+  /// of the fault that was added first, and the others are used up too, except for those of
+  /// ``failEveryCall(with:_:where:)``.
   public func failCall(
     _ number: Int = 1, with error: any Error = StorageError(.io, "A fault of the test."),
     _ timing: Timing = .beforehand,
@@ -108,7 +109,7 @@ public final class FailingStorageEngine: Sendable {
 
   // MARK: Holding
 
-  /// Holds every later call that `matches` accepts, before its work, until ``release()``.
+  /// Holds every later call that `matches` accepts, before it reaches the wrapped engine, until ``release()``.
   ///
   /// Whether a call fails is decided when it arrives. A held call whose task is cancelled throws
   /// `CancellationError` and has no effect (rule C4).
@@ -149,7 +150,7 @@ public final class FailingStorageEngine: Sendable {
   /// The number of calls in ``calls``.
   public var callCount: Int { state.withLock { $0.calls.count } }
 
-  /// The total size of the values in calls that the wrapped engine has completed.
+  /// The total size of the values in the arguments of calls that the wrapped engine has completed without an error.
   public var bytesWritten: Int { state.withLock { $0.bytesWritten } }
 
   /// Empties ``calls`` and sets ``bytesWritten`` to zero.

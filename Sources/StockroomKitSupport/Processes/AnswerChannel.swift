@@ -14,8 +14,7 @@ package final class AnswerChannel: Sendable {
   /// The channel of this process. Its first use redirects all other output to standard error.
   package static let shared = AnswerChannel()
 
-  /// The lines that the parent sends to standard input. The process exits when they end, whatever it is
-  /// doing.
+  /// The lines that the parent sends to standard input. When standard input ends, the process exits immediately, without cleanup.
   package static func requests() -> AsyncStream<String> {
     let (stream, continuation) = AsyncStream<String>.makeStream()
     Thread.detachNewThread {
@@ -54,7 +53,7 @@ package final class AnswerChannel: Sendable {
   }
 }
 
-/// The parent no longer reads the answers.
+/// Thrown if the parent no longer reads the answers.
 package struct ParentDisconnected: Error {
   package let error: StorageError
 }

@@ -19,8 +19,8 @@ package final class LineProcess: Sendable {
 
   /// Starts a program with the environment of this process.
   ///
-  /// - Throws: `StorageError` with code `io` if the program does not exist, `unsupported` on platforms where
-  ///   a program cannot start others.
+  /// - Throws: `StorageError` with code `io` if the program does not exist or cannot be started, `permissionDenied` if it
+  ///   may not be executed, `unsupported` on platforms where a program cannot start others.
   package init(_ command: [String]) throws {
     self.command = command
     process = try SystemProcess(command) { [transcript] in transcript.add($0) }
@@ -73,7 +73,7 @@ private final class Transcript: Sendable {
     }
   }
 
-  /// Releases the waiters of a process that was never started.
+  /// Resumes the callers that wait for a process that was never started.
   deinit { ended.finish() }
 
   func add(_ event: SystemProcess.Event) {

@@ -7,7 +7,7 @@ package struct ProgramOutput: Sendable {
   package private(set) var output = Data()
   /// The bytes of standard error.
   package private(set) var errors = Data()
-  /// How it ended.
+  /// How the program ended.
   package private(set) var ending = SystemProcess.Ending.exited(status: 0)
 
   /// Standard output as text.

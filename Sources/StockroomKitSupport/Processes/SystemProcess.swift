@@ -44,7 +44,8 @@ package final class SystemProcess: Sendable {
   /// Starts a program with the environment of this process.
   ///
   /// - Parameter receive: Called for each event, on a dedicated thread. The end is the last event.
-  /// - Throws: `StorageError` with code `io`; `unsupported` on platforms where a program cannot start others.
+  /// - Throws: `StorageError` with code `io`, `permissionDenied` if the program may not be executed, or `unsupported` on
+  ///   platforms where a program cannot start others.
   package init(_ command: [String], receive: @escaping @Sendable (Event) -> Void) throws {
     #if os(Linux) || os(macOS)
       // Sockets for the output too: they can be created close-on-exec in one call, so no other process
@@ -53,8 +54,8 @@ package final class SystemProcess: Sendable {
       let end = try Descriptor.pair()
       identifier = try Self.spawn(command, streams: [input.theirs, output.theirs, errors.theirs])
       self.input = MutexProtected(input.ours)
-      // Descendants may keep the output streams open after the process has ended. So a thread waits for the
-      // end of the process and then closes its end of this socket.
+      // Descendants may keep the output streams open after the process has ended. So one thread waits for the end of the
+      // process, and then shuts down its end of the socket pair `end`, which wakes the thread that reads the output.
       let outputs = Outputs(output: output.ours, errors: errors.ours, end: end.ours)
       Thread.detachNewThread { [self, signal = end.theirs] in
         waitUntilEnd()

@@ -1,7 +1,7 @@
 /// The subscripts of ``PersistentCache`` that are assigned synchronously, `cache[key] = value`.
 ///
-/// A Swift subscript cannot have an asynchronous getter and a synchronous setter. Two subscripts can: ``PersistentCache``
-/// declares the one that is read, `try await cache[key]`, and this protocol the one that is assigned.
+/// A Swift subscript cannot have an asynchronous getter and a synchronous setter, so there are two subscripts:
+/// ``PersistentCache`` declares the one that is read, `try await cache[key]`, and this protocol the one that is assigned.
 public protocol AssignableCache<Key, Value> {
   /// The keys of the cache.
   associatedtype Key

@@ -31,7 +31,7 @@ struct CacheEntry: Sendable {
 
   var writtenAt: Date
   var expiresAt: Date?
-  /// The full name in UTF-8 of an entry whose key contains a hash of it.
+  /// The full name in UTF-8, if the key of the entry contains a hash of it.
   var fullName: Data?
   var value: Data
 

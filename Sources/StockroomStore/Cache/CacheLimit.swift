@@ -1,4 +1,4 @@
-/// The capacity of a ``PersistentCache`` in memory, or in storage.
+/// The capacity of a ``PersistentCache`` in memory or in storage: a number of entries and a number of bytes.
 ///
 /// Both limits apply. Nil means no limit, and a negative number means zero.
 public struct CacheLimit: Sendable, Hashable {

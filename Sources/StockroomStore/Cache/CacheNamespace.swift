@@ -9,8 +9,8 @@ import StockroomCore
 /// Maps the keys of a cache to keys of an engine.
 ///
 /// An engine's key is `cache:`, the length of the namespace, `:`, the namespace, `:`, and the encoded key. With the
-/// length, no prefix of one namespace is a prefix of another. A namespace that is too long is replaced by its hash, and
-/// so is a key that is too long, separately, so that all entries of a namespace share a prefix.
+/// length, no prefix of one namespace is a prefix of another. A namespace that is too long is replaced by its hash, and so is a key
+/// that is too long. They are hashed separately, so that all entries of a namespace have the same prefix.
 struct CacheNamespace: Sendable {
   /// Leaves room for most encoded keys.
   private static let maximumPrefixLength = 256
@@ -43,13 +43,13 @@ struct CacheNamespace: Sendable {
     return Name(key: key, fullName: Data(fullPrefix.utf8) + Data(encodedKey.string.utf8))
   }
 
-  /// Which keys of the cache an engine's key may be that of.
+  /// The keys of the cache whose entries an engine's key may name.
   enum Keys {
     case none, any
     case one(EncodedKey)
   }
 
-  /// The keys of the cache that have this name in the engine; any of them if it contains a hash.
+  /// The keys of the cache that may be stored under this key of the engine; `any` if the key contains a hash of a key of the cache.
   func keys(of key: CacheKey) -> Keys {
     guard key.value.utf8.starts(with: prefix.utf8) else { return .none }
     let rest = String(key.value.utf8.dropFirst(prefix.utf8.count)) ?? ""

@@ -2,8 +2,8 @@ import StockroomCore
 
 /// The state of a cache, behind one lock.
 ///
-/// The value of a key is looked up in this order: assignments that are not written yet, memory, and storage unless it is
-/// known to be out of date.
+/// The value of a key is looked up in this order: assignments that are not written yet, memory, and storage unless its
+/// value is known to be out of date.
 struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
   /// An assignment that has not been written yet.
   struct Assignment: Sendable {
@@ -21,8 +21,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 
   var memory: MemoryTier<Item>
   var assigned: [EncodedKey: Assignment] = [:]
-  /// Keys whose stored value is out of date because a write failed. Not limited in number: without its key here, the old
-  /// value would reappear.
+  /// Keys whose stored value is out of date because a write failed. Their number is not limited: if a key were dropped, its
+  /// old value would reappear.
   var unwritten: Set<EncodedKey> = []
   var failures = FailureLog()
 
@@ -30,10 +30,10 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
   var isWriting = false
   /// The number of changes that a caller waits for, queued or being written, by key.
   var changesUnderWay: [EncodedKey: Int] = [:]
-  /// The number of calls that remove everything.
+  /// The number of calls in progress that remove everything.
   var removalsUnderWay = 0
 
-  /// Keys, or all of them, whose stored value is being changed without an assignment.
+  /// Keys whose stored value is being changed by a call that waits for the change, not by an assignment.
   private var changing: Set<EncodedKey> = []
   private var allAreChanging = false
   /// Keys that others have changed while a change of them was being written.
@@ -55,7 +55,8 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
 extension CacheState {
   enum Lookup: Sendable {
     case known(Item?)
-    /// Storage must be read. With a version, the result may be kept in memory.
+    /// Storage must be read. The version is for ``endRead(of:version:found:size:)``; if it is nil, the result must not stay
+    /// in memory.
     case inStorage(version: Int?)
   }
 
@@ -142,7 +143,8 @@ extension CacheState {
   /// Removes all entries from memory that have been written. O(U), where U writes have failed.
   mutating func clearMemory() { memory.removeAll(except: unwritten) }
 
-  /// Forgets the stored values of these keys, which others have changed. Those that are still to be written stay.
+  /// Removes these keys, which others have changed in storage, from memory. Values that are not written yet, or whose write
+  /// has failed, stay.
   mutating func forget(_ keys: [EncodedKey]) {
     for key in keys {
       noteChange(of: key)
@@ -151,7 +153,8 @@ extension CacheState {
     }
   }
 
-  /// Forgets all stored values. O(U + W), where U writes have failed and W are under way.
+  /// Removes all values from memory except those whose write has failed. O(U + W), where U writes have failed and W are in
+  /// progress.
   mutating func forgetAll() {
     noteChangeOfAll()
     supersededKeys.formUnion(changing)
@@ -163,7 +166,7 @@ extension CacheState {
     changing.contains(key) || assigned[key]?.isQueued == false
   }
 
-  /// Queues the failed writes again, unless something newer is under way.
+  /// Queues the failed writes again, except for keys for which a newer change is queued or being written.
   mutating func retryFailedWrites() {
     guard removalsUnderWay == 0 else { return }
     let keys = unwritten.filter { assigned[$0] == nil && changesUnderWay[$0] == nil }

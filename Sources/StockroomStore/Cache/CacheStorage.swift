@@ -13,7 +13,7 @@ struct CacheStorage: Sendable {
   let engine: any StorageEngine
   let namespace: CacheNamespace
 
-  /// The entry of a key, or nil if there is none, or one of another key with the same hash.
+  /// The entry of a key. Nil if there is none, or if the entry belongs to another key with the same hash.
   ///
   /// - Throws: what the engine throws; `StorageError` with code `decodingFailed` if the bytes are not those of an entry.
   func read(_ key: EncodedKey) async throws -> CacheEntry? {
@@ -28,11 +28,11 @@ struct CacheStorage: Sendable {
     }
   }
 
-  /// Calls `body` with the entries of the namespace in pages, with nil for those that cannot be decoded, and their sizes.
+  /// Calls `body` with the entries of the namespace and their sizes, in pages. An entry that cannot be decoded is nil.
   func forEachPage(_ body: ([(key: CacheKey, entry: CacheEntry?, size: Int)]) async throws -> Void)
     async throws
   {
-    // An engine that sorts all keys for each scan then sorts them only once.
+    // One scan if the engine has no ordered scans, since such an engine sorts all keys for each scan.
     let limit = engine.capabilities.contains(.orderedScans) ? Self.pageSize : nil
     var range = KeyRange.prefix(namespace.prefix)
     repeat {
@@ -67,7 +67,7 @@ struct CacheStorage: Sendable {
     return removed
   }
 
-  /// Removes those of the entries that have expired. Another cache may have replaced some of them since they were read.
+  /// Reads the entries again and removes the expired ones. Another cache may have replaced some of them since they were read.
   private func removeExpired(_ keys: [CacheKey], at date: Date) async throws -> [CacheKey] {
     if engine.capabilities.contains(.transactions) {
       return try await engine.withTransaction { transaction in

@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A key of a cache, encoded as text and compared byte for byte: strings that are canonically equivalent may differ.
+/// A key of a cache, encoded as text and compared byte for byte, unlike `String`, for which canonically equivalent texts are equal.
 ///
 /// A `String`, `UUID` or `URL` is an equals sign and its text. Any other key is its JSON with sorted keys, which never
 /// begins with an equals sign.

@@ -1,6 +1,6 @@
 /// A dictionary in least-recently-used order. All operations on one key are O(1).
 ///
-/// The nodes of a doubly linked list in an array, and a dictionary from keys to positions.
+/// Consists of an array with the nodes of a doubly linked list, and a dictionary from keys to positions in the array.
 package struct LRUList<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   private struct Node {
     let key: Key

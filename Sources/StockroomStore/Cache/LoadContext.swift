@@ -1,7 +1,7 @@
 import StockroomCore
 import Synchronization
 
-/// The load that the current task belongs to, if it runs a loader of ``PersistentCache/fetch(_:expiresIn:fallback:)``.
+/// The load whose loader runs in the current task, if any: see ``PersistentCache/fetch(_:expiresIn:fallback:)``.
 struct LoadContext: Sendable {
   @TaskLocal static var current = LoadContext()
 
@@ -10,9 +10,9 @@ struct LoadContext: Sendable {
     let key: EncodedKey
   }
 
-  /// The load of the loader.
+  /// The identifier of the load; nil outside of loaders.
   private(set) var load: Int?
-  /// The keys that are being loaded for a single call, in this load or in those that it is nested in.
+  /// The keys that are being loaded for a single call, in this load or in the loads that it is nested in.
   private var unshared: Set<Key> = []
 
   private static let lastID = Atomic(0)
@@ -42,14 +42,14 @@ struct LoadContext: Sendable {
   }
 }
 
-/// Thrown in place of a deadlock, by a load that would wait for itself.
+/// Thrown if a load would wait for itself, which would be a deadlock.
 struct LoadCycle: Error {}
 
 /// The wait-for graph of the loads of all caches: a loader that fetches another key waits for the load of that key.
 enum WaitForGraph {
   private static let waits = MutexProtected<[Int: [Int]]>([:])
 
-  /// Adds an edge, unless it closes a cycle; then returns false. O(edges).
+  /// Adds an edge. If the edge would close a cycle, does nothing and returns false. O(edges).
   static func add(_ load: Int, waitsFor other: Int) -> Bool {
     waits.withLock { waits in
       var reached: Set<Int> = []

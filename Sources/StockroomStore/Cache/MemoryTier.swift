@@ -1,4 +1,4 @@
-/// The entries of a cache in memory. The least recently used are evicted first. Operations on one key are O(1).
+/// The entries of a cache in memory. The least recently used entries are evicted first. Operations on one key are O(1).
 struct MemoryTier<Item: Sendable>: Sendable {
   private var items = LRUList<EncodedKey, Item>()
   private let limit: CacheLimit
@@ -39,7 +39,7 @@ struct MemoryTier<Item: Sendable>: Sendable {
     }
   }
 
-  /// Removes all items except those of these keys, which are then in any order of use. O(keys).
+  /// Removes all items except those of these keys, whose order of use is lost. O(keys).
   mutating func removeAll(except keys: Set<EncodedKey> = []) {
     if items.count == 0 { return }
     var kept = LRUList<EncodedKey, Item>()

@@ -16,7 +16,8 @@ extension PersistentCache {
   ///   `encodingFailed` if the key cannot be encoded.
   public subscript(key: Key) -> Value? {
     get async throws {
-      // Taken before the read: after it, a value could have expired that has been renewed in the meantime.
+      // The time is taken before the read. Otherwise a value could count as expired that was valid when it was read and has
+      // been renewed since then.
       let now = now()
       guard let item = try await find(EncodedKey(key), .unexpired), !item.isExpired(at: now) else {
         return nil
@@ -34,9 +35,9 @@ extension PersistentCache {
 
   /// Sets a value that does not expire; nil removes the entry: `cache[key] = value`.
   ///
-  /// Every later read returns it. It is written in the background, in the order of assignments; if several
-  /// assignments to one key are queued, only the last is written, in the position of the first. ``sync()``
-  /// throws the errors of failed writes. O(1), and never waits for storage.
+  /// Every later read returns the value. It is written in the background, in the order of assignments; if several
+  /// assignments to one key are queued, only the last one is written, in the position of the first. ``sync()`` throws the
+  /// errors of failed writes. O(1), and never waits for storage.
   ///
   /// **Values that have not been written when the process ends are lost**, even if it ends by returning from `main`. Wait
   /// for ``sync()`` before that, or use ``store(_:forKey:expiresIn:)``.
@@ -53,11 +54,12 @@ extension PersistentCache {
     }
   }
 
-  /// Sets an item unless there is one that has not expired, including one that is stored during the call.
-  /// Returns whether it was set.
+  /// Sets an item unless there is one that has not expired, including one that is stored during the call. Returns whether
+  /// the item was set.
   ///
-  /// Costs one read. Is written and fails like ``assign(item:forKey:)``, and throws what a regular read
-  /// throws.
+  /// Costs one read, or several if the key changes meanwhile. The item is written in the background as by ``assign(item:forKey:)``.
+  ///
+  /// - Throws: as a regular read.
   package func assign(item: Item, forAbsentKey key: Key) async throws -> Bool {
     let item = item.startingLifetime(at: now())
     let encodedKey = try EncodedKey(key)
@@ -65,7 +67,8 @@ extension PersistentCache {
     while result == nil {
       let version = withState { $0.beginWatching(encodedKey) }
       defer { withState { $0.endRead(of: encodedKey, version: version, found: nil, size: 0) } }
-      // Values that other calls store are queued until the outcome is known; later calls change the version.
+      // If calls of `store(_:forKey:)` or `removeValue(forKey:)` are in progress, wait for their outcome. Later calls
+      // change the version.
       if withState({ !$0.changesUnderWay.isEmpty }) { try await inOrder {} }
       if try await self[key] != nil { return false }
       schedule { state in
@@ -80,7 +83,7 @@ extension PersistentCache {
   /// Sets a value that expires `lifetime` seconds from now, or never if that is nil. Returns when the engine has
   /// acknowledged the write.
   ///
-  /// Reads return the value from then on. Costs one write of the engine, less if several tasks store at the same time.
+  /// After that, every read returns the value. Costs one write of the engine, less if several tasks store at the same time.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws. Nothing has changed then, unless the
   ///   error leaves the outcome unknown, as `io` does: the next read then goes to the engine.
@@ -119,8 +122,8 @@ extension PersistentCache {
 // MARK: - Reading
 
 extension PersistentCache {
-  /// The entries for which a failure to decode is thrown. All others count as a miss, unless they are of a
-  /// newer version.
+  /// The entries for which a failed decoding throws. Any other entry that cannot be decoded counts as a miss, unless it is
+  /// of a newer version and has not expired.
   enum DecodingRequirement { case all, unexpired, none }
 
   /// The item of a key, from memory or from storage.
@@ -144,7 +147,7 @@ extension PersistentCache {
   ) async throws -> Item? {
     var found: Item?
     var size = 0
-    // Until the cache follows the changes of others, it keeps nothing that it reads in memory.
+    // Values that are read before the cache has subscribed to the changes of others do not stay in memory.
     let isKept = core.startFollowing() == nil && core.keepsStoredValues
     defer { withState { $0.endRead(of: key, version: version, found: isKept ? found : nil, size: size) } }
     var hasExpired = false

@@ -39,7 +39,7 @@ extension PersistentCache {
     do {
       return valueInMemory(try EncodedKey(key))
     } catch {
-      return nil  // The asynchronous path throws it again, and delivers it.
+      return nil  // The asynchronous path throws the same error, and passes it to `completion`.
     }
   }
 

@@ -13,19 +13,18 @@ extension PersistentCache {
   /// let user = try await cache.fetch(id, expiresIn: 60 * 60) { try await api.user(id) }
   /// ```
   ///
-  /// Concurrent calls for one key share one load: one of their loaders runs, once, and all of them return or
-  /// throw its result. An error is not kept: the next call starts a new load. So does a call after the key
-  /// was assigned, stored or removed during a load; calls that are already waiting return its result, but it
-  /// is not kept.
+  /// Concurrent calls for one key share one load: one of their loaders runs, once, and all of them return its value or
+  /// throw its error. An error is not kept: the next call starts a new load. If the key is assigned, stored or removed
+  /// during a load, the calls that are already waiting still return the loaded value, but it is not kept, and the next call
+  /// starts a new load.
   ///
   /// A cancelled call throws `CancellationError` immediately, and the load continues for the other callers.
   /// If there are none left, the load is cancelled.
   ///
-  /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It
-  /// replaces a stored value that cannot be decoded, such as one whose type has changed. If the stored value
-  /// is of a newer version, it stays, and the loaded one is returned and not kept. A load that begins before
-  /// the cache follows the changes of others reads the key again at its end, and its result is not kept if
-  /// there is a value by then.
+  /// The loaded value is kept as by `cache[key] = value`: the call does not wait until it is written. It replaces a stored
+  /// value that cannot be decoded, such as one whose type has changed. If the stored value is of a newer version, it stays,
+  /// and the loaded value is returned but not kept. A load that begins before the cache has subscribed to the changes of
+  /// others reads the key again at its end; if there is a value by then, the loaded one is not kept.
   ///
   /// The loader has the priority of the first caller, raised to that of every later one. Its task-local values are those
   /// of the first caller.
@@ -34,8 +33,8 @@ extension PersistentCache {
   ///   - key: The key of the value.
   ///   - lifetime: The seconds until the value expires, from the end of loading. Nil means never.
   ///   - fallback: Loads the value. It runs in its own task and may fetch other keys, of this cache and of
-  ///     others. If it fetches a key whose load waits for this one, which would be a deadlock, the loader of
-  ///     that call runs separately, for that call only.
+  ///     others. If it fetches a key whose load waits for this load, sharing that load would be a deadlock; instead, the loader of
+  ///     the inner call runs for that call only.
   /// - Throws: what `fallback` throws; what the engine throws when it reads the key, and then `fallback` is not called;
   ///   `StorageError` with code `unsupported` if loaders fetch each other's keys without end.
   public func fetch(
@@ -92,7 +91,7 @@ extension PersistentCache {
   ) async {
     do {
       var isKept = true
-      // Before reading whether there is a value.
+      // Determined before the read, since a change between the read and the subscription would not be reported.
       let isFollowing = core.isFollowing
       do {
         let now = now()
@@ -104,11 +103,11 @@ extension PersistentCache {
       }
       let context = LoadContext.current.nested(load)
       let value = try await LoadContext.$current.withValue(context) { try await fallback() }
-      // Nothing has reported what others stored before the cache followed their changes.
+      // Values that others stored before the subscription have not been reported.
       if isKept, !isFollowing { isKept = await isMissing(key) }
       let item = newItem(value, expiresIn: lifetime)
       end(load, .success(value)) { state in
-        // What is being stored or removed would be replaced by a value that is older.
+        // A store or removal in progress is newer than the loaded value.
         if isKept, state.changesUnderWay[key] == nil { assign(item, to: key, in: &state) }
       }
     } catch {
@@ -116,8 +115,7 @@ extension PersistentCache {
     }
   }
 
-  /// Whether no valid value would be replaced by one that has been loaded for the key, as far as that can be
-  /// read.
+  /// Whether the key has no value, or an expired one. False if that cannot be read.
   private func isMissing(_ key: EncodedKey) async -> Bool {
     do {
       let now = now()

@@ -3,7 +3,7 @@ import StockroomCore
 /// Whether a cache is notified of changes by others in storage.
 enum CacheFeed {
   case notWatched
-  /// The last attempt to watch it has failed.
+  /// The last attempt to subscribe has failed.
   case failed
   case subscribing(Task<Void, Never>, isRetry: Bool)
   /// Nil if the engine has no feed, or none that distinguishes the origin of a change.
@@ -11,24 +11,22 @@ enum CacheFeed {
 }
 
 extension PersistentCache.Core {
-  /// Ensures that entries leave memory when others change them, from now on. If the engine cannot be watched
-  /// at the moment, the next read or write of storage retries. Does not wait for that: an attempt may take long to fail.
+  /// Ensures that entries leave memory when others change them, from now on. Waits for the first attempt to subscribe. If
+  /// it fails, the next read or write of storage retries, without waiting, since an attempt may take long to fail.
   func followIfNeeded() async {
     guard let subscription = startFollowing(), !subscription.isRetry else { return }
     await subscription.task.value
   }
 
-  /// Whether entries in memory leave it when others change them in storage, if the engine reports changes at
-  /// all.
+  /// Whether entries in memory leave it when others change them in storage. Also true if the engine has no change feed.
   var isFollowing: Bool {
     guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return true }
     return feed.withLock { if case .watched = $0 { true } else { false } }
   }
 
-  /// Like ``followIfNeeded()``, without waiting: subscribing may wait for writers, and reads need not wait
-  /// for that.
+  /// Like ``followIfNeeded()``, without waiting. Subscribing may wait for writers, and reads must not.
   ///
-  /// - Returns: Nil if there is nothing to wait for: entries that are read from now on may stay in memory.
+  /// - Returns: The attempt in progress. Nil if there is nothing to wait for: entries that are read from now on may stay in memory.
   @discardableResult func startFollowing() -> (task: Task<Void, Never>, isRetry: Bool)? {
     guard let storage, storage.engine.capabilities.contains(.changeFeed) else { return nil }
     return feed.withLock { feed in
@@ -48,7 +46,7 @@ extension PersistentCache.Core {
   private func follow(_ engine: any StorageEngine) async {
     do {
       let changes = try await ChangeOrigin.$current.withValue(origin) { try await engine.changes() }
-      // Otherwise it would be notified of its own changes too, and keep nothing in memory.
+      // A feed that does not leave out the changes of this cache is ignored: each write would remove its own value from memory.
       guard changes.origin === origin else { return feed.withLock { $0 = .watched(nil) } }
       // Entries that were read before may have changed in the meantime.
       withState { $0.forgetAll() }
@@ -57,7 +55,8 @@ extension PersistentCache.Core {
       }
       feed.withLock { $0 = .watched(task) }
     } catch let error as StorageError where error.code == .unsupported {
-      // It never has a feed, regardless of its capabilities. Otherwise nothing that is read would stay in memory.
+      // The engine has no feed, despite its capabilities. This is final, since values that are read before a subscription
+      // do not stay in memory.
       feed.withLock { $0 = .watched(nil) }
     } catch {
       feed.withLock { $0 = .failed }
@@ -78,7 +77,7 @@ extension PersistentCache.Core {
     if forgotten.isEmpty { return }
     withState { state in
       state.forget(forgotten)
-      // The most recently written now.
+      // These entries are now the most recently written ones.
       for key in changed { _ = state.storedSizes?.use(key) }
     }
   }

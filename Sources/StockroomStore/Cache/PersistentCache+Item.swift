@@ -44,7 +44,7 @@ public struct CacheItem<Value: Sendable>: Sendable {
   /// Whether the value has expired at this date.
   public func isExpired(at date: Date) -> Bool { expiresAt.map { $0 <= date } ?? false }
 
-  /// The item with its expiry, if its lifetime starts now.
+  /// The item with the expiry that results if its lifetime starts now. An item without a lifetime does not change.
   func startingLifetime(at now: Date) -> CacheItem {
     guard let lifetime else { return self }
     return CacheItem(value, expiresAt: now + lifetime)

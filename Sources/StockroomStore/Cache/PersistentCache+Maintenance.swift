@@ -3,11 +3,11 @@ import StockroomCore
 extension PersistentCache {
   /// Waits until all earlier assignments have been written.
   ///
-  /// Throws each failure once: those since the last call, and those of the writes that it waits for. If there
-  /// are several, the error has the code of the first one, and its `underlying` error is
-  /// ``CacheWriteFailures``. If there is no failure to throw, this first retries earlier failed writes, and
-  /// enforces the limit of storage again if that failed. In such a retry, an entry whose value is no longer
-  /// in memory is removed from storage.
+  /// Throws each failure once: the failures since the last call, and those of the writes that this call waits for. If there
+  /// are several, the error has the code of the first one, and its `underlying` error is ``CacheWriteFailures``. If no
+  /// failure has been recorded since the last call, this first retries earlier failed writes, and the removal of entries
+  /// beyond the limit of storage if that failed. In such a retry, an entry whose value is no longer in memory is removed
+  /// from storage.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or what the engine throws.
   @concurrent
@@ -24,9 +24,9 @@ extension PersistentCache {
 
   /// Removes every entry of this namespace, in memory and in storage, and nothing else in the engine.
   ///
-  /// Values assigned before the call are removed; values assigned during the call may be. O(N), and reads the
-  /// whole namespace; the removal itself is one batch. Entries that another cache or process stores in the
-  /// namespace at the same time may or may not be removed.
+  /// Values assigned before the call are removed; values assigned during the call may be removed. O(N), and reads the whole
+  /// namespace; the removal itself is one batch. Entries that another cache or process stores in the namespace at the same
+  /// time may or may not be removed.
   ///
   /// - Throws: what the engine throws. Nothing has changed then, unless the outcome is unknown: after an error such as
   ///   `io`, or if the engine has no `EngineCapabilities.atomicBatches`. In that case memory is cleared too, and the next
@@ -71,12 +71,13 @@ extension PersistentCache {
     }
   }
 
-  /// Removes all entries from memory that have been written. O(N), but other calls wait only while the
-  /// entries whose writes have failed are handled. Without storage it removes all entries, except values that
-  /// were assigned a moment ago.
+  /// Removes all entries from memory that have been written. Without storage, removes all entries, except, with a limit of
+  /// bytes, assigned values that have not been encoded yet.
+  ///
+  /// O(N), but other calls wait only O(U), where U writes have failed: the other values are released outside of the lock.
   public func clearMemoryCache() { withState { $0.clearMemory() } }
 
-  /// Changes storage after all earlier writes, and then the state in one step.
+  /// Changes storage after all earlier writes, then changes the state in one step with the closure that `changeStorage` returns.
   private func changeAll(
     _ changeStorage: @escaping @Sendable () async throws -> @Sendable (inout State) -> Void
   ) async throws {

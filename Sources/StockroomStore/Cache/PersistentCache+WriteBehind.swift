@@ -12,7 +12,7 @@ extension PersistentCache {
   /// The maximum number of changes in a batch.
   private static var batchSize: Int { 256 }
 
-  /// Calls `body` with the state, and starts writing if that has added to the queue.
+  /// Calls `body` with the state, and starts a task that writes if `body` has added to the queue and none is running.
   func schedule(_ body: (inout State) -> Void) {
     let mustStart = withState { state in
       body(&state)
@@ -61,7 +61,7 @@ extension PersistentCache {
 
   private func write(_ batch: [QueuedWrite<Item>]) async {
     if batch.isEmpty { return }
-    // Before anything is written, so that no later change of others is missed.
+    // The subscription precedes the write, so that no later change of others is missed.
     await core.followIfNeeded()
     let isKept = core.isFollowing && core.keepsStoredValues
     var changes = withState { state in batch.compactMap { state.begin($0) } }
@@ -144,7 +144,7 @@ extension PersistentCache {
     change.failure = change.failure ?? error
     change.mayHaveBeenApplied = change.mayHaveBeenApplied || !error.guaranteesNoChange
     guard change.acknowledgement == nil, (error as? StorageError)?.code == .valueTooLarge else { return }
-    // A retry would fail too, and the stored value is out of date.
+    // A retry would fail too, so the stored value, which is out of date, is removed.
     change.value = nil
     do {
       try await storage.engine.remove(key: storage.namespace.name(of: change.key).key)
@@ -164,7 +164,7 @@ extension PersistentCache {
     return .write(entry.encoded, key: name.key)
   }
 
-  /// Queues another attempt to enforce the limit of storage, if the last one failed.
+  /// Queues another removal of the entries beyond the limit of storage, if the last one failed.
   func retryStorageLimit(_ state: inout State) {
     let isExceeded =
       state.storedSizes.map { storageLimit.isExceeded(entries: $0.count, bytes: $0.size) } ?? false

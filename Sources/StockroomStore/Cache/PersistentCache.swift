@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// A cache of values under typed keys: in memory, and optionally in an engine behind that.
+/// A cache of values under typed keys, in memory and optionally in an engine.
 ///
 /// ```swift
 /// let cache = PersistentCache<UUID, [Message]>(storage: engine, namespace: "com.example.app")
@@ -17,11 +17,11 @@ import StockroomCore
 /// }
 /// ```
 ///
-/// A read looks in memory first and waits for storage only on a miss. An assignment does not wait: every later read
-/// returns it, and it is written in the background. **Values that have not been written when the process ends are lost.**
-/// ``sync()`` waits until all are written, and throws the errors of failed writes.
-/// ``store(_:forKey:expiresIn:)`` and ``removeValue(forKey:)`` return when the engine has acknowledged the change.
-/// ``fetch(_:expiresIn:fallback:)`` loads missing values, once for all concurrent callers.
+/// A read looks in memory first and waits for storage only on a miss. An assignment does not wait: every later read returns
+/// the assigned value, which is written in the background. **Values that have not been written when the process ends are
+/// lost.** ``sync()`` waits until all are written, and throws the errors of failed writes. ``store(_:forKey:expiresIn:)``
+/// and ``removeValue(forKey:)`` return when the engine has acknowledged the change. ``fetch(_:expiresIn:fallback:)`` loads
+/// missing values, once for all concurrent callers.
 ///
 /// A cache belongs to no actor and may be used by any number of tasks. Reads and changes of one key are linearizable.
 /// Values are encoded and decoded off the main actor.
@@ -48,33 +48,31 @@ import StockroomCore
 /// ## Limits and expiry
 ///
 /// In memory the least recently used entries are evicted first, in storage the least recently written. An entry that has
-/// been evicted from storage may still be in memory. Values that are not written yet are never evicted and not counted:
-/// call ``sync()`` from time to time when assigning faster than the engine writes.
+/// been evicted from storage may still be in memory. Values that are not written yet are never evicted and do not count towards the
+/// limit: call ``sync()`` from time to time when assigning faster than the engine writes.
 ///
-/// A regular read ignores a value that has expired; `cache[item: key]` returns it. It stays until it is replaced, removed
-/// or evicted, or until ``removeExpired()``.
+/// A regular read ignores a value that has expired; `cache[item: key]` returns it. An expired value stays stored until it
+/// is replaced, removed or evicted, or until ``removeExpired()``.
 ///
-/// If the engine, or a layer of it, lets entries expire by itself, as `ExpiringEngine` does, values leave memory once they are
-/// written.
+/// In front of an engine or a layer whose entries expire, such as `ExpiringEngine`, values leave memory once they are written.
 ///
 /// ## Failures
 ///
-/// A read that fails throws and is never treated as a miss (rule R4). Reading an entry that cannot be decoded
-/// throws `StorageError.Code.decodingFailed` until its key is assigned or removed, or it has expired;
-/// ``fetch(_:expiresIn:fallback:)`` loads and replaces it. A value whose write failed stays in memory until
-/// it is evicted; after that its key is a miss until it is written or assigned again, so that the older
-/// stored value does not reappear during the life of the cache. For this purpose the cache keeps each key
-/// whose write failed, regardless of limits: about a hundred bytes and the encoded key. While an engine
-/// refuses all writes, memory grows with every new key that is assigned. A value that cannot be encoded, or
-/// is too large for the engine, is removed from storage. Values that do not survive encoding, such as
-/// `Int??.some(nil)` or a relative URL in JSON, count as values that cannot be encoded; within your own
-/// types, the type is responsible.
+/// A read that fails throws and is never treated as a miss (rule R4). Reading an entry that cannot be decoded throws
+/// `StorageError.Code.decodingFailed` until its key is assigned or removed, or it has expired;
+/// ``fetch(_:expiresIn:fallback:)`` loads and replaces it. A value whose write failed stays in memory until it is evicted;
+/// after that its key is a miss until it is written or assigned again, so that the older stored value does not reappear
+/// during the life of the cache. For this purpose the cache keeps each key whose write failed, regardless of limits: about
+/// a hundred bytes and the encoded key. While an engine refuses all writes, memory grows with every new key that is
+/// assigned. If an assigned value cannot be encoded, or is too large for the engine, the older stored value of the key is
+/// removed. Values that do not survive encoding, such as `Int??.some(nil)` or a relative URL in JSON, count as values that
+/// cannot be encoded; within your own types, the type is responsible.
 public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: Codable & Sendable>: Sendable,
   AssignableCache
 {
   typealias State = CacheState<Item, Value>
 
-  /// The contents and settings of a cache. Instances that are the same cache share one core.
+  /// The contents and settings of a cache. Several instances may share one core.
   package final class Core: Sendable {
     let storage: CacheStorage?
     fileprivate let codec: ItemCodec<Value>
@@ -85,7 +83,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
     /// Distinguishes the changes of this cache from those of others in the engine's feed.
     let origin = ChangeOrigin()
     let feed = MutexProtected(CacheFeed.notWatched)
-    /// Whether values that are stored may stay in memory too: not if the engine expires them, which nothing reports.
+    /// Whether values that are stored may stay in memory too. False if entries of the engine expire, since that is not reported.
     let keepsStoredValues: Bool
 
     package init(
@@ -118,7 +116,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   var storageLimit: CacheLimit { core.storageLimit }
   package var now: @Sendable () -> Date { core.now }
 
-  /// Creates an instance of the cache with this core.
+  /// Creates an instance that shares the contents and settings of `core`.
   package init(core: Core) { self.core = core }
 
   /// Creates a cache in front of an engine, or in memory only. Reads and writes nothing yet.
@@ -128,10 +126,11 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   ///   - namespace: Distinguishes the entries of this cache from others in the same engine. Any text.
   ///   - memoryLimit: The capacity of memory. With a limit of bytes and no storage, values are encoded to determine their
   ///     size. With a limit of bytes, values that cannot be encoded are not kept.
-  ///   - storageLimit: The capacity of storage. With a limit, the first write reads the whole namespace once; the cost of
-  ///     later ones does not depend on the number of entries. A value larger than the limit of bytes is not stored.
-  ///     Entries that other caches write into the namespace after that are not counted. If that first read fails, there
-  ///     is no limit until ``sync()``, which throws the error, has repeated it successfully.
+  ///   - storageLimit: The capacity of storage. With a limit, the first write reads the whole namespace, and so does the
+  ///     first write after ``removeAll()``, after rewriting old versions, or after others have changed unknown keys; the
+  ///     cost of other writes does not depend on the number of entries. A value larger than the limit of bytes is not
+  ///     stored. Entries that other caches write into the namespace after that read are not counted. If the read fails,
+  ///     ``sync()`` throws the error, and there is no limit until a later ``sync()`` has repeated the read.
   ///   - codec: Converts values to bytes.
   ///   - now: The clock for expiry.
   public init(
@@ -146,7 +145,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
       now: now)
   }
 
-  /// Whether changes have to be encoded, and so go through the queue, or affect memory only.
+  /// Whether changes have to be encoded and therefore go through the queue. If not, they affect memory only.
   var isWrittenBehind: Bool { storage != nil || memoryLimit.bytes != nil }
 
   /// Calls `body` with exclusive access to the state, then releases the items that it has removed.

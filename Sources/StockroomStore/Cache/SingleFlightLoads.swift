@@ -1,4 +1,4 @@
-/// The loads of ``PersistentCache/fetch(_:expiresIn:fallback:)`` and their waiters: concurrent calls for a key share one.
+/// The loads of ``PersistentCache/fetch(_:expiresIn:fallback:)`` and their waiters. Concurrent calls for one key share one load.
 ///
 /// A load is current until its key is changed. After that it continues for its waiters, but its result is not kept, and
 /// later calls start a new load.
@@ -22,7 +22,7 @@ struct SingleFlightLoads<Value: Sendable>: Sendable {
   private var current: [EncodedKey: Int] = [:]
   private var waits: [Int: Wait] = [:]
 
-  /// Waits for the current load of the key, or starts one. Returns false without waiting if that would be a deadlock.
+  /// Adds a waiter to the current load of the key, or starts a load. Returns false and adds nothing if waiting would be a deadlock.
   mutating func join(
     _ key: EncodedKey, as id: Int, _ waiter: Waiter, in context: LoadContext,
     start: (_ load: Int) -> Task<Void, Never>
@@ -48,7 +48,7 @@ struct SingleFlightLoads<Value: Sendable>: Sendable {
     Task.detached(priority: priority) { await entry.task.value }
   }
 
-  /// Removes a waiter and returns it, with the task of its load if that has no other waiter.
+  /// Removes a waiter and returns it. If its load has no other waiter, also ends the load and returns its task, to be cancelled.
   mutating func leave(_ id: Int) -> (waiter: Waiter?, abandoned: Task<Void, Never>?) {
     guard let load = removeWait(id) else { return (nil, nil) }
     let waiter = loads[load]?.waiters.removeValue(forKey: id)

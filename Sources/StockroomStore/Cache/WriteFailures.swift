@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// The `underlying` error of the one that ``PersistentCache/sync()`` throws after several writes failed.
+/// The `underlying` error of the error that ``PersistentCache/sync()`` throws if several writes have failed.
 public struct CacheWriteFailures: Error, CustomStringConvertible {
   /// The first failures, in order; at most 100.
   public let first: [any Error]

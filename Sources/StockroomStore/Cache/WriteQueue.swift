@@ -36,7 +36,7 @@ struct CacheChange<Item: Sendable>: Sendable {
 }
 
 extension CacheState {
-  /// Takes all queued writes. Nil if there are none; the next write then starts a new task.
+  /// Removes and returns all queued writes. Nil if there are none; the next write then starts a new task.
   mutating func takeQueue() -> [QueuedWrite<Item>]? {
     isWriting = !queue.isEmpty
     defer { queue = [] }
@@ -68,7 +68,7 @@ extension CacheState {
         memory.remove(change.key)
       }
     }
-    // Values that others have written over them are in storage only.
+    // Others have changed these keys during the write, so the values in memory may be out of date.
     for key in supersededKeys where !unwritten.contains(key) { memory.remove(key) }
     supersededKeys = []
   }

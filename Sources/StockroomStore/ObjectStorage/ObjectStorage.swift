@@ -18,9 +18,9 @@ import StockroomCore
 /// Nothing is cached: each call is one request to the engine, and the engine's guarantees apply to objects
 /// too. Objects are encoded and decoded off the caller's actor, several of them in parallel.
 ///
-/// All methods throw what the engine throws, as `StorageError`, for invalid keys and for every fault (rules
-/// K1, R4 and F1 to F3): nil and empty arrays mean that nothing is stored. A cancelled call either does all
-/// of its work or throws `CancellationError` (rule C4).
+/// All methods throw the errors of the engine, as `StorageError`, for invalid keys and for every fault (rules K1, R4 and F1
+/// to F3): nil and empty arrays only mean that nothing is stored. A cancelled call either does all of its work or throws
+/// `CancellationError` (rule C4).
 ///
 /// An engine may hold objects of several types under different keys. Reading an object as a type other than
 /// the one it was stored as usually throws, depending on the codec.
@@ -46,7 +46,7 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
     try await write([(key, codec.encode(object, for: key))])
   }
 
-  /// Stores many objects as one batch; of two for the same key, the later one wins (rules W3, W4). O(N).
+  /// Stores many objects as one batch. If two have the same key, the later one is stored (rules W3, W4). O(N).
   ///
   /// - Throws: `StorageError` with code `StorageError.Code.encodingFailed`, naming the first key whose object
   ///   could not be encoded; then nothing is stored. Otherwise as ``store(_:forKey:)``.
@@ -62,8 +62,8 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
 
   /// The object of the key, or nil if there is none. O(size of the object).
   ///
-  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, or `unsupported` if it is of a
-  ///   newer version, naming the key; the stored bytes do not change. Otherwise as the engine's `read(key:)`.
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, or `unsupported` if the object is of a newer
+  ///   version, naming the key; the stored bytes do not change. Otherwise as the engine's `read(key:)`.
   @concurrent public func object(forKey key: CacheKey) async throws -> Object? {
     guard let data = try await storage.read(key: key) else { return nil }
     return try decode(data, of: key)
@@ -79,9 +79,9 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
   /// The keys that have an object, with the object, in the order of the request, including repeats (rule R2).
   /// O(N).
   ///
-  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, naming the first key whose bytes
-  ///   could not be decoded; the stored bytes do not change. Otherwise as the engine's
-  ///   `readDataAndKeys(keys:)`.
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, or `unsupported` if an object is of a newer
+  ///   version, naming the first key whose bytes could not be decoded; the stored bytes do not change. Otherwise as the
+  ///   engine's `readDataAndKeys(keys:)`.
   @concurrent public func objectsAndKeys(keys: [CacheKey]) async throws -> [(key: CacheKey, object: Object)] {
     try await decode(storage.readDataAndKeys(keys: keys)) { (key: $0, object: $1) }
   }
@@ -95,8 +95,9 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
 
   /// Every key in the engine with its object, once, in no particular order (rule R3). O(N).
   ///
-  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, naming a key whose bytes could
-  ///   not be decoded; the stored bytes do not change. Otherwise as the engine's `readAllDataAndKeys()`.
+  /// - Throws: `StorageError` with code `StorageError.Code.decodingFailed`, or `unsupported` if an object is of a newer
+  ///   version, naming a key whose bytes could not be decoded; the stored bytes do not change. Otherwise as the engine's
+  ///   `readAllDataAndKeys()`.
   @concurrent public func allObjectsAndKeys() async throws -> [(key: CacheKey, object: Object)] {
     try await decode(storage.readAllDataAndKeys()) { (key: $0, object: $1) }
   }
@@ -112,7 +113,7 @@ public struct ObjectStorage<Object: StorableItem>: Sendable {
     try versions.decode(data, of: key, with: codec)
   }
 
-  /// Writes as one batch. First checks for newer versions, if there may be any.
+  /// Writes objects as one batch. If values of newer versions may be stored, checks first that none would be replaced.
   private func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     if codec.isVersioned || versions.hasSeenNewer {
       let operations = dataAndKeys.map { StorageOperation.write($0.data, key: $0.key) }

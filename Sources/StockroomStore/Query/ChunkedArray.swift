@@ -1,12 +1,12 @@
 import StockroomCore
 
-/// An array in chunks, so that inserting and removing move few elements, and a copy of it is cheap to change.
+/// An array in chunks, so that inserting and removing move few elements, and changing a shared array copies only a part of it.
 ///
 /// With N elements there are about N / 400 chunks. An insertion or a removal costs a binary search, the move of part of a
 /// chunk, and a pass over the positions of the chunks; while a copy is retained, also a copy of one chunk and of the array
 /// of chunks.
 struct ChunkedArray<Element> {
-  /// Never empty themselves.
+  /// No chunk is empty.
   private var chunks: [[Element]] = []
   /// The position of the first element of each chunk.
   private var starts: [Int] = []
@@ -15,12 +15,12 @@ struct ChunkedArray<Element> {
 
   /// A chunk with more elements is divided.
   private static var maximum: Int { 512 }
-  /// Neighbors with fewer elements together become one.
+  /// A chunk is joined with the previous one if they have fewer elements together.
   private static var minimum: Int { 128 }
 
   /// O(N).
   init(_ elements: [Element] = []) {
-    // With room for insertions.
+    // The chunks are not full, so that there is room for insertions.
     let size = Self.maximum * 3 / 4
     for start in stride(from: 0, to: elements.count, by: size) {
       starts.append(start)
@@ -64,7 +64,7 @@ struct ChunkedArray<Element> {
     move(from: chunk + 1, by: 1)
     let size = chunks[chunk].count
     if size <= Self.maximum { return }
-    // Insertions at the end, which are the most frequent ones, leave full chunks behind.
+    // If the insertion is at the end, which is the most frequent case, the previous chunk stays full.
     let half = chunk == chunks.count - 1 && position == count - 1 ? size - 1 : size / 2
     chunks.insert(Array(chunks[chunk][half...]), at: chunk + 1)
     starts.insert(starts[chunk] + half, at: chunk + 1)

@@ -2,7 +2,7 @@
 struct ItemDelta<Item: StorableItem>: Sendable {
   /// An item that has been inserted, replaced, or removed.
   struct Change: Sendable {
-    /// Its sequence number: the store is sorted by it.
+    /// The sequence number of the item, by which the store is sorted.
     let sequence: Int
     let previous: Item?
     let item: Item?
@@ -10,6 +10,6 @@ struct ItemDelta<Item: StorableItem>: Sendable {
 
   /// Whether all items have been removed before the changes.
   var removesAll = false
-  /// The changes in the order in which they were made. An item that has moved has been removed and inserted.
+  /// The changes in the order in which they were made. A moved item is recorded as removed and inserted.
   var changes: [Change] = []
 }

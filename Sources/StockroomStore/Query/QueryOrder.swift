@@ -4,18 +4,18 @@
   import Foundation
 #endif
 
-/// The order of the items of a ``StoreQuery``. Items that it does not distinguish are in the order of the store.
+/// The order of the items of a ``StoreQuery``. Items that the order does not distinguish are in the order of the store.
 ///
 /// ```swift
 /// tasks.query(where: { !$0.isDone }, sortedBy: .by(\.due).then(.by(\.title)))
 /// ```
 ///
-/// The order is computed on any thread, from the items alone: two items must always compare in the same way.
+/// The order is computed on any thread and must depend on the items alone: two items must always compare in the same way.
 public struct QueryOrder<Item>: Sendable {
-  /// Nil if it distinguishes no items.
+  /// Nil if the order distinguishes no items.
   let compare: (@Sendable (Item, Item) -> ComparisonResult)?
-  /// Compares many items by their positions, and reads the compared values once from each. Nil if `compare`
-  /// is.
+  /// Returns a function that compares the items at two positions of an array. It reads the compared value of each item only
+  /// once. Nil if `compare` is nil.
   let comparison: (@Sendable ([Item]) -> (Int, Int) -> ComparisonResult)?
 
   private init(
@@ -82,7 +82,7 @@ public struct QueryOrder<Item>: Sendable {
       })
   }
 
-  /// The order of one of Foundation's comparators, such as `KeyPathComparator(\.title)`.
+  /// The order of one of Foundation's sort comparators, such as `KeyPathComparator(\.title)`.
   public static func using(_ comparator: some SortComparator<Item> & Sendable) -> QueryOrder {
     QueryOrder(compare: { comparator.compare($0, $1) })
   }

@@ -15,8 +15,8 @@ struct QueryElement<Item: StorableItem, SectionID: Hashable & Comparable & Senda
   let section: QuerySection<SectionID>?
 }
 
-/// The section of an element. Values that are not equal to themselves, such as NaN, form one section, greater
-/// than all others, since they could neither be found nor sorted.
+/// The section of an element. Values that are not equal to themselves, such as NaN, could neither be found nor sorted, so
+/// they form one section, greater than all others.
 struct QuerySection<ID: Hashable & Comparable & Sendable>: Hashable, Comparable, Sendable {
   let id: ID
 
@@ -53,8 +53,7 @@ struct QueryDefinition<Item: StorableItem, SectionID: Hashable & Comparable & Se
     return Element(item: item, sequence: sequence, section: section.map { QuerySection(id: $0(item)) })
   }
 
-  /// Whether an element comes before another: by section, then in the order of the query, then in that of the
-  /// store.
+  /// Whether an element comes before another: by section, then in the order of the query, then in the order of the store.
   func precedes(_ first: Element, _ second: Element) -> Bool {
     if let one = first.section, let other = second.section {
       let result = compared(one, other).in(sectionOrder)
@@ -75,11 +74,11 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
 
   let definition: QueryDefinition<Item, SectionID>
   private(set) var elements = ChunkedArray<Element>()
-  /// The sections of the elements, by sequence number. This, and not the predicate, determines whether an
-  /// item is one of the elements, so that a predicate that does not depend on the item alone leaves nothing
-  /// behind.
+  /// The sections of the elements, by sequence number. This dictionary, and not the predicate, determines whether a
+  /// previous item is one of the elements. So a removed item is always found, even if the predicate does not depend on the
+  /// item alone.
   private var sectionOfSequence: [Int: Section?] = [:]
-  /// In ascending order.
+  /// The sections that have elements, in the order of the definition.
   private(set) var sections: [Section] = []
   private(set) var countOfSection: [Section: Int] = [:]
 
@@ -87,7 +86,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
 
   /// Filters and sorts items with their sequence numbers, in the order of the store. O(N + M log M), where M of N match.
   ///
-  /// - Parameter isReleased: Whether the result is no longer needed. It is then incomplete.
+  /// - Parameter isReleased: Returns whether the result is no longer needed. If so, filtering stops, and the result is incomplete.
   init(
     _ definition: QueryDefinition<Item, SectionID>, _ items: [Item], _ sequences: [Int],
     unless isReleased: () -> Bool = { false }
@@ -132,7 +131,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     return sorted
   }
 
-  /// Makes the changes. O(log M) comparisons and one call of the predicate for each.
+  /// Applies changes. O(log M) comparisons and one call of the predicate for each.
   ///
   /// - Returns: The first position that has changed; nil if none has.
   mutating func apply(_ delta: ItemDelta<Item>) -> Int? {
@@ -179,7 +178,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
   private func position(of element: Element) -> Int? {
     let position = elements.partitioningPosition { !definition.precedes($0, element) }
     if position < elements.count, elements[position].sequence == element.sequence { return position }
-    // The order is not valid: it is not transitive, or differs from one call to the next.
+    // Reached only if the order is not valid: it is not transitive, or differs from one call to the next.
     return elements.firstPosition { $0.sequence == element.sequence }
   }
 
@@ -193,7 +192,7 @@ struct QueryState<Item: StorableItem, SectionID: Hashable & Comparable & Sendabl
     if index < sections.count, sections[index] == section {
       sections.remove(at: index)
     } else {
-      // Their order is not valid.
+      // Reached only if the order of the sections is not valid.
       sections.removeAll { $0 == section }
     }
   }
@@ -225,7 +224,7 @@ extension QueryState {
   /// The number of elements that are rehashed on the main actor, in about a millisecond.
   private static var cheapCount: Int { 4_096 }
 
-  /// Whether so many elements can be inserted without rehashing many others. O(1).
+  /// Whether this many elements can be inserted without rehashing many others. O(1).
   func hasRoom(for added: Int) -> Bool {
     func suffices(_ capacity: Int, for count: Int) -> Bool {
       count <= Self.cheapCount || capacity - count >= added
@@ -235,8 +234,8 @@ extension QueryState {
       && suffices(sections.capacity, for: sections.count)
   }
 
-  /// Reserves capacity for as many elements as the main actor inserts at once, and for some more if there are
-  /// many. O(M), or O(1) if the capacity suffices.
+  /// Reserves capacity for the insertions that the main actor makes at once, in proportion to the number of elements. O(M),
+  /// or O(1) if the capacity suffices.
   mutating func makeRoom() {
     if hasRoom(for: StoreQueries<Item>.cheapCount) { return }
     sectionOfSequence.reserveCapacity(sectionOfSequence.count + sectionOfSequence.count / 8)

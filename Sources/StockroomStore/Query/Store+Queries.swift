@@ -13,8 +13,9 @@ extension Store {
   /// let open = tasks.query(where: { !$0.isDone }, sortedBy: .by(\.due).then(.by(\.title)), limit: 100)
   /// ```
   ///
-  /// Up to a thousand items of the store are filtered and sorted before this returns, more of them, or all
-  /// while the store changes many, in the background: then wait for ``StoreQuery/itemsHaveLoaded()``, or show the items that are available.
+  /// If the store has up to a thousand items, they are filtered and sorted before this returns. If it has more, or is
+  /// applying a large change off the main actor, this happens in the background: wait for ``StoreQuery/itemsHaveLoaded()``,
+  /// or show the query while it is empty.
   ///
   /// - Parameters:
   ///   - predicate: Whether an item belongs to the query; nil for all. Its result must depend on the item
@@ -78,13 +79,13 @@ extension Store {
       && following.allSatisfy { $0.hasRoom(for: count) }
   }
 
-  /// Applies a change of the table that was made on the main actor.
+  /// Applies to queries a change of the table that was made on the main actor.
   func update(_ queries: [any FollowingQuery<Item>], _ delta: ItemDelta<Item>?) {
     guard let delta else { return }
     for query in queries { query.apply(delta) }
   }
 
-  /// Publishes a change of the table that was made off the main actor. Returns what was shown before.
+  /// Publishes the contents of queries that were computed off the main actor. Returns their previous contents.
   func publish(_ publications: [QueryPublication]) -> [any Sendable] {
     let previous = publications.map { $0() }
     queries.endUpdates()
@@ -92,6 +93,6 @@ extension Store {
     return previous
   }
 
-  /// Call it before publishing a table that replaces the current one.
+  /// The closures that update the queries. Call this before a new table is published.
   func beginQueryUpdates() -> [QueryUpdate<Item>] { queries.beginUpdates() }
 }

@@ -5,8 +5,8 @@
   }
 
   private var references: [Reference] = []
-  /// Whether the table of the store is being changed or loaded off the main actor. A query that is created in
-  /// the meantime waits for that.
+  /// Whether a new table is about to replace the table of the store: a change is being applied off the main actor, or
+  /// loaded items are being filtered for queries. A query that is created in the meantime waits for the new table.
   private(set) var isTableReplaced = false
 
   /// The number of changed items, times the number of queries, that the main actor can process in about a
@@ -29,7 +29,7 @@
     return queries
   }
 
-  /// How to make a change off the main actor. ``endUpdates()`` must follow.
+  /// The closures that update the queries for a change that is made off the main actor. ``endUpdates()`` must follow.
   mutating func beginUpdates() -> [QueryUpdate<Item>] {
     isTableReplaced = true
     return inUse().map { $0.update() }

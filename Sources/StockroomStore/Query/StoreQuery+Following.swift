@@ -1,23 +1,25 @@
 import StockroomCore
 
-/// Computes the contents of a query from a table and its changes, off the main actor. Without a delta,
-/// everything may have changed.
+/// Computes the contents of a query off the main actor, from a new table and its changes. If the delta is nil, everything
+/// may have changed.
 typealias QueryUpdate<Item: StorableItem> =
   @Sendable (_ table: ItemTable<Item>, _ delta: ItemDelta<Item>?) -> QueryPublication
 /// Shows the computed contents. Returns the previous contents, to be released off the main actor.
 typealias QueryPublication = @MainActor @Sendable () -> any Sendable
 
-/// A query with sections of any type.
+/// A ``StoreQuery`` with any type of sections.
 @MainActor protocol FollowingQuery<Item>: AnyObject {
   associatedtype Item: StorableItem
 
-  /// Starts to follow the store, unless that has been done.
+  /// Computes the contents and starts to follow the store. Does nothing if that has been done, or while a new table is
+  /// about to replace the store's.
   func start()
-  /// Whether this many changes take little time on the main actor.
+  /// Whether this many changes can be applied on the main actor without rehashing many elements.
   func hasRoom(for changes: Int) -> Bool
   /// Applies the changes of the store, on the main actor.
   func apply(_ delta: ItemDelta<Item>)
-  /// How to make a change that takes long. The store makes no other change until it is published.
+  /// A closure that updates the query for a change that takes long, off the main actor. The store makes no other change
+  /// until the result is published.
   func update() -> QueryUpdate<Item>
 }
 
@@ -29,7 +31,7 @@ extension StoreQuery: FollowingQuery {
     computation += 1
     progress = .computing([])
     Task { @concurrent [weak self, definition, computation] in
-      // The query is not retained in the meantime.
+      // The computation does not retain the query, and stops if it is released.
       let computed = State(definition, items, sequences, unless: { self == nil })
       await self?.adopt(computed, of: computation)
     }
@@ -66,12 +68,13 @@ extension StoreQuery: FollowingQuery {
     switch progress {
     case .waiting: break
     case .computing(var deltas):
-      // Moved, so that it is not shared and copied.
+      // The array is moved out of `progress` first: if it were shared, appending would copy it.
       progress = .waiting
       deltas.append(delta)
       progress = .computing(deltas)
     case .current:
-      // A copy would copy everything that changes, and the `deinit` of an item may read the query.
+      // The state is moved out of the property: if it were shared, the change would copy the parts that it modifies. It is
+      // replaced with an empty state, since the `deinit` of an item may read the query meanwhile.
       let count = state.elements.count
       var changed = exchange(&state, with: State(definition))
       let first = changed.apply(delta)

@@ -8,12 +8,11 @@ import StockroomCore
 /// for task in open.items { print(task.title) }
 /// ```
 ///
-/// Once it has been computed (``isLoaded``), its items are always the result of filtering and sorting
-/// ``Store/items``: both change in one turn of the main actor. If M items match, a change of the store costs
-/// a query O(log M) comparisons and the move of a few hundred elements for each item that has changed; it
-/// calls the predicate once for each, and neither reads nor sorts the others. A change that is made on the
-/// main actor and does not affect ``items`` does not notify their observers; if all items are filtered and
-/// sorted at once, observers are always notified.
+/// Once it has been computed (``isLoaded``), its items are always the result of filtering and sorting ``Store/items``: both
+/// change in one turn of the main actor. If M items match, a query handles each changed item of the store with one call of
+/// the predicate, O(log M) comparisons, and the move of a few hundred elements; it neither reads nor sorts the other items.
+/// An incremental change that does not affect ``items`` does not notify their observers; if all items are filtered and
+/// sorted again, observers are always notified.
 ///
 /// A query retains its store. The store does not retain its queries: once a query is released, it costs
 /// nothing. In addition to the items of the store, a query holds those that match, which takes about 50 bytes
@@ -27,18 +26,18 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
   typealias State = QueryState<Item, SectionID>
 
   enum Progress {
-    /// The store's table is being changed or loaded.
+    /// Nothing has been computed. A new table is about to replace the store's.
     case waiting
-    /// Another thread filters and sorts. With the changes since then.
+    /// Another thread filters and sorts. The associated values are the changes that the store has made since then.
     case computing([ItemDelta<Item>])
-    /// The state is that of the store.
+    /// The contents match the items of the store.
     case current
   }
 
   /// Whether the items have been computed. It never becomes false again.
   ///
-  /// For a store of up to a thousand items it is true from the beginning, unless the query is made while the
-  /// store loads its items or changes many of them.
+  /// If the store has up to a thousand items, it is true from the beginning, unless the query is created while the store
+  /// applies loaded items or a large change off the main actor.
   public internal(set) var isLoaded = false
 
   @ObservationIgnored var state: State
@@ -65,8 +64,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
 
   /// The items that match, sorted, up to the limit. Empty until they have been computed.
   ///
-  /// O(1). A retained copy does not change, and costs the next change of the query a copy of a few hundred
-  /// elements.
+  /// O(1). A retained copy does not change. While a copy is retained, the next change of the query copies a few hundred elements.
   public var items: Results {
     access(keyPath: \.items)
     return Results(state.elements, 0..<visibleCount)
@@ -112,7 +110,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
   /// The number of items that are filtered and sorted on the main actor, in about a millisecond.
   nonisolated static var cheapCount: Int { 1_000 }
 
-  /// Makes one change to each observable property that differs.
+  /// Replaces the state, and notifies the observers of each property that has changed once.
   ///
   /// - Parameters:
   ///   - first: The first position that has changed; nil if none has.
@@ -120,7 +118,7 @@ public final class StoreQuery<Item: StorableItem, SectionID: Hashable & Comparab
   func show(_ changed: consuming State, changedFrom first: Int?, previousCount: Int) {
     let count = changed.elements.count
     state = changed
-    // Only now: the items of the store have changed too, and an observer may read both.
+    // Observers are notified after the replacement: the items of the store have changed too, and an observer may read both.
     if let first, first < definition.limit { withMutation(keyPath: \.items) {} }
     if count != previousCount { withMutation(keyPath: \.totalCount) {} }
   }

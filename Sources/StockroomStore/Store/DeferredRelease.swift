@@ -25,8 +25,9 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
     if !retained.isSmall { releaseInBackground(consume retained) }
   }
 
-  /// Retains them for a second, or until the next call, unless they are few. Releases the previous ones
-  /// before it returns, so do not call this on the main actor.
+  /// Retains a replaced table and replaced query results for a second, or until the next call. Does nothing if they are small.
+  ///
+  /// Releases the contents that the last call retained before it returns, so do not call this on the main actor.
   func retain(_ table: consuming ItemTable<Item>, _ queries: consuming [any Sendable]) {
     let retained = Retained(table: table, queries: queries)
     if retained.isSmall { return }
@@ -38,7 +39,7 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
     }
   }
 
-  /// The number of items that are now retained.
+  /// Retains new contents and releases the previous ones. Returns a number that identifies the new ones.
   private func exchange(with retained: consuming Retained) -> Int {
     var next: Retained? = retained
     let (previous, number) = state.withLock { state in
@@ -55,7 +56,8 @@ final class DeferredRelease<Item: StorableItem>: Sendable {
 
 /// Releases a value in a background task.
 func releaseInBackground<Value: Sendable>(_ value: consuming Value) {
-  // Moved: if it were captured, a fast task could leave the last reference to the caller.
+  // The value is moved into the task. If the task only captured it, a fast task could end first, so that the caller would hold the
+  // last reference and release it.
   let moved = MutexProtected<Value?>(consume value)
   Task.detached(priority: .utility) { _ = moved.withLock { $0.take() } }
 }

@@ -12,7 +12,7 @@ final class EngineClaim: Sendable {
 
   private static let users = MutexProtected<[ObjectIdentifier: Users]>([:])
 
-  /// Retained, so that no other object can have its identity.
+  /// Retained, so that no later object can have the same `ObjectIdentifier`.
   private let engine: any StorageEngine
   /// Nil if the engine is a value.
   private let identity: ObjectIdentifier?

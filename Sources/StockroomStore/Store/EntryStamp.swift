@@ -6,11 +6,11 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Distinguishes one write of an entry from another.
+/// Distinguishes one write of an entry from other writes of the same entry.
 struct EntryStamp: Equatable, Sendable {
   private let sequence: UInt64?
   private let updatedAt: Date
-  /// In addition to the time, since two writes may have the same time.
+  /// Needed in addition to the time, since two writes may have the same time.
   private let checksum: UInt32
 
   init(_ entry: StorageEntry) {
@@ -18,8 +18,9 @@ struct EntryStamp: Equatable, Sendable {
     checksum = entry.data.withUnsafeBytes { CRC32C.checksum($0) }
   }
 
-  /// The stamps of the entries that may have been written since this moment, by the clock of their writer. Of very many, those of the
-  /// last ones: a feed reports more than that as everything.
+  /// The stamps of the entries that may have been written since this time, according to the clock of their writer.
+  ///
+  /// At most `StorageChanges.defaultKeyLimit`, those of the latest writes: a feed reports a change of more keys as `everything`.
   static func recent(_ entries: [StorageEntry], since moment: Timestamp) -> [CacheKey: EntryStamp] {
     // The time of an entry is when its write began; the write was acknowledged later.
     let start = moment.date.addingTimeInterval(-1)

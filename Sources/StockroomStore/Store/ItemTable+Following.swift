@@ -3,13 +3,13 @@ import StockroomCore
 /// The entries that the engine holds under keys that others have changed.
 struct EngineState<Item: StorableItem>: Sendable {
   struct Entry: Sendable {
-    /// With the identifier of the item as its raw value, if there is one.
+    /// Its raw value is the identifier of the item, if the entry can be decoded.
     let key: CacheKey
     let sequence: Int
     let content: Result<Item, StorageError>
     let stamp: EntryStamp
     let digest: ValueDigest
-    /// Whether the store has written it itself, and reported that.
+    /// Whether the store has written this value itself and has already sent the event.
     var isReported = false
   }
 
@@ -17,17 +17,17 @@ struct EngineState<Item: StorableItem>: Sendable {
   var changed: [Entry] = []
   /// The keys that have become absent.
   var absent: [CacheKey] = []
-  /// The sequence numbers of other items, for which only provisional ones were known.
+  /// The engine's sequence numbers of other items, which have provisional numbers in the table.
   var sequences: [(key: CacheKey, sequence: Int)] = []
-  /// Whether the engine provides sequence numbers. If not, those here have no meaning.
+  /// Whether the engine provides sequence numbers. If not, the numbers in this value have no meaning.
   var hasSequences = true
 
-  /// The number of items that it may change.
+  /// The number of items that applying the state may change.
   var count: Int { changed.count + absent.count + sequences.count }
 }
 
 extension ItemTable {
-  /// The state without the entries that were loaded as they are.
+  /// The state without the entries that have not changed since they were loaded.
   func withoutLoaded(_ state: EngineState<Item>) -> EngineState<Item> {
     if recent.isEmpty { return state }
     var state = state
@@ -35,39 +35,40 @@ extension ItemTable {
     return state
   }
 
-  /// The data that are needed to apply a state.
+  /// The data that must be read before a state can be applied.
   enum Need {
     case nothing
     /// The sequence numbers of these items too, since others have inserted items next to them.
     case sequences(of: ArraySlice<Item>)
-    /// Everything: the engine does not provide the order of its entries, at least not of all of them.
+    /// All entries: the engine does not provide the order of its entries, or not of all of them.
     case everything
   }
 
-  /// The data that a state lacks to be applied. O(1) for each entry.
+  /// The data that must be read before a state can be applied. O(1) for each entry.
   func need(for state: EngineState<Item>) -> Need {
     if state.changed.isEmpty, state.sequences.isEmpty { return .nothing }
     guard hasEngineOrder, state.hasSequences else { return .everything }
-    // An entry that becomes readable is inserted among the items, too.
+    // An entry that becomes readable is inserted among the items, so it counts as moved too.
     let isMoved = state.changed.contains { entry in
       entry.sequence != (entry.isReadable ? table.sequence(of: entry.key) : self.sequence(of: entry.key))
     }
     if !isMoved, state.sequences.isEmpty { return .nothing }
     if sharesPlaces(state) { return .everything }
-    // Their sequence numbers may be those of entries that others have inserted. Rare: undo has restored them.
+    // Unreadable entries with provisional numbers: others may have inserted entries with these sequence numbers. This is
+    // rare, since only undo appends unreadable entries.
     if !unreadableTable.elements(from: provisionalStart).isEmpty { return .everything }
     if !state.sequences.isEmpty { return .nothing }
     let provisional = table.elements(from: provisionalStart)
     return provisional.isEmpty ? .nothing : .sequences(of: provisional)
   }
 
-  /// Whether two entries would have the same position: files that have been copied may have the same time.
+  /// Whether two entries would have the same sequence number, as copied files with the same time may have.
   private func sharesPlaces(_ state: EngineState<Item>) -> Bool {
     let left = Set((state.absent + state.changed.map(\.key)).compactMap { sequence(of: $0) })
     var taken: Set<Int> = []
     return (state.changed.map(\.sequence) + state.sequences.map(\.sequence)).contains { place in
       if !taken.insert(place).inserted { return true }
-      // The items at provisional positions get other positions, or have changed.
+      // Items with provisional numbers get other numbers, and the changed entries leave their previous ones.
       if place >= provisionalStart || left.contains(place) { return false }
       return table.hasElement(at: place) || unreadableTable.hasElement(at: place)
     }
@@ -75,11 +76,11 @@ extension ItemTable {
 
   /// Whether a state can be applied on the main actor, in a few milliseconds.
   ///
-  /// It cannot if it changes many items, or if the table is large and most of it would be copied, moved, or reallocated.
+  /// False if it changes many items, or if the table is large and most of it would be copied, moved, or reallocated.
   mutating func isCheap(_ state: EngineState<Item>) -> Bool {
     if isSmall { return true }
     guard state.absent.isEmpty, state.sequences.isEmpty, state.changed.count <= 1_000 else { return false }
-    // An unreadable entry is always removed and inserted.
+    // An unreadable entry is always removed and inserted again, even at the same position.
     var moved: [EngineState<Item>.Entry] = []
     for entry in state.changed where !entry.isReadable || table.sequence(of: entry.key) != entry.sequence {
       moved.append(entry)
@@ -100,8 +101,9 @@ extension ItemTable {
     return bytes <= Self.cheapMove
   }
 
-  /// Makes the items equal to the entries of the engine. Call it once the state is complete. O(log N) for
-  /// each entry that has kept its position; O(N) once if others move.
+  /// Makes the items equal to the entries of the engine. Call it once the state is complete: see ``need(for:)``.
+  ///
+  /// O(log N) for each entry that has kept its position, plus O(N) once if any entry moves.
   mutating func apply(_ state: EngineState<Item>, forQueries: Bool = false) -> Change {
     var change = Change(forQueries: forQueries)
     var (inserted, removed): ([Item], [Item]) = ([], [])

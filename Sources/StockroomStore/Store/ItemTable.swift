@@ -1,23 +1,22 @@
 import StockroomCore
 
-/// The items of a store in the order of insertion, and the unreadable entries, which have places in the same order.
+/// The items of a store in the order of insertion, and the unreadable entries, which have positions in the same order.
 ///
 /// The cost of inserting and replacing an item does not depend on the number of items (rule S7).
 struct ItemTable<Item: StorableItem>: Sendable {
   var table = OrderedTable<Item>()
-  /// An item that is inserted under the key of an unreadable entry takes its position.
+  /// The unreadable entries. An item that is inserted under the key of an unreadable entry takes its position.
   var unreadableTable = OrderedTable<UnreadableEntry>()
-  /// Below this number, sequence numbers are those of the engine, if it provides them. From this number on
-  /// they are provisional: the items are at the end, where they have been inserted, and the engine may have
-  /// put items of others in between.
+  /// Sequence numbers below this one are those of the engine, if it provides them. From this one on they are provisional:
+  /// this store has appended these items, and the engine may have inserted items of others between them.
   var provisionalStart = 0
   var nextSequence = 0
   /// Whether the sequence numbers are those of the engine.
   var hasEngineOrder = true
   /// The identifiers of items whose keys are hashes.
   var hashedIdentifiers: [CacheKey: String] = [:]
-  /// The loaded entries that others may have written while the load began, until they change. The table
-  /// already contains what others then report about them.
+  /// The stamps of loaded entries that others may have written when the load began, until these entries change. The feed may report
+  /// these writes later, although the table already contains them.
   var recent: [CacheKey: EntryStamp] = [:]
 
   init() {}
@@ -46,8 +45,8 @@ extension ItemTable {
   /// Whether there is an item with the identifier that is the raw value of the key. O(1).
   func containsItem(identifiedBy key: CacheKey) -> Bool { isOwner(of: key) && table.contains(key) }
 
-  /// Whether an item under the key has the raw value of the key as its identifier, and is not an item whose
-  /// identifier has the same hash, or for which one of the two is the text of the other's hash.
+  /// Whether an item under the key has the raw value of the key as its identifier. It does not if its identifier is another
+  /// one with the same hash, or if one of the two identifiers is the text of the other's hash.
   private func isOwner(of key: CacheKey) -> Bool {
     guard let identifier = hashedIdentifiers[key] else { return !key.isHash }
     return identifier.utf8.elementsEqual(key.rawValue.utf8)
@@ -59,7 +58,7 @@ extension ItemTable {
 extension ItemTable {
   mutating func reserveCapacity(_ capacity: Int) { table.reserveCapacity(capacity) }
 
-  /// Appends items with ascending sequence numbers. One with an existing key replaces the item with that key. O(1) for each.
+  /// Appends items with ascending sequence numbers. An item with an existing key replaces the item with that key. O(1) for each.
   mutating func append(_ items: [Item], keys: [CacheKey], sequences: [Int]) {
     table.append(items, keys: keys, sequences: sequences)
     for key in keys where key.isHash { hashedIdentifiers[key] = key.rawValue }
@@ -182,7 +181,7 @@ extension ItemTable {
       _ = unreadableTable.remove(key)
       return nil
     }
-    // A removal by others names only the key, which does not show whether it is a hash.
+    // Always: a removal by others is reported with the key only, from which `isHash` cannot be determined.
     if !hashedIdentifiers.isEmpty { hashedIdentifiers[key] = nil }
     change.note(sequence, item, nil)
     return item
@@ -238,8 +237,7 @@ extension ItemTable {
 
   /// Whether ``apply(_:forQueries:)`` is cheap enough for the main actor.
   ///
-  /// It is not if the steps change many items, or if the table is large and most of it would be copied, moved, or
-  /// reallocated.
+  /// False if the steps change many items, or if the table is large and most of it would be copied, moved, or reallocated.
   mutating func isCheap(_ steps: [KeyedStep<Item>]) -> Bool {
     let changed = changedCount(steps)
     guard changed <= Self.cheapCount else { return false }

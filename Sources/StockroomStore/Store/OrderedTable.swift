@@ -4,7 +4,7 @@ import StockroomCore
 ///
 /// A removed element keeps its slot until ``closeGaps()``, so that several removals move the other elements once.
 struct OrderedTable<Element: Sendable>: Sendable {
-  /// In ascending order of their sequence numbers. Those at the positions in `vacated` have been removed.
+  /// In ascending order of their sequence numbers. The elements at the positions in `vacated` have been removed.
   private(set) var elements: [Element] = []
   /// The sequence number of each element, ascending.
   private(set) var sequences: [Int] = []
@@ -18,8 +18,8 @@ struct OrderedTable<Element: Sendable>: Sendable {
   /// Whether there is an element with this key. O(1).
   func contains(_ key: CacheKey) -> Bool { sequenceOfKey[key] != nil }
 
-  /// The same elements without their keys and sequence numbers, to be retained of a table that is no longer
-  /// shown. As keys and numbers are not shared, the next change of the table does not copy them.
+  /// The same elements without their keys and sequence numbers, to be retained after the table has been replaced. Since the
+  /// keys and numbers are not shared with this copy, the next change of the table does not copy them.
   var withoutKeys: OrderedTable {
     var copy = OrderedTable()
     copy.elements = elements
@@ -51,8 +51,8 @@ extension OrderedTable {
     sequenceOfKey[key] = sequence
   }
 
-  /// Appends elements with ascending sequence numbers. One with an existing key replaces the element with that key. Amortized
-  /// O(1) for each.
+  /// Appends elements with ascending sequence numbers. An element with an existing key replaces the element with that key.
+  /// Amortized O(1) for each.
   ///
   /// Faster than appending them one by one, since unspecialized generic code is slow for single elements.
   mutating func append(_ added: [Element], keys: [CacheKey], sequences numbers: [Int]) {
@@ -98,7 +98,7 @@ extension OrderedTable {
     sequences = mergedSequences + sequences[next...]
   }
 
-  /// Removes the element with this key, if there is one. O(log N), and O(N) in ``closeGaps()``.
+  /// Removes the element with this key, if there is one. O(log N); the following ``closeGaps()`` costs O(N).
   mutating func remove(_ key: CacheKey) -> (sequence: Int, element: Element)? {
     guard let sequence = sequenceOfKey.removeValue(forKey: key), let position = position(of: sequence) else {
       return nil
@@ -164,7 +164,7 @@ extension OrderedTable {
     return (sequences.count - firstPosition(from: sequence)) * bytesPerElement
   }
 
-  /// The number of bytes that move when the elements with these keys are removed: those after the first of them.
+  /// The number of bytes that move when the elements with these keys are removed: all elements from the first of them on.
   func bytesMoved(byRemoving keys: some Sequence<CacheKey>) -> Int {
     keys.compactMap { sequenceOfKey[$0] }.min().map(bytesMoved) ?? 0
   }
@@ -189,9 +189,9 @@ extension Array {
   ///
   /// Only performance depends on the result: a change copies a shared array in any case.
   fileprivate mutating func isUniquelyReferenced() -> Bool {
-    // A direct call with an `AnyObject` would examine a copy of the reference in an unoptimized build.
+    // In an unoptimized build, a direct call with an `AnyObject` would test a copy of the reference, which is never unique.
     let isUnique: (inout AnyObject) -> Bool = isKnownUniquelyReferenced
-    // An array consists of one reference, and the standard library has this test for references only.
+    // An array consists of one reference. The standard library has this test only for references.
     return withUnsafeMutablePointer(to: &self) { array in
       array.withMemoryRebound(to: AnyObject.self, capacity: 1) { isUnique(&$0.pointee) }
     }

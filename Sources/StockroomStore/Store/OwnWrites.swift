@@ -6,33 +6,34 @@ import StockroomCore
   import Foundation
 #endif
 
-/// What distinguishes one value from another, without holding it.
+/// The size and a hash of a value, to recognize the value without retaining it.
 struct ValueDigest: Equatable, Sendable {
   private let size: Int
   private let digest: Int
 
   init(_ data: Data) {
     size = data.count
-    // The hasher has another key in each process, so that nobody can prepare two values with one digest.
+    // `Hasher` has a random seed in each process, so that two values with the same digest cannot be constructed in advance.
     var hasher = Hasher()
     data.withUnsafeBytes { hasher.combine(bytes: $0) }
     digest = hasher.finalize()
   }
 }
 
-/// The values that a store has written last, and shows.
+/// Digests of the values that a store has written last, by which it recognizes them.
 ///
-/// The feed of an engine leaves out what the store has changed, but not what others have changed under the same key just before. Then
-/// the store reads its own value, which it has reported already.
+/// The feed of an engine does not report the changes of this store, but it reports a change that others have made under the
+/// same key just before. The store then reads the key and finds its own value, for which it has already sent an event.
 struct OwnWrites: Sendable {
-  /// Nil for what has been removed, in changes that are to be added to others.
+  /// By key; nil if the key has been removed, until these changes are added to earlier ones.
   private var digests: [CacheKey: ValueDigest?] = [:]
   private var forgetsEarlier = false
 
-  /// How many are noted at most: those of the latest changes. Of an earlier one, or of one with more, an event may be reported twice.
+  /// The maximum number of digests. A change that would exceed it drops all earlier digests. An event may be sent twice for
+  /// a change whose digests have been dropped, or for a change of more entries than this.
   private static let limit = 4_096
 
-  /// Whether this is what the store has written last under the key.
+  /// Whether the value that the store has written last under the key has this digest.
   func contains(_ digest: ValueDigest, of key: CacheKey) -> Bool { digests[key] == .some(.some(digest)) }
 
   /// Adds operations, in order. O(bytes).
@@ -56,6 +57,6 @@ struct OwnWrites: Sendable {
     }
   }
 
-  /// Notes that others have changed what is under the key.
+  /// Records that others have changed the value of the key.
   mutating func forget(_ key: CacheKey) { digests.removeValue(forKey: key) }
 }

@@ -1,16 +1,16 @@
 import StockroomCore
 
-// Each change has two overloads: one that takes effect, and one that begins a chain. Swift picks the second where another
-// call is chained to it. It is async so that no context prefers it: in contexts that prefer functions that are not async,
-// such as top-level code, a change would silently become a chain without an effect.
+// Each change has two overloads: one that takes effect, and one that begins a chain. Swift picks the second one only if another
+// call is chained to it. The second one is async too. If it were synchronous, contexts that prefer synchronous functions, such as
+// top-level code, would pick it, and the change would have no effect.
 
 extension Store {
   /// Appends an item, or replaces the one with its identifier in place (rule S4).
   ///
-  /// O(1) in the number of items. Returns when the engine has acknowledged it.
+  /// O(1) in the number of items. Returns when the engine has acknowledged the change.
   ///
-  /// If the items could not be loaded, each change tries to load them once. The first item that a store inserts is
-  /// decoded as well, to verify that its identifier survives encoding.
+  /// If the items could not be loaded, each change tries to load them once. The first item that a store inserts is also decoded
+  /// again, to verify that its identifier survives encoding.
   ///
   /// - Throws: what the engine threw; `StorageError` with code `encodingFailed`, including if the identifier
   ///   of an item does not survive encoding; with `unsupported` if another item's identifier has the same
@@ -22,12 +22,12 @@ extension Store {
   ///   is unknown, the store reads the items again.
   public func insert(_ item: Item) async throws { try await perform([.insert([item])]) }
 
-  /// Inserts items, in this order, as one batch. Of two with the same identifier, the later one is kept.
+  /// Inserts items, in this order, as one batch. If two have the same identifier, the later one replaces the earlier one.
   /// Throws as `insert(_:)`.
   public func insert(_ items: consuming [Item]) async throws { try await perform([.insert(items)]) }
 
-  /// Removes the item or the unreadable entry with the identifier of this item. Does nothing if there is
-  /// none. O(N) in the number of items after it, which move up. Throws as `insert(_:)`.
+  /// Removes the item or the unreadable entry with the identifier of this item. Does nothing if there is none. O(N) in the
+  /// number of items after the removed one, which move up. Throws as `insert(_:)`.
   public func remove(_ item: Item) async throws { try await perform([.remove([item])]) }
 
   /// Removes the items with the identifiers of these items, as one batch. O(N) for any number of them. Throws
@@ -42,9 +42,9 @@ extension Store {
   /// try await notes.update(note) { $0.isDone.toggle() }
   /// ```
   ///
-  /// The argument only identifies the item; the closure gets the stored one. It may run more than once, in
-  /// which case the last run counts, and runs on a thread of the engine; without
-  /// `EngineCapabilities.transactions` on the pool of Swift's tasks, where it must not block. O(log N).
+  /// The argument only identifies the item; the closure receives the stored one. The closure may run more than once, in
+  /// which case the last run counts. It runs on a thread of the engine, or, without `EngineCapabilities.transactions`, on
+  /// the pool of Swift's tasks, where it must not block. O(log N).
   ///
   /// - Returns: The changed item, or nil if there is none with this identifier.
   /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if the
@@ -64,8 +64,7 @@ extension Store {
   ) async throws -> Item? {
     let update = StoreUpdate(of: CacheKey(identifier: identifier), change)
     if backend.engine == nil {
-      // No change may be in progress between looking up the item and queueing the insertion, which is then
-      // the next change.
+      // No change may take place between looking up the item and queueing its insertion.
       while isCommitting { await waitForNextBatch() }
       guard var item = self.item(identifier: identifier) else { return nil }
       try change(&item)

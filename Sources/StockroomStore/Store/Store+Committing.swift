@@ -3,10 +3,10 @@ import StockroomCore
 extension Store {
   /// Applies the steps as one batch, after all earlier calls.
   ///
-  /// Once it is queued it can no longer be cancelled, so that a cancelled call does all of its work or none.
+  /// Once the batch is queued, it can no longer be cancelled, so that a cancelled call does all of its work or none.
   func perform(_ steps: consuming [StoreStep<Item>]) async throws {
     try Task.checkCancellation()
-    // Moved into the change, whose items are released off the main actor: releasing many takes long.
+    // The steps are moved into the change, so that their items are released with it, off the main actor: releasing many takes long.
     var steps: [StoreStep<Item>]? = steps
     try await withCheckedThrowingContinuation { continuation in
       waiting.append(Change(steps: steps.take() ?? [], continuation: continuation))
@@ -18,7 +18,7 @@ extension Store {
   func startCommitting() {
     if isCommitting { return }
     isCommitting = true
-    // Retains the store until the engine has completed all of its own changes.
+    // The task retains the store until the engine has completed all changes of this store.
     Task(priority: .userInitiated) { await commitAll() }
   }
 
@@ -43,12 +43,12 @@ extension Store {
     }
     isCommitting = false
     resumeBatchWaiters()
-    // Others may change entries all the time: a store with no other references is not retained for that.
+    // Others may change entries all the time, so reading their changes does not retain a store that has no other references.
     if case .none = pendingChange { return }
     Task(priority: .userInitiated) { [weak self] in self?.startCommitting() }
   }
 
-  /// Waits until the next changes are being made, or no changes are left.
+  /// Waits until the next batch is about to be committed, or no changes are left.
   func waitForNextBatch() async {
     if !isCommitting { return }
     await withCheckedContinuation { batchWaiters.append($0) }
@@ -94,15 +94,15 @@ extension Store {
 
   /// Applies the acknowledged changes to the items, as one change, if that is cheap.
   ///
-  /// - Returns: Nil if it is done. Otherwise the table to be changed off the main actor and passed to
-  ///   ``publish(_:_:_:_:_:_:of:)``, and how to update the queries.
+  /// - Returns: Nil if the changes have been applied. Otherwise the table, to be changed off the main actor and passed to
+  ///   ``publish(_:_:_:_:_:_:of:)``, and the closures that update the queries.
   private func apply(
     _ result: StoreBackend<Item>.CommitResult, of changes: [Change]
   ) -> (table: ItemTable<Item>, queries: [QueryUpdate<Item>])? {
     isIdentityVerified = result.isIdentityVerified
     let steps = result.steps
     guard table.isCheap(steps), isCheapForQueries(table.changedCount(steps)) else {
-      // The visible items remain, with their keys: the change copies what it modifies, off the main actor.
+      // The store keeps its table, so the change copies the parts that it modifies, off the main actor.
       return (table, queries.beginUpdates())
     }
     var result = result
@@ -112,7 +112,8 @@ extension Store {
     withMutations(
       ofItems: table.changesItems(steps), ofUnreadableEntries: table.changesUnreadable(steps)
     ) {
-      // Queries that an observer creates before this must be updated; later ones already contain the change.
+      // Determined here, since observers may have just created queries, which must be updated. Queries that are created after the
+      // change already contain it.
       following = queries.inUse()
       change = table.apply(steps, forQueries: !following.isEmpty)
     }
@@ -138,7 +139,7 @@ extension Store {
 
   /// Records changes for undo, and resumes the callers of successful changes.
   private func acknowledge(_ result: StoreBackend<Item>.CommitResult, of changes: [Change]) {
-    // Only now: an observer of the items may start to load them again.
+    // Not before the items have changed: once the state is `stale`, an observer of the items may start to load them again.
     if !result.isOutcomeKnown { itemsState = .stale }
     ownWrites.add(result.written)
     record(result.undo, of: changes)

@@ -3,20 +3,19 @@ import StockroomCore
 // Changes by others in the engine: other stores, other processes, other programs (rule S9).
 
 extension Store {
-  /// Changes of others that are not in the items yet.
+  /// Changes by others that have not been applied to the items yet.
   enum PendingChange {
     case none
     case keys(Set<CacheKey>)
     case everything
   }
 
-  /// Subscribes to the changes of others, unless this store has done so or a subscription is in progress. If
-  /// the engine cannot be watched at the moment, the next change of this store retries, and so does the store itself, from time to
-  /// time.
+  /// Subscribes to the changes of others, unless this store has done so or a subscription is in progress. If subscribing fails, the
+  /// next change of this store retries, and so does a timer.
   ///
-  /// - Returns: The subscription in progress: wait for its end before reading, so that nothing is missed. Nil
-  ///   if there is none, or if one has failed before: since everything is read again once one succeeds, no
-  ///   change waits for another attempt, which may take long.
+  /// - Returns: The subscription in progress. Wait for its end before reading, so that no change is missed. Nil if there is
+  ///   none, or if an earlier one has failed: everything is read again once a subscription succeeds, so no change needs to
+  ///   wait for another attempt, which may take long.
   func startFollowing() -> Task<Void, Never>? {
     if isFollowing { return nil }
     if let subscription { return mayHaveMissedChanges ? nil : subscription }
@@ -32,10 +31,10 @@ extension Store {
     return mayHaveMissedChanges ? nil : started
   }
 
-  /// Subscribes before a load reads, so that nothing is missed.
+  /// Subscribes before a load reads, so that no change is missed.
   ///
-  /// Subscribing waits for writers, and reads need not (rule T5): a load that has waited for long reads, and everything is read again
-  /// once the subscription is complete.
+  /// Subscribing waits for writers, and reads must not (rule T5). So the load continues after ``subscriptionTimeout``, and
+  /// everything is read again once the subscription is complete.
   func followBeforeLoading() async {
     guard let subscription = startFollowing() else { return }
     await subscription.waitUntilEnded(within: subscriptionTimeout)
@@ -45,7 +44,7 @@ extension Store {
   private func subscriptionHasFailed(_ error: any Error) {
     subscription = nil
     mayHaveMissedChanges = true
-    // An engine that is closed, or has no feed after all, will not have one later.
+    // Not retried: an engine that is closed, or does not support a feed, will not provide one later.
     if let code = (error as? StorageError)?.code, [.closed, .unsupported].contains(code) { return }
     let pause = resubscriptionDelay
     resubscriptionDelay = min(pause * 2, .seconds(60))
@@ -68,7 +67,7 @@ extension Store {
     }
   }
 
-  /// Records a change by others, which is read after the calls of this store that are in progress.
+  /// Records a change by others. It is read after the batch of this store that is being committed.
   func note(_ change: StorageChange) {
     switch (pendingChange, change) {
     case (.none, .keys(let keys)): pendingChange = .keys(keys)
@@ -85,7 +84,7 @@ extension Store {
     let pending = exchange(&pendingChange, with: .none)
     do {
       if itemsState != .current {
-        // A load that begins now contains it. A load in progress may have read the state before it.
+        // A load that begins now reads the change. A load in progress may have read the entries before the change.
         let mayLackIt = load != nil
         try await ensureLoaded()
         if !mayLackIt { return }
@@ -96,9 +95,9 @@ extension Store {
       case .everything: try await reload()
       }
     } catch {
-      // A load that fails is reported in `loadingState`, and the next change by anyone retries.
+      // A failed load is reported in `loadingState`, and the next change by this store or others retries it.
       if itemsState != .current { return }
-      // A failed read would not be reported. So everything is loaded once, which succeeds or is reported.
+      // A failed read of single entries is not reported. So everything is loaded once, and a failure of that is reported.
       itemsState = .stale
       _ = await startLoading().result
     }
@@ -125,7 +124,8 @@ extension Store {
     await applyFollowed(state)
   }
 
-  /// The state without the entries that the items show already. Those of them that others have moved are marked.
+  /// The state without the entries that the items already contain. Entries that this store has written and others have
+  /// moved stay, and are marked with `isReported`.
   private func withoutReported(_ state: EngineState<Item>) -> EngineState<Item> {
     var state = table.withoutLoaded(state)
     for (index, entry) in state.changed.enumerated() where ownWrites.contains(entry.digest, of: entry.key) {
@@ -137,7 +137,7 @@ extension Store {
     return state
   }
 
-  /// What is missing in a state that may have the sequence numbers of all items.
+  /// Like `ItemTable.need(for:)`, off the main actor if the state has the sequence numbers of many items.
   private func need(for state: EngineState<Item>) async -> ItemTable<Item>.Need {
     state.sequences.count <= 1_000 ? table.need(for: state) : await Self.need(for: state, in: table)
   }

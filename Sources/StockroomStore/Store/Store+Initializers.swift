@@ -6,18 +6,17 @@ import StockroomCore
   import Foundation
 #endif
 
-// Three initializers for each of three kinds of identifiers. In an async context Swift always picks an async
-// initializer over a synchronous one with the same parameters, so the one that loads in the background has
-// another name there.
+// There are three initializers for each of three kinds of identifiers. In an async context, Swift always picks an async initializer
+// over a synchronous one with the same parameters, so for loading in the background there is an initializer with another label.
 //
-// Top-level code is async, but is not such a context: there Swift picks the synchronous initializer even
-// after `try await`, which would create a store without its items. `noasync` makes that an error.
+// Top-level code is async, but there Swift picks the synchronous initializer even after `try await`, which would create a store
+// without its items. `noasync` makes that an error.
 
 extension Store {
   /// Creates a store that loads its items in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
-  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes: with the code of the engine, or with
-  /// `unsupported` if a store of another type of item uses this engine.
+  /// If loading fails, ``loadingState`` contains the error, and ``itemsHaveLoaded()`` and changes throw it: with the code of the
+  /// engine's error, or with `unsupported` if a store of another type of item uses this engine.
   ///
   /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the background
   /// there, use ``init(loadingInBackground:cacheIdentifier:codec:)``. In top-level code with an `await` this initializer is
@@ -51,7 +50,7 @@ extension Store {
 
   /// Creates a store that loads its items in the background, also in an async function.
   ///
-  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
+  /// If loading fails, ``loadingState`` contains the error, and ``itemsHaveLoaded()`` and changes throw it.
   public convenience init(
     loadingInBackground storage: some StorageEngine, cacheIdentifier: KeyPath<Item, String>,
     codec: some Codec = JSONCodec()
@@ -67,7 +66,7 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
   /// Creates a store that identifies items by their `id`, a `String`, `Int` or any other `LosslessStringConvertible`, and
   /// loads them in the background. Wait for them with ``itemsHaveLoaded()``.
   ///
-  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
+  /// If loading fails, ``loadingState`` contains the error, and ``itemsHaveLoaded()`` and changes throw it.
   ///
   /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
@@ -90,7 +89,7 @@ extension Store where Item: Identifiable, Item.ID: LosslessStringConvertible {
 
   /// Creates a store that identifies items by their `id` and loads them in the background, also in an async function.
   ///
-  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
+  /// If loading fails, ``loadingState`` contains the error, and ``itemsHaveLoaded()`` and changes throw it.
   public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.description }))
   }
@@ -100,7 +99,7 @@ extension Store where Item: Identifiable, Item.ID == UUID {
   /// Creates a store that identifies items by their `id`, a `UUID`, and loads them in the background. Wait for them with
   /// ``itemsHaveLoaded()``.
   ///
-  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
+  /// If loading fails, ``loadingState`` contains the error, and ``itemsHaveLoaded()`` and changes throw it.
   ///
   /// In an async function Swift picks the async initializer instead, which requires `try await`; to load in the
   /// background there, use `init(loadingInBackground:codec:)`.
@@ -124,7 +123,7 @@ extension Store where Item: Identifiable, Item.ID == UUID {
   /// Creates a store that identifies items by their `id`, a `UUID`, and loads them in the background, also in an async
   /// function.
   ///
-  /// A failure is in ``loadingState``, and is thrown by ``itemsHaveLoaded()`` and by changes.
+  /// If loading fails, ``loadingState`` contains the error, and ``itemsHaveLoaded()`` and changes throw it.
   public convenience init(loadingInBackground storage: some StorageEngine, codec: some Codec = JSONCodec()) {
     self.init(backend: StoreBackend(engine: storage, codec: codec, identifier: { $0.id.uuidString }))
   }

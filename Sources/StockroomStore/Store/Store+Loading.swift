@@ -1,7 +1,7 @@
 import StockroomCore
 
 extension Store {
-  /// Starts to load, unless a load is in progress. There is at most one load, and none during a change.
+  /// Starts to load, unless a load is in progress. There is at most one load, and none while a change is being committed.
   @discardableResult
   func startLoading() -> Task<Void, any Error> {
     if let load { return load }
@@ -26,7 +26,7 @@ extension Store {
       }
     }
     load = started
-    // Only now: an observer may call this method.
+    // Not before `load` is set, since an observer may call this method.
     loadingState = .loading(completed: 0, total: nil)
     return started
   }
@@ -47,7 +47,7 @@ extension Store {
     withMutations(
       ofItems: true, ofUnreadableEntries: !(previous.unreadable.isEmpty && loaded.unreadable.isEmpty)
     ) {
-      // Not before the observers of the items are notified, which still see the previous ones.
+      // Not earlier: observers are notified before this closure runs, and still read the previous items.
       load = nil
       loadFailure = nil
       itemsState = .current
@@ -66,10 +66,11 @@ extension Store {
     loadingState = .failed(error)
   }
 
-  /// Returns once the items are those of the engine. Waits for a load in progress, and loads them once if
-  /// they are not current after that.
+  /// Returns once the items match the engine. Waits for a load in progress, and loads the items once if they are not current after
+  /// that.
   ///
-  /// - Throws: `StorageError`, with the code and the cause of the failure to load them.
+  /// - Throws: `StorageError` with the code of the error of the load (`io` if that is of another type), which is its
+  ///   `underlying` error.
   func ensureLoaded() async throws {
     _ = await load?.result
     if itemsState == .current { return }
@@ -85,7 +86,7 @@ extension Store {
 }
 
 extension Task<Void, Never> {
-  /// Waits until the task has ended, for a limited time, or until the caller is cancelled.
+  /// Waits until the task has ended, the time limit has passed, or the caller is cancelled.
   func waitUntilEnded(within limit: Duration) async {
     let (stream, continuation) = AsyncStream<Never>.makeStream()
     let timer = Task<Void, any Error> {

@@ -1,8 +1,8 @@
 import StockroomCore
 
 extension Store {
-  /// Reads the item with this identifier from the engine, and inserts, changes or removes it, as one step: as `update(_:_:)`, for an
-  /// item that may be absent before or afterwards (rule S10).
+  /// Reads the item with this identifier from the engine, and inserts, changes or removes it, as one step. Like
+  /// `update(_:_:)`, for an item that may be absent before or afterwards (rule S10).
   ///
   /// ```swift
   /// // Removes a note, and returns it as it was at that moment.
@@ -15,13 +15,16 @@ extension Store {
   /// }
   /// ```
   ///
-  /// The closure gets the stored item, or nil if there is none. What it leaves is stored; nil removes the item. If it leaves the item
-  /// as it is, nothing is written and there is no event, except with a codec of your own that encodes one item in several ways. It may run
-  /// more than once, of which the last run counts, and runs on a thread of the engine; without `EngineCapabilities.transactions` on the pool
-  /// of Swift's tasks, where it must not block. O(log N); removing moves the items behind it, O(N).
+  /// The closure receives the stored item, or nil if there is none, and changes it in place. The result is stored; nil
+  /// removes the item. If the closure does not change the item, nothing is written and no event is sent, except with a
+  /// codec of your own that may encode equal items differently.
+  ///
+  /// The closure may run more than once, in which case the last run counts. It runs on a thread of the engine, or, without
+  /// `EngineCapabilities.transactions`, on the pool of Swift's tasks, where it must not block. O(log N); a removal is O(N) in the
+  /// number of items after the removed one, which move up.
   ///
   /// - Returns: What the closure returned.
-  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if it leaves an item with another
+  /// - Throws: what the closure threw, with nothing changed; `StorageError` with code `unsupported` if the closure changes the
   ///   identifier or a newer program has stored the item, or with code `decodingFailed`; otherwise as `insert(_:)`.
   @discardableResult
   public func modify<Result: Sendable>(
@@ -43,7 +46,7 @@ extension Store {
   private func modifyPreview<Result: Sendable>(
     _ identifier: String, _ body: @Sendable (inout Item?) throws -> Result
   ) async throws -> Result {
-    // Nothing may be under way between the look at the item and the change, which is then the next one.
+    // No change may take place between looking up the item and queueing its change.
     while isCommitting { await waitForNextBatch() }
     let present = self.item(identifier: identifier)
     var item = present

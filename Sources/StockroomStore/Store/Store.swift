@@ -11,17 +11,18 @@ import StockroomCore
 ///
 /// With any engine, a store has these properties:
 ///
-/// - S1: No concurrent call is lost. They take effect in the order in which they were made.
+/// - S1: No concurrent change is lost. Calls take effect in the order in which they were made.
 /// - S2: A call that throws leaves ``items`` and the engine unchanged, with three exceptions, after which the engine may have
-///   changed: `outcomeUnknown`, which only an engine on a server throws; `io`, if the engine has made the change and could not
+///   changed: `outcomeUnknown`, which only an engine on a server throws; `io`, if the engine has made the change but could not
 ///   make it survive a power cut; and any error of a batch in an engine without `EngineCapabilities.atomicBatches`. After
-///   these, and after `corrupted`, codes of your own engine and errors of other types, the items are loaded again, O(N), so
-///   that they always match the engine.
+///   these errors, and after `corrupted`, codes of your own engine and errors of other types, the items are loaded again, O(N),
+///   so that they always match the engine.
 /// - S3: A chain ended by ``Operation/run()`` is one batch in the engine and one change of ``items``.
 /// - S4: Items are in the order of insertion. An item with the identifier of an existing one replaces it in place. A
 ///   restart preserves the order.
-/// - S5: ``events`` reports every change to every subscriber, once, in the order in which the changes took effect. While this store
-///   changes more than 4,096 items in one call, what others change at the same time may be reported twice.
+/// - S5: ``events`` reports every change to every subscriber, once, in the order in which the changes took effect. Exception: the
+///   store remembers at most 4,096 of its latest writes. If others change an item just before this store writes it, and the store
+///   no longer remembers that write when it reads the change, its event may be reported twice.
 /// - S6: An entry that cannot be decoded does not affect other entries; it is listed in ``unreadableEntries``
 ///   and stays stored. An entry that a newer program has stored is not replaced either: see
 ///   <doc:ChangingTypes>.
@@ -29,19 +30,19 @@ import StockroomCore
 ///   ``items`` is retained: the next change then copies the array once, and the keys too if the change is
 ///   made off the main actor and inserts or removes. Removing items moves those after them, O(N), once for
 ///   each call.
-/// - S8: Identifiers of any length and content work. One that is too long for a key is hashed.
+/// - S8: Identifiers may have any length and content. An identifier that is empty or too long for a key is hashed.
 ///
 /// Items are encoded and decoded off the main actor, in parallel, and changes that affect or copy many items are made
 /// there too: no call blocks the main actor for longer than a few milliseconds, even with a million items. Calls that are
 /// made while the engine is busy are combined into one batch.
 ///
-/// - S9: What others change in the engine appears in ``items``, in the engine's order and with events, if the engine has
-///   `EngineCapabilities.changeFeed`: other stores in front of it, other processes, other programs. An engine of your own must
-///   also support `ChangeOrigin`. A store that is alone on its engine pays nothing for that. Where the system does not let the
-///   engine be watched, such as on a full disk, the store tries again with each of its own changes, and by itself, at most a
-///   minute after the last attempt. Only the built-in engines number their entries in the order of insertion. With any other,
-///   and with files that were copied into a `DiskStorageEngine` with the same time, what others insert or replace makes the
-///   store load all items again, O(N), and is reported as `loaded`.
+/// - S9: Changes by others (other stores in front of the engine, other processes, other programs) appear in ``items``, in the
+///   engine's order and with events, if the engine has `EngineCapabilities.changeFeed`. An engine of your own must also support
+///   `ChangeOrigin`. For a store that is alone on its engine, this costs a hash of each value that it writes. If subscribing to
+///   the feed fails, such as on a full disk, the store retries with each of its own changes, and by itself, at most a minute
+///   after the last attempt. Only the built-in engines number their entries in the order of insertion. With any other engine,
+///   and with files that were copied into a `DiskStorageEngine` with the same time, an insertion or replacement by others makes
+///   the store load all items again, O(N), and is reported as `loaded`.
 /// - S10: ``update(_:_:)`` and ``modify(_:_:)`` read, change and write an item as one step, so that no change by this or another
 ///   process is lost. ``modify(_:_:)`` can also insert or remove the item.
 ///
@@ -109,7 +110,7 @@ public final class Store<Item: StorableItem> {
   public internal(set) var rewritingState = StoreRewritingState.notStarted
   /// The last rewriting that was started, until it has ended.
   @ObservationIgnored var rewriting: Task<Void, Never>?
-  /// The number of the last rewriting: an earlier one that was stopped may still end.
+  /// The number of the last rewriting, to distinguish it from an earlier one that was stopped and has not ended yet.
   @ObservationIgnored var rewritingNumber = 0
   let backend: StoreBackend<Item>
   let broadcaster = Broadcaster<StoreEvent<Item>>()
@@ -175,8 +176,8 @@ public final class Store<Item: StorableItem> {
 
   /// Waits until the items have been loaded.
   ///
-  /// - Throws: what the engine threw when the items were read, even if that was before this call. The next
-  ///   call retries. `CancellationError` as soon as the caller is cancelled; the load continues.
+  /// - Throws: what the engine threw when the items were read, even if the load failed before this call; the next call retries.
+  ///   `CancellationError` as soon as the caller is cancelled; the load continues.
   public func itemsHaveLoaded() async throws {
     if itemsState == .current { return }
     if load == nil, let failure = loadFailure {
@@ -193,8 +194,8 @@ public final class Store<Item: StorableItem> {
     }
   }
 
-  /// A stream of the changes of the store, for any number of subscribers. Slow subscribers delay nobody (rule
-  /// S5).
+  /// A stream of the changes of the store, for any number of subscribers. A slow subscriber does not delay the store or other
+  /// subscribers (rule S5).
   ///
   /// A stream begins with the current state: `loaded` with all items, or `initialized` before they are
   /// loaded. Events that a subscriber has not read are buffered; to limit the buffer, use
@@ -221,7 +222,7 @@ public final class Store<Item: StorableItem> {
     }
   }
 
-  /// Makes one change to each observable property that the mutation affects.
+  /// Performs a mutation, and notifies the observers of each property that it affects once.
   func withMutations(ofItems: Bool, ofUnreadableEntries: Bool, _ mutation: () -> Void) {
     if ofItems {
       withMutation(keyPath: \.items) {

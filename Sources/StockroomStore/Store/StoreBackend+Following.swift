@@ -1,7 +1,8 @@
 import StockroomCore
 
 extension StoreBackend {
-  /// A stream of the changes by others from now on; nil if the engine has none, or only one of all changes.
+  /// A stream of the changes by others from now on; nil if the engine has no feed, or one that does not leave out the changes of an
+  /// origin.
   func changes() async throws -> StorageChanges? {
     guard let engine, engine.capabilities.contains(.changeFeed) else { return nil }
     let changes = try await asOrigin { try await engine.changes() }
@@ -10,7 +11,7 @@ extension StoreBackend {
 
   /// The entries of the engine under these keys, decoded.
   ///
-  /// - Parameter provisional: Items whose sequence numbers are also needed, as of the same moment.
+  /// - Parameter provisional: Items whose sequence numbers are also needed, read together with the entries.
   @concurrent
   func state(
     of keys: Set<CacheKey>, and provisional: consuming ArraySlice<Item> = []
@@ -21,7 +22,7 @@ extension StoreBackend {
     provisional = []
     let identifiers = Dictionary(others.map { ($0, $0) }) { first, _ in first }
     let entries = try await engine.readEntries(keys: Array(keys) + others)
-    // Entries of an old version are recorded again.
+    // Decoding records the entries that still have an old version again.
     versions.forgetOld(keys)
     for entry in entries {
       let sequence = Self.sequence(of: entry)
@@ -49,7 +50,7 @@ extension StoreBackend {
     }
   }
 
-  /// Calls the engine such that the changes are not reported to this store.
+  /// Runs `body` with the origin of this store, so that the engine's feed does not report the changes of `body` to this store.
   func asOrigin<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     try await ChangeOrigin.$current.withValue(origin) { try await body() }
   }

@@ -1,13 +1,13 @@
 import StockroomCore
 
-// Collisions of keys that are hashes: of an identifier that is too long for a key, with an identifier that is
-// the text of its hash.
+// Collisions of keys that are hashes: the key of an identifier that is too long is its hash, which is also the key of an identifier
+// that is the text of this hash, and of any other long identifier with the same hash.
 
 extension StoreBackend {
   /// Rejects changes to items whose key is the hash of another item's identifier, so that no item can replace another
   /// with a different identifier.
   ///
-  /// The steps of each change are examined in order, together with what earlier changes insert.
+  /// The steps of each change are examined in order, and take into account the items that earlier changes insert.
   func rejectHashCollisions(
     in batches: inout [Result<Batch, any Error>], identifiers: [CacheKey: String]
   ) async {
@@ -40,7 +40,7 @@ extension StoreBackend {
             if case .insert = step { owners[key] = [key.rawValue] } else { owners[key] = nil }
           }
         }
-        // It is not known yet whether it inserts the item.
+        // It is not known yet whether the modification inserts the item.
         if batch.update?.isModification == true { for key in keys { owners[key] = [key.rawValue] } }
         for (key, owners) in owners { others[key] = owners.last }
       } catch {

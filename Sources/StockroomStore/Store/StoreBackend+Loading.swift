@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Consecutive items, up to an unreadable entry.
+/// Consecutive items up to the next unreadable entry, or to the end.
 private struct DecodedRun<Item: StorableItem>: Sendable {
   /// The key of each item, with the identifier as its raw value.
   var keys: [CacheKey] = []
@@ -25,7 +25,7 @@ extension StoreBackend {
   /// The bytes of an entry are released when it has been decoded, so that not all bytes and all items are in memory at the
   /// same time.
   ///
-  /// - Parameter start: When the load began: changes by others after that may also be reported by the feed.
+  /// - Parameter start: When the load began. The feed may report changes by others after this time although the load has read them.
   /// - Throws: what the engine threw. Does not throw for an entry that cannot be decoded (rule S6).
   @concurrent
   func load(
@@ -34,12 +34,12 @@ extension StoreBackend {
     var loaded = ItemTable<Item>()
     guard let engine else { return loaded }
     var entries = try await engine.readAllEntries()
-    // Entries of old versions are recorded again.
+    // Decoding records the entries of old versions again.
     versions.forgetOld()
     loaded.recent = EntryStamp.recent(entries, since: start)
     loaded.hasEngineOrder = Self.numberIfNeeded(&entries)
     let total = entries.count
-    // With spare capacity, so that the first insertion does not copy all of them.
+    // Spare capacity, so that the first insertion does not copy all items.
     loaded.reserveCapacity(total + total / 8)
     var completed = 0
     var reported = 0
@@ -63,7 +63,7 @@ extension StoreBackend {
     return loaded
   }
 
-  /// The items of entries, in order.
+  /// Decodes entries, in order. Does not throw for an unreadable entry, which ends a run.
   ///
   /// - Throws: `CancellationError`.
   private func decode(_ entries: [StorageEntry]) throws -> [DecodedRun<Item>] {
@@ -103,14 +103,14 @@ extension StoreBackend {
       .decodingFailed, "The entry \(entry) contains an item whose identifier has the key \(key).")
   }
 
-  /// The sequence number of an entry. Nil if the engine provides none, or if it is corrupted: so large that
-  /// nothing can be added to it.
+  /// The sequence number of an entry. Nil if the engine provides none, or if the number is so large that it must be corrupted and
+  /// counting on from it could overflow.
   static func sequence(of entry: StorageEntry) -> Int? {
     entry.sequence.flatMap { $0 < Int.max / 2 ? Int($0) : nil }
   }
 
-  /// Numbers the entries if the engine does not, or not in ascending order. Returns whether the numbers are
-  /// the engine's.
+  /// Numbers the entries if the engine does not number them, or not in ascending order. Returns whether the numbers are the
+  /// engine's.
   private static func numberIfNeeded(_ entries: inout [StorageEntry]) -> Bool {
     var last: Int?
     let isNumbered = entries.allSatisfy { entry in

@@ -8,7 +8,7 @@ import StockroomCore
 
 // Changes that depend on the stored item (rule S10).
 
-/// The body of a transaction has thrown, so that nothing has happened (rule T3).
+/// Thrown if the body of a transaction threw, so that the transaction has changed nothing (rule T3).
 struct AbandonedTransaction: Error {
   /// The reason why the change could not be made.
   let cause: any Error
@@ -19,9 +19,8 @@ extension StoreBackend {
 
   /// Reads and writes in one transaction of the engine, together with the other changes of the group.
   ///
-  /// - Returns: For each change, what was done or the reason why it was not.
-  /// - Throws: `AbandonedTransaction` if a change threw that may have been made in part; otherwise what the
-  ///   engine threw.
+  /// - Returns: For each change, the batch that was applied, or the error because of which none was.
+  /// - Throws: `AbandonedTransaction` if a change that may have been applied in part threw; otherwise what the engine threw.
   func commitAsTransaction(
     _ batches: [Result<Batch, any Error>]
   ) async throws -> [Result<Batch, any Error>] {
@@ -48,8 +47,8 @@ extension StoreBackend {
     }
   }
 
-  /// - Parameter begun: Becomes what is written, before anything of it is.
-  /// - Returns: What has been done.
+  /// - Parameter begun: Set to the batch before any of it is written.
+  /// - Returns: The batch that has been applied.
   private func perform(
     _ batch: Batch, in transaction: any StorageTransaction, _ begun: inout Batch?
   ) throws -> Batch {
@@ -68,8 +67,8 @@ extension StoreBackend {
     return result
   }
 
-  /// The change of an item, as stored in the engine. If the engine has no transactions, nobody else may write
-  /// in the meantime.
+  /// The batch for a change of an item, whose stored bytes are `stored`. If the engine has no transactions, writes by
+  /// others between the read and the write are lost.
   func batch(for update: StoreUpdate<Item>, stored: Data?) throws -> Batch {
     update.result.withLock { $0 = nil }
     let key = update.key
@@ -78,7 +77,7 @@ extension StoreBackend {
     if let item {
       let before = identifier(item)
       try verify(CacheKey(identifier: before), in: key)
-      // It may be one with the same hash, which is not the one that is meant.
+      // The entry may contain another item, whose identifier has the same hash. A modification would replace that item.
       if update.isModification { try key.checkIdentifier(before) }
       guard before.utf8.elementsEqual(key.rawValue.utf8) else { return Batch() }
     } else if !update.isModification {
@@ -99,15 +98,15 @@ extension StoreBackend {
     let data = try codec.encode(changed, for: key)
     if !exists { try verifyIdentity(of: key, in: data) }
     update.result.withLock { $0 = changed }
-    // Only looked at.
+    // The closure has only read the item.
     if update.isModification, let stored, try isUnchanged(changed, data, from: stored, of: key) {
       return Batch()
     }
     return Batch(steps: [.insert([(key, changed)])], operations: [.write(data, key: key)])
   }
 
-  /// Whether the item is the stored one. Two encodings of one item as JSON may differ in the order of their keys, so they are compared by an
-  /// encoding that sorts them.
+  /// Whether the item equals the stored one. Two encodings of one item as JSON may differ in the order of their keys, so
+  /// both items are encoded again with sorted keys and compared.
   private func isUnchanged(
     _ item: Item, _ data: Data, from stored: Data, of key: CacheKey
   ) throws -> Bool {
@@ -115,13 +114,14 @@ extension StoreBackend {
     // Decoded again, as the closure may have changed an object that the first item refers to.
     let before = try decoded(stored, of: key)
     do {
-      // Another codec may store what JSON does not, such as the base of a URL, so only its own bytes show whether items are the same.
+      // Another codec may store information that JSON omits, such as the base of a URL, so the items are compared as that
+      // codec encodes them.
       guard codec.base is JSONCodec else { return try codec.encode(before, for: key) == data }
       let encoder = JSONEncoder()
       encoder.outputFormatting = .sortedKeys
       return try encoder.encode(item) == encoder.encode(before)
     } catch {
-      // They cannot be compared, so the item, which has been encoded, is written.
+      // The items cannot be compared, so the changed one, which could be encoded, is written.
       return false
     }
   }

@@ -25,11 +25,11 @@ struct StoreBackend<Item: StorableItem>: Sendable {
   struct CommitResult: Sendable {
     /// For each change, the steps that were applied, or the error.
     let outcomes: [Result<[KeyedStep<Item>], any Error>]
-    /// False if the engine may have made a part of a change that failed.
+    /// False if the engine may have applied a change that failed, in whole or in part.
     var isOutcomeKnown = true
     /// Whether it has been verified that the identifier of an item survives encoding.
     let isIdentityVerified: Bool
-    /// What this store has written, by which it recognizes its own changes.
+    /// Digests of the values that were written, by which the store recognizes its own changes.
     var written = OwnWrites()
     /// What the undo history records about the commit.
     var undo = UndoOutcome.notRecorded
@@ -48,13 +48,13 @@ extension StoreBackend {
     var operations: [StorageOperation] = []
     /// The update that must read the entry before its operations are known.
     var update: StoreUpdate<Item>?
-    /// The same as ``update``, for entries of older versions.
+    /// Entries of older versions, which must be read before their operations are known.
     var rewriting: StoreRewriting?
 
     var readsFirst: Bool { update != nil || rewriting != nil }
 
-    /// Whether a part of it may have been done if it throws within a transaction. For a single operation,
-    /// that is known only if the transaction continues without it.
+    /// Whether a part of the batch may have been applied if it throws within a transaction. For a single operation, only
+    /// `invalidKey` and `valueTooLarge` exclude that, so that the transaction can continue with the other batches.
     func mayBeDoneInPart(after error: any Error) -> Bool {
       if rewriting != nil || operations.mayBeAppliedInPart { return true }
       if operations.isEmpty { return false }
@@ -64,8 +64,9 @@ extension StoreBackend {
 
   /// Encodes the inserted items, in parallel, and applies all changes to the engine in order, as one batch.
   ///
-  /// If that fails, each change is tried separately, so that a failing one does not affect the others, except
-  /// after an error that all would fail with, perhaps each after a long wait.
+  /// If that fails, each change is applied separately, so that a failing one does not affect the others. This does not
+  /// happen if every call would fail with the same error (see `affectsEveryCall`), or if the outcome of a transaction with
+  /// updates is unknown.
   ///
   /// - Parameters:
   ///   - identifiers: The identifiers of the store's items whose keys are hashes, by key.
@@ -91,7 +92,7 @@ extension StoreBackend {
         if batches.count == 1 || cause.affectsEveryCall { blockingError = cause }
       } catch {
         isOutcomeKnown = error.guaranteesNoChange
-        // An update must not be made twice.
+        // An update that may have been applied must not be repeated.
         if batches.count == 1 || !isOutcomeKnown || error.affectsEveryCall { blockingError = error }
       }
     } else if prepared.count > 1, !hasUpdates {
@@ -109,7 +110,7 @@ extension StoreBackend {
       do {
         var batch = try batch.get()
         if let blockingError { throw blockingError }
-        // False as long as nothing has been written, whatever the error.
+        // While this is false, nothing has been written, so the outcome is known after any error.
         var isWriting = batch.readsFirst && hasTransactions
         do {
           if batch.readsFirst, hasTransactions {
@@ -147,7 +148,7 @@ extension StoreBackend {
     return result(of: outcomes, isOutcomeKnown: isOutcomeKnown, isIdentityVerified: isIdentityVerified)
   }
 
-  /// - Parameter outcomes: For each change, what was done, or the error.
+  /// - Parameter outcomes: For each change, the batch that was applied, or the error.
   func result(
     of outcomes: [Result<Batch, any Error>], isOutcomeKnown: Bool = true, isIdentityVerified: Bool
   ) -> CommitResult {
@@ -186,7 +187,7 @@ extension StoreBackend {
     return zip(keyed, changes).map { change, steps in
       Result {
         var batch = Batch(steps: try change.get())
-        // Before anything is thrown, so that a failure in this change does not misalign the values of the next.
+        // Computed before anything is thrown, so that an error in this change does not assign its values to the next one.
         let own = batch.steps.map { step in
           defer { values = values.dropFirst(step.insertions.count) }
           return values.prefix(step.insertions.count)

@@ -14,7 +14,7 @@ public struct StoreEvent<Item: StorableItem>: Sendable {
 
   /// The kind of the change.
   public let operation: Operation
-  /// The affected items: none, all items that were loaded, those inserted, or those removed.
+  /// The affected items: for `initialized` none; for `loaded` all items; for `insert` and `remove` the inserted or removed items.
   public let items: [Item]
 
   /// Creates an event.

@@ -14,7 +14,7 @@ extension Store {
   public final class Operation {
     private enum Progress {
       case ready
-      /// With the callers of ``Operation/run()`` that wait for it.
+      /// The associated values are the other callers of ``Operation/run()``, which wait for the result.
       case running([CheckedContinuation<Void, any Error>])
       case done
     }
@@ -57,8 +57,8 @@ extension Store {
     }
 
     deinit {
-      // A chain of one change may be released because its continuation threw: `store.removeAll().insert(try …)`. And a
-      // cancelled task may release a chain.
+      // A chain of one change is not reported, since it may be released because the argument of the next change threw:
+      // `store.removeAll().insert(try …)`. A cancelled task may release any chain.
       let isForgotten = !isUsed && count > 1 && !Task.isCancelled
       assert(
         !isForgotten,

@@ -5,11 +5,11 @@ enum StoreStep<Item: StorableItem>: Sendable {
   case insert([Item])
   case remove([Item])
   case removeAll
-  /// Alone in its change, since it must read first.
+  /// The only step of its change, since it must read before its operations are known.
   case update(StoreUpdate<Item>)
-  /// Alone in its change, since it depends on those before it.
+  /// The only step of its change, since its effect depends on the changes before it.
   case revert(StoreReversal)
-  /// Alone in its change. Changes no item.
+  /// The only step of its change. Changes no item.
   case rewrite(StoreRewriting)
 
   /// The number of items that the step names.
@@ -23,11 +23,11 @@ enum StoreStep<Item: StorableItem>: Sendable {
 
 /// A change of one item that depends on its stored state.
 final class StoreUpdate<Item: StorableItem>: Sendable {
-  /// With the identifier of the item as its raw value.
+  /// Its raw value is the identifier of the item.
   let key: CacheKey
-  /// Whether the change also runs if there is no item, and what it leaves as it is, is not written.
+  /// Whether the change also runs if there is no item, and nothing is written if it does not change the item.
   let isModification: Bool
-  /// Gets the stored item. What it leaves is stored; nil removes the item.
+  /// Receives the stored item and changes it in place. The result is stored; nil removes the item.
   let change: @Sendable (inout Item?) throws -> Void
   /// The changed item, once that is known.
   let result = MutexProtected<Item?>(nil)
@@ -38,7 +38,7 @@ final class StoreUpdate<Item: StorableItem>: Sendable {
     (self.key, self.isModification, self.change) = (key, isModification, change)
   }
 
-  /// A change of an item that is there.
+  /// A change of an existing item. Does nothing if there is none.
   convenience init(of key: CacheKey, _ change: @escaping @Sendable (inout Item) throws -> Void) {
     self.init(key, isModification: false) { item in
       guard var present = item.take() else { return }
@@ -67,7 +67,7 @@ enum KeyedStep<Item: StorableItem>: Sendable {
   case insert([(key: CacheKey, item: Item)])
   case remove([CacheKey])
   case removeAll
-  /// Puts entries that cannot be decoded in the positions of those with their keys, or appends them.
+  /// Puts entries that cannot be decoded in the positions of the items or entries with the same keys, or appends them.
   case unreadable([UnreadableEntry])
 
   /// The items that the step inserts.
@@ -101,10 +101,10 @@ enum KeyedStep<Item: StorableItem>: Sendable {
     case .removeAll:
       self = .removeAll
     case .update(let update):
-      // The actual step replaces this one once it is known.
+      // A placeholder: the actual step is determined when the entry has been read.
       self = .remove([update.key])
     case .rewrite, .revert:
-      // The effect of a reversal is determined when it is its turn.
+      // A placeholder: the effect is determined when the change is committed.
       self = .remove([])
     case .remove(let items):
       self = .remove(items.map { CacheKey(identifier: identifier($0)) })

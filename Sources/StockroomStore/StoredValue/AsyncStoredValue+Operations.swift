@@ -1,4 +1,4 @@
-/// Changes of a part of the value. Each is one ``AsyncStoredValue/update(_:)``, and throws as that does.
+/// Changes of a part of the value. Each is one call of ``AsyncStoredValue/update(_:)``.
 extension AsyncStoredValue {
   /// Sets one property of the value. Throws as ``update(_:)``.
   public func set<Value: Sendable>(

@@ -23,13 +23,12 @@ import StockroomCore
 ///
 /// ## Loading
 ///
-/// Loading begins in the background when the object is created. Until it is complete, the value is the
-/// default. If it fails, because the engine fails or because the bytes cannot be decoded, the value stays the
-/// default and ``failure`` is the error; the next operation that depends on the stored value throws it, and
-/// the one after that loads again. A stored value that cannot be read is not overwritten, except by
-/// ``set(_:)`` and ``reset()``, which do not depend on it; a value of a newer version is only overwritten by
-/// ``reset()``. A value that the engine reports as corrupted, or may not read, does not count as one of a newer
-/// version.
+/// Loading begins in the background when the object is created. Until it is complete, the value is the default. If loading
+/// fails, because the engine fails or because the bytes cannot be decoded, the value stays the default and ``failure`` is
+/// the error; the next operation that depends on the stored value throws it, and the one after that loads again. A stored
+/// value that cannot be read is not overwritten, except by ``set(_:)`` and ``reset()``, which do not depend on it. A value
+/// of a newer version is not replaced by ``set(_:)``; only ``reset()`` removes it. A value for which the engine throws
+/// `.corrupted` or `.permissionDenied` does not count as one of a newer version.
 ///
 /// ## Operations
 ///
@@ -39,14 +38,15 @@ import StockroomCore
 /// outcome, such as `io`, the stored value is read again. An operation whose task is cancelled before its
 /// turn throws `CancellationError` and does nothing. Values are encoded and decoded off the caller's actor.
 ///
-/// If the engine has `EngineCapabilities.changeFeed`, a change by others under the key, in this process or in
-/// another one, becomes the value. If the engine cannot read it, the value does not change, ``failure`` is
-/// the error, and the next operation throws it, as after loading. If the bytes are not a value of this type,
-/// the value is the default, as after loading. An ``update(_:)`` is atomic only with regard to this object:
-/// if several processes change the same value, use a `Store` and its `update`.
+/// If the engine has `EngineCapabilities.changeFeed`, this object follows changes that others make under the key, in this
+/// process or in another one. If the engine cannot read a changed value, the value of this object does not change,
+/// ``failure`` is the error, and the next operation throws it, as after loading. If the bytes are not a value of this type,
+/// the value is the default, as after loading. An ``update(_:)`` is atomic only with regard to this object: if several
+/// processes change the same value, use a `Store` and its `update`.
 ///
-/// In an engine whose entries expire, ``get()`` and the operations that depend on the stored value read it each time, and an expired value
-/// is the default. ``wrappedValue`` reads nothing: it is the default after the next of these.
+/// In an engine whose entries expire, ``get()`` and the operations that depend on the stored value read it each time, and
+/// use the default if it has expired. ``wrappedValue`` reads nothing: after an expiry it is the old value until the next
+/// such read.
 ///
 /// ## Observation
 ///
@@ -58,7 +58,7 @@ import StockroomCore
 public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private enum Loading: Sendable {
     case pending
-    /// With an error that has not been thrown yet.
+    /// The associated value is an error that has not been thrown yet.
     case failed(any Error)
     case done
   }
@@ -74,7 +74,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
   private let origin = ChangeOrigin()
   /// Receives the changes of others.
   private let feed = MutexProtected<Task<Void, Never>?>(nil)
-  /// No attempt to subscribe is made before this; nil if the engine cannot exclude the changes of an origin.
+  /// The time before which no attempt to subscribe is made. Nil, to make none, if the engine's feed cannot leave out the
+  /// changes of an origin.
   private let nextSubscription = MutexProtected<ContinuousClock.Instant?>(ContinuousClock.now)
 
   /// Creates a value with a default that applies as long as nothing is stored.
@@ -103,7 +104,7 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     self.init(wrappedValue: nil, storage: storage, key: key, codec: codec)
   }
 
-  /// The default until the value has loaded, then the last value that the engine has acknowledged. O(1).
+  /// The default until the value has loaded, then the last value that was read or that the engine has acknowledged. O(1).
   public var wrappedValue: Item { observed.value }
 
   /// This object, with the operations on the value.
@@ -142,10 +143,11 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, replacing even one that cannot be read, unless that is of a newer version. One read and
-  /// one write, in one transaction if the engine has `EngineCapabilities.transactions`. Without transactions,
-  /// the read is omitted if the type is not a ``VersionedItem`` and the engine has
-  /// `EngineCapabilities.changeFeed`.
+  /// Stores a value. It replaces even a value that cannot be read, unless that is of a newer version.
+  ///
+  /// Costs one read and one write, in one transaction if the engine has `EngineCapabilities.transactions`. Without
+  /// transactions, the read is omitted if the type is not a ``VersionedItem``, the engine has
+  /// `EngineCapabilities.changeFeed`, and the value has been loaded.
   ///
   /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is
   ///   of a newer version; what the engine throws; `CancellationError`.
@@ -160,8 +162,8 @@ public final class AsyncStoredValue<Item: StorableItem>: Sendable {
     try await serialized { try await self.remove() }
   }
 
-  /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores
-  /// nothing if the closure throws. Costs the same as ``set(_:)``, after loading if that has not been done.
+  /// Reads, changes and stores the value atomically with regard to other operations on this object. Stores nothing if the
+  /// closure throws. Costs the same as ``set(_:)``, plus a read if the value has not been loaded yet.
   ///
   /// - Throws: what the closure throws; `StorageError` with code `encodingFailed`; as ``valueHasLoaded()`` if
   ///   the current value could not be read; what the engine throws.
@@ -204,10 +206,10 @@ extension AsyncStoredValue {
     try await operation()
   }
 
-  /// Subscribes to the changes of others, unless that has been done. If the engine cannot be watched at the
-  /// moment, a later operation retries: the next one, unless the attempt took long.
+  /// Subscribes to the changes of others, unless that has been done. If that fails, a later operation retries, once ten
+  /// times the duration of the failed attempt has passed.
   ///
-  /// - Returns: Whether following has just begun, so that others may have changed what was read before.
+  /// - Returns: Whether the subscription has just begun, so that others may have changed a value that was read before.
   private func followIfNeeded() async -> Bool {
     let start = ContinuousClock.now
     guard engine.capabilities.contains(.changeFeed), feed.withLock({ $0 == nil }),
@@ -250,8 +252,8 @@ extension AsyncStoredValue {
     }
   }
 
-  /// Whether the stored value may be of a newer version. A change that the feed has not reported yet is only
-  /// seen in a transaction.
+  /// Whether the stored value must be checked for a newer version before a write. With transactions always: only in a
+  /// transaction does the check include changes that the feed has not reported yet.
   private var mayHoldNewer: Bool {
     if engine.capabilities.contains(.transactions) { return true }
     if observed.codec.isVersioned || feed.withLock({ $0 == nil }) { return true }
@@ -261,9 +263,9 @@ extension AsyncStoredValue {
 
   /// Applies one operation to the engine, then the new content to the value.
   ///
-  /// If it throws with an unknown outcome, or others may have changed the value before it was followed, the
-  /// stored value is read again, so that no operation depends on an outdated value. If that fails too, the
-  /// next operation reads it.
+  /// If the engine throws and the outcome is unknown, or others may have changed the value before the subscription, the
+  /// stored value is read again, so that no operation depends on an outdated value. If that fails too, the next operation
+  /// reads it.
   private func perform(_ operation: StorageOperation, _ content: StoredContent) async throws {
     let followsNow = await followIfNeeded()
     if followsNow {
@@ -291,10 +293,10 @@ extension AsyncStoredValue {
     }
   }
 
-  /// Reads the stored value, unless that has been done since its changes are being watched, and it cannot expire. Throws an
+  /// Reads the stored value, unless it has been read since the subscription to its changes and cannot expire. Throws an
   /// error of the background load once.
   private func load() async throws {
-    // Before it is read, so that no later change is missed.
+    // The subscription precedes the read, so that no later change is missed.
     if await followIfNeeded() {
       loading.withLock { if case .done = $0 { $0 = .pending } }
     }

@@ -13,7 +13,7 @@
     private let directory: String
     private let changed: @Sendable () -> Void
     private let state = MutexProtected(State())
-    /// Not the queue on which all watches call their handlers, since `changed` may wait for another watch.
+    /// A separate queue, not the one on which all watches call their handlers, since `changed` may wait for another watch.
     private let queue = DispatchQueue(label: "StoredValue")
 
     /// Nil if the system's limit of inotify instances or watches is reached.
@@ -40,7 +40,7 @@
     @discardableResult
     private func updateWatch() -> Bool {
       var watch = state.withLock { $0.watch }
-      // Again after each success, since the directory may have been created before its ancestor was watched.
+      // Repeated after each success, since the directory may have been created before the watch of its ancestor began.
       while let new = watchNearest() {
         if let watch, new.watchesSameFile(as: watch) { break }
         watch = new
@@ -52,8 +52,7 @@
     private func watchNearest() -> FileWatch? {
       var path = directory[...]
       while true {
-        // The parent is tried next, regardless of the error; and without a watch, each use still reads the
-        // changes.
+        // The parent is tried next, whatever the error. Without any watch, each use of the value still reads changes.
         let watch = try? FileWatch(path: path.isEmpty ? "/" : String(path), .directory) { [weak self] _ in
           self?.noteChange()
         }

@@ -36,8 +36,8 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   private let registrar = ObservationRegistrar()
   private let broadcaster = Broadcaster<Item>()
 
-  /// - Parameter content: The assumed content until it is read. If it is nil, the first content that is read is not reported
-  ///   as a change.
+  /// - Parameter content: The assumed content until the stored one is read. If nil, the first content that is read is not
+  ///   reported as a change.
   init(defaultValue: Item, key: CacheKey, codec: any Codec, assuming content: StoredContent? = nil) {
     self.defaultValue = defaultValue
     self.key = key
@@ -90,7 +90,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
   /// Decoding, and releasing the previous value, may run arbitrary code, which may use this value. Both happen outside of
   /// the lock, and the content is read again before its decoded value takes effect.
   ///
-  /// - Parameter keepsValue: Whether the value does not change, but only the failure.
+  /// - Parameter keepsValue: Whether only the failure changes, and not the value.
   func take(keepingValue keepsValue: Bool = false, _ read: () -> StoredContent) -> Change {
     var decoded: State?
     while true {
@@ -117,7 +117,7 @@ final class ObservedValue<Item: StorableItem>: Observable, Sendable {
     }
     let earlier = state
     state = decoded
-    // The same bytes are the same value, also after contents that could not be read.
+    // The same bytes count as the same value, even if a content in between could not be read.
     let isSame = earlier.item != nil && state.item != nil && earlier.source?.isSame(as: content) == true
     if keepsValue || isSame { (state.item, state.source) = (earlier.item, earlier.source) }
     guard earlier.content != nil else { return .done(Change(), earlier: earlier) }

@@ -1,10 +1,10 @@
 import StockroomCore
 
 extension StorageEngine {
-  /// Applies the operation, unless it would replace a value of a newer version, as far as that can be read. A
-  /// removal removes such a value.
+  /// Applies the operation, unless it would replace a value of a newer version. A removal of such a value is applied, and
+  /// so is a write over a value that the engine cannot read.
   ///
-  /// In a transaction if the engine supports them. Otherwise the value is read before.
+  /// Runs in a transaction if the engine supports them. Otherwise the value is read first.
   ///
   /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
   func apply(

@@ -1,4 +1,4 @@
-/// Changes of a part of the value. Each is one ``StoredValue/update(_:)``, and throws as that does.
+/// Changes of a part of the value. Each is one call of ``StoredValue/update(_:)``.
 extension StoredValue {
   /// Sets one property of the value. Throws as ``update(_:)``.
   public func set<Value>(_ keyPath: WritableKeyPath<Item, Value>, to value: Value) throws {

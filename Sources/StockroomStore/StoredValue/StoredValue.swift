@@ -24,17 +24,17 @@ import StockroomCore
 /// after they have changed: each read compares them, which costs O(bytes). On systems other than Apple's,
 /// they are in a file, whose state takes about 1 µs to check.
 ///
-/// If the bytes cannot be decoded, or if there is an object of another type under the key, the value is the
-/// default and ``failure`` is the error. Reading never overwrites the stored bytes, and operations that
-/// depend on the earlier value throw. Only ``set(_:)`` and ``reset()`` replace bytes that cannot be read, and
-/// only ``reset()`` replaces those of a newer version. A value that does not survive encoding, such as
-/// `Int??.some(nil)` or a relative URL in JSON, is rejected; within your own types, the type is responsible.
+/// If the bytes cannot be decoded, or if there is an object of another type under the key, the value is the default and
+/// ``failure`` is the error. Reading never overwrites the stored bytes, and operations that depend on the earlier value
+/// throw. ``set(_:)`` replaces bytes that cannot be read, unless they are of a newer version, and ``reset()`` removes bytes
+/// of any version. Storing a value that does not survive encoding, such as `Int??.some(nil)` or a relative URL in JSON,
+/// throws `.encodingFailed`; within your own types, the type is responsible.
 ///
 /// ## Threads
 ///
-/// Any thread may call any method. Operations are executed one after another, each atomically: of a thousand
-/// concurrent appends, none is lost, on any number of instances. An operation that throws has changed
-/// nothing, except as described under *Processes*.
+/// Any thread may call any method. Operations are executed one after another, each atomically, across all instances in the
+/// process: of a thousand concurrent appends, none is lost. An operation that throws has changed nothing, except as
+/// described under *Processes*.
 ///
 /// All instances with the same key see each other's changes, and so do their observers and ``values``. A change that other
 /// code makes in `UserDefaults` is detected by the next read or operation of an instance, and reported then. Such a
@@ -56,9 +56,9 @@ import StockroomCore
 /// when a process is killed during a write, and overwrite those of other processes. There the values of
 /// `UserDefaults.standard` are stored in `$XDG_CONFIG_HOME/<program>/Stockroom/StoredValues.json` (by default in
 /// `~/.config`), where `<program>` is the name of the executable, and those of a suite in a directory with the name of the
-/// suite. As long as no value is stored there the user defaults apply: values that are registered with
-/// `register(defaults:)`, and values that other code stores in them, which ``reset()`` removes as well. Values that other
-/// code stores in them later are ignored.
+/// suite. As long as the file contains no value for the key, the value in the user defaults applies: one that is registered
+/// with `register(defaults:)`, or one that other code has stored there, which ``reset()`` removes as well. Once the file
+/// contains a value, values that other code stores in the user defaults are ignored.
 ///
 /// ## Observation
 ///
@@ -69,12 +69,11 @@ import StockroomCore
 ///
 /// ## Durability
 ///
-/// On Apple's platforms, an operation returns once the system's preferences service has the value: it
-/// survives the end of the process, and the system writes it to disk soon after, without reporting errors. On
-/// other systems, an operation replaces the file with a new one that contains all values of the suite, and
-/// returns once that is on disk; it throws if that failed. If the process or the machine crashes, the file is
-/// either the old one or the new one. An operation waits for the disk twice, a few milliseconds; reads do not
-/// wait.
+/// On Apple's platforms, an operation returns once the system's preferences service has the value: it survives the end of
+/// the process, and the system writes it to disk soon after, without reporting errors. On other systems, an operation
+/// replaces the file with a new one that contains all values of the suite, and returns once the new file is on disk; it
+/// throws if that fails. If the process or the machine crashes, the file is either the old one or the new one. An operation
+/// waits for two syncs, a few milliseconds; reads do not wait.
 @propertyWrapper
 public final class StoredValue<Item: StorableItem>: Sendable {
   private let entry: UserDefaultsEntry
@@ -147,12 +146,12 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     return observed.values(bufferingPolicy: bufferingPolicy)
   }
 
-  /// Stores a value, replacing even one that cannot be read, unless that is of a newer version. O(bytes).
+  /// Stores a value. It replaces even a value that cannot be read, unless that is of a newer version. O(bytes).
   ///
-  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is
-  ///   of a newer version; on systems with a file, `diskFull`, `permissionDenied`, `readOnly` or `io` if it
-  ///   could not be written, `corrupted` if it is corrupted, since the other values in it would be lost, and
-  ///   `locked` if another process locks it for a minute.
+  /// - Throws: `StorageError` with code `encodingFailed`, or with code `unsupported` if the stored value is of a newer
+  ///   version; on systems with a file, `diskFull`, `permissionDenied`, `readOnly` or `io` if the file could not be
+  ///   written, `corrupted` if the file is corrupted, since its other values would be lost, `unsupported` if a newer
+  ///   version of this library has written the file, and `locked` if another process holds its lock for a minute.
   public func set(_ value: Item) throws {
     let bytes = try observed.encode(value)
     try UserDefaultsWriter.shared.write(entry) {
@@ -166,17 +165,18 @@ public final class StoredValue<Item: StorableItem>: Sendable {
   /// Removes the stored value, even one that cannot be read. The value is the default again, or the one
   /// registered with `UserDefaults.register(defaults:)`.
   ///
-  /// - Throws: as ``set(_:)``, except for `encodingFailed` and `unsupported`.
+  /// - Throws: as ``set(_:)``, but never `encodingFailed`, and `unsupported` only if a newer version of this library has
+  ///   written the file.
   public func reset() throws {
     try UserDefaultsWriter.shared.write(entry) { try entry.replace(with: nil) }
   }
 
   /// Reads, changes and stores the value atomically. Stores nothing if the closure throws. O(bytes).
   ///
-  /// While the closure runs, no other thread of the process can store a value under any key, in any user
-  /// defaults, and on systems other than Apple's, no other process can store one in these. Keep it short. It
-  /// must not wait for another thread, which may itself wait to store a value. It may read any value, and
-  /// store values under other keys.
+  /// While the closure runs, no other thread of the process can store a value under any key, in any user defaults, and on
+  /// systems other than Apple's, no other process can store a value in the same user defaults. So the closure should be
+  /// short, and must not wait for another thread, which may itself wait to store a value. It may read any value, and store
+  /// values under other keys.
   ///
   /// - Throws: what the closure throws; ``failure`` if the current value cannot be read; as ``set(_:)``.
   public func update(_ change: (inout Item) throws -> Void) throws {
@@ -204,8 +204,8 @@ public final class StoredValue<Item: StorableItem>: Sendable {
     observed.report(observed.take { entry.content })
   }
 
-  /// Observes changes by others from the first use on. If the system cannot watch another file, the next use
-  /// retries.
+  /// Starts to watch for changes by other processes, at the first use. If the system's limit of watches is reached, the
+  /// next use retries.
   private func watchIfNeeded() { entry.watch { UserDefaultsWriter.shared.refreshAll() } }
 }
 

@@ -3,10 +3,10 @@ import StockroomCore
 
 /// One key of a `UserDefaults`.
 ///
-/// On systems other than Apple's, the value is stored in a ``ValueFile``. The user defaults themselves apply
-/// only if the file has no value, with values that were registered, or stored by other code.
+/// On systems other than Apple's, the value is stored in a ``ValueFile``. If the file has no value for the key, the value
+/// in the user defaults applies, which was registered or stored by other code.
 ///
-/// Unchecked, since `UserDefaults` is documented to be thread-safe and not declared `Sendable` on every platform.
+/// `@unchecked Sendable`, since `UserDefaults` is documented to be thread-safe but is not declared `Sendable` on every platform.
 struct UserDefaultsEntry: @unchecked Sendable {
   let key: String
   private let storage: UserDefaults
@@ -24,7 +24,7 @@ struct UserDefaultsEntry: @unchecked Sendable {
     #endif
   }
 
-  /// The stored content, or if there is none, that of the user defaults.
+  /// The content in the file, on systems with a file, or if there is none, the content in the user defaults.
   var content: StoredContent {
     #if !canImport(Darwin)
       do {
@@ -60,9 +60,9 @@ struct UserDefaultsEntry: @unchecked Sendable {
     #endif
   }
 
-  /// Stores the bytes, or removes them if they are nil. Only within ``withLock(_:)``.
+  /// Stores the bytes, or removes the stored ones if they are nil. Call it only within ``withLock(_:)``.
   ///
-  /// - Throws: `StorageError` if the file could not be written.
+  /// - Throws: `StorageError` if the file could not be read or written.
   func replace(with bytes: Data?) throws {
     #if canImport(Darwin)
       if let bytes { storage.set(bytes, forKey: key) } else { storage.removeObject(forKey: key) }

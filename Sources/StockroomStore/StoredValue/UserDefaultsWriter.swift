@@ -9,9 +9,10 @@ protocol UserDefaultsReader: AnyObject, Sendable {
 
 /// Serializes the writes to `UserDefaults`, and refreshes the other instances with the same key.
 ///
-/// There is one for the process: two `UserDefaults` of the same suite are different objects, and cannot be compared. Its
-/// lock is recursive, since setting a default calls observers, which may write too. It is held while the closure of an
-/// ``StoredValue/update(_:)`` runs, for all keys. Reading never waits for it.
+/// There is one writer for the process, since two `UserDefaults` of the same suite are different objects and have no public
+/// property by which they could be compared. Its lock is recursive, since setting a default calls observers, which may
+/// write too. The lock is held while the closure of an ``StoredValue/update(_:)`` runs, and is the same for all keys.
+/// Reading never waits for it.
 final class UserDefaultsWriter: Sendable {
   static let shared = UserDefaultsWriter()
 
@@ -45,7 +46,7 @@ final class UserDefaultsWriter: Sendable {
 
   /// Refreshes all readers of all keys.
   ///
-  /// Under the lock: a write in progress reports its own change.
+  /// Waits for a write in progress, which reports its own change.
   func refreshAll() {
     let all = readers.withLock { readers in readers.values.flatMap { $0.values.compactMap(\.value) } }
     for report in lock.withLock({ all.compactMap { $0.refresh() } }) { report() }

@@ -10,8 +10,8 @@
 
   /// The file with the values of one suite of user defaults, on systems other than Apple's.
   ///
-  /// Foundation's own preferences can lose values there: writing truncates the file first, and a process never reads it
-  /// again, so that it overwrites the values of other processes.
+  /// On these systems, Foundation's own preferences can lose values: a write truncates the file first, and a process never
+  /// reads the file again, so that it overwrites the values of other processes.
   ///
   /// This file is replaced atomically with one that is already on disk. A process that changes it holds the
   /// lock file beside it from reading to replacing. A read first checks whether the file is still the one
@@ -23,7 +23,7 @@
       /// Nil if there was no file.
       var version: Version?
       var values: [CacheKey: Data] = [:]
-      /// Whether this process has synced the directory since it found that file, or none.
+      /// Whether this process has synced the directory since it found this file, or found no file.
       var isSynced = false
       var watch: DirectoryWatcher?
 
@@ -35,7 +35,7 @@
       }
     }
 
-    /// The identity of the file, with its size and time, in case another program modifies it in place.
+    /// The identity of the file, and its size and time, which change if another program modifies it in place.
     private struct Version: Equatable {
       let identity: FileIdentity
       let size: Int
@@ -59,7 +59,8 @@
 
     /// The value of a key, or nil if there is none.
     ///
-    /// - Throws: `StorageError` with code `corrupted` if the file has another format, `permissionDenied` or `io`.
+    /// - Throws: `StorageError` with code `corrupted` if the file has another format, `unsupported` if it has a newer
+    ///   version of the format, `permissionDenied` or `io`.
     func value(for key: CacheKey) throws -> Data? {
       try state.withLock { state in
         try refresh(&state)
@@ -93,8 +94,8 @@
       try body()
     }
 
-    /// Stores bytes under a key, or removes them if they are nil. Only within ``withLock(_:)``. O(file), and two syncs;
-    /// at most one if the same bytes are stored already.
+    /// Stores bytes under a key, or removes the stored ones if they are nil. Call it only within ``withLock(_:)``. Costs
+    /// O(file) and two syncs; at most one sync if the same bytes are stored already.
     ///
     /// - Throws: `StorageError`. Nothing has changed then, unless the code is `io` because syncing the directory failed
     ///   after the file was replaced.
@@ -105,12 +106,13 @@
       }
       if values[key] == bytes {
         if isSynced { return }
-        // This may have failed before, or the process that replaced the file may have been killed before it did this.
+        // The directory may not have been synced: that may have failed before, or the process that replaced the file may
+        // have been killed before it synced the directory.
         try FileDescriptor.openDirectory(atPath: directory.path).synchronizeNames()
         return state.withLock { $0.isSynced = true }
       }
       values[key] = bytes
-      // Without the lock of the state, so that reads do not wait for the disk.
+      // The lock of the state is not held during the write, so that reads do not wait for the disk.
       let descriptor = try write(Self.encode(values))
       let version = try Version(descriptor.status())
       state.withLock { state in
@@ -225,7 +227,7 @@
       state.version = Version(status)
     }
 
-    /// Opens and locks the lock file. Waits a minute at most, however often others replace it meanwhile.
+    /// Opens and locks the lock file. Waits a minute at most in total, even if others replace the lock file meanwhile.
     private func acquireLock() throws -> FileDescriptor {
       let path = directory.path + "/StoredValues.lock"
       let end = ContinuousClock.now + FileLock.defaultTimeout
@@ -246,7 +248,7 @@
             return descriptor
           }
         } catch {
-          // Closing it would not do: a child between fork and exec has a copy.
+          // Closing the descriptor would not release the lock while a child process between fork and exec has a copy of it.
           FileLock.release(number)
           throw error
         }
@@ -261,7 +263,7 @@
     /// Replaces the file with a new one, and returns that.
     private func write(_ bytes: Data) throws -> FileDescriptor {
       let temporary = path + ".new"
-      // Left by a process that was killed. The name is used under the lock only.
+      // A process that was killed may have left this file. Its name is used only under the lock.
       guard unlink(temporary) == 0 || errno == ENOENT else { throw failure("Replacing") }
       // Opened before anything is changed, since opening may fail.
       let directory = try FileDescriptor.openDirectory(atPath: self.directory.path)

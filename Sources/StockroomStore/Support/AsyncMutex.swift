@@ -3,7 +3,7 @@ import StockroomCore
 /// An asynchronous mutex: admits one caller at a time, in the order of the calls to ``lock()``.
 final class AsyncMutex: Sendable {
   private struct State {
-    /// The ticket of the owner, or, if it is unlocked, of the next caller.
+    /// The ticket of the owner, or, if the mutex is unlocked, of the next caller.
     var serving = 0
     var nextTicket: Int
     var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
@@ -11,7 +11,7 @@ final class AsyncMutex: Sendable {
 
   private let state: MutexProtected<State>
 
-  /// - Parameter isLocked: Whether it is locked initially; if so, ``unlock()`` must be called.
+  /// - Parameter isLocked: Whether the mutex is locked initially; if so, the creator must call ``unlock()``.
   init(isLocked: Bool) { state = MutexProtected(State(nextTicket: isLocked ? 1 : 0)) }
 
   /// Waits until the mutex is locked by this caller. Cancellation has no effect.

@@ -4,12 +4,12 @@
   import Foundation
 #endif
 
-/// Constant, since Linux reads it from files.
+/// Read once, since on Linux each call of `activeProcessorCount` reads files.
 private let processors = ProcessInfo.processInfo.activeProcessorCount
 
 /// Transforms elements in parallel. The results are in the order of the elements.
 ///
-/// - Throws: what `transform` threw for the first of the elements for which it threw; `CancellationError`.
+/// - Throws: the error of the first element, in order, for which `transform` threw; `CancellationError`.
 @concurrent func parallelMap<Element: Sendable, Transformed: Sendable>(
   _ elements: consuming [Element], _ transform: @escaping @Sendable (Element) throws -> Transformed
 ) async throws -> [Transformed] {
@@ -31,9 +31,8 @@ private let processors = ProcessInfo.processInfo.activeProcessorCount
 /// A portion is released when it has been transformed, so that large elements and their results are not all in memory at
 /// the same time, if the array is passed with `consume`.
 ///
-/// - Parameter minimum: Fewer elements than this are transformed in one portion, since distributing them costs more.
-/// - Throws: what `transform` threw for the first of the portions for which it threw; what `receive` threw;
-///   `CancellationError`.
+/// - Parameter minimum: Fewer elements than this are transformed in one portion by the caller's task, since that is faster.
+/// - Throws: the error of the first portion, in order, for which `transform` threw; what `receive` threw; `CancellationError`.
 @concurrent func transformPortions<Element: Sendable, Transformed: Sendable>(
   of elements: consuming [Element], minimum: Int = 64,
   _ transform: @escaping @Sendable ([Element]) throws -> Transformed,
@@ -67,7 +66,8 @@ private let processors = ProcessInfo.processInfo.activeProcessorCount
   }
 }
 
-/// The elements in about `count` portions of equal size, numbered in order, the first one last.
+/// The elements in at most `count` portions of equal size, with their numbers. The portions are in reverse order, to be
+/// taken from the end.
 private func split<Element>(
   _ elements: [Element], into count: Int
 ) -> [(index: Int, elements: [Element])] {

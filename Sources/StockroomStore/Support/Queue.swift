@@ -1,4 +1,4 @@
-/// Elements that are removed in the order in which they were added, each in amortized O(1).
+/// A first-in, first-out queue. Adding and removing an element are amortized O(1).
 struct Queue<Element> {
   private var added: [Element] = []
   /// In reverse order: the first element is the last.

@@ -1,7 +1,7 @@
 import StockroomCore
 
 extension StorageEngine {
-  /// Whether operations that failed with this error have certainly changed nothing (rules W4, F1).
+  /// Whether it is certain that operations that failed with this error have changed nothing (rules W4, F1).
   func wasDefinitelyNotApplied(_ operations: [StorageOperation], after error: any Error) -> Bool {
     guard error.guaranteesNoChange else { return false }
     return capabilities.contains(.atomicBatches) || !operations.mayBeAppliedInPart
@@ -9,9 +9,9 @@ extension StorageEngine {
 }
 
 extension [StorageOperation] {
-  /// Whether a part of them may have been done if they fail, unless the engine excludes that.
+  /// Whether a part of the operations may have been applied if they fail, unless the engine has `EngineCapabilities.atomicBatches`.
   ///
-  /// An engine without its own method for removing all entries removes them one by one.
+  /// This includes a single `removeAll`: the default implementation of `removeAllData()` removes the entries one by one.
   var mayBeAppliedInPart: Bool { count > 1 || contains(.removeAll) }
 }
 
@@ -26,9 +26,9 @@ extension Error {
     }
   }
 
-  /// Whether every other call would fail with the same error, after a minute each if another process holds a
-  /// lock; or must not be made, since it may have been made already, and others may have changed the same
-  /// entries since then.
+  /// Whether no other call should follow this error. Either every call would fail in the same way, for `locked` after
+  /// waiting a minute each; or, for `outcomeUnknown`, the call may have taken effect and must not be repeated, since others
+  /// may have changed the same entries since then.
   var affectsEveryCall: Bool {
     guard let code = (self as? StorageError)?.code else { return false }
     return [.locked, .closed, .unavailable, .outcomeUnknown].contains(code)

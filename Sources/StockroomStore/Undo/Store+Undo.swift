@@ -7,10 +7,9 @@ extension Store {
   /// tasks.undoLimit = StoreUndoLimit(calls: 50)
   /// ```
   ///
-  /// While it is set, each call reads the entries that it changes before it changes them, in one transaction,
-  /// to record what it replaces. Each call is then its own batch, even if others wait. ``removeAll()`` reads
-  /// all entries, up to the limit of bytes. Setting a lower limit drops the records that exceed it. A preview
-  /// records nothing.
+  /// While a limit is set, each call first reads the entries that it changes, in the same transaction, to record their
+  /// previous values. Each call is then a batch of its own, even if other calls wait. ``removeAll()`` reads all entries, up
+  /// to the limit of bytes. Setting a lower limit drops the records that exceed it. A preview records nothing.
   public var undoLimit: StoreUndoLimit {
     get {
       access(keyPath: \.undoLimit)
@@ -45,25 +44,25 @@ extension Store {
   /// try await tasks.undo()
   /// ```
   ///
-  /// It takes effect after all earlier calls, and is a change like any other, with events. Of the entries
-  /// that the call has changed,
+  /// The undo takes effect after all earlier calls, and is a change like any other, with events:
   ///
-  /// - those that it has replaced get their previous contents, in their positions;
-  /// - those that it has inserted are removed;
-  /// - those that it has removed, including unreadable ones, are inserted again. An engine appends inserted
-  ///   entries, so they are at the end of ``items``, in their previous order: in their previous positions if
-  ///   those were at the end, or if all had been removed. A restart shows the same order (rule S4). Their
-  ///   creation time is that of this call.
+  /// - Entries that the call has replaced get their previous contents, in their positions.
+  /// - Entries that the call has inserted are removed.
+  /// - Entries that the call has removed, including unreadable ones, are inserted again. An engine appends inserted
+  ///   entries, so they are at the end of ``items``, in their previous order. These are their previous positions if they
+  ///   were at the end before, or if all entries had been removed. A restart shows the same order (rule S4). Their
+  ///   `createdAt` is the time of this call.
   ///
   /// The bytes are those that the engine held before the call. O(n) for a call that changed n entries, plus
   /// the cost of removing and inserting them.
   ///
-  /// Another `undo()` undoes the call before. ``redo()`` restores the effect, until another call is made.
+  /// Another `undo()` undoes the call before that. ``redo()`` restores the effect, unless another call has changed the
+  /// store since then.
   ///
   /// - Returns: Whether there was something to undo.
-  /// - Throws: `StorageError` with code `conflict` if others have changed an entry since the call changed it:
-  ///   then this call can no longer be undone, and the next `undo()` undoes the one before. Otherwise as
-  ///   `insert(_:)`, and it can be retried. Nothing has changed then.
+  /// - Throws: `StorageError` with code `conflict`, with nothing changed, if others have changed an entry since the call
+  ///   changed it. That call can then no longer be undone, and the next `undo()` undoes the one before. Otherwise as
+  ///   `insert(_:)`; after such an error, the undo can be retried.
   @discardableResult
   public func undo() async throws -> Bool { try await revert(.undo) }
 
@@ -84,7 +83,7 @@ extension Store {
 // MARK: - Recording
 
 extension Store {
-  /// Removes the changes that are committed together from the waiting ones: a single one if it is recorded.
+  /// Removes the next changes to be committed together from the queue: a single one if it is recorded, or is an undo or redo.
   func takeNext() -> [Change] {
     guard let first = waiting.popFirst() else { return [] }
     var taken = [first]
@@ -93,7 +92,7 @@ extension Store {
     return taken
   }
 
-  /// How to commit these changes. Nil if there is nothing to undo or redo.
+  /// The plan for committing these changes. Nil if they are an undo or redo, and there is nothing to undo or redo.
   func undoPlan(for changes: [Change]) -> UndoPlan? {
     if let reversal = changes.first?.reversal {
       return history.next(reversal.direction).map { .revert($0, limit: history.limit.bytes) }
@@ -116,13 +115,13 @@ extension Store {
     }
   }
 
-  /// Records the entries that a change has rewritten in the newest version, if any, so that they are not
-  /// rewritten again, and are no conflict for undo and redo.
+  /// Records the entries that a change has rewritten in the newest version, if any, so that they are not rewritten again
+  /// and do not cause a conflict in an undo or redo.
   func noteRewriting(by change: Change) {
     guard case .rewrite(let rewriting)? = change.steps.first,
       let replaced = rewriting.result.withLock({ $0?.replaced }), !replaced.isEmpty
     else { return }
-    // They have been recorded again if they were read while the change waited.
+    // If they were read while the change waited, they have been recorded as old again.
     backend.versions.forgetOld(replaced.keys)
     if history.isRecording { changeHistory { $0.note(replaced) } }
   }

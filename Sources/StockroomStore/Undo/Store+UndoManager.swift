@@ -55,7 +55,7 @@
       }
     }
 
-    /// Forgets all actions of the store, since the two histories may differ now.
+    /// Removes all actions and records of the store, since the histories of the undo manager and of the store may differ now.
     func fail<Item>(of store: Store<Item>, _ error: any Error) {
       undoManager?.removeAllActions(withTarget: store)
       store.changeHistory { $0.clear() }

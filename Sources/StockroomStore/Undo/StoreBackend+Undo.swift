@@ -10,15 +10,15 @@ import StockroomCore
 enum UndoPlan: Sendable {
   /// Nothing is recorded.
   case none
-  /// It is recorded, in at most this number of bytes.
+  /// The changes are recorded, in at most this number of bytes.
   case record(limit: Int)
-  /// It undoes an earlier call, and is recorded itself, so that it can be undone as well.
+  /// The call reverses an earlier one, and is recorded itself, so that it can be reversed as well.
   case revert(UndoRecord, limit: Int)
 }
 
 /// The result of a call that was made with a plan.
 enum UndoOutcome: Sendable {
-  /// Nothing.
+  /// Nothing was recorded.
   case notRecorded
   /// The changes of the call; nil if they take too much memory.
   case recorded(UndoRecord?)
@@ -33,7 +33,7 @@ enum UndoOutcome: Sendable {
   }
 }
 
-/// Others have changed an entry since the call that is to be undone.
+/// Thrown if others have changed an entry since the call that is to be undone or redone.
 struct OutdatedRecord: Error {
   let key: CacheKey
 
@@ -47,7 +47,7 @@ struct OutdatedRecord: Error {
 // MARK: - Committing
 
 extension StoreBackend {
-  /// Makes the changes as planned. Only one, unless nothing is recorded.
+  /// Commits the changes according to a plan. Unless the plan is `none`, there must be exactly one change.
   func commit(
     _ changes: [[StoreStep<Item>]], identifiers: consuming [CacheKey: String], isIdentityVerified: Bool,
     _ plan: UndoPlan
@@ -78,7 +78,7 @@ extension StoreBackend {
     _ batch: Result<Batch, any Error>, expecting record: UndoRecord?, limit: Int, _ isIdentityVerified: Bool
   ) async -> CommitResult {
     var result: CommitResult
-    /// The error that the body of the transaction threw: then nothing has happened.
+    /// The error that the body of the transaction threw, in which case nothing has changed.
     let refusal = MutexProtected<(any Error)?>(nil)
     /// Whether something may have been written when an error is thrown.
     var isWriting = true
@@ -143,7 +143,8 @@ extension StoreBackend {
     return (batch, recorder.record())
   }
 
-  /// For engines without transactions: nobody else may write.
+  /// Like ``perform(_:recordingIn:expecting:limit:)``, for engines without transactions. Writes by others between the reads
+  /// and the write are not detected.
   ///
   /// - Parameter isWriting: Becomes true before anything is written.
   private func perform(
@@ -168,8 +169,8 @@ extension StoreBackend {
     return (batch, recorder.record())
   }
 
-  /// The batch that undoes a call: it removes entries that the call has inserted or moved, replaces those
-  /// that it has replaced in place, and appends those that it has removed or moved, in their previous order.
+  /// The batch that reverses a call: it removes the entries that the call has inserted or moved, restores the values that
+  /// the call has replaced in place, and appends the entries that the call has removed or moved, in their previous order.
   private func batch(reverting record: UndoRecord) async throws -> Batch {
     let inserted = record.entries.filter { $0.after != nil && ($0.before == nil || $0.isMoved) }
     let replaced = record.entries.filter { $0.before != nil && $0.after != nil && !$0.isMoved }

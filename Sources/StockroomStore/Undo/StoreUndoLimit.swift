@@ -10,10 +10,9 @@ import StockroomCore
 public struct StoreUndoLimit: Hashable, Sendable {
   /// The number of calls and chains.
   public var calls: Int
-  /// The maximum number of bytes of keys and encoded items, before and after each call, that are held for
-  /// this purpose.
+  /// The maximum number of bytes of the records of all calls: the keys, and the encoded items before and after each call.
   ///
-  /// A call that changes more cannot be undone, nor can those before it.
+  /// A call whose record alone is larger cannot be undone, nor can the calls before it.
   public var bytes: Int
 
   /// Creates a limit.
@@ -25,14 +24,14 @@ public struct StoreUndoLimit: Hashable, Sendable {
 
 /// The calls that can be undone and redone.
 struct UndoHistory {
-  /// Whether a call is to undo or redo.
+  /// Whether a call undoes or redoes an earlier one.
   enum Direction: Sendable {
     case undo
     case redo
   }
 
   var limit = StoreUndoLimit.none
-  /// The latest is the last.
+  /// The latest call is the last element.
   private(set) var undo: [UndoRecord] = []
   private(set) var redo: [UndoRecord] = []
   private var byteCount = 0
@@ -53,7 +52,8 @@ struct UndoHistory {
     hold(record, for: .undo)
   }
 
-  /// Replaces a record with that of its reversal; nil if it is too large to be held.
+  /// Replaces the record of a call that was reversed with the record of the reversal, in the other direction; nil if that
+  /// is too large to be held.
   mutating func revert(_ direction: Direction, _ record: UndoRecord?) {
     let other: Direction = direction == .undo ? .redo : .undo
     drop(direction)
@@ -72,10 +72,12 @@ struct UndoHistory {
     if let record = direction == .undo ? undo.popLast() : redo.popLast() { noteDropped([record]) }
   }
 
-  /// Notes that entries have been rewritten in the newest version, which is no change. O(records · what has been rewritten), at most:
-  /// the entries of a large record are not walked, since this is done on the main actor for each batch.
+  /// Records that entries have been rewritten in the newest version, which does not count as a change.
+  ///
+  /// O(records · rewritten entries): the entries of a large record are looked up in an index, since this is done on the
+  /// main actor for each batch.
   mutating func note(_ replaced: [CacheKey: (old: Data, new: Data)]) {
-    // The next record of each entry, in both directions, contains the bytes that are stored now.
+    // The nearest record that contains the entry, in each direction, is the one whose expected bytes must be updated.
     var (forUndo, forRedo) = (replaced, replaced)
     for index in undo.indices.reversed() {
       if forUndo.isEmpty { break }

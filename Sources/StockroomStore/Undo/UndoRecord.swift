@@ -18,15 +18,15 @@ struct UndoRecord: Sendable {
     let isMoved: Bool
   }
 
-  /// Entries that are to be appended again are in their previous order.
+  /// The changed entries. Entries that an undo appends again are in their previous order.
   private(set) var entries: [Entry] = []
 
   /// The size of the keys and values.
   private(set) var byteCount = 0
 
-  /// Where the entry of each key is, if they are many and older versions of them may be rewritten.
+  /// The position of the entry of each key, if there are many entries and older versions of them may be rewritten.
   private(set) var positions: [CacheKey: Int]?
-  /// So many entries are searched one by one.
+  /// Up to this number, entries are searched one by one.
   private static let mostUnindexed = 64
 
   mutating func append(_ entry: Entry) {
@@ -34,9 +34,9 @@ struct UndoRecord: Sendable {
     byteCount += entry.key.value.utf8.count + (entry.before?.count ?? 0) + (entry.after?.count ?? 0)
   }
 
-  /// Sorts the entries as a table has them, which is that before the call. Nothing may be appended after it.
+  /// Sorts the entries in the order of the table before the call. No entry may be appended after that.
   ///
-  /// - Parameter isIndexed: Whether ``note(_:)`` has to find them without looking at all of them.
+  /// - Parameter isIndexed: Whether to create an index, by which ``note(_:)`` finds entries without searching all of them.
   mutating func sort<Item>(as table: ItemTable<Item>, isIndexed: Bool) {
     if entries.count < 2 { return }
     entries = entries.enumerated().map {
@@ -48,11 +48,11 @@ struct UndoRecord: Sendable {
     }
   }
 
-  /// Notes that entries have been rewritten in the newest version: those that are as the call has left them still are. O(what has been
-  /// rewritten).
+  /// Records that entries have been rewritten in the newest version: where the value is still the one that the call has
+  /// written, the new bytes become the expected ones. O(rewritten entries).
   ///
-  /// - Parameter replaced: The rewritten entries. Those that the call has changed are removed from it.
-  /// - Returns: The growth of the size.
+  /// - Parameter replaced: The rewritten entries. The entries of this record are removed from it.
+  /// - Returns: The growth of ``byteCount``.
   mutating func note(_ replaced: inout [CacheKey: (old: Data, new: Data)]) -> Int {
     let before = byteCount
     if let positions, replaced.count < entries.count {
@@ -118,8 +118,8 @@ struct UndoRecorder {
     // Expected values must be verified in any case.
     if isTooLarge, expected.isEmpty { return nil }
     if let range { return .page(range) }
-    // As many as have been read before, up to a limit, so that there are few reads, and few large values are
-    // read beyond `limit`.
+    // The number of keys doubles with each read, up to a maximum, so that there are few reads, but few large values are read beyond
+    // `limit`.
     let next = keys.dropFirst(readCount).prefix(min(max(1, readCount), Self.mostAtOnce))
     return next.isEmpty ? nil : .values(Array(next))
   }
@@ -180,7 +180,7 @@ extension [StorageOperation] {
     contains { if case .removeAll = $0 { true } else { false } }
   }
 
-  /// The keys that they name, each once.
+  /// The keys that the operations name, each once.
   fileprivate var keys: [CacheKey] {
     var keys: [CacheKey] = []
     var found: Set<CacheKey> = []

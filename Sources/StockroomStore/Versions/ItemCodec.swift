@@ -9,15 +9,15 @@ import StockroomCore
 /// Converts values of one type to their stored bytes and back, with their versions.
 struct ItemCodec<Value: Codable & Sendable>: Sendable {
   let base: any Codec
-  /// The versions that can be read, the newest first: only 1 if the type has no versions.
+  /// The versions that can be read, the newest first. Contains only 1 if the type is not a ``VersionedItem``.
   private let versions: [Int]
-  /// Nil if the type has no versions.
+  /// The type itself, or nil if it is not a ``VersionedItem``.
   private let chain: (any VersionedItem.Type)?
   private let areVersionsInOrder: Bool
 
   init(_ base: any Codec) {
     self.base = base
-    // Once, since looking for a conformance takes longer than decoding a small value.
+    // Determined once, since looking for a conformance takes longer than decoding a small value.
     chain = Value.self as? any VersionedItem.Type
     versions = chain?.versions ?? [1]
     areVersionsInOrder =
@@ -76,8 +76,7 @@ struct ItemCodec<Value: Codable & Sendable>: Sendable {
     throw StorageError(.unsupported, "The versions of \(Value.self) do not lead to it.")
   }
 
-  /// The bytes of a stored value in the newest version; nil if it already has that, in which case it is not
-  /// decoded.
+  /// The bytes of a stored value in the newest version. Returns nil, without decoding, if it already has the newest version.
   ///
   /// - Throws: as ``decode(_:of:)`` and ``encode(_:for:)``.
   func rewritten(_ data: Data, of key: CacheKey) throws(StorageError) -> Data? {

@@ -7,9 +7,9 @@ import StockroomCore
 #endif
 
 extension PersistentCache where Value: VersionedItem {
-  /// Stores every value of the namespace that has an older version in the newest one. Expiry stays the same.
+  /// Rewrites every value of the namespace that has an older version in the newest version. Its expiry stays the same.
   ///
-  /// Without this call, a value is stored in the newest version when its key is assigned or stored again.
+  /// Without this call, a value gets the newest version only when its key is assigned or stored again.
   ///
   /// Runs concurrently with other calls: values are rewritten in batches of up to 1,000 entries and about 1
   /// MiB, in the order of this cache's writes. Concurrent changes by others are preserved if the engine has
@@ -20,7 +20,7 @@ extension PersistentCache where Value: VersionedItem {
   /// - Parameter progress: Called with the number of values of older versions that have been checked, and
   ///   their total number.
   /// - Returns: The number of rewritten values, and those that could not be rewritten.
-  /// - Throws: what the engine throws; `CancellationError`. Values that have been rewritten before stay so.
+  /// - Throws: what the engine throws; `CancellationError`. Batches that were complete before the error remain rewritten.
   @concurrent @discardableResult
   public func rewriteOldVersions(
     progress: (@Sendable (_ done: Int, _ total: Int) -> Void)? = nil
@@ -52,8 +52,8 @@ extension PersistentCache where Value: VersionedItem {
 }
 
 extension ItemCodec {
-  /// Like ``rewritten(_:of:)``, for the bytes of a cache's entry. Nil if others have replaced it with
-  /// something else.
+  /// Like ``rewritten(_:of:)``, for the bytes of a cache's entry. Also returns nil if the bytes are no longer a cache entry, since
+  /// others have replaced it.
   fileprivate func rewritten(entry data: Data, of key: CacheKey) throws(StorageError) -> Data? {
     guard var entry = try? CacheEntry(data), let value = try rewritten(entry.value, of: key) else {
       return nil

@@ -9,11 +9,11 @@ import StockroomCore
 // MARK: - Preserving entries of newer programs
 
 extension StorageEngine {
-  /// Applies operations in order, as one batch, unless one of them would replace a value of a newer version. A removal
-  /// removes it.
+  /// Applies operations in order, as one batch, unless one of them would replace a value of a newer version. A removal of
+  /// such a value is applied.
   ///
-  /// In a transaction if the engine supports them. Otherwise the values are read before, and writes by others
-  /// in between are not detected.
+  /// Runs in a transaction if the engine supports them. Otherwise the values are read first, and writes by others between
+  /// the read and the write are not detected.
   ///
   /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
   func apply(_ operations: [StorageOperation], keepingNewerThan version: Int) async throws {
@@ -32,8 +32,8 @@ extension StorageEngine {
 }
 
 extension StorageTransaction {
-  /// Makes the operations, one after another, unless one of them would replace a value of a version that is
-  /// newer than `version`, if that is not nil.
+  /// Applies operations in order. If `version` is not nil, throws instead if one of them would replace a value of a version
+  /// that is newer than `version`.
   ///
   /// - Throws: `StorageError` with code `unsupported`, with nothing changed; what the engine throws.
   func apply(_ operations: [StorageOperation], keepingNewerThan version: Int?) throws {
@@ -43,8 +43,8 @@ extension StorageTransaction {
 
   /// The values of those keys that exist.
   ///
-  /// One read if all of them exist, or none. Otherwise several, since a read of many keys does not show which
-  /// are absent: of each half of the keys if few are absent or few exist, otherwise of each key.
+  /// Needs one read if all of the keys exist, or none. Otherwise it needs several, since a read of many keys does not show
+  /// which of them are absent: if few are absent or few exist, it reads each half of the keys, otherwise each key.
   func values(of keys: [CacheKey]) throws -> [CacheKey: Data] {
     let values = try read(keys: keys)
     if values.isEmpty { return [:] }
@@ -79,7 +79,7 @@ extension Data {
 }
 
 extension [StorageOperation] {
-  /// The keys whose current values are replaced, each once: those that are written before they are removed.
+  /// The keys whose stored values the operations overwrite, each once. A key that is removed before it is written is not included.
   var keysWrittenOver: [CacheKey] {
     var keys: [CacheKey] = []
     var settled: Set<CacheKey> = []
@@ -119,8 +119,8 @@ struct RewritingBatch: Sendable {
 
   /// The keys to be read next; none once the batch is complete.
   ///
-  /// As many as have been read before, up to a limit, so that there are few reads, and large values are not
-  /// read for another batch.
+  /// Their number doubles with each read, up to a limit, so that there are few reads, but few large values are read beyond
+  /// the limit of bytes.
   var next: [CacheKey] {
     byteCount >= Self.byteLimit
       ? [] : Array(keys.dropFirst(examined).prefix(min(max(1, examined), Self.mostAtOnce)))
@@ -128,8 +128,8 @@ struct RewritingBatch: Sendable {
 
   /// Adds entries that have been read, to be written if their version is an older one.
   ///
-  /// - Parameter rewrite: Returns the bytes in the newest version, or nil if the entry has that, or a newer
-  ///   one.
+  /// - Parameter rewrite: Returns the bytes in the newest version, or nil if the entry already has it. Throws for an entry
+  ///   that cannot be decoded, is of a newer version, or cannot be encoded; such an entry is added to ``unreadable``.
   mutating func add(
     _ keys: [CacheKey], _ values: [CacheKey: Data], _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
   ) {
@@ -150,7 +150,7 @@ struct RewritingBatch: Sendable {
 }
 
 extension StorageTransaction {
-  /// Rewrites as many of the entries as make a batch.
+  /// Rewrites as many of the entries as fit in one batch.
   func rewrite(
     _ keys: ArraySlice<CacheKey>, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
   ) throws -> RewritingBatch {
@@ -162,8 +162,8 @@ extension StorageTransaction {
 }
 
 extension StorageEngine {
-  /// Rewrites as many of the entries as make a batch, in a transaction if the engine supports them. Otherwise
-  /// nobody may change the entries at the same time.
+  /// Rewrites as many of the entries as fit in one batch, in a transaction if the engine supports them. Otherwise changes
+  /// of the same entries by others, between the read and the write, are lost.
   func rewrite(
     _ keys: ArraySlice<CacheKey>,
     _ rewrite: @escaping @Sendable (Data, CacheKey) throws(StorageError) -> Data?
@@ -181,7 +181,7 @@ extension StorageEngine {
     Dictionary(try await readDataAndKeys(keys: keys).map { ($0.key, $0.data) }) { first, _ in first }
   }
 
-  /// The batch that rewrites as many of the entries as it holds.
+  /// Reads as many of the entries as fit in one batch, and returns the batch, which has not been applied yet.
   func rewriting(
     _ keys: ArraySlice<CacheKey>, _ rewrite: (Data, CacheKey) throws(StorageError) -> Data?
   ) async throws -> RewritingBatch {

@@ -8,30 +8,30 @@ public enum StoreRewritingState: Sendable {
   case rewriting(completed: Int, total: Int)
   /// This many entries have been rewritten, and no item that the store has read is left in an older version.
   case rewritten(Int)
-  /// A batch failed, or an item could not be encoded, in which case all others have been rewritten. The items
-  /// have not changed, in either version, and can be used.
+  /// A batch failed, or items could not be encoded in the newest version, in which case all others have been rewritten.
+  /// ``Store/items`` has not changed and can be used.
   case failed(any Error)
 }
 
 extension Store where Item: VersionedItem {
-  /// Starts to rewrite entries that have been read in older versions, in the background, unless that is in
-  /// progress.
+  /// Starts to rewrite the entries that were in an older version when the store read them, in the background. Does nothing
+  /// if that is already in progress.
   ///
-  /// Without this call, an item is stored in the newest version when it is inserted or updated.
+  /// Without this call, an item gets the newest version only when it is inserted or updated.
   ///
-  /// The entries are rewritten in batches of up to 1,000 entries and about 1 MiB, one after another, among
-  /// the other changes of the store. Each batch is one step, which reads the entries and skips those that
-  /// already have the newest version. No concurrent change is lost (for changes that bypass this store: if
-  /// the engine has `EngineCapabilities.transactions`). ``items`` and ``events`` do not change; the entries
-  /// keep their positions and their `createdAt`, and get a new `updatedAt`. Others on the same place are
-  /// notified of a change. ``rewritingState`` shows the progress.
+  /// The entries are rewritten in batches of up to 1,000 entries and about 1 MiB, one after another, among the other
+  /// changes of the store. Each batch is one step, which reads the entries and skips those that already have the newest
+  /// version. No concurrent change is lost (for changes that bypass this store: if the engine has
+  /// `EngineCapabilities.transactions`). ``items`` and ``events`` do not change; the entries keep their positions and their
+  /// `createdAt`, and get a new `updatedAt`. Other stores and subscribers of the same place are notified of a change.
+  /// ``rewritingState`` shows the progress.
   ///
-  /// Ends when no such entry is left, and when the store is released. If the process ends before that,
-  /// another call after the next loading continues with the remaining entries, since each entry contains its
-  /// version. If none is left, it costs nothing.
+  /// Ends when no entry of an older version is left, or when the store is released. If the process ends before that, call
+  /// this again after the next start: it continues with the remaining entries, since each entry contains its version. If
+  /// none is left, the call costs nothing.
   public func startRewritingOldVersions() {
     if let rewriting, !rewriting.isCancelled { return }
-    // A rewriting that has been stopped ends its batch first.
+    // A rewriting that has been stopped first completes its current batch.
     let stopped = rewriting
     let load = itemsState == .current ? nil : startLoading()
     rewritingState = .rewriting(completed: 0, total: backend.versions.oldCount)
@@ -43,15 +43,14 @@ extension Store where Item: VersionedItem {
       let end: StoreRewritingState
       do {
         try await load?.value
-        // Entries that others have just changed are being read, and are then recorded if they have an old
-        // version.
+        // The store may be reading entries that others have just changed, and records those that have an old version.
         await self?.waitForNextBatch()
         while let batch = try await self?.rewriteBatch() {
           completed += batch.examined
           rewritten += batch.operations.count
           failed += batch.unreadable.filter(\.isReadable)
           if !Task.isCancelled { self?.showRewritten(completed) }
-          // A store with no other references ends here: it is retained as long as there are changes.
+          // A store that has no other references is released after this: only its pending changes retain it.
           await self?.waitForNextBatch()
         }
         end = failed.first.map { .failed($0.error) } ?? .rewritten(rewritten)
@@ -60,7 +59,7 @@ extension Store where Item: VersionedItem {
       } catch {
         end = .failed(error)
       }
-      // Only now, so that they are not retried over and over.
+      // Recorded only at the end, so that this rewriting does not retry them endlessly.
       self?.backend.versions.noteOld(failed.map(\.key))
       self?.endRewriting(number, end)
     }
@@ -93,8 +92,8 @@ extension Store where Item: VersionedItem {
     }
     let batch = rewriting.result.withLock { $0 } ?? RewritingBatch([])
     backend.versions.noteOld(keys.dropFirst(batch.examined))
-    // Entries by which others have replaced them, and entries that a step has now refused: to be read again,
-    // and reported.
+    // Others have replaced these entries with unreadable ones, or a migration step has now thrown. The store reads them again, and
+    // reports them.
     let unreadable = batch.unreadable.filter { !$0.isReadable }
     if !unreadable.isEmpty { note(.keys(Set(unreadable.map(\.key)))) }
     return batch
@@ -105,7 +104,7 @@ extension Store where Item: VersionedItem {
   }
 
   private func endRewriting(_ number: Int, _ state: StoreRewritingState) {
-    // Unless another one has been started in the meantime.
+    // Ignored if another rewriting has been started in the meantime.
     guard number == rewritingNumber else { return }
     rewriting = nil
     rewritingState = state
@@ -113,6 +112,6 @@ extension Store where Item: VersionedItem {
 }
 
 extension UnreadableEntry {
-  /// Whether the entry has been read, and only could not be written in the newest version.
+  /// Whether the entry could be decoded, but not encoded in the newest version.
   fileprivate var isReadable: Bool { error.code == .encodingFailed }
 }

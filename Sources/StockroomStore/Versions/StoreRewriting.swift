@@ -6,7 +6,7 @@ import StockroomCore
   import Foundation
 #endif
 
-/// Entries of older versions that a store rewrites as one batch, among its other changes.
+/// A change of a store that rewrites entries of older versions as one batch.
 final class StoreRewriting: Sendable {
   let keys: [CacheKey]
   /// The result, once it is known.
@@ -16,9 +16,9 @@ final class StoreRewriting: Sendable {
 }
 
 extension StoreBackend {
-  /// Whether each write must check for an entry of a newer version under its key.
+  /// Whether each write must first check that it does not replace an entry of a newer version.
   ///
-  /// If items have no versions, and no newer one has been seen, that would cost every write a read.
+  /// The check costs a read, so it is omitted if items have no versions and the store has not read an entry of a newer one.
   var keepsNewer: Bool { codec.isVersioned || versions.hasSeenNewer }
 
   /// Applies the operations, as one batch.
@@ -43,7 +43,7 @@ extension StoreBackend {
     try versions.decode(data, of: key, with: codec)
   }
 
-  /// Records that no older version is left where steps have written or removed entries.
+  /// Records that the entries that the steps have written or removed no longer have an older version.
   func forgetOldVersions(of steps: [KeyedStep<Item>]) {
     guard codec.isVersioned else { return }
     for step in steps {
@@ -51,7 +51,7 @@ extension StoreBackend {
     }
   }
 
-  /// Rewrites as many of the entries as make a batch.
+  /// Rewrites as many of the entries as fit in one batch.
   func perform(
     _ rewriting: StoreRewriting, in transaction: any StorageTransaction
   ) throws -> Batch {
@@ -60,7 +60,8 @@ extension StoreBackend {
     return Batch()
   }
 
-  /// Like ``perform(_:in:)``, for engines without transactions: nobody else may write.
+  /// Like ``perform(_:in:)``, for engines without transactions. Returns the batch, to be applied by the caller. Writes by others in
+  /// between are lost.
   func batch(for rewriting: StoreRewriting) async throws -> Batch {
     guard let engine else { return Batch() }
     let batch = try await engine.rewriting(rewriting.keys[...], codec.rewritten)

@@ -8,18 +8,18 @@ import StockroomCore
 
 /// The version that precedes the codec's bytes in a stored value.
 ///
-/// The byte FF, `version `, the number in decimal digits, and a line feed. Bytes that do not begin like that
-/// are version 1. No text in UTF-8 begins with FF, and therefore no JSON and no XML; nor does a binary
-/// property list, a CBOR item, or a Protocol Buffers message, so programs that do not support versions cannot
-/// decode it. If the text between `version ` and the line feed is not a number, it is from a newer version of
-/// this library, and counts as newer than all.
+/// The header consists of the byte FF, the text `version `, the number in decimal digits, and a line feed. Bytes that do
+/// not begin with FF and `version ` are version 1. No text in UTF-8 begins with FF, and therefore no JSON and no XML; nor
+/// does a binary property list, a CBOR item, or a Protocol Buffers message, so programs that do not support versions cannot
+/// decode such a value. If `version ` is not followed by a number and a line feed, a newer version of this library has
+/// written the value, and it counts as newer than all versions.
 struct StoredVersion: Hashable, Sendable {
   private static let mark = Data([0xFF]) + Data("version ".utf8)
   private static let lineFeed = UInt8(ascii: "\n")
   /// Any number with this many digits fits in an `Int` of 64 bits.
   private static let mostDigits = 18
 
-  /// Nil if it is newer than this library can read.
+  /// The version; nil if the header is in a form that this version of the library cannot read.
   let number: Int?
   /// The number of bytes before those of the codec.
   let headerSize: Int
@@ -54,8 +54,7 @@ struct StoredVersion: Hashable, Sendable {
   }
 }
 
-/// The reason why a stored value is not replaced or decoded: its version is newer than those that the program
-/// supports.
+/// The reason why a stored value is not replaced or decoded: the program does not support its version, which is newer.
 ///
 /// It is the `underlying` error of a `StorageError` with code `StorageError.Code.unsupported`.
 public struct NewerVersionError: Error, Hashable, Sendable {
@@ -84,6 +83,6 @@ extension StorageError {
       underlying: NewerVersionError(version: version.number, newestKnown: newestKnown))
   }
 
-  /// Whether it is about a value that a newer program has stored.
+  /// Whether the error is about a value that a newer program has stored.
   var isOfNewerVersion: Bool { underlying is NewerVersionError }
 }

@@ -6,7 +6,8 @@ import StockroomCore
   import Foundation
 #endif
 
-/// The versions that a store or an object storage, which are copied, has seen in an engine.
+/// What a store or an object storage has recorded about the versions of the entries of its engine. A class, since the
+/// structures that contain it are copied.
 final class VersionLog: Sendable {
   private struct State {
     var hasSeenNewer = false
@@ -15,10 +16,10 @@ final class VersionLog: Sendable {
 
   private let state = MutexProtected(State())
 
-  /// Whether there has been a value of a newer version.
+  /// Whether a value of a newer version has been read.
   var hasSeenNewer: Bool { state.withLock { $0.hasSeenNewer } }
 
-  /// How many entries have an older version.
+  /// The number of entries that are recorded to have an older version.
   var oldCount: Int { state.withLock { $0.old.count } }
 
   /// The value in an entry. A newer version is recorded, so that no write replaces it from now on.
@@ -46,7 +47,7 @@ final class VersionLog: Sendable {
   /// Records that no entry has an older version.
   func forgetOld() { state.withLock { $0.old = [] } }
 
-  /// Removes some of the entries with older versions, and returns them.
+  /// Removes up to `count` of the recorded entries with older versions, and returns their keys.
   func takeOld(_ count: Int) -> [CacheKey] {
     state.withLock { state in
       let taken = Array(state.old.prefix(count))

@@ -1,6 +1,6 @@
 // Optionals and collections of versioned values, which have the versions of their contents.
 
-/// A type that is not an older version of any other.
+/// A type that marks the end of a chain of versions when it is used as ``VersionedItem/Previous``: `Never`, and containers of it.
 protocol EndOfVersions {}
 
 extension Never: EndOfVersions {}
