@@ -41,7 +41,8 @@ public struct ConformanceBudget: Sendable, Hashable {
   /// The minimum number of calls in all generated sequences together, and in each check that records the
   /// calls of many tasks.
   public var operations = 2_000
-  /// If set, each check of generated sequences or of recorded calls runs for this long, with new seeds, regardless of ``operations``.
+  /// If set, each check of generated sequences or of recorded calls runs for this long, with new seeds, regardless of
+  /// ``operations``.
   public var duration: Duration?
   /// The number of times a process is killed while it writes.
   public var kills = 10

@@ -63,7 +63,7 @@ public struct ConformanceCheck: Sendable, Identifiable {
   }
 
   private func ending() async -> (outcome: ConformanceOutcome, shortfall: String?) {
-    // Some checks that need a worker would otherwise run in this process, and could leave it without permissions.
+    // Without a worker, some of these checks would run in this process, and could leave it without permissions.
     if let reasonLeftOut { return (.skipped(reasonLeftOut), nil) }
     // Otherwise the speed of the machine would decide whether a short check passes or is skipped.
     if Task.isCancelled { return (.skipped(Self.cancelled), nil) }
@@ -111,8 +111,8 @@ public struct ConformanceCheck: Sendable, Identifiable {
     }
   }
 
-  /// An engine's faults arrive as one of a few errors. Any other error is a failure of the check itself, for
-  /// instance because there is no space for its directory. But a store may throw any error.
+  /// A fault of an engine is thrown as one of a few error types. Any other error is a failure of the check itself, for
+  /// instance because there is no space for its directory, except in the checks of stores: a store may throw any error.
   private func outcome(of error: any Error) -> ConformanceOutcome {
     switch error {
     case let violation as Violation: .failed(failure(violation))

@@ -44,12 +44,12 @@ public struct ConformanceSuite: Sendable {
   /// The store that the checks of rules S1 to S10 put in front of the engine. `Store` by default.
   package var makeStore: @MainActor @Sendable (any StorageEngine) -> any CheckedStore = { StoreUnderTest($0) }
 
-  /// How much processor time each reader uses in the checks of rule C5 before a write must have returned.
-  /// Rule C5 says a second.
+  /// The processor time that each reader may use in the checks of rule C5 before a write must have returned: one
+  /// second, as rule C5 says.
   package var longestTurn = Duration.seconds(1)
 
-  /// The limit of the fairness checks (rule C1), a factor. While one call waits, each of eight other tasks may make this many times
-  /// n + 10 calls, where n is the number that a single other task makes during such a call.
+  /// The factor in the limit of the fairness checks (rule C1). While one call waits, each of eight other tasks may make
+  /// this many times n + 10 calls, where n is the number that a single other task makes during such a call.
   package var longestWait = 400
 
   /// Whether checks measure how many entries the engine handles in time, and use fewer entries if it is slow. Without
@@ -166,7 +166,7 @@ public struct ConformanceSuite: Sendable {
     await run(only: identifiers, width: 1, progress: progress) { await $0.result() }
   }
 
-  /// The same with `width` checks at a time, each of which `result` runs.
+  /// Like ``run(only:progress:)``, with up to `width` checks at a time. `result` runs each of them.
   package func run(
     only identifiers: Set<String>?, width: Int,
     progress: @escaping @Sendable (ConformanceProgress) -> Void,

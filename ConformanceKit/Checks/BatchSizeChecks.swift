@@ -123,7 +123,8 @@ extension CheckDefinition {
         for way in [wayOfBatches, wayOfApplying] {
           try await letClockAdvance()
           let updated = try await window {
-            // In reverse: entries that are moved to the end one by one in their existing order keep that order.
+            // Overwrites in reverse order: if an engine moved each overwritten entry to the end, overwrites in the
+            // existing order would not change it.
             try await place.overwrite(to: count) { try await way.write($0, $1.reversed()) }
           }
           let found = try await engine.readAllEntries()
@@ -231,7 +232,7 @@ private func expectReadable(
     let sorted = entries.sorted { $0.key < $1.key }
     try expect(try transaction.scan(.all, limit: nil), are: sorted, "scan(.all) of a transaction")
     guard let middle = sorted.dropFirst(sorted.count / 2).first?.key else { return }
-    // Part of the keys that follow each page is outside the bound.
+    // Ranges that exclude some of the keys, so that an engine that reads page by page has to stop at the bound.
     let ranges: [(name: String, range: KeyRange)] = [
       ("up to a key", KeyRange(after: nil, upTo: middle)),
       ("after a key", KeyRange(after: middle, upTo: nil)),

@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// Bodies that count, list or scan while others change something: rule T1. Engines may validate such reads by less than
-// what they have returned.
+// Bodies that count, list or scan while others change something: rule T1. An engine may validate only a part of what
+// such a read has returned.
 
 extension CheckDefinition {
   @CheckList static var bodyListChecks: [CheckDefinition] {
@@ -58,7 +58,7 @@ private struct ListedChange: Sendable {
   let operations: [StorageOperation]
   let method: ChangeMethod
 
-  /// The key that is there before, between two that are not, and a key that no scan finds.
+  /// An existing key between two absent ones, and an existing key that no scan finds.
   static let (taken, outside) = (key("seat/3"), key("other"))
   private static let (before, behind) = (key("seat/1"), key("seat/5"))
 
@@ -104,8 +104,9 @@ private func checkListsOfBodies(_ context: CheckContext) async throws {
 }
 
 extension ListedChange {
-  /// Has a body write what it has listed, and another call change that meanwhile. If nothing of the body can be read after
-  /// that call has returned, the body comes after it, and must have listed what is there since.
+  /// Has a body write the result of its read, and another call change what the read covers meanwhile. If no write of
+  /// the body can be read when that call has returned, the transaction comes after the call, and the result must
+  /// include the change.
   fileprivate func perform(
     beside listing: Listing, _ engine: EngineUnderTest, by writer: EngineUnderTest
   ) async throws {
@@ -124,7 +125,7 @@ extension ListedChange {
     guard isAfterCall else { return }
     for operation in operations { operation.apply(to: &contents) }
     let (found, expected) = (try await engine.read(key: mark), listing.expected(contents))
-    // The removal of everything may have removed it.
+    // removeAllData() may have removed the mark.
     if found == data(expected) || found == nil && method == .removeAll { return }
     throw Violation(
       "a body wrote \(found.map { "\"\(String(decoding: $0, as: UTF8.self))\"" } ?? "nothing") as the result of its "

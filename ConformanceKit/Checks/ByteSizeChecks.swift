@@ -68,7 +68,7 @@ extension CheckDefinition {
           let written = (0..<affordable).map { number in
             let rest = number * 50 / affordable
             let name = String(repeating: "k", count: max(0, length - 3)) + "\(rest)"
-            // A key may fill a small page alone.
+            // The key alone may fill a small page.
             let size = max(rest, page + 1 - rest - name.utf8.count)
             return (key: key(name), data: noise(size, seed: UInt64(page + rest)))
           }

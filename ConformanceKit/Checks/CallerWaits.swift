@@ -61,7 +61,7 @@ private func callsOfEachKind(of engine: EngineUnderTest) -> [NumberedCall] {
   return calls
 }
 
-/// A call, and what ends the work that runs during it.
+/// A call, and a closure that ends the work that runs during the call.
 private struct WatchedCall: Sendable {
   let perform: @Sendable () async throws -> Void
   let end: @Sendable () async -> Void
@@ -180,8 +180,8 @@ private func closingDuringTransaction(_ context: CheckContext) async throws -> W
   }
 }
 
-/// Closes an engine while several tasks read everything that is there, and twice more each. An engine may wait for calls
-/// that begin during close(), so there must not be others without end.
+/// Closes an engine while several tasks read everything repeatedly. After close() has begun, each task makes only a few
+/// more reads: an engine may wait for calls that begin during close(), so they must come to an end.
 private func closingDuringReads(_ context: CheckContext) async throws -> WatchedCall {
   let engine = try await context.openUnregistered(
     context.root.appending(path: "reads", directoryHint: .isDirectory))

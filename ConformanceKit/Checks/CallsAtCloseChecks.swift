@@ -36,7 +36,7 @@ extension CheckDefinition {
 private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async throws {
   let place = context.root.appending(path: "round \(round)", directoryHint: .isDirectory)
   let former = try await context.open(place)
-  // An engine may load them in its first calls.
+  // A reopened engine may load existing entries in its first calls.
   let kept = keys(20, prefix: "kept-")
   try await former.write(entries(kept))
   let engine = try await context.reopen(former, at: place)
@@ -60,7 +60,7 @@ private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async th
   for _ in 0..<(round * 20) { await Task.yield() }
   try await engine.close()
   let (acknowledged, refused) = (try await outcomes.flatMap(\.0), try await outcomes.flatMap(\.1))
-  // The engine may have continued to work, as one with nothing to close does, or may have been closed at once.
+  // The engine may have acknowledged all writes, if its close() has nothing to do, or none.
   let reopened = try await context.reopen(engine, at: place)
   try await expectStored(entries(kept + acknowledged), absent: refused, in: reopened)
   try await context.close(reopened)

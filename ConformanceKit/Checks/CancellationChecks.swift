@@ -218,7 +218,7 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
   for cycle in 0..<6 {
     var end = 7
     if !cycle.isMultiple(of: 2) {
-      // On a busy machine, a call has points that a small number of turns does not reach.
+      // On a busy machine, a small number of yields does not reach the later parts of a call.
       try await engine.write(old)
       end = try await turns(of: call)
     }

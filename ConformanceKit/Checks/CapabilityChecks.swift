@@ -1,7 +1,6 @@
 import StockroomCore
 
-// The engine reports the capabilities that the suite was given, and no others: the rules of others would not be
-// checked.
+// The engine reports exactly the capabilities that the suite was given: the rules of any others would not be checked.
 
 extension CheckDefinition {
   @CheckList static var capabilityChecks: [CheckDefinition] {
@@ -15,7 +14,7 @@ extension CheckDefinition {
         try expect(reported.contains(capability), "its capabilities were \(reported)")
       }
     }
-    // All engines are held to rule R3. A failure names the rule of the unexpected capability.
+    // Rule R3 applies to every engine. A failure names the rule of the unexpected capability.
     Check(.r3, "capabilities.no-others", "the engine reports no capability that the suite was not given") {
       context in
       let (reported, given) = (try await context.open().capabilities, context.capabilities)

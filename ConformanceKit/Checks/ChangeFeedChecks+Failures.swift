@@ -131,8 +131,8 @@ private func checkUnreadRemovals(_ engine: EngineUnderTest, _ context: CheckCont
   }
 }
 
-/// Has a subscriber wait for a change while others follow without a pause. An engine that waits for a pause before it
-/// sends anything sends nothing.
+/// Has a subscriber wait for a change while other changes follow without a pause. An engine that waits for a pause
+/// before it sends anything sends nothing.
 func coverWithoutAPause(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
   let subscriber = try await ChangeSubscriber(to: engine, context)
   let (awaited, busy, isOver) = (key("awaited among others"), key("without a pause"), Flag())

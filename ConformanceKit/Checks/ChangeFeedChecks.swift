@@ -166,7 +166,7 @@ private func checkBehindBody(_ context: CheckContext) async throws {
     let (byBody, byOther) = (key("\(method.rawValue), body"), key("\(method.rawValue), other"))
     let (isOver, runs) = (Flag(), AtomicCounter())
     let body = PausedBody(in: engine, milliseconds: 60) { transaction, pause in
-      // It has read a key that the other call changes, so it may have to run again.
+      // The body reads a key that the other call changes, so it may have to run again.
       _ = try transaction.read(key: byOther)
       let run = runs.increment()
       pause()
@@ -191,7 +191,7 @@ private func checkBehindBody(_ context: CheckContext) async throws {
   try await subscribeBesideBody(engine, context)
 }
 
-/// Subscribes while a body runs, whose changes are acknowledged after that.
+/// Subscribes while a body runs. The changes of the body are acknowledged after the subscription.
 private func subscribeBesideBody(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
   let (changed, isOver) = (key("of a body beside a subscription"), Flag())
   let body = PausedBody(in: engine, milliseconds: 60) { transaction, pause in

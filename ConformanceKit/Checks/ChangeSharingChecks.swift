@@ -89,7 +89,7 @@ private func checkOtherEngine(_ context: CheckContext) async throws {
   try await checkReopened([engine, second], context)
 }
 
-/// Closes all engines on the place, and opens two others: an engine may still know those that have been closed.
+/// Closes all engines on the place, and opens two others: an engine may still refer to engines that have been closed.
 private func checkReopened(_ closed: [EngineUnderTest], _ context: CheckContext) async throws {
   for engine in closed { try await context.close(engine) }
   let engine = try await context.open()
@@ -226,7 +226,7 @@ private func checkTwoProcesses(_ context: CheckContext) async throws {
   let subscriber = try await ChangeSubscriber(to: engine, context)
   try await context.withWorker { worker in
     let messages = try worker.start(theirs)
-    // It has subscribed.
+    // The worker has subscribed.
     _ = try await messages.next()
     async let written: Void = {
       for number in 0..<count {
@@ -258,7 +258,7 @@ private func checkSubscribing(_ context: CheckContext) async throws {
         count += 1
         if count == 1 + round % 4 * steps / 8 {
           let subscriber = try await ChangeSubscriber(to: engine, context)
-          // A change that is not there after changes() has returned is acknowledged later.
+          // A change that cannot be read after changes() has returned is acknowledged later.
           let present = Set(try await engine.allKeys())
           subscription = (subscriber, keys.filter { !present.contains($0) })
         }

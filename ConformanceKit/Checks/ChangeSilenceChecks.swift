@@ -173,8 +173,8 @@ private func checkSilence(
   let first = try await ChangeSubscriber(to: engine, context)
   try await engine.write(entries(keys(3)))
   try await expectDelivery { try await first.expectCovered(keys(3), "a batch") }
-  // The feed may lose sight of the place, or its connection, for a while. An element for everything covers that (rule
-  // X5), but it must not happen every time.
+  // The feed may be unable to observe the place, or may lose its connection, for a while. An element for everything
+  // covers that (rule X5), but it must not happen every time.
   let (rounds, isNetworked) = (isLong ? 2 : 3, context.capabilities.contains(.networked))
   var losses = 0
   for round in 0..<rounds {
@@ -210,8 +210,9 @@ private func expectDelivery(_ body: () async throws -> Void) async throws {
   }
 }
 
-/// Changes a key and waits until both have received it. An engine may also deliver changes that were made right before
-/// the subscription. All elements that arrive before this one, as long as more arrive, are counted among those.
+/// Changes a key, and waits until the collector and the subscriber have received the change and no more elements
+/// arrive. An engine may also deliver changes that were made right before the subscription: all elements up to this
+/// point count as such.
 ///
 /// - Returns: The number of elements that the collector has then.
 private func settle(
@@ -246,7 +247,7 @@ private func checkClosing(_ context: CheckContext) async throws {
   ]
   try await engine.write(data("v"), key: key("k"))
   let late = try await ChangeSubscriber(to: engine, context)
-  // An element may be in delivery when close() overtakes it.
+  // Waits for the element, because close() could overtake one that is still being delivered.
   for collector in waiting where await !collector.hasReceived(key("k"), within: timeout) {
     throw Violation("no element covered a write for \(timeout)", rule: .x1)
   }
@@ -277,7 +278,7 @@ private func subscribeAtClose(
     context.root.appending(path: "round \(round)", directoryHint: .isDirectory))
   let tasks = (0..<40).map { number in
     Task(executorPreference: threads) { @concurrent () async throws -> ChangeSubscriber? in
-      // Some before the engine is closed, some while it is being closed, and some after that.
+      // Some tasks subscribe before the engine is closed, some while it is being closed, and some after that.
       for _ in 0..<number % 8 * 2 { await Task.yield() }
       do {
         return try await ChangeSubscriber(to: engine, context)
@@ -319,7 +320,7 @@ private func checkCancellation(_ context: CheckContext) async throws {
     try expect(
       await other.cancel(within: timeout),
       "the loop of a subscriber had not ended \(timeout) after its task had been cancelled")
-    // Dropped without having been read.
+    // A stream that is released without having been read.
     _ = try await engine.changes()
     try await engine.write(data("v"), key: key)
     try await subscriber.expectCovered([key], "a write after another subscriber had gone")

@@ -106,8 +106,9 @@ func changeWhatBodiesRead(
   }
 }
 
-/// Has a body write what it has read under another key, and another call change the first key meanwhile. If nothing of
-/// the body can be read after that call has returned, the body comes after it, and must have read the new value.
+/// Has a body copy the value of one key to another, and another call change the first key meanwhile. If no write of the
+/// body can be read when that call has returned, the transaction comes after the call, and must have read the new
+/// value.
 private func changeWhatABodyReads(
   _ method: ChangeMethod, _ engine: EngineUnderTest, by writer: EngineUnderTest
 ) async throws {
@@ -125,7 +126,7 @@ private func changeWhatABodyReads(
   guard isAfterCall else { return }
   let found = try await engine.read(key: copy)
   let isRight = found == data(method.removes ? "copy of 0" : "copy of 2000")
-  // The removal of everything may have removed it.
+  // removeAllData() may have removed the copy.
   try expect(
     isRight || method == .removeAll && found == nil,
     "read(key:) of what a body had written was \(describe(found as Any)), although \(method.call) had "

@@ -7,8 +7,8 @@ import StockroomCore
 
 // Changes of a shared place that follow each other without a read in between: rules C2 and C3.
 
-/// Has the first engine change something by each method right after the second one, before it has read anything. An
-/// engine that changes a copy of its own undoes what the other one has done, or overlooks it.
+/// Has the first engine make a change with each method right after a change by the second one, before it has read
+/// anything. An engine that applies the change to a cached copy undoes the change of the other one, or overlooks it.
 func checkChangesWithoutReads(of sharers: Sharers, _ context: CheckContext) async throws {
   try await checkReplacements(by: sharers, context)
   var answers = ExpectedAnswers()
@@ -17,7 +17,7 @@ func checkChangesWithoutReads(of sharers: Sharers, _ context: CheckContext) asyn
     let theirs = keys(2, prefix: "theirs before \(method.rawValue) ")
     let own = key("own by \(method.rawValue)")
     let before: [StorageOperation] = [.removeAll] + theirs.map { .write(data("theirs"), key: $0) }
-    // One of theirs, and one that they have not written.
+    // A key that the second engine has written, and one that it has not.
     let changes: [StorageOperation] =
       switch method {
       case .removeAll: [.removeAll]
@@ -26,7 +26,7 @@ func checkChangesWithoutReads(of sharers: Sharers, _ context: CheckContext) asyn
       }
     try await sharers.perform(before, bySecond: true, by: nil)
     try await sharers.perform(changes, bySecond: false, by: method)
-    // Those of the round before are asked for, so that they have not come back.
+    // The keys of the previous round are still requested, to check that they have not come back.
     answers.absent = []
     answers.apply(before + changes)
     try await expectAnswers(
@@ -35,8 +35,8 @@ func checkChangesWithoutReads(of sharers: Sharers, _ context: CheckContext) asyn
   }
 }
 
-/// Has the second engine remove entries and write them again before the first one reads anything. Whatever counts the
-/// versions of an entry, or of all entries, begins again.
+/// Has the second engine remove entries and write them again before the first one reads anything. An engine that counts
+/// the versions of each entry, or of all entries, begins again.
 private func checkReplacements(by sharers: Sharers, _ context: CheckContext) async throws {
   let replaced = keys(2, prefix: "replaced-")
   func writes(_ number: Int) -> [StorageOperation] {
@@ -62,7 +62,7 @@ private func checkReplacements(by sharers: Sharers, _ context: CheckContext) asy
   }
 }
 
-/// Fails unless all of them return these results, those that have not made the change first.
+/// Fails unless all sharers return these results. Reads first through those that have not made the change.
 func expectAnswers(
   _ answers: ExpectedAnswers, in sharers: Sharers, first: Int, changedBySecond bySecond: Bool,
   _ what: String, noting progress: CheckProgress

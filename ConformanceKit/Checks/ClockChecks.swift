@@ -31,7 +31,7 @@ extension CheckDefinition {
         + "change",
       needsWorker: true
     ) { try await checkJumps($0, .timestamps) }
-    // See above.
+    // For the same reason as in `clock.set-back-and-order`.
     Check(
       .r6, "clock.jumps-and-order",
       "when the clock jumps, readAllEntries() keeps the order in which the keys were first written",

@@ -90,7 +90,7 @@ extension CheckDefinition {
       for round in 0..<25 {
         try await context.openAndDrop { engine in
           try await engine.withTransaction { transaction in
-            // Has the body hold the engine.
+            // Makes the body hold a reference to the engine.
             guard engine.capabilities.contains(.transactions) else { return }
             try transaction.write(data("v"), key: key("round \(round)"))
           }
@@ -234,8 +234,8 @@ private func timeOfClosing(_ context: CheckContext) async throws -> Duration {
 
 /// Calls every method of an engine that has been closed.
 ///
-/// An engine whose data ends with it may use the default close(), which does nothing, and continues to work.
-/// It must be one or the other: throwing from some calls and not from others is neither.
+/// An engine whose data ends with it may use the default close(), which does nothing, and continues to work. It must do
+/// one or the other: some calls must not throw while others succeed.
 private func checkClosed(_ engine: EngineUnderTest, mayWork: Bool) async throws {
   var calls: [ClosedCall] = []
   for method in ReadMethod.allCases {

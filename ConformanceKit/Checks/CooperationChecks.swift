@@ -91,8 +91,8 @@ extension CheckDefinition {
 /// compute let another task run.
 private let timeout = Duration.seconds(2)
 
-/// How long calls are made. A call that blocks its caller's thread shows within that time, and a call with high latency
-/// may be slow.
+/// How long calls are made: long enough to detect calls that block their callers' threads, even if each call has a high
+/// latency.
 private let duration = timeout * 3
 
 /// Fails if the heartbeat stops three times in a row. Once is not enough: other work in this process may have blocked
@@ -113,7 +113,7 @@ private func checkHeartbeat(
       + "load of the machine explains at most \(allowed.inSeconds) s")
 }
 
-/// The same call. With a server it may exceed its time limit, since so many others wait (rule N1).
+/// Wraps the call: with a server, it may exceed its time limit, since so many other calls wait (rule N1).
 private func allowingTimeouts(
   _ call: @escaping @Sendable (_ index: Int) async throws -> Void, _ context: CheckContext
 ) -> @Sendable (_ index: Int) async throws -> Void {
@@ -190,8 +190,8 @@ private func longestPause(
   while !monitor.isDone {
     monitor.beat()
     await Task.detached {}.value
-    // The monitor reads it every few milliseconds, and the calls need the processor, too. After cancellation it
-    // continues.
+    // Pauses, because the monitor reads the count only every few milliseconds, and the calls need the processor too.
+    // Continues after cancellation.
     if (try? await Task.sleep(for: .microseconds(500))) == nil { await Task.yield() }
   }
 }

@@ -91,7 +91,7 @@ func oneBadReadAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   }
 }
 
-/// Has a hundred tasks remove them. One of the removals must be refused.
+/// Has a hundred tasks remove the written entries. One of the removals must be refused.
 func oneBadRemovalAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   let bad = badNumber(round)
   try await gather(0..<100) { number in
@@ -111,7 +111,7 @@ func oneBadRemovalAmongMany(_ engine: EngineUnderTest, _ round: Int) async throw
 }
 
 /// Has twenty tasks make changes of one kind, for each kind that writes several entries. One of the changes must be
-/// refused. An engine may combine them into one.
+/// refused. An engine may combine the changes of several tasks into one.
 func oneBadBatchAmongMany(_ engine: EngineUnderTest, _ round: Int) async throws {
   for method in ChangeMethod.writing(engine.capabilities) where !method.isOfOneKey {
     let bad = badNumber(round + 1) % 20

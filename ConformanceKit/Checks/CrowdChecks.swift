@@ -231,7 +231,7 @@ private func closeAmongMany(
   let writes = beside.map { key, data in
     Task(executorPreference: threads) { @concurrent in
       guard let other else { return }
-      // Several times, so that they have not finished before close().
+      // Several times, so that the writes have not finished before close().
       for _ in 0..<3 { try await other.write(data, key: key) }
     }
   }

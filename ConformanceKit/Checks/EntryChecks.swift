@@ -166,7 +166,7 @@ private func entry(_ key: CacheKey, _ value: String, _ date: Date) -> StorageEnt
 private func checkDistantTimes(_ context: CheckContext) async throws {
   let place = context.root.appending(path: "distant times", directoryHint: .isDirectory)
   let engine = try await context.open(place)
-  // From 1900 to 2100; every engine has room for those from 1970 to 2038.
+  // From 1900 to 2100. Every engine must be able to store the times from 1970 to 2038.
   let seconds: [Double] = [-2_208_988_800, -129_600, -0.25, 0, 978_307_200, 4_102_444_800]
   var stored: [StorageEntry] = []
   for seconds in seconds {

@@ -20,7 +20,7 @@ extension CheckDefinition {
       let numbers = context.rounds(
         quick: 0, standard: batches.count, exhaustive: batches.count, of: "batches of a few large values")
       for number in numbers { try await batches[number].check(engine, removes: !number.isMultiple(of: 2)) }
-      // The remaining entries are compared in many ways.
+      // Removes the large entries, because the entries that a check leaves are then compared across all methods.
       try await engine.removeAllData()
     }
   }

@@ -26,7 +26,7 @@ func checkFirstCalls(_ context: CheckContext) async throws {
     do {
       try await expected.ask(method, engine)
     } catch let violation as Violation {
-      // No method finds lost entries.
+      // If read(key:) does not find them either, entries are lost, and the method is not at fault.
       try await expected.ask(.read, engine)
       let rule: ContractRule = method.map { $0 == .read ? .w6 : $0.rule } ?? .t1
       throw Violation("in the first call after opening, \(violation)", rule: rule)

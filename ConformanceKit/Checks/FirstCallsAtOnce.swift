@@ -44,7 +44,7 @@ func checkFirstCallsAtOnce(_ context: CheckContext) async throws {
   try await context.close(engine)
 }
 
-/// Cancels the first call after an opening, of several kinds. The engine must not keep that it was cancelled.
+/// Cancels the first call after an opening, of several kinds. The cancellation must not affect later calls.
 func checkCancelledFirstCalls(_ context: CheckContext) async throws {
   let place = context.root.appending(path: "cancelled first calls", directoryHint: .isDirectory)
   let (own, after) = (key("own"), key("after"))

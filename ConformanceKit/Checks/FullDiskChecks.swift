@@ -165,7 +165,7 @@ private func fillUp(_ engine: EngineUnderTest) async throws -> [(key: CacheKey, 
 }
 
 /// Writes a value for which there may be no space, and returns whether it is stored afterwards. An engine that compacts
-/// in the background may find space that was missing a moment before.
+/// in the background may find space that was missing shortly before.
 private func isAccepted(_ value: Data, for key: CacheKey, by engine: EngineUnderTest) async throws -> Bool {
   do {
     try await engine.write(value, key: key)

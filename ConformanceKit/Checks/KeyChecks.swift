@@ -50,7 +50,7 @@ extension CheckDefinition {
       let others = AdversarialKeys.all.filter { !half.contains($0) }
       try await engine.remove(keys: half)
       try await expectStored(entries(others), absent: half, in: engine)
-      // In one batch, with those from which they must be distinguished.
+      // All keys in one batch, each together with those from which it must be distinguished.
       let all = AdversarialKeys.all
       for (version, way) in [wayOfApplying, wayOfImporting].enumerated() {
         try await way.write(engine, entries(all, version: version + 2))
@@ -97,7 +97,7 @@ extension CheckDefinition {
     }
   }
 
-  /// The key is refused by every method, and what is stored stays as it is.
+  /// A check that every method refuses the key and leaves the stored entries unchanged.
   private static func refusal(of bad: CacheKey, called name: String, _ what: String) -> CheckDefinition {
     Check(
       .k1, "keys.\(name)-is-refused", "\(what) makes every method throw invalidKey, and nothing is written"
@@ -175,7 +175,8 @@ private func checkDistinct(_ keys: [CacheKey], in engine: EngineUnderTest) async
   }
 }
 
-/// Builds files around the engine's directory, uses keys that would reach them, and compares.
+/// Creates files around the engine's directory, uses keys that look like paths to them, and checks that the files are
+/// unchanged.
 private func checkConfinement(_ context: CheckContext) async throws {
   let outer = context.root.appending(path: "outer", directoryHint: .isDirectory)
   let place = outer.appending(path: "a/b/place", directoryHint: .isDirectory)
@@ -211,8 +212,9 @@ private func checkConfinement(_ context: CheckContext) async throws {
   try expectUnchanged(before, in: outer, without: place, after: "removing keys that look like paths")
 }
 
-/// Uses a key that was made from a text, the key that is this text, and the made one as it is listed. The text that a
-/// key was made from must not distinguish it from an equal key.
+/// Uses a key that `CacheKey.init(_:)` has made from a text, the key whose value is this text, and a key with the value
+/// of the made key, as allKeys() returns it. The text that a key was made from must not distinguish it from an equal
+/// key.
 private func checkMadeKeys(_ engine: EngineUnderTest) async throws {
   let made = CacheKey("a text")
   let (plain, same) = (key("a text"), key(made.value))

@@ -15,7 +15,7 @@ extension CheckDefinition {
       let engine = try await context.open()
       let keys = (1...511).map { key(String(repeating: "k", count: $0)) } + AdversarialKeys.atTheEdge
       try await engine.write(entries(keys))
-      // Rule K2 covers whether it is distinguished from others.
+      // Rule K2 covers whether a key is distinguished from others.
       for key in keys {
         try expect(
           try await engine.read(key: key) != nil, "read(key:) of \(key.value.utf8.count) bytes gave nil")
@@ -154,7 +154,7 @@ private func checkQuestions(about key: CacheKey, isThere: Bool, in engine: Engin
     try await engine.read(keys: [key]), is: isThere ? [value(for: key)] : [], "read(keys:) \(what)")
 }
 
-/// Passes the request to every method that takes several keys.
+/// Passes the request to read(keys:), readDataAndKeys(keys:) and keysExist(_:).
 private func expectRefusal(of request: [CacheKey], at place: Int, in engine: EngineUnderTest) async throws {
   let what = "with the invalid key in place \(place) of \(request.count)"
   try await expectError(.invalidKey, from: "read(keys:) \(what)") { try await engine.read(keys: request) }

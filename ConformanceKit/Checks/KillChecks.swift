@@ -98,7 +98,7 @@ private func checkOpening(_ context: CheckContext) async throws {
   }
 }
 
-/// Kills processes that work on a store after many changes, in the middle of an engine's compaction.
+/// Kills processes that work on a store after many changes, when the engine may be compacting its files.
 func checkKillsLate(_ context: CheckContext, after rounds: RoundLimit) async throws {
   var experiment = StepExperiment(context, .life)
   try await experiment.live(rounds, in: context)
@@ -159,8 +159,8 @@ private struct StepExperiment {
     try await context.close(engine)
   }
 
-  /// Kills a process that performs steps, after at most this many. The contents must have been checked since
-  /// the last time.
+  /// Kills a process that performs steps, after at most this many. The contents must have been checked since the last
+  /// kill.
   mutating func kill(_ worker: WorkerProcess, after limit: Int) async throws {
     let work = WriteSteps(place: place, steps: steps, first: next)
     let acknowledged = try await processKiller.kill(

@@ -141,7 +141,7 @@ private func changeBehindBody(_ method: ChangeMethod, _ engine: EngineUnderTest)
   }
 }
 
-/// Has several tasks each change keys of their own repeatedly, by every method, and reads all of them some calls later.
+/// Has several tasks each change their own key repeatedly, by every method, and then read it several times.
 private func changeAndLookAgain(_ engine: EngineUnderTest, _ round: Int) async throws {
   let (writing, removing) = (ChangeMethod.writing(engine.capabilities), [ChangeMethod.remove, .removeMany])
   try await gather(0..<4) { task in

@@ -130,7 +130,7 @@ private func checkProcesses(_ context: CheckContext) async throws {
     do {
       try await checkHistories(of: workload, in: context) { round, calls, deadline in
         let seconds = deadline.map { max(0.1, ContinuousClock.now.duration(to: $0).inSeconds) }
-        // Enough time to start the last of them.
+        // Enough time to start the work in the last process.
         let start = MonotonicClock.nanoseconds + 5_000_000
         let shares = try await gather(0..<count) { process in
           let share = HistoryShare(

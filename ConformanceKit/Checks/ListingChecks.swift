@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// Unchanged entries in lists while others are added and removed: rule R3. Engines that read page by page must follow it
-// too.
+// Unchanged entries in lists while others are added and removed: rule R3. The rule also applies to engines that read
+// page by page.
 
 extension CheckDefinition {
   @CheckList static var listingChecks: [CheckDefinition] {

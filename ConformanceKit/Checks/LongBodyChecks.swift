@@ -37,7 +37,7 @@ extension CheckDefinition {
   }
 }
 
-/// Changes the same entry as a long body, and creates a new one as the body does.
+/// Changes the same entry as a long body and, like the body, creates a new one.
 private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   let engine = try await context.open()
   let (both, first, second) = (key("both"), key("new, z"), key("new, a"))
@@ -65,7 +65,7 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
         + "returned read(key:) gave \(describe(found as Any)), not what the later of the two had written",
       rule: .t1)
   }
-  // The engine made the other call wait for the body.
+  // Otherwise the engine made the other call wait for the body.
   guard isBehind, let updated, let last = try await engine.updatedAt(key: both) else { return }
   try expect(
     last.timeIntervalSince(updated) >= -precisionOfTime,
@@ -94,7 +94,7 @@ private func checkTimesBehindBody(_ context: CheckContext) async throws {
   do {
     try await other.write(data("other"), key: made)
   } catch let failure as CallFailure where (failure.error as? StorageError)?.code == .conflict {
-    // The engine may abort it.
+    // The engine may abort the write.
   }
   try await body.end()
   try await context.close(other)

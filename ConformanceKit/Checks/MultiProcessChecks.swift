@@ -223,7 +223,8 @@ private func checkOutliving(_ context: CheckContext, _ kind: NumberedSteps.Kind)
     for number in acknowledged { expected.apply(steps.operations(of: number)) }
     let last = acknowledged.last ?? next - 1
     // A change that was in progress when its process died may take effect at any time after that. Some engines complete
-    // it at the next write. These writes leave nothing. After them, it has taken effect or never will.
+    // it at the next write. These two changes leave no entry. After them, the change of the dead process has taken
+    // effect or never will.
     try await engine.write(data("v"), key: key("settling"))
     try await engine.remove(key: key("settling"))
     try await expected.verify(engine, underWay: steps.operations(of: last + 1))

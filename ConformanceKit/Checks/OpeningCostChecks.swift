@@ -143,7 +143,7 @@ struct MeasureOpening: WorkerTask {
   }
 }
 
-/// Opens a store once that was not closed, in a process that does nothing else, and sends the cost.
+/// Opens a store that was not closed, once, in a process that does nothing else, and sends the cost.
 struct MeasureRecovery: WorkerTask {
   let place: URL
   /// A place that is opened before, for the one-time initialization of the process.

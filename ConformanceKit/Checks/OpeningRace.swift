@@ -27,8 +27,8 @@ struct OpeningRace: Sendable {
 
   private enum Outcome: Sendable {
     case locked
-    /// Opened in this process or in another one, with the key that it wrote. Nil if opening threw because others had
-    /// the place open.
+    /// Opened. The engine is nil if a worker process has opened it. The key is the one that was written, or nil if the
+    /// write threw `locked`.
     case open(EngineUnderTest?, CacheKey?)
   }
 

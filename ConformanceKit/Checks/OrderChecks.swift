@@ -152,7 +152,7 @@ extension CheckDefinition {
       order = order.filter { !replaced.contains($0) } + replaced
       engine = try await context.reopen(engine)
       try await expectOrder(order, in: engine)
-      // Without close(), an engine may not have saved which positions it has given away.
+      // Without close(), an engine may not have saved which positions it has assigned.
       for number in 0..<2 {
         try await letClockAdvance()
         order.append(key("00\(9 - number) written before a release"))
@@ -177,7 +177,7 @@ private func writeShuffled(in engine: EngineUnderTest) async throws -> [CacheKey
   return order
 }
 
-/// Waits until the clock has advanced by more than 2 ms, which is the tolerance of rule W2. Then engines that order by
+/// Waits until the clock has advanced by more than 4 ms, twice the tolerance of rule W2. Then engines that order by
 /// time alone can distinguish two writes, even if they store times in steps of 4 ms.
 func letClockTick() async throws {
   let now = Date()

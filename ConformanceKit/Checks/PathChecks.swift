@@ -199,8 +199,8 @@ private func checkSpellings(_ context: CheckContext) async throws {
   }
 }
 
-/// Changes the entry. Fails, by rule X1, unless a subscriber of the engine receives the change. Does nothing more
-/// without feeds.
+/// Changes the entry. Fails, by rule X1, unless a subscriber of the engine receives the change. Without feeds, it only
+/// makes the change.
 private func expectHeard(
   by engine: EngineUnderTest, _ context: CheckContext, _ key: CacheKey,
   _ change: (CacheKey) async throws -> Void

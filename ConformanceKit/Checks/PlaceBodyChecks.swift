@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-// A place that is deleted, moved or replaced while the body of a transaction runs: rule C6. An engine may have looked at
-// its place when the call began. Changes between calls are in PlaceChecks.
+// A place that is deleted, moved or replaced while the body of a transaction runs: rule C6. An engine may check its
+// place only when a call begins. Changes between calls are in PlaceChecks.
 
 extension CheckDefinition {
   @CheckList static var placeBodyChecks: [CheckDefinition] {
@@ -37,7 +37,7 @@ private func checkPlaceDuringBody(_ context: CheckContext, _ change: PlaceChange
   let engine = try await context.open()
   let old = entries(keys(8, prefix: "old-"))
   try await engine.write(old + [(counter, data("5"))])
-  // By now it has opened or loaded everything that it keeps open or in memory.
+  // After this read, the engine has opened or loaded everything that it keeps open or in memory.
   _ = try await engine.readAllDataAndKeys()
 
   let body = BodyOfCounter(in: engine)
@@ -46,7 +46,7 @@ private func checkPlaceDuringBody(_ context: CheckContext, _ change: PlaceChange
   try change.perform(on: context.place, replacement: other, aside: aside)
   body.notePlaceHasChanged()
   let newcomer = Newcomer()
-  // The body ends without it if it has to wait for the body.
+  // The body waits for the new engine for two seconds at most, because that engine may have to wait for the body.
   async let arrival: Void = { @concurrent in
     defer { body.letEnd() }
     try await newcomer.arrive(context)
@@ -91,7 +91,7 @@ private func expect(
   }
 }
 
-/// A transaction that counts, and whose place changes during its body.
+/// A transaction that increments a counter, and whose place changes during its body.
 private struct BodyOfCounter: Sendable {
   private let hasRead: Flag
   private let hasEnded: Flag
@@ -129,7 +129,7 @@ private struct BodyOfCounter: Sendable {
 
   func notePlaceHasChanged() { placeHasChanged.signal() }
 
-  /// Has the body end, whatever else it waits for.
+  /// Lets the body end without waiting for anything else.
   func letEnd() {
     placeHasChanged.signal()
     mayEnd.signal()
@@ -166,7 +166,7 @@ private final class Newcomer: Sendable {
       try await engine.write(Self.mine.data, key: Self.mine.key)
       hasWritten.set()
     } catch let failure as CallFailure {
-      // Before it is open, it may also notice that the old one is about to follow.
+      // Until it is open, it may also throw `io` if it notices that the old engine is about to follow the change.
       let codes: [StorageError.Code] = engine.withLock { $0 == nil } ? [.locked, .io] : [.locked]
       guard let code = (failure.error as? StorageError)?.code, codes.contains(code) else { throw failure }
     }

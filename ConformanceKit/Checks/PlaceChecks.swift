@@ -27,7 +27,7 @@ extension CheckDefinition {
   }
 }
 
-/// The engine that is opened on the place after that.
+/// The engine that is opened on the place after the change.
 private enum LaterEngine {
   case here(EngineUnderTest?)
   case worker(WorkerProcess, URL)
@@ -80,7 +80,7 @@ private func checkPlace(_ context: CheckContext, _ change: PlaceChange, _ newcom
   let engine = try await context.open()
   let old = entries(keys(8, prefix: "old-"))
   try await engine.write(old)
-  // By now it has opened or loaded everything that it keeps open or in memory.
+  // After this read, the engine has opened or loaded everything that it keeps open or in memory.
   _ = try await engine.readAllDataAndKeys()
   try await expectStored(old, in: engine)
 
@@ -145,7 +145,7 @@ private struct EarlierEngine {
 
   /// Reads, writes an entry in each way, and reads again.
   ///
-  /// - Parameter there: What a new opening must return. Acknowledged writes are added.
+  /// - Parameter there: The contents that a newly opened engine must return. Acknowledged writes are added.
   func use(_ there: inout [CacheKey: Data], _ new: [CacheKey]) async throws {
     if isClosed { return }
     try await read(there)
@@ -187,7 +187,7 @@ private struct EarlierEngine {
     engine.release()
   }
 
-  /// Fails if a read returns something else than these contents.
+  /// Fails if a read returns anything other than these contents.
   private func read(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
       _ = try await isDone {
@@ -239,7 +239,7 @@ private struct EarlierEngine {
     }
   }
 
-  /// Fails if a read of a single entry returns something else than these contents.
+  /// Fails if a read of a single entry returns anything other than these contents.
   private func readSingly(_ there: [CacheKey: Data]) async throws {
     for key in old.prefix(2) + there.keys.sorted() {
       let isThere = there[key] != nil

@@ -28,7 +28,7 @@ private func checkReturn(_ context: CheckContext) async throws {
   let engine = try await context.open()
   try await engine.write(here.map { (key: $0.key, data: $0.value) })
   var visited = ReplacedEngine(engine, known: Set(here.keys).union(there.keys))
-  // By now it has opened or loaded everything that it keeps open or in memory.
+  // After this read, the engine has opened or loaded everything that it keeps open or in memory.
   try await visited.read(here, "before its place was replaced")
   for round in 0..<2 {
     try FileManager.default.moveItem(at: context.place, to: aside)
@@ -71,7 +71,8 @@ private struct ReplacedEngine {
 
   /// Reads, changes three entries in three ways, and reads again.
   ///
-  /// - Parameter contents: What a new opening must return. Acknowledged changes are applied to it.
+  /// - Parameter contents: The contents that a newly opened engine must return. Acknowledged changes are applied to
+  ///   them.
   mutating func use(_ contents: inout [CacheKey: Data], _ name: String, _ when: String) async throws {
     try await read(contents, when)
     let operations: [StorageOperation] = [
@@ -93,7 +94,7 @@ private struct ReplacedEngine {
     try await read(contents, when)
   }
 
-  /// Fails if a read returns something else than these contents.
+  /// Fails if a read returns anything other than these contents.
   func read(_ contents: [CacheKey: Data], _ when: String) async throws {
     for key in known.sorted() where !undecided.contains(key) {
       _ = try await isDone(when) { engine in

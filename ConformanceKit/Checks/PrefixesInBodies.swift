@@ -1,12 +1,12 @@
 import StockroomCore
 
-// Scans of bodies that a body may perform in another way than the engine: rule T2.
+// Scans in bodies, which an engine may implement in another way than scans outside of bodies: rule T2.
 
-/// Scans prefixes that look like patterns, and to the edges of prefixes, in a body that has written every second key.
+/// Scans prefixes that look like patterns, and the edges of prefixes, in a body that has written every second key.
 func checkScansOfPrefixes(_ engine: EngineUnderTest, _ context: CheckContext) async throws {
   let prefixes = ["%", "_", "a%b", "a_b", "A", "a", "*", "?", "[ab]", "\\", "p", "p\u{FFFF}", "e", "\u{E9}"]
   let endings = ["", "\0", "b", "B", "\u{80}", "\u{FFFF}", "\u{10FFFF}"]
-  // Keys that a pattern finds, that are behind a prefix, or that have the same characters.
+  // Keys that match a pattern, that follow a prefix in byte order, or that have the same characters.
   let others = ["aXb", "abc", "ac", "b", "p\u{10000}z", "q", "e\u{301}", "\u{E8}"]
   // As keys: unlike strings, keys with different bytes are different.
   let names = prefixes.flatMap { prefix in endings.map { prefix + $0 } } + others

@@ -146,8 +146,8 @@ private func checkBesideReader(_ context: CheckContext) async throws {
       timeout: context.timeout(atMost: timeoutWithReader)
     ).check()
   } catch is CallHung {
-    // With the fast clock, a task that sleeps until a deadline hardly ever wakes up. The engine hangs if it also does
-    // so with the right clock.
+    // With the fast clock, a task that sleeps until a deadline hardly ever wakes up. So the engine only counts as
+    // hanging if it also hangs with the right clock.
   }
   context.noteProgress()
   let place = context.root.appending(path: "with the right clock", directoryHint: .isDirectory)

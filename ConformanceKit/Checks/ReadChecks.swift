@@ -165,15 +165,16 @@ extension CheckDefinition {
   }
 }
 
-/// As many keys as can be read one by one in about 20 seconds, which is how an engine may implement a request for many;
-/// at least a thousand. Only an engine that needs milliseconds for each key is asked for fewer than the maximum.
+/// As many keys as the engine reads one by one in about 20 seconds, but at least a thousand: an engine may implement a
+/// request for many keys as single reads. Only an engine that needs milliseconds for each key is asked for fewer than
+/// the maximum.
 private func affordable(_ most: Int, reading key: CacheKey, in engine: EngineUnderTest) async throws -> Int {
   let time = try await ContinuousClock().measure { for _ in 0..<10 { _ = try await engine.read(key: key) } }
   return min(most, max(1_000, Int(200 / max(time.inSeconds, 1e-6)) & ~1))
 }
 
 /// A writer increments the version of each key, in a mixed order that no reader uses. So the sum of all versions shows
-/// how far the writer was, and which versions the keys had at that moment.
+/// how far the writer was, and which versions the keys had at that time.
 private func checkSnapshot(_ context: CheckContext, _ method: ReadMethod) async throws {
   let engine = try await context.open()
   let rounds = context.byLevel(quick: 6, standard: 30, exhaustive: 300)

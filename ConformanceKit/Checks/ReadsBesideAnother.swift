@@ -9,9 +9,9 @@ import StockroomCore
 // engine may compact its files, which moves the entries, and may serialize its own calls and not those of another
 // instance or process.
 
-/// Changes that are made while others read.
+/// Changes that are made while other engines or tasks read.
 struct PassingChanges: Codable, Sendable {
-  /// At most 250, because each has a byte of its own.
+  /// At most 250, because each round writes values of a different byte.
   let rounds: Int
   /// The minimum size of the values.
   let size: Int
@@ -84,7 +84,7 @@ func checkReadsBesideOverwrites(_ context: CheckContext) async throws {
     var reader = BesideReader(changes: changes, isShared: false, first: 0)
     for _ in BesideReader.methods { try await reader.read(engine) }
   } catch is Violation, is CallFailure {
-    // Other checks cover what it does with large values while nothing changes.
+    // Other checks cover how the engine handles large values while nothing changes.
     return
   }
   try await readRepeatedly(engine, beside: changes, isShared: false) {
@@ -106,7 +106,7 @@ private func readRepeatedly(
     var reader = states.withLock { $0[number] }
     try await reader.read(engine)
     states.withLock { [reader] in $0[number] = reader }
-    // Some locks of places are unfair to those that wait for them.
+    // A lock on the place may be unfair to the engines that wait for it.
     if isShared, reader.reads.isMultiple(of: 3) { await letTimePass() }
   }
 }
@@ -141,7 +141,7 @@ private struct BesideReader {
     do {
       try await read(number, engine)
     } catch let failure as CallFailure {
-      // An engine may need the place for itself.
+      // An engine may need exclusive access to the place.
       if (failure.error as? StorageError)?.code == .locked { return }
       throw Violation("while \(others) changed entries, \(failure)")
     }
@@ -211,7 +211,7 @@ private struct BesideReader {
       "listed \(found.count) keys, \(Set(found).count) of the \(wanted.count) that were there all the time")
   }
 
-  /// Fails with the rule of the method if it is the fault of one engine.
+  /// Fails, with the rule of the method if only one engine is involved.
   private func expect(_ condition: Bool, of method: ReadMethod, _ what: @autoclosure () -> String) throws {
     if condition { return }
     let rule = method.isOfManyKeys || !method.givesValues ? method.rule : .r3
@@ -238,7 +238,7 @@ private struct BesideReader {
       }
       versions.append(version)
     }
-    // Each batch is one step, which single reads before and after it see too.
+    // Each batch takes effect as one step, also for single reads before and after it.
     guard isShared, capabilities.contains(.atomicBatches), let oldest = versions.min(),
       let newest = versions.max()
     else { return }

@@ -20,7 +20,8 @@ extension CheckDefinition {
       // A cache may evict one entry because it is never read, and another because it is old.
       try await engine.writeEntries(
         kept.suffix(2).map { StorageEntry(key: $0.key, data: $0.data, createdAt: past, updatedAt: past) })
-      // Written once, between the overwrites: an engine may keep single writes apart until there are many.
+      // Keys that are written once, between the overwrites: an engine may keep single writes apart until there are
+      // many.
       var others: [CacheKey] = []
       for number in context.rounds(quick: 5_000, standard: 70_000, exhaustive: 300_000, of: "overwrites") {
         try await engine.write(data("\(number)"), key: key)
@@ -148,8 +149,8 @@ private func expectAnswer(
     rule: method.rule)
 }
 
-/// Writes new keys all the time, after the others, and removes the previous ones. Whatever remains of the removed keys
-/// precedes every scan.
+/// Writes batches of new keys that follow all earlier ones in byte order, and removes the previous batch each time.
+/// What an engine keeps of removed keys, such as tombstones, then precedes the entries of every scan.
 private func writePassingKeys(_ context: CheckContext) async throws {
   var engine = try await context.open()
   let size = min(500, max(20, try await context.affordableEntries().writes / 40))

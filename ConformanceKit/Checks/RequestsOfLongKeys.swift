@@ -6,11 +6,11 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Makes requests whose keys have more than 1, 4 or 16 MiB together, which is the maximum length of a statement or a
-/// message elsewhere. Nearly all keys are absent. Then lists entries with all of these keys: a page of a list may be
-/// limited by bytes.
+/// Makes requests whose keys together have more than 1, 4 or 16 MiB, which are common limits for the length of a
+/// statement or a message. Nearly all keys are absent. Then lists entries with all of these keys: a page of a list may
+/// be limited by bytes.
 ///
-/// - Throws: ``Violation`` of the rule of the method that answers wrongly.
+/// - Throws: ``Violation`` of the rule of the method that returns a wrong result.
 func checkRequestsOfLongKeys(_ context: CheckContext) async throws {
   let engine = try await context.open(
     context.root.appending(path: "long keys", directoryHint: .isDirectory))

@@ -184,7 +184,7 @@ private func checkAnswersAfterOverwrites(
 }
 
 /// Has the second engine change and remove so many entries in one batch that others may not be notified of each. Leaves
-/// none of them.
+/// none of these entries.
 private func checkAnswersAfterLargeBatches(of sharers: Sharers, _ context: CheckContext) async throws {
   let wanted = context.byLevel(quick: 1_500, standard: 4_200, exhaustive: 20_000)
   let count = try await context.affordableCount(wanted, of: "entries that another one changes in one batch")

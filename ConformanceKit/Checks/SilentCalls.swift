@@ -21,7 +21,7 @@ let silentCallsOfTasks: [(String, SilentCalls)] = [
     SilentCalls { engine in
       var unread: [StorageChanges] = []
       for _ in 0..<3 {
-        // One is dropped at once, the loop of another is cancelled, and a third reads nothing.
+        // One stream is released at once, the loop over another is cancelled, and a third is not read.
         _ = try await engine.changes()
         let reading = ChangeCollector(try await engine.changes())
         await letOthersRun()
@@ -38,7 +38,7 @@ let silentCallsOfTasks: [(String, SilentCalls)] = [
       for method in ChangeMethod.all(engine.capabilities) {
         let changed = keys(3).map { (key: $0, data: data("cancelled")) }
         let isRefused = await isRefusedWhenCancelled { try await method.perform(changed, in: engine) }
-        // An engine need not look whether its task has been cancelled (rule C4).
+        // An engine need not check whether its task has been cancelled (rule C4).
         if !isRefused { throw MayHaveChanged() }
       }
     }

@@ -165,7 +165,7 @@ private func mixedRequest(_ count: Int, in place: GrowingPlace) -> [CacheKey] {
   }
 }
 
-/// The keys of the request that exist, in its order.
+/// The keys of the request that exist, in the order of the request.
 private func existing(of request: [CacheKey]) -> [CacheKey] {
   request.filter { !$0.value.hasSuffix("absent") }
 }

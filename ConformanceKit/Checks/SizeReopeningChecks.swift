@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Large changes after reopening: rule W6. An engine may have all of a change in memory, and save only a part of it.
+// Large changes after reopening: rule W6. An engine may hold a whole change in memory, but persist only a part of it.
 
 extension CheckDefinition {
   @CheckList static var sizeReopeningChecks: [CheckDefinition] {
@@ -40,7 +40,7 @@ private func checkReopening(_ context: CheckContext) async throws {
   }
 }
 
-/// A place whose entries must be the same after reopening. Whether they were right before is up to other rules.
+/// A place whose entries must be the same after reopening. Other rules cover whether they were right before.
 private struct ReopenedPlace {
   let context: CheckContext
   private(set) var engine: EngineUnderTest
@@ -51,7 +51,7 @@ private struct ReopenedPlace {
     (self.context, self.engine, self.keys) = (context, engine, keys)
   }
 
-  /// Reopens the place, in turn without `close()` and with it.
+  /// Reopens the place, alternately without `close()` and with it.
   mutating func reopen(after what: String) async throws {
     context.noteProgress()
     let (entries, total) = (try await engine.readDataAndKeys(keys: keys), try await engine.keyCount())

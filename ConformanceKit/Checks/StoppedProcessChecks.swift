@@ -52,7 +52,7 @@ struct InheritedDescriptors: CheckTask {
     withExtendedLifetime((child, children)) {}
   }
 
-  /// Starts processes while two tasks write. They may inherit any file that is open for a moment, such as those that
+  /// Starts processes while two tasks write. They may inherit any file that is open briefly, such as the files that
   /// Foundation reads and writes. If they inherit a lock, it blocks the next call.
   private func startChildren(beside engine: EngineUnderTest) async throws -> [IdleProcess] {
     let isOver = Flag()
@@ -90,8 +90,8 @@ private func checkStopped(_ context: CheckContext) async throws {
     context.root.appending(path: "another place", directoryHint: .isDirectory))
   let engine = isShared ? try await context.open() : nil
   var written: [CacheKey] = []
-  // Once, it waits until an engine that waits for a lock for seconds has thrown. Not with a server, which may drop a
-  // client that sends nothing.
+  // In one round, the process stays stopped long enough for an engine to throw that waits seconds for a lock. Not with
+  // a server, which may drop a client that sends nothing.
   var longWait: Duration? = context.byLevel(
     quick: nil, standard: .seconds(4), exhaustive: context.timeoutWithLocks)
   if context.capabilities.contains(.networked) { longWait = nil }
@@ -126,7 +126,7 @@ extension CheckContext {
   /// Stops a process while it works on the place, and makes a call. Then it resumes the process, or kills it.
   ///
   /// - Parameters:
-  ///   - longWait: How long the process stays stopped if the call waits for it. Nil for a moment.
+  ///   - longWait: How long the process stays stopped if the call waits for it. Nil to resume or kill it right away.
   ///   - meanwhile: A call that does not use the place, and must not wait for the process.
   /// - Returns: Whether the call has returned, and whether there was a long wait. If the call has not returned, it
   ///   threw `locked`. If the place is not shared, the call opens it.

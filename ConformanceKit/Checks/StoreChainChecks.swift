@@ -56,7 +56,7 @@ private let chains: [[CheckedChange]] = [
   try await fixture.perform(.insert(initialItems))
   let run = try await fixture.store.chain([.removeAll, .insert([CheckedItem(10)])])
   await letOthersRun()
-  // When a later call has returned, the earlier one has been made.
+  // If the chain had already been run, it would have taken effect before this later call returned.
   try await fixture.insert(CheckedItem(11))
   try await fixture.expectItems(initialItems + [CheckedItem(11)], "with a chain that was not run")
 

@@ -34,7 +34,7 @@ extension CheckDefinition {
 
 @MainActor private func checkChanges(_ context: CheckContext) async throws {
   let fixture = try await context.openStore()
-  // The engine returns now and then, so that calls overlap at every point.
+  // Holds and releases the engine's writes in turn, so that calls overlap at every point.
   let pulse = Task {
     while !Task.isCancelled {
       fixture.engine.hold(where: \.isWrite)

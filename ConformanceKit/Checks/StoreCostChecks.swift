@@ -83,7 +83,8 @@ private let readsOfEverything: Set<FailingStorageEngine.Call.Method> = [
     var bestCopy = Duration.seconds(1_000)
     var worstOfFew = Duration.zero
     for round in 1... {
-      // Each goes first in every other round. Otherwise other work on the main actor might always delay the same one.
+      // Each store goes first in every other round. Otherwise other work on the main actor might always delay the same
+      // store.
       for index in round.isMultiple(of: 2) ? [0, 1] : [1, 0] {
         let store = stores[index]
         let time = try await ContinuousClock().measure { try await store.perform(kind.change(round)) }

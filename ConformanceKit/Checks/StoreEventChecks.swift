@@ -135,7 +135,8 @@ private let last = CheckedItem("last")
 /// The error that an update throws.
 private struct Refusal: Error {}
 
-/// Fails unless an update is reported, once, and one that throws is not.
+/// Fails unless applying the events of two updates, one of which throws, results in the items of the store, and the
+/// other one is reported at most once.
 @MainActor private func checkEventsOfUpdates(_ fixture: StoreFixture) async throws {
   let (item, updated) = (CheckedItem("updated"), CheckedItem("updated", version: 3))
   let end = CheckedItem("end")
@@ -236,7 +237,7 @@ private func expectReceived(_ received: [ReceivedEvent], _ expected: [ReceivedEv
   fixture.engine.clearFaults()
   try await fixture.insert(last)
   try await subscriber.wait(forInsertionOf: last)
-  // A store may reload its items to be certain, and send an event for that.
+  // A store may reload its items after a call that failed, and send an event for that.
   let received = subscriber.received.filter { $0.operation != .loaded }
   try expectReceived(
     received, [ReceivedEvent(.insert, [item]), ReceivedEvent(.insert, [last])], "a subscriber")

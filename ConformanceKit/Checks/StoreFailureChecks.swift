@@ -41,7 +41,7 @@ private struct Attempt: CustomStringConvertible {
 
   static let initialItems = (0..<4).map { CheckedItem($0) }
 
-  /// One of each kind. Each changes something when made after the previous ones.
+  /// One attempt of each kind. Each changes something when made after the previous ones.
   static let all: [Attempt] = [
     call(.insert([CheckedItem(10)])),
     call(.insert([CheckedItem(1, version: 2)])),
@@ -78,7 +78,7 @@ private struct Attempt: CustomStringConvertible {
   if context.capabilities.contains(.transactions) { try await failUpdate(fixture) }
 }
 
-/// The same for an update.
+/// Fails unless an update that fails in the engine changes nothing, and works when it is repeated.
 @MainActor private func failUpdate(_ fixture: StoreFixture) async throws {
   let (item, updated) = (CheckedItem("updated"), CheckedItem("updated", version: 2))
   try await fixture.insert(item)

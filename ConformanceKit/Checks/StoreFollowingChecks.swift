@@ -134,7 +134,8 @@ private func waitForItems(
   try await waitForItems([changed, CheckedItem("c")], in: fixture)
   try await fixture.engineUnderTest.removeAllData()
   try await waitForItems([], in: fixture)
-  // By every method, right after a change by the store, so that the store might mistake one change for the other.
+  // Changes the engine by every method, right after a change by the store, so that the store might mistake one change
+  // for the other.
   var expected: [CheckedItem] = []
   let methods = ChangeMethod.writing(fixture.context.capabilities).filter { $0 != .writeEntries }
   for (number, method) in methods.enumerated() {

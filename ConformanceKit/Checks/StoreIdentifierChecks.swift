@@ -72,7 +72,7 @@ private let identifiers: [String] = {
   try expect(keys.count, is: 1, "the number of entries of one item")
   for key in keys {
     let other = CheckedItem(key.value)
-    // It may be refused.
+    // The store may refuse the item.
     do { try await fixture.insert(other) } catch {}
     try await letClockTick()
     let items = fixture.store.items

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Bodies that go on after a write has thrown: rule T4.
+// Bodies that continue after a write has thrown: rule T4.
 
 extension CheckDefinition {
   @CheckList static var swallowedErrorChecks: [CheckDefinition] {
@@ -31,7 +31,7 @@ private func checkSwallowedErrors(_ context: CheckContext) async throws {
   }
 }
 
-/// The writes of the last run of a body that did not throw.
+/// The writes in the last run of a body, except those that threw.
 private final class WritesOfBody: Sendable {
   private let values = MutexProtected<[CacheKey: Data]>([:])
 
@@ -44,7 +44,7 @@ private final class WritesOfBody: Sendable {
     values.withLock { $0[key] = data }
   }
 
-  /// Goes on if the write throws, as a body does that writes something else instead.
+  /// Ignores an error of the write, as a body does that then writes something else.
   func tryToWrite(_ data: Data, _ key: CacheKey, in transaction: any StorageTransaction) throws {
     do { try write(data, key, in: transaction) } catch is StorageError {}
   }
@@ -90,7 +90,7 @@ private func writeWhatHasChanged(
   for own in [first, last] {
     try expectOwn(own, of: writes, hasReturned, try await engine.read(key: own))
   }
-  // Without the write of the others, which may have thrown `conflict` too, there is only that of the body.
+  // If the write of the others threw, for example `conflict`, only the body has written the counter.
   guard hasWritten.isSet else { return }
   let found = try await engine.read(key: counter)
   // The body comes before the others, or has read what they had written.
@@ -132,7 +132,7 @@ private func writeCrosswise(_ engines: [EngineUnderTest]) async throws {
   }
 }
 
-/// Fails unless a key that no one else writes has what the transaction must have left.
+/// Fails unless a key that only this transaction writes has the value that the transaction must have left.
 private func expectOwn(
   _ key: CacheKey, of writes: WritesOfBody, _ hasReturned: Bool, _ found: Data?
 ) throws {

@@ -202,7 +202,8 @@ extension ChangeMethod {
   static let thatDate = allCases.filter { !$0.removes && $0 != .writeEntries }
 }
 
-/// Writes a key very often in a row. A clock that advances with each write would run ahead.
+/// Writes a key very often in a row. If an engine advanced its clock with each write, to keep times different, the
+/// clock would run ahead.
 private func checkDateOfMany(
   _ method: ChangeMethod, _ context: CheckContext, _ engine: EngineUnderTest
 ) async throws {

@@ -119,8 +119,8 @@ private func countTwice(
 
 /// Has a body take a seat after others have taken seats that it counted as free. The run may be aborted.
 ///
-/// If the seat is still free after those of the others have been acknowledged, the body comes after them, and counts
-/// them.
+/// If the seat is still free when the writes of the others have been acknowledged, the transaction comes after them,
+/// and must count them.
 private func takeAfterOthers(
   _ engine: EngineUnderTest, _ name: String,
   _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int
@@ -144,7 +144,7 @@ private func takeAfterOthers(
   try await expectAllWaysAgree(in: engine)
 }
 
-/// Has two bodies each give up a seat if they count two. The second one counts one, and leaves it.
+/// Has two bodies each give up a seat if they count two. The transaction that comes second counts one, and keeps it.
 private func leaveTheLast(
   _ engine: EngineUnderTest, _ name: String,
   _ count: @escaping @Sendable (any StorageTransaction, Int) throws -> Int

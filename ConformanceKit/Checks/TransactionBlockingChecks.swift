@@ -63,7 +63,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
     if let other {
       try await find(keys, by: method, in: other, beside: body, " in another engine on the place")
     }
-    // An engine need not block the write. Then it leaves the entries as they are.
+    // An engine need not block the write. It stores the same value again, so the entries stay the same.
     waiting = onDedicatedThread(counting: begun) { try await engine.write(value(for: keys[0]), key: keys[0]) }
     try await letWait(1, of: begun)
     try await find(keys, by: method, in: engine, beside: body, ", while a write waited,")
@@ -79,7 +79,7 @@ private func checkReader(_ context: CheckContext, _ method: ReadMethod) async th
   try result.get()
 }
 
-/// Fails unless the method finds the keys, which are all, before the body has waited for too long.
+/// Fails unless the method finds the keys, which are all keys of the engine, before the body has waited for too long.
 private func find(
   _ keys: [CacheKey], by method: ReadMethod, in engine: EngineUnderTest, beside body: LongBody,
   _ when: String = ""
@@ -258,7 +258,7 @@ private func checkClosing(_ context: CheckContext) async throws {
     isClosed.signal()
   }
   _ = await isClosing.waitElsewhere(for: body.timeout)
-  // An engine that waits for the body, as it should, does not continue meanwhile.
+  // An engine that waits for the body, as rule O3 requires, does not finish closing meanwhile.
   _ = await isClosed.waitElsewhere(for: .milliseconds(450))
   body.mayEnd.signal()
   let isRunningDone = try await isDone { _ = try await running.value }

@@ -195,7 +195,7 @@ private func checkErrors(_ context: CheckContext) async throws {
 }
 
 private func checkCallsBesideThrown(_ context: CheckContext) async throws {
-  // Changes by another engine on the place stay as well.
+  // Changes by another engine on the place must stay as well.
   let engines = try await context.openTwiceIfPossible()
   let engine = engines[0]
   let tasks = 12
@@ -284,7 +284,7 @@ private func checkResults(_ context: CheckContext) async throws {
   try await returnNil(engine)
 }
 
-/// Has a body return nil, which an engine may take for a transaction that it has given up.
+/// Has a body return nil, which an engine may mistake for an aborted transaction.
 private func returnNil(_ engine: EngineUnderTest) async throws {
   let (absent, beside) = (key("absent"), key("beside nil"))
   let found: Data? = try await engine.withTransaction { transaction in

@@ -49,7 +49,7 @@ extension StorageTransaction {
 extension EngineUnderTest {
   /// Runs a transaction whose body reads, waits until others have finished, and continues, so that they always overlap.
   ///
-  /// The body waits no longer than a call takes, since the others may have to wait for it.
+  /// The body waits for at most 50 ms, because the others may have to wait for it.
   func withTransaction<Read, Result>(
     reading read: @escaping @Sendable (any StorageTransaction) throws -> Read,
     meanwhile others: () async throws -> Result,
@@ -138,7 +138,7 @@ private func checkOtherWrites(_ context: CheckContext) async throws {
   }
   let overlappingRounds = 12
   for round in 0..<overlappingRounds {
-    // An engine whose version numbers start again at 1 when a key is recreated gives both writes the same version.
+    // An engine whose version numbers start again at 1 when a key is recreated assigns both writes the same version.
     let isNewEachTime = round >= 6
     if isNewEachTime {
       try await engine.remove(key: counter)

@@ -185,7 +185,7 @@ private func checkLargeAnswers(_ context: CheckContext) async throws {
     noise(48 << 10, seed: UInt64(number * 2 + version))
   }
   let stored = keys.enumerated().map { (key: $1, data: large($0, 0)) }
-  // In batches of a size that no engine has trouble with.
+  // In batches that are small enough for every engine.
   for part in stride(from: 0, to: stored.count, by: 12) {
     try await engine.write(Array(stored[part..<min(part + 12, stored.count)]))
     context.noteProgress()
@@ -264,7 +264,7 @@ private func checkScansBehindRemovals(_ context: CheckContext) async throws {
           "after \(gone) removals by a body a scan up to \(limit) entries")
       }
     }
-    // The same among its own writes.
+    // The same among the body's own writes.
     for key in keys.prefix(gone) { try transaction.write(value(for: key), key: key) }
     context.noteProgress()
     for key in keys[10..<max(10, gone - 5)] { try transaction.remove(key: key) }

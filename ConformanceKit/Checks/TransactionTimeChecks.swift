@@ -137,7 +137,7 @@ private func writeOverEntries(in engine: EngineUnderTest) async throws {
     guard case (let created?, let updated?) = times else {
       throw Violation("the times of \(entry.key) were nil, which a body had written and imported", rule: .w2)
     }
-    // Which of the two times are those of the transaction.
+    // Whether createdAt and updatedAt are those of the transaction.
     let (isCreated, isUpdated) = (number == 1, number < 2)
     guard isCreated ? window.contains(created) : isSame(created, past),
       isUpdated ? window.contains(updated) : isSame(updated, past)
@@ -149,7 +149,7 @@ private func writeOverEntries(in engine: EngineUnderTest) async throws {
   }
 }
 
-/// Writes empty entries in a body that are older than the ones before them.
+/// Imports entries in a body, some of them empty, each older than the one before.
 ///
 /// - Parameter readsBetween: Whether the body reads each of them at once. An engine may defer writes that are not read.
 private func writeEntries(in engine: EngineUnderTest, readsBetween: Bool) async throws {

@@ -167,8 +167,8 @@ private func expectStartAtZero(_ values: [Data], _ what: String) throws {
   }
 }
 
-/// Reads values that the engine returned after their entries have changed or been removed, and the engine is closed. If
-/// their memory has been released by the engine, the process crashes.
+/// Checks values that the engine has returned, after their entries were changed or removed and after the engine was
+/// closed. If the engine has released their memory, the process may crash.
 struct ReturnedValues: CheckTask {
   let place: URL
 

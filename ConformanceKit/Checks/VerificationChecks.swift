@@ -42,7 +42,7 @@ extension CheckDefinition {
       if context.capabilities.contains(.atomicBatches) {
         try expect(after.map(\.key), is: before.map(\.key), "the keys of readAllEntries() after verify()")
       }
-      // It may have changed what is only read when the place is opened.
+      // verify() may have changed data that is only read when the place is opened.
       engine = try await context.reopen(engine)
       do {
         try expectSameContents(try await engine.readAllEntries(), before, "after verify() and reopening")
@@ -71,7 +71,8 @@ extension CheckDefinition {
           for round in rounds.share(of: task, among: keys.count) {
             let value = noise(2_000, seed: UInt64(100 + round))
             let (method, new) = (methods[round % methods.count], key("new \(round)"))
-            // Otherwise calls that waited for verify() would continue only before the next one.
+            // Without this varying number of yields, calls that waited for verify() would only continue right before
+            // the next verify().
             for _ in 0..<round % 7 { await Task.yield() }
             try await method.perform([(keys[task], value), (new, value)], in: engine)
             for _ in 0..<8 {
@@ -132,7 +133,7 @@ private func verify(_ one: EngineUnderTest, _ other: EngineUnderTest, _ call: St
     do {
       try await engine.verify()
     } catch let failure as CallFailure {
-      // An engine may need the place for itself.
+      // An engine may need exclusive access to the place.
       if (failure.error as? StorageError)?.code == .locked { continue }
       throw Violation("after \(call) by one of two engines on the place, \(failure)")
     }

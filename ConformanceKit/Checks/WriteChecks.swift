@@ -237,8 +237,8 @@ private func makeHistory(
   return (left, removed)
 }
 
-/// Fails unless large values, a batch of them and what was written after them are there after reopening, with
-/// and without `close()`: an engine that takes a long log record for a torn one stops reading there.
+/// Fails unless large values, a batch of them and what was written after them are there after reopening, with and
+/// without `close()`: an engine that mistakes a long log record for a torn one stops reading there.
 private func checkLargeWritesSurvive(_ context: CheckContext) async throws {
   let place = context.root.appending(path: "large values", directoryHint: .isDirectory)
   let isQuick = context.budget.level == .quick

@@ -75,7 +75,7 @@ private func readsOfNumbers(
   }
 }
 
-/// Methods that read the numbers, by which no other keys are found.
+/// Methods that read the two numbers and no other keys.
 private let readsOfNumbers: [ReadsOfNumbers] = [
   ("read(key:)", { transaction, keys in try keys.map { try transaction.number($0) } }),
   (

@@ -65,9 +65,10 @@ struct DiskSync: Sendable {
   }
 
   let scope: Scope
-  /// Only changes with numbers below this one had been made when the call began.
+  /// The sync covers only changes with numbers below this one: those that had been made when the call began.
   let before: Int
-  /// Only changes with this number or a later one: those of a single call, for a file that was opened with `O_SYNC`.
+  /// The sync covers only changes from this number on. After a write to a file that was opened with `O_SYNC`, that is
+  /// the write alone.
   var from = 0
 }
 

@@ -3,8 +3,8 @@ import StockroomCore
 
 /// Records the system calls of an engine.
 struct PowerCutRecorder {
-  /// The place, below an existing directory. The engine must create missing directories, and make them
-  /// durable.
+  /// The path of the engine's place, below an existing directory. The engine must create the missing directories, and
+  /// make them durable.
   static let enginePath = "new/store"
 
   let context: CheckContext
@@ -64,8 +64,8 @@ struct PowerCutRecorder {
 
   /// The possible contents during a recovery.
   ///
-  /// The step in progress at the first cut may or may not be there, and may be lost again, until a later step has been
-  /// acknowledged. That step was performed on the contents that were found.
+  /// The step that was in progress at the first cut may or may not be there, and may be lost again, until a later step
+  /// has been acknowledged. The later step was performed on the contents that the recovery found.
   private func candidates(_ acknowledged: [Int], after last: Int, isNextThere: Bool) -> [PowerCutCandidate] {
     guard let step = acknowledged.last else { return [PowerCutCandidate(through: last, underWay: last + 1)] }
     if step > last + 1 {
@@ -107,7 +107,7 @@ struct PowerCutRecorder {
 }
 
 extension WorkerReply {
-  /// Parses a line. Nil if it is none of these.
+  /// Parses a line. Nil if it is not a reply.
   fileprivate init?(line: String) {
     guard let reply = try? JSONDecoder().decode(Self.self, from: Data(line.utf8)) else { return nil }
     self = reply

@@ -51,8 +51,9 @@ struct PowerCutScenario: Codable, Hashable, Sendable {
     }
   }
 
-  /// Performs a step: with the method for a single operation if it is one, otherwise with the method for writes or
-  /// removals alone if it has only those, or in a transaction.
+  /// Performs a step. A single operation is performed by its own method. Of the other steps, every sixth is a
+  /// transaction if the engine supports them, and some steps of writes alone are imports. The rest are performed by the
+  /// method for several writes, by the one for several removals, or, if a step has both, by `apply(_:)`.
   func perform(_ number: Int, on engine: any StorageEngine) async throws {
     let operations = operations(of: number)
     switch operations.first {

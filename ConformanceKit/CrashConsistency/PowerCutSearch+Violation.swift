@@ -1,5 +1,5 @@
 extension PowerCutSearch {
-  /// Describes the violation, the moment of the power cut, and a minimal set of lost changes.
+  /// Describes the violation, the point of the power cut, and a minimal set of lost changes.
   func report(
     _ violation: Violation, of state: PowerCutState, at point: CrashPoint, _ inspector: PowerCutInspector
   ) async throws -> Violation {

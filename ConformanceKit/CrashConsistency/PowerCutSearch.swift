@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Simulates power cuts at the moments of a recording, and checks how the engine opens each state.
+/// Simulates power cuts at the points of a recording, and checks how the engine opens each state.
 struct PowerCutSearch {
   let context: CheckContext
   let scenario: PowerCutScenario
@@ -57,7 +57,7 @@ struct PowerCutSearch {
     }
   }
 
-  /// States after power cuts at this many moments, with the last step that was acknowledged before each.
+  /// States after power cuts at this many points, with the last step that was acknowledged before each.
   ///
   /// Fails if the engine does not recover from one of them.
   func samples(_ count: Int) async throws -> [(tree: DiskTree, acknowledged: Int)] {
@@ -83,7 +83,7 @@ struct PowerCutSearch {
   }
 }
 
-// MARK: - Moments
+// MARK: - Crash points
 
 extension PowerCutSearch {
   private func forEachCrashPoint(_ body: (CrashPoint) async throws -> Void) async throws {
@@ -150,7 +150,7 @@ extension PowerCutSearch {
   }
 }
 
-// MARK: - Trust in the recording
+// MARK: - Validating the recording
 
 extension PowerCutSearch {
   private func checkRecording() throws {
@@ -164,8 +164,8 @@ extension PowerCutSearch {
     }
   }
 
-  /// Checks the state in which all changes are on the disk. If something is missing there, it was in memory that the
-  /// recording does not show.
+  /// Checks the state in which all changes are on the disk. If something is missing in it, the engine wrote it through
+  /// mapped memory, which the recording does not show.
   private func checkFinal(_ inspector: PowerCutInspector) async throws {
     let acknowledged = recording.events.compactMap {
       if case .acknowledgement(let step) = $0.event { step } else { nil }

@@ -67,8 +67,9 @@ struct PowerCutStates {
     }
   }
 
-  /// Names before contents, as with delayed allocation, and contents before names. One file or directory later than the
-  /// others, or earlier.
+  /// States in which names are durable before contents, as with delayed allocation, or contents before names; and
+  /// states in which the changes of one file are lost, or are the only durable ones, or in which the names in one
+  /// directory are lost.
   private var namesAndContents: [PowerCutState] {
     var states = [
       state { $0.change.isContents ? .missing : .whole },
@@ -90,8 +91,9 @@ struct PowerCutStates {
     return states
   }
 
-  /// The last write torn at each sector, with all other changes on the disk and with none; and each earlier write torn
-  /// at a random sector.
+  /// States with torn writes: the last write of several sectors, torn after each sector (after 24 random ones if there
+  /// are more), with all other changes on the disk and with none; and each earlier write with only a random range of
+  /// its sectors.
   private func torn(_ random: inout SeededRandom) -> [PowerCutState] {
     let writes = recent.filter { $0.sectorCount > 1 }
     guard let last = writes.first else { return [] }

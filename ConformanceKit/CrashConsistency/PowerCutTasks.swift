@@ -140,7 +140,7 @@ private func firstMatch(
     rule: reason.rule)
 }
 
-/// Caches the expected contents after each candidate, since each has many states.
+/// Caches the expected contents of each candidate, since many states have the same candidates.
 private final class Expectations: Sendable {
   static let shared = Expectations()
 

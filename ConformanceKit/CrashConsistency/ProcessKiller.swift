@@ -8,8 +8,8 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// Kills processes at moments that follow from a seed: after some number of messages, plus a fraction of the time
-/// between two messages.
+/// Kills processes at times that are derived from a seed: after some number of messages, plus up to twice the time
+/// between two messages; or, while the engine is being opened, within 1.2 times the time that opening takes.
 struct ProcessKiller {
   /// The phase in which a process is killed.
   enum KillPoint {

@@ -2,15 +2,16 @@
 ///
 /// The model promises no more than POSIX does:
 /// - `fsync` of a file makes its contents and its attributes durable, `fdatasync` its contents and its length. Neither
-///   makes the file's name durable: that is for `fsync` of the directory which the name is in. `sync` and `syncfs` make
-///   everything durable. A file that was opened with `O_SYNC` or `O_DSYNC` makes what is written through it durable.
+///   makes the file's name durable: that takes an `fsync` of the directory that contains the name. `sync` and `syncfs`
+///   make everything durable. A file that was opened with `O_SYNC` or `O_DSYNC` makes what is written through it
+///   durable.
 /// - Everything else may be missing after a power cut, in any combination, and writes may be torn between
 ///   sectors. So a name may be there without the contents of its file, or the contents without the name.
 ///
 /// There are three exceptions, without which no engine could work:
-/// - A rename happens as a whole: there is the old name or the new one, and never neither. To make either durable
-///   makes both so. A file is not moved into a directory that has no name yet, unless that was made durable: it would
-///   have neither.
+/// - A rename happens as a whole: there is the old name or the new one, and never neither. A sync of either directory
+///   makes both changes durable. A pending rename into a directory whose own name is not on the disk has no effect:
+///   otherwise the file would have neither name.
 /// - Renaming or removing a name requires the change that created it.
 /// - A directory is not removed before its contents.
 ///

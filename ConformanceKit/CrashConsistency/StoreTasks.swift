@@ -16,8 +16,8 @@ enum Generation {
   }
 }
 
-/// Opens a store, sends 0, and replaces generation after generation in a chain forever. Sends the number of
-/// each acknowledged one.
+/// Opens a store, sends 0, and forever replaces one generation by the next in a chain. Sends the number of each
+/// acknowledged generation.
 struct RunChains: WorkerTask {
   let place: URL
   let first: Int

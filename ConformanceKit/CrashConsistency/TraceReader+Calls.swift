@@ -170,7 +170,7 @@ extension TraceReader {
     }
   }
 
-  // MARK: Waiting for the disk
+  // MARK: Syncing
 
   private mutating func sync(_ call: TraceCall, _ descriptor: TraceValue) {
     if call.name == "sync" { return sync(.everything, of: call, "sync") }

@@ -24,7 +24,7 @@ struct TraceReader {
     }
   }
 
-  /// The trace is ambiguous.
+  /// The effect of a call cannot be derived from the trace.
   struct UntraceableCall: Error {
     let reason: String
   }
@@ -76,7 +76,7 @@ struct TraceReader {
     return reader.recording
   }
 
-  // MARK: Noting down
+  // MARK: Recording
 
   mutating func change(_ change: DiskChange, of call: TraceCall, _ summary: String) {
     live.apply(change)
@@ -84,7 +84,7 @@ struct TraceReader {
     recording.events.append(.init(event: .change(change), summary: summary))
   }
 
-  /// A sync makes durable what had been written when it began, not what was written while it was waiting.
+  /// A sync makes the changes durable that had been made when it began, but not those made while it was waiting.
   mutating func sync(_ scope: DiskSync.Scope, of call: TraceCall, _ summary: String) {
     var before = changeLines.count
     while before > 0, changeLines[before - 1] >= call.began { before -= 1 }
@@ -181,8 +181,8 @@ struct TraceReader {
       return try place(Array(steps.dropFirst(4)), below: open.node)
     }
     if !text.hasPrefix("/"), let open = self[directory], !steps.contains("..") {
-      // strace prints the path of a descriptor as of that moment, so the tracked location of the descriptor is more
-      // reliable.
+      // strace prints the path that a descriptor has at the time of the call, so the tracked location of the descriptor
+      // is more reliable.
       return try place(steps, below: open.node)
     }
     let full = absolute(text, in: directory?.path ?? workingDirectory)

@@ -123,7 +123,8 @@ struct NumberedSteps: Codable, Sendable {
     }
   }
 
-  /// Two imports, and then the removal of earlier ones. No key is imported twice: an import changes its times.
+  /// The entries to import in a step or, in every third step, the removals of entries imported earlier. No key is
+  /// imported twice: an import changes its times.
   private func importedEntries(_ number: Int) -> [StorageOperation] {
     func keys(of step: Int) -> [CacheKey] {
       ConformanceKit.keys([1, 12, 40, 300][(step + 4) % 4], prefix: "import \(step)/")
@@ -193,7 +194,8 @@ struct WriteSteps: WorkerTask {
   }
 }
 
-/// The work of several concurrent writers: each has its own keys, with writes and removals of one key numbered from 1.
+/// The work of several concurrent writers. Each has its own keys; its operations, which write or remove one key each,
+/// are numbered from 1.
 struct ConcurrentWriters: Codable, Sendable {
   let seed: UInt64
   let writerCount: Int
@@ -209,7 +211,8 @@ struct ConcurrentWriters: Codable, Sendable {
     return .write(NumberedBatches.value("writer \(writer), write \(number)", &random), key: key)
   }
 
-  /// The method for an operation. They alternate, because an engine may combine only the calls of some of them.
+  /// The method for an operation. The methods alternate, because an engine may combine only the calls of some methods
+  /// into one commit.
   func method(
     _ number: Int, for operation: StorageOperation, _ capabilities: EngineCapabilities
   ) -> ChangeMethod {
@@ -220,13 +223,14 @@ struct ConcurrentWriters: Codable, Sendable {
   }
 }
 
-/// An acknowledged write of one of the writers.
+/// An acknowledged operation of one of the writers.
 struct WriterMessage: Codable, Sendable {
   let writer: Int
   let number: Int
 }
 
-/// Opens the engine and writes in several concurrent tasks, up to a limit or forever. Sends the acknowledged writes.
+/// Opens the engine and writes in several concurrent tasks, until the process is killed. Sends the acknowledged
+/// operations.
 struct WriteInTasks: WorkerTask {
   let place: URL
   let tasks: ConcurrentWriters

@@ -5,8 +5,8 @@
 #endif
 import StockroomCore
 
-/// Adds 1 to a counter, in the engine that is open in the worker. Sends what the body has read each time that it has
-/// read.
+/// Adds 1 to a counter in a transaction of the engine that is open in the worker. In each run, the body sends the
+/// number that it has read.
 struct CountInBody: WorkerTask {
   let place: URL
   /// A FIFO. The body waits until another process has opened it for writing.
@@ -32,8 +32,9 @@ struct CountInBody: WorkerTask {
   }
 }
 
-/// Has the clock jump by a day while the body of a transaction runs in one process, and another process count
-/// meanwhile. A lock that expires by the clock, or by the time of its file, is no lock then.
+/// Moves the clock forward by 25 hours while the body of a transaction runs in one process, and has another process add
+/// to the counter meanwhile. A lock that expires by the clock, or by the modification time of its file, does not
+/// protect the body then.
 func checkBodyAcrossJump(_ context: CheckContext) async throws {
   let (place, gate) = (context.place, context.root.appending(path: "gate"))
   try System.makeFIFO(gate)
@@ -69,7 +70,7 @@ private func countAcrossJump(
       + "had jumped by a day,")
 }
 
-/// Whether a transaction of a worker has returned, and not been aborted.
+/// Whether a transaction of a worker has returned. False if the engine has aborted it with `conflict` or `locked`.
 private func returns(_ task: () async throws -> Void) async throws -> Bool {
   do {
     try await task()

@@ -7,8 +7,8 @@
 #if os(Linux) && (arch(x86_64) || arch(arm64))
   /// Access to the memory of a thread that waits in a system call, at the addresses in its arguments.
   ///
-  /// If possible, the system copies the memory. The thread sanitizer does not know that the thread waits, and would
-  /// report a race.
+  /// If possible, the kernel copies the memory: the thread sanitizer does not know that the thread is blocked, and
+  /// would report a direct read as a race.
   struct CallerMemory {
     private let system: RawSystemCall
     /// The maximum length of a path on Linux.

@@ -32,9 +32,9 @@ struct ClockJumps: CheckTask {
   let isPersistent: Bool
   let question: Question
 
-  /// Forwards by more and more: to a leap day, to a last day of December that belongs to the first week of the next
-  /// year, and past the maximum of signed and unsigned 32-bit seconds. Then back, at last to the time at which the
-  /// clock of a board without a battery starts: before 2001, the reference date of some APIs.
+  /// First forward, in most cases further each time: to a leap day, to a 31 December that belongs to the first week of
+  /// the next year, and past the maximum of signed and unsigned 32-bit seconds. Then back, in the end to January 2000,
+  /// as on a board whose clock has no battery. That is before 2001, the reference date of some APIs.
   private static func jumps(from now: Date) -> [Jump] {
     let day = 86_400
     func seconds(until moment: Int) -> Int { moment - Int(now.timeIntervalSince1970) }
@@ -83,7 +83,7 @@ struct ClockJumps: CheckTask {
       }
       try note("reading \(jump.what)")
       try await verify(life, engine, jump.what)
-      // In every other round the place was closed in between.
+      // In every other round, closes and reopens the place.
       if isPersistent, round % 2 == 1 {
         try await engine.close()
         engine.release()

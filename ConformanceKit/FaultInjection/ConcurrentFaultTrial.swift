@@ -51,7 +51,7 @@ struct ConcurrentFaultTrial: FaultTrial {
     try await engine.close()
     engine.release()
     try enter("changes of \(Self.taskCount) tasks at a time")
-    // After reopening it has nothing in memory, so it has to read while it writes.
+    // A reopened engine has nothing in memory, so it has to read while it writes.
     engine = try await task.open(task.place, makeEngine)
     interceptor.begin(at: task.place, fault: task.fault, losesUnsynced: task.losesUnsynced)
     let results = await change(engine)
@@ -67,7 +67,7 @@ struct ConcurrentFaultTrial: FaultTrial {
     do {
       try await engine.close()
     } catch let failure as CallFailure {
-      // It may report the failure again.
+      // The engine may report the failure again.
       if let violation = mistake(in: failure, of: "close()") { throw violation }
     }
     engine.release()
@@ -150,11 +150,12 @@ struct ConcurrentFaultTrial: FaultTrial {
     return count
   }
 
-  // MARK: Looking
+  // MARK: Reading
 
-  /// Checks the contents while no call fails any more. An engine may also throw until it is reopened.
+  /// Checks the contents after the fault. An engine may also throw until it is reopened.
   ///
-  /// - Returns: Whether this has settled the outcomes of the changes that threw, since more has been written.
+  /// - Returns: Whether the outcomes of the changes that threw are settled, because a later write has been
+  ///   acknowledged.
   private func look(_ engine: EngineUnderTest, _ results: Results) async throws -> Bool {
     do {
       try Self.check(try await engine.readAllEntries(), results, mayHaveRefused: false)

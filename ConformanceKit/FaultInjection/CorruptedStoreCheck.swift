@@ -3,10 +3,10 @@ import StockroomCore
 
 /// Opens a corrupted store, reads it in every way, writes once and closes, by rule F2.
 ///
-/// What rule F2 requires of every engine, wherever the corruption is: no trap and no hang, which the parent
-/// detects; no error except that the store is corrupted; and a store with entries never appears empty. An
-/// engine without `detectsCorruption` may return a changed value or key. One that claims it returns what was
-/// written or throws.
+/// Wherever the corruption is, rule F2 requires of every engine that it neither traps nor hangs, which the parent
+/// process detects; that it throws no error except that the store is corrupted; and that a store with entries never
+/// appears empty. An engine without `detectsCorruption` may return a changed value or key. One that claims it must
+/// return what was written or throw.
 struct CorruptedStoreCheck: CheckTask {
   let directory: URL
   let script: StoreScript
@@ -25,8 +25,8 @@ struct CorruptedStoreCheck: CheckTask {
   /// Whether entries may have earlier values.
   let mayBeStale: Bool
   let mayBeEmpty: Bool
-  /// The original of the corrupted file, and its path. If opening was refused, the original is put back. Then
-  /// everything must be there: the refusal must not make things worse.
+  /// The original of the corrupted file, and the path of the file. If opening throws, the original is restored. Then
+  /// all entries must be there: an engine that refuses to open a store must not damage it.
   let remedy: Remedy?
 
   struct Remedy: Codable, Sendable {
@@ -60,7 +60,8 @@ struct CorruptedStoreCheck: CheckTask {
     try await openAgain("had been closed", makeEngine: makeEngine, note: note)
   }
 
-  /// Opens the store again. It must not be empty after it has thrown once.
+  /// Opens the store again, after opening has thrown or the engine was closed. The store must not appear empty unless a
+  /// call throws.
   private func openAgain(
     _ when: String, makeEngine: @escaping @Sendable (URL) async throws -> any StorageEngine,
     note: @escaping @Sendable (String) throws -> Void
@@ -233,8 +234,8 @@ private final class CorruptedStoreReader {
     }
   }
 
-  /// Makes a call that may throw because of the corruption. Otherwise it must return this result, if every result must
-  /// be right.
+  /// Makes a call that may throw because of the corruption. If it returns, and every result must be right, it must
+  /// return this result.
   private func expectAnswer<Answer: Equatable>(
     _ wanted: Answer, _ call: String, _ part: String = "", _ answer: () async throws -> Answer
   ) async throws {

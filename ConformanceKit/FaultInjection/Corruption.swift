@@ -75,7 +75,8 @@ struct Corruption: Sendable, CustomStringConvertible {
 // MARK: - Expectations
 
 extension Corruption {
-  /// The names of the allowed error codes. An engine may take an unrecognized file for that of another program.
+  /// The names of the allowed error codes. An engine may mistake a file that it does not recognize for one of another
+  /// program.
   var codes: [String] {
     switch kind {
     case .cut: ["corrupted"]
@@ -106,7 +107,8 @@ extension Corruption {
   /// One of infinitely many random corruptions of the store. It depends on the number, the seed and the files alone.
   init(number: Int, seed: UInt64, store: ClosedStore, sizes: [String: Int]) {
     var random = SeededRandom(seed: seed, number: number)
-    // Every other corruption is of each file in turn, including small ones. The others are distributed by size.
+    // Every other corruption takes the next file, so that small files are included. The others choose files in
+    // proportion to their sizes.
     let file: String
     if number.isMultiple(of: 2) {
       file = store.files[number / 2 % store.files.count]

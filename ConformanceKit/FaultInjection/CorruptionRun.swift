@@ -1,8 +1,8 @@
 import Foundation
 import StockroomCore
 
-/// Corrupts copies of a closed store, one after the other, and has each opened and read: in a worker process,
-/// which is restarted when it has died, or in this process if there is no worker.
+/// Corrupts copies of a closed store, one after the other, and opens and reads each: in a worker process, which is
+/// restarted when it has died, or in this process if there is no worker.
 struct CorruptionRun {
   /// Far longer than it takes to read a few hundred kilobytes on a busy machine.
   private let limit: Duration
@@ -69,9 +69,10 @@ struct CorruptionRun {
     try await check(reading)
   }
 
-  /// Corrupts a copy of the store, has it checked and keeps the result. Removes the copy.
+  /// Corrupts a copy of the store, checks it, records a violation, and removes the copy.
   ///
-  /// - Parameter isVerified: Whether verify() is called before anything is read, and has to report the corruption.
+  /// - Parameter isVerified: Whether verify() is called before anything is read. If it succeeds, no later read may
+  ///   report corruption.
   mutating func check(_ corruption: Corruption, isVerified: Bool = false) async throws {
     let copy = try store.copy { try corruption.apply(in: $0, olderFiles: store.olderFiles) }
     defer { try? FileManager.default.removeItem(at: copy) }
@@ -111,7 +112,7 @@ struct CorruptionRun {
     self.worker = worker
   }
 
-  /// Fails if there was a violation, and ends the process.
+  /// Ends the worker process, and fails if there was a violation.
   func finish(_ what: String) throws {
     worker?.kill()
     guard let first = violations.first else { return }

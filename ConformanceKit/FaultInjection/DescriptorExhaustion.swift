@@ -112,7 +112,8 @@ struct DescriptorExhaustion: CheckTask {
     }
   }
 
-  /// If changes cannot be observed, `changes()` must throw.
+  /// Fails unless the subscriber receives the change. An engine that cannot observe changes must throw from
+  /// `changes()`.
   private func expectHeard(_ key: CacheKey, by subscriber: ChangeSubscriber, _ when: String) async throws {
     do {
       try await subscriber.expectCovered([key], "a write by another engine")
@@ -181,8 +182,8 @@ extension CheckContext {
   /// Uses up the descriptors of a separate process, in the given phase.
   ///
   /// On Linux, the library that runs Swift's tasks opens a file once a second to check its threads, and ends the
-  /// process if it cannot. A process that ended like that is started again once. An engine that traps fails the second
-  /// time as well.
+  /// process if it cannot. After such an end, the check is repeated in a new process, at most twice. An engine that
+  /// traps fails each time.
   func checkWithoutDescriptors(_ phase: DescriptorExhaustion.Phase) async throws {
     for attempt in 1... {
       let worker = try startWorker()
@@ -192,7 +193,7 @@ extension CheckContext {
         return try await check(
           DescriptorExhaustion(place: place, script: .short, phase: phase), in: worker)
       } catch {
-        // Does nothing if the process has already ended.
+        // Killing a process that has already ended has no effect.
         worker.kill()
         let ending = await worker.waitUntilEnd()
         // The signal of a trap depends on the processor.
@@ -203,13 +204,13 @@ extension CheckContext {
   }
 }
 
-/// Opens a place that cannot be opened again and again, and counts the descriptors and files.
+/// Tries repeatedly to open a place that cannot be opened, and counts the descriptors and files that are left.
 struct FailedOpenings: CheckTask {
   let place: URL
   let count: Int
 
-  /// How many more descriptors are tolerated: those of timers, event loops and threads of pools, which a process makes
-  /// when it first needs them. An opening that leaks one leaves ``count`` of them.
+  /// How many more descriptors are tolerated: those of timers, event loops and thread pools, which a process creates
+  /// when it first needs them. If each opening leaked a descriptor, there would be about ``count`` more.
   private static let tolerance = min(100, max(20, ProcessInfo.processInfo.activeProcessorCount))
 
   func check(
@@ -219,7 +220,7 @@ struct FailedOpenings: CheckTask {
     try note("opening what cannot be opened")
     var (before, filesBefore) = (0, 0)
     for number in 0..<count {
-      // The first attempts may open files that the process keeps open, and make files that later ones find.
+      // The first attempts may open files that the process keeps open, and create files that later attempts find.
       if number == 5 {
         (before, filesBefore) = (System.descriptorCount, try await ResourceSnapshot.measured(in: place).files)
       }
@@ -231,7 +232,7 @@ struct FailedOpenings: CheckTask {
         throw skip
       } catch {}
     }
-    // A thread with an open file may need a moment to end.
+    // A thread with an open file may take a while to end.
     var limit = RunningTimeLimit(.seconds(5))
     while System.descriptorCount > before + Self.tolerance, !limit.isOver() { await Task.yield() }
     let growth = System.descriptorCount - before

@@ -112,7 +112,7 @@ struct FailingChanges: CheckTask {
         []
       }
     try await store.readEverything()
-    // An engine that could not read an entry may have taken it for a new one.
+    // An engine that could not read an entry may have treated it as a new one.
     try await store.expectTimes(exceptOf: imported)
     try await store.change(.write, [.write(data("afterwards"), key: key("afterwards"))])
     try await store.close()

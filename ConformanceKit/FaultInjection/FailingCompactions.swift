@@ -2,8 +2,8 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Makes one system call fail in the change that makes by far the most of them in a series of overwrites. That is where
-/// an engine compacts its log, or moves its contents to another file.
+/// Makes one system call fail in the change that makes by far the most system calls in a series of overwrites: there
+/// the engine compacts its log, or moves its contents to another file.
 struct FailingCompactions: CheckTask {
   let place: URL
   /// Whether batches are atomic.
@@ -52,7 +52,7 @@ struct FailingCompactions: CheckTask {
 
   // MARK: Series
 
-  /// Entries of which some are overwritten by each change of the series.
+  /// A change of the series, which overwrites the same twelve entries each time.
   private static func operations(of number: Int) -> [StorageOperation] {
     keys(12, prefix: "overwritten-").enumerated().map { index, key in
       .write(noise(3_000, seed: UInt64(number * 100 + index)), key: key)

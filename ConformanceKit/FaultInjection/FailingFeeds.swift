@@ -2,10 +2,10 @@ import Foundation
 import StockroomCore
 import StockroomKitSupport
 
-/// Makes one system call fail while a subscriber follows what another process writes, for every call that it
-/// makes.
+/// Makes one system call fail while a subscriber receives the changes of another process: each call that the engine
+/// makes, one at a time.
 struct FailingFeeds: WorkerTask {
-  /// The key that another process must write now that the subscriber waits.
+  /// The key that the other process must write next, while the subscriber waits.
   typealias Message = String
 
   let place: URL

@@ -9,12 +9,12 @@ struct ReadClock: WorkerTask {
   ) async throws { try send(Date()) }
 }
 
-/// A separate clock for a process, by `faketime` (https://github.com/wolfcw/libfaketime).
+/// A separate clock for a process, with `faketime` (https://github.com/wolfcw/libfaketime).
 enum FakeClock {
   /// The command that starts a program with such a clock.
   ///
-  /// Preloading the library alone is not enough: it changes the environment, next to which Swift looks for a program's
-  /// arguments.
+  /// Preloading the library alone is not enough: it changes the environment, and Swift finds a program's arguments in
+  /// the memory next to it.
   ///
   /// - Throws: ``Skip`` if it is not installed or cannot work here.
   static func tool(hasThreadSanitizer: Bool = System.hasThreadSanitizer) throws -> [String] {

@@ -1,11 +1,11 @@
 import Foundation
 import StockroomCore
 
-/// The course of one ``SystemFaultRun``.
+/// One execution of a ``SystemFaultRun``.
 protocol FaultTrial {
   /// The current step, as a clause.
   var stage: String { get }
-  /// How many calls of each kind were made that can be made to fail.
+  /// The number of calls of each kind, of those that can be made to fail.
   var counts: [SystemCall: Int] { get }
   /// The number of the first call of each kind after the first reopening.
   var whenReopened: [SystemCall: Int] { get }
@@ -24,8 +24,8 @@ func mistake(in error: any Error, of call: String) -> Violation? {
     ? Violation("\(call) threw \(error), whose code does not fit the failed system call") : nil
 }
 
-/// Fails if a descriptor stays open after a failed call, although the engine has been closed. A thread with an open file
-/// may need a moment to end.
+/// Fails if a descriptor stays open after a failed call, although the engine has been closed. A thread with an open
+/// file may take a while to end.
 func expectNothingOpen(in place: URL) async throws {
   var limit = RunningTimeLimit(.seconds(5))
   while case let open = System.openFiles(in: place), !open.isEmpty {

@@ -32,7 +32,7 @@ struct FaultedStore {
     (self.interceptor, self.makeEngine) = (interceptor, makeEngine)
   }
 
-  /// Makes one of the following system calls fail, or none.
+  /// Makes a later system call fail, or none if the fault is nil.
   mutating func arm(_ fault: SystemFault?) {
     self.fault = fault
     interceptor.begin(at: place, fault: fault, losesUnsynced: losesUnsynced)
@@ -44,7 +44,7 @@ struct FaultedStore {
   /// Whether the call that was to fail has occurred.
   var hasFailed: Bool { interceptor.observation.failedFile != nil }
 
-  /// Opens the engine, and retries once: only one system call fails.
+  /// Opens the engine, and retries once, because only one system call fails.
   mutating func open() async throws {
     // A store on a disk that accepts no writes need not open.
     if hasFailed { interceptor.endFault() }
@@ -127,7 +127,7 @@ struct FaultedStore {
     if let violation = mistake(in: underlying, of: call) { throw violation }
   }
 
-  // MARK: Looking
+  // MARK: Reading
 
   mutating func readEverything() async throws {
     for look in [SystemFaultStep.Look.entries, .single, .listing] { try await self.look(look) }
@@ -136,7 +136,7 @@ struct FaultedStore {
   mutating func look(_ look: SystemFaultStep.Look) async throws {
     guard let engine else { return }
     let hadFailed = hasFailed
-    // Only a read of all entries shows which of several states it is.
+    // Only a read of all entries shows which of several possible states the store is in.
     if contents.isAmbiguous(isReopened: isReopened), look != .entries { return }
     do {
       let found: [CacheKey: Data]

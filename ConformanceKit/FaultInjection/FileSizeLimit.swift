@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A limit on the size of files, which has a similar effect as a full disk. Requires a separate process.
+/// A limit on the size of files, whose effect resembles that of a full disk. Requires a separate process.
 struct FileSizeLimit: CheckTask {
   let place: URL
 
@@ -22,7 +22,7 @@ struct FileSizeLimit: CheckTask {
     var refused: CacheKey?
     for (number, key) in keys(40, prefix: "filling-").enumerated() where refused == nil {
       try note("write(_:key:) with a limit of \(Self.limit) bytes to a file")
-      // The last value exceeds any limit of a file.
+      // The last value alone exceeds the limit.
       let value = noise(number < 39 ? 16_384 : 2 * Self.limit, seed: UInt64(number))
       if try await write(value, key, to: engine) { written.append((key, value)) } else { refused = key }
     }

@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// A series of operations on a store. Each of them runs once on a full or nearly full disk.
+/// Operations on a store, each of which runs on a full disk and on disks with a few free blocks.
 struct FullDiskScenario: CheckTask {
   /// Where the small file system is.
   let disk: URL

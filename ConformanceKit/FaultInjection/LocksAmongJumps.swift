@@ -15,7 +15,7 @@ struct SetClock: WorkerTask {
   }
 }
 
-/// Opens the place in a process, sets the clock forward by a day, and opens it in another process.
+/// Opens the place in a process, sets the clock forward by 25 hours, and opens it in another process.
 func checkPlaceAcrossJump(_ context: CheckContext) async throws {
   let (place, isShared) = (context.place, context.capabilities.contains(.multiProcess))
   try await withSettableClocks(context) {
@@ -38,7 +38,7 @@ func withSettableClocks(
       return .failure(error)
     }
   }
-  // The process has ended or has timed out.
+  // The body has ended or timed out.
   context.noteProgress()
   for worker in [holder, second] {
     worker.closeInput()
@@ -87,7 +87,7 @@ private func openAcrossJump(
 }
 
 /// Has one process overwrite an entry with the clock set back, after the other one has written it with the clock ahead.
-/// The first one has written nothing with that time.
+/// The overwriting process itself has written nothing with the later time.
 private func setBack(_ holder: WorkerProcess, _ second: WorkerProcess, at place: URL) async throws {
   let key = key("by both")
   func write(_ value: String, _ worker: WorkerProcess) async throws -> StorageEntry? {

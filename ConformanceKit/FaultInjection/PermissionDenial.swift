@@ -24,7 +24,7 @@ struct PermissionDenial: CheckTask {
       do {
         let engine = EngineUnderTest(try await makeEngine(place))
         let keys = try await engine.allKeys()
-        // If files are named like keys, the keys can be listed although no file can be read.
+        // If files are named after keys, the keys can be listed although no file can be read.
         try expect(
           !keys.isEmpty && Set(keys) == Set(script.contents().keys),
           "\(what) did not throw, and allKeys() returned \(keys.count) keys")

@@ -6,7 +6,8 @@ struct RefusedCalls: CheckTask {
   enum Refusal: Codable, Sendable {
     /// An immutable file, which cannot be changed, renamed or removed, as with `chattr +i`.
     case immutable(String)
-    /// Only for users other than the superuser. The process becomes one and must not be used for anything else.
+    /// Directories in which no file can be created or removed. That does not restrict the superuser, so the process
+    /// switches to another user if necessary, and must not be used for anything else.
     case readOnlyDirectories
   }
 

@@ -134,7 +134,7 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
   }
 
   let call: SystemCall
-  /// The number of the failing call, counted from 1 over all files of the engine.
+  /// The number of the failing call, counted from 1 among the calls of its kind on all files of the engine.
   let number: Int
   let failure: Failure
   /// Whether the fault persists until a call of the engine has thrown. After a failed write, every later write,
@@ -142,8 +142,8 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
   /// the same file fails.
   var persists = false
 
-  /// Whether the store is reopened after a change has thrown, or written to before that. For each call, some failures
-  /// are followed by one and others by the other.
+  /// Whether the store is reopened right after a change has thrown. Otherwise it is written to first. This alternates
+  /// over the failures of each call.
   var isFollowedByReopening: Bool {
     let position = Failure.allCases.firstIndex(of: failure) ?? 0
     return !persists && (number + position).isMultiple(of: 2)

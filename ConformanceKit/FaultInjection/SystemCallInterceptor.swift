@@ -28,8 +28,8 @@ final class SystemCallInterceptor: Sendable {
     var observation = Observation()
     /// The path of the file of the first call that failed.
     var failedPath: [UInt8] = []
-    /// The call that goes on with what a call has done in part. It does only half of its work as well, because an
-    /// engine may expect that the rest never fails to fit.
+    /// The call that transfers the rest after a partial transfer. It transfers only half of the rest, because an engine
+    /// may assume that a second call always completes the transfer.
     var continuation: (call: SystemCall, path: [UInt8], count: UInt64)?
     /// Nil if pages whose sync failed are kept.
     var unsynced: UnsyncedPages?
@@ -59,7 +59,7 @@ final class SystemCallInterceptor: Sendable {
   ///
   /// - Parameters:
   ///   - place: The directory of the engine's files. Its name must be unique.
-  ///   - losesUnsynced: Whether to record the pages whose sync failed, for ``loseUnsynced()``.
+  ///   - losesUnsynced: Whether to record the pages whose sync failed, for ``loseUnsynced(in:)``.
   func begin(at place: URL, fault: SystemFault?, losesUnsynced: Bool) {
     replaceState(
       with: State(

@@ -4,9 +4,9 @@ import Foundation
   /// Receives the system calls that a ``SystemCallFilter`` intercepts, and has them answered one after the other.
   ///
   /// It uses two threads because the answering thread may itself make intercepted calls: the C library opens a file of
-  /// the kernel to free memory, and the thread sanitizer writes a report. It would wait for its own answer. The
-  /// receiving thread lets these calls pass. It neither allocates memory nor takes a lock that a waiting thread could
-  /// hold.
+  /// the kernel to free memory, and the thread sanitizer writes a report. Waiting for an answer to these calls, it
+  /// would wait for itself. So the receiving thread lets them pass. It neither allocates memory nor takes a lock that a
+  /// waiting thread could hold.
   final class SystemCallListener: @unchecked Sendable {
     // Safe to share: the state is only accessed between lock() and unlock(), except for the next record, which belongs
     // to the receiving thread.

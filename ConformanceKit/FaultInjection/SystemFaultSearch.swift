@@ -27,8 +27,8 @@ struct SystemFaultSearch {
   /// The time limit for a step on a store with a few dozen entries.
   private static let timeout = Duration.seconds(60)
 
-  /// Fails if the engine does not handle one of the faults. If several faults of one kind fail, it reports an early
-  /// one.
+  /// Fails if the engine does not handle one of the faults. If several faults of one kind cause violations, it reports
+  /// an early one.
   func run() async throws {
     let worker = FaultWorker(context)
     defer { worker.end() }

@@ -112,7 +112,7 @@ struct SystemFaultContents: Sendable {
     }
   }
 
-  /// Accepts the contents that were found as the state, or describes how they are wrong.
+  /// Records the contents that were found as the current state, or describes how they are wrong.
   ///
   /// - Parameter isReopened: Whether the store has been opened since the last change.
   mutating func mismatch(_ found: [CacheKey: Data], isReopened: Bool) -> Violation? {
@@ -133,7 +133,8 @@ struct SystemFaultContents: Sendable {
     return violation(found, wrong, isReopened)
   }
 
-  /// All possible contents of a store that has accepted no change since the first one that threw.
+  /// The possible contents of a store that has accepted no change since the first one that threw. Only the first six
+  /// changes that threw are considered.
   private var possible: [[CacheKey: Data]] {
     undecided.prefix(6).reduce(into: [certain]) { states, operations in
       states += states.map { state in

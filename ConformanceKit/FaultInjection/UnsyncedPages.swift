@@ -110,7 +110,7 @@ struct UnsyncedPages: Sendable {
             contents[index] = index < remains.durable.count ? remains.durable[index] : 0
           }
         }
-        // If nothing was written after it, the file keeps its length.
+        // If nothing was written after the lost pages at the end, the file has its previous length on the disk.
         if (last + 1) * Self.pageSize >= contents.count {
           var end = last
           while remains.pages.contains(end - 1) { end -= 1 }

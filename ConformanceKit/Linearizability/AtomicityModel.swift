@@ -73,7 +73,7 @@ struct AtomicityModel: Sendable {
         )
       ]
     case .count(let count):
-      // A key count of no particular moment cannot be wrong.
+      // A key count that is not a snapshot cannot be judged.
       if !readsAreAtomic { return [] }
       return [Effect(call: number, begin: call.begin, end: call.end, count: count)]
     case .found(let values), .rolledBack(let values):
@@ -86,9 +86,9 @@ struct AtomicityModel: Sendable {
     }
   }
 
-  /// Whether the method returns one snapshot. Some default implementations cannot, whatever the other methods do:
-  /// `readAllEntries()` and `readEntries(keys:)` read the times after the values, and `keysExist(_:)` reads one key
-  /// after the other, which only an engine with atomic batches must not do (rule W4).
+  /// Whether the method returns one snapshot. Some default implementations do not, whatever the engine's own methods
+  /// do: `readAllEntries()` and `readEntries(keys:)` read the times after the values, and `keysExist(_:)` reads one key
+  /// after the other, which is only forbidden to an engine with atomic batches (rule W4).
   private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
     switch method {
     case .read, .exists: true
@@ -120,7 +120,7 @@ struct Effect: Sendable {
   let begin: Int
   /// The latest time at which it takes effect; the greatest number if that is unknown.
   let end: Int
-  /// Whether it takes effect at all.
+  /// Whether it certainly takes effect. If not, it may also never take effect.
   var isOutcomeKnown = true
   var writes: [Cell] = []
   var observations: [Cell] = []

@@ -3,7 +3,8 @@ import StockroomCore
 /// A call threw `CancellationError` in a task that had not been cancelled.
 struct UnexpectedCancellation: Error {}
 
-/// Makes a call in a separate task, which is cancelled after this task has yielded that many times.
+/// Makes a call in a separate task, which is cancelled after this task has yielded that many times. If `yields` is nil,
+/// makes the call in this task and does not cancel it.
 func perform<Answer: Sendable>(
   _ call: @escaping @Sendable () async throws -> Answer, cancelledAfter yields: Int?
 ) async throws -> Answer {

@@ -16,7 +16,7 @@ struct HistoryShare: WorkerTask {
   let seed: UInt64
   /// The reading of the system's clock at which all processes start.
   let start: Int
-  /// After how many seconds they end at the latest.
+  /// The time limit of the calls, in seconds.
   let seconds: Double?
   let hasTransactions: Bool
 
@@ -37,7 +37,7 @@ struct HistoryShare: WorkerTask {
     let workload = Self.workload(hasTransactions: hasTransactions)
     let players = (1...workload.tasks).filter { ($0 - 1) % processCount == process }
     let engine = try OpenEngines.engine(at: place)
-    // All start together. Otherwise the first would be done before the last starts.
+    // All tasks start together. Otherwise the first would be done before the last starts.
     while MonotonicClock.nanoseconds < start { await Task.yield() }
     let history = await workload.record(
       round, on: [engine], by: players, calls: calls, seed: seed, MonotonicClock(),

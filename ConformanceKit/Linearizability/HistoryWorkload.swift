@@ -52,7 +52,7 @@ struct HistoryWorkload: Sendable {
           var player = HistoryPlayer(
             self, task: task, round: number, share: share, seed: seed, clock, engines[task % engines.count],
             entries)
-          // All start together. Otherwise the first would be done before the last starts.
+          // All tasks start together. Otherwise the first would be done before the last starts.
           _ = arrivals.step()
           while arrivals.now < players.count { await Task.yield() }
           for call in 0..<(task <= writers ? share : 2 * share) {

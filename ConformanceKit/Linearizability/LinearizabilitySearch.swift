@@ -171,9 +171,9 @@ struct LinearizabilitySearch {
     return next
   }
 
-  /// The slots of the changes in progress that can influence the effect: those of its keys, those of the keys of these,
-  /// and so on. All others can happen later as well. Keys that are read together count as connected, since a read may
-  /// have seen the state between two changes.
+  /// The slots of the changes in progress that can influence the effect: changes that have a key in common with it,
+  /// changes that have a key in common with one of these, and so on. All others can happen later as well. Keys that are
+  /// read together count as connected, since a read may have seen the state between two changes.
   private func helpers(of effect: Int, at place: Int) -> UInt64 {
     var keys = keyMasks[effect]
     var helpers: UInt64 = 0

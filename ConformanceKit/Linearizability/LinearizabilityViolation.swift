@@ -37,8 +37,8 @@ struct LinearizabilityViolation {
       rule: rule, evidence: "\(HistoryTimeline(calls: calls, initial: initial))")
   }
 
-  /// The calls, plus as few cancelled calls as possible that explain them by having taken effect after all, even in
-  /// part. Nil if none do.
+  /// The calls, plus as few cancelled calls as possible that explain the results if they have taken effect after all,
+  /// even in part. Nil if there are none.
   ///
   /// A cancelled call usually takes effect before it throws. A value that only a cancelled call has written proves that
   /// the call took effect, at whatever time.
@@ -69,14 +69,15 @@ struct LinearizabilityViolation {
     return nil
   }
 
-  /// Whether the calls would be legal, or are sequential, if transactions need not be atomic.
+  /// Whether the transactions are the cause: the calls would be legal if transactions did not have to be atomic, or
+  /// without the committed transactions.
   private static func isTransaction(
     toBlameFor calls: [HistoryCall], _ checker: LinearizabilityChecker
   ) -> Bool {
     var model = checker.model
     model.transactionsAreAtomic = false
     if LinearizabilityChecker(model: model, initial: checker.initial).isLegal(calls) { return true }
-    // They would not be legal without the committed transactions either.
+    // If a call was cancelled, it may be the cause instead.
     return !calls.contains { $0.answer == .threw(.cancelled) }
       && checker.isLegal(calls.filter { $0.method != .transaction || $0.answer.isUncertain })
   }

@@ -68,7 +68,7 @@ private struct Remainder {
     /// The values of the key that remaining calls observe.
     var seen: Set<Int> = []
     var firstLook = Int.max
-    /// When the last change that ends before any observation begins.
+    /// The beginning of the last change that ended before the first observation began.
     var lastUnseenChange = -1
   }
 

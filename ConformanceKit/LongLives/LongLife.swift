@@ -70,7 +70,7 @@ struct LongLife {
       try await life.look()
       try await context.close(life.engine)
     } catch let violation as Violation {
-      // Its background work may delay others.
+      // Background work of the engine may delay other checks.
       try? await context.close(life.engine)
       throw try await first(context, after: lastLook, upTo: done + 1, isReopened, violation)
     }

@@ -94,8 +94,8 @@ struct GrowthSeries {
   }
 
   /// Whether the maximum in the second half of the stages exceeds that of the first half by at most an eighth of what
-  /// the second half wrote. If old versions are kept forever, it grows by all of that, or by a quarter if values are
-  /// compressed.
+  /// the second half wrote. If an engine keeps old versions forever, the maximum grows by all of what was written, or
+  /// by a quarter of it if values are compressed.
   var hasStopped: Bool { [files, memory].allSatisfy(Self.isBounded) }
 
   private static func isBounded(_ held: [Int]) -> Bool {

@@ -5,12 +5,13 @@
 #endif
 import StockroomCore
 
-// Keys that are asked for and absent. An engine may keep a name for each of them: in a cache of absent keys, in a table of
-// locks or of loads in progress, or as a file. Or it may keep a little memory for each call, whatever it reads.
+// Reads of absent keys. An engine may keep the name of each such key: in a cache of absent keys, in a table of locks or
+// of loads in progress, or as a file. Or it may keep a little memory for each call, whatever it reads.
 
 extension ResourceBounds {
-  /// The number of absent keys to ask for, and the maximum if memory or files have grown by more than ``ResourceSnapshot/byteTolerance``
-  /// by then. The names of the first alone take more than that, and the names of all of them twice as much.
+  /// The number of absent keys to ask for, and the number if memory or files have then grown by more than
+  /// ``ResourceSnapshot/byteTolerance``. The names of `usual` keys take more than that, and the names of `most` keys
+  /// more than twice as much.
   private static let keysToAskFor = (usual: 150_000, most: 300_000)
 
   /// How much more memory and files are tolerated. A cache may have room for many absent keys.
@@ -20,7 +21,7 @@ extension ResourceBounds {
   func askForAbsentKeys(
     _ engine: EngineUnderTest, _ note: @escaping @Sendable (String) throws -> Void
   ) async throws {
-    // Includes what the engine itself needs for such reads.
+    // Warms up, so that the first snapshot includes what the engine itself needs for such reads.
     for start in stride(from: -5_000, to: 0, by: 250) {
       try note("asking for absent keys")
       try await ask(for: start..<start + 250, engine)
@@ -40,7 +41,7 @@ extension ResourceBounds {
         asked += 1_000
       }
       var grown = try await growth()
-      // The engine may free what it does not need a moment later.
+      // The engine may take a while to free what it does not need.
       for _ in 0..<20 where grown > Self.toleranceForAbsentKeys {
         try await Task.sleep(for: .milliseconds(50))
         grown = try await growth()

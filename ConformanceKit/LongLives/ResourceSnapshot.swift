@@ -79,7 +79,7 @@ struct ResourceSnapshot {
     isFileSizeCounted: Bool = false,
     isMemoryCounted: Bool = false, within time: Duration
   ) async throws -> String? {
-    // Measures less and less often, because that reads whole directories.
+    // Measures less and less often, because each measurement reads whole directories.
     var (left, pause) = (time, Self.pause)
     while true {
       let growth = try await measured(in: place).growth(
@@ -97,7 +97,7 @@ struct ResourceSnapshot {
     max(countTolerance, 3 * processors)
   }
 
-  /// For titles.
+  /// The bound as a phrase for the titles of checks.
   static let bound =
     "at most \(countTolerance) more files, and as many more descriptors and threads or three for each processor,"
 
@@ -106,8 +106,8 @@ struct ResourceSnapshot {
 
   /// The growth in excess of the bound, as a clause; nil if there is none.
   ///
-  /// The system's pools of threads, the cooperative one among them, and those of the engine may have a thread for each
-  /// processor, and start them when they are first needed. Each may have a descriptor.
+  /// The thread pools of the system, the cooperative one among them, and those of the engine may have a thread for each
+  /// processor, and start it when it is first needed. Each thread may have a descriptor.
   func growth(
     since first: ResourceSnapshot, files areFilesCounted: Bool, fileSize isFileSizeCounted: Bool,
     memory isMemoryCounted: Bool, processors: Int = ProcessInfo.processInfo.activeProcessorCount

@@ -56,7 +56,8 @@ struct SubscriberBounds: CheckTask {
   /// Writes and removes very many long keys, while subscribers read nothing.
   private func neverRead(_ engine: EngineUnderTest, _ note: (String) throws -> Void) async throws {
     let last = key("last")
-    // First without subscribers, so that the resources that the engine itself needs for these changes are included.
+    // First without subscribers, so that the first snapshot includes the resources that the engine itself needs for
+    // these changes.
     let wanted = level == .exhaustive ? 1_000 : 100
     let alone = try await passes(wanted, from: 0, through: engine, note)
     let subscribers = [

@@ -21,7 +21,8 @@ enum CommandKeys {
     }
   }
 
-  /// Keys of one or two families, and others that differ from these at one position.
+  /// Keys of one or two families, and variants of these: with a suffix, a prefix, capitals, without the last character,
+  /// repeated, or of the maximum length.
   private static func similar(_ random: inout SeededRandom) -> [CacheKey] {
     var keys: [CacheKey] = []
     for _ in 0...random.next(upTo: 2) {

@@ -84,7 +84,7 @@ struct ReproductionNames {
   }
 
   /// A transaction that returns the result of one read, and the expectation of this result. The expectation is outside
-  /// of the body, where Swift Testing does not know the current test.
+  /// of the body, because inside it Swift Testing does not know the current test.
   func expectation(of answer: CommandAnswer, at index: Int, in steps: [BodyStep]) -> [String] {
     guard case .ask(let question) = steps[index] else { return [] }
     let changes = steps.prefix(index).compactMap(\.change).map { call($0) }

@@ -39,8 +39,8 @@ struct ReproductionSource {
       .joined(separator: "\n")
   }
 
-  /// The statements. Those that use one engine are in a separate block, so that it is released before the next one is
-  /// opened.
+  /// The statements of the test. If the sequence reopens the engine, the statements that use one instance form a block,
+  /// so that this instance is released before the next one is opened.
   private var body: [String] {
     var sessions: [[String]] = [[]]
     for (call, operation) in failure.operations.enumerated() {

@@ -7,9 +7,9 @@ import StockroomCore
 
 /// Determines which rule a sequence breaks.
 ///
-/// A wrong result alone does not: its cause may be the method that returned it, or an earlier change. So the same
-/// sequence is repeated with `read(key:)` instead of the last call. If that result is wrong too, it is the better
-/// evidence.
+/// A wrong result alone does not determine the rule: its cause may be the method that returned it, or an earlier
+/// change. So the same sequence is repeated with `read(key:)` instead of the last call. If that result is wrong too, it
+/// is the better evidence.
 struct SequenceDiagnosis {
   let attempt: ([Command]) async throws -> FailedSequence?
 

@@ -32,7 +32,7 @@ public struct ConformanceServer: Sendable {
   public struct Refusal: Sendable {
     /// What is wrong with it, such as "a wrong password".
     public let reason: String
-    /// The code of the error that opening throws.
+    /// The code of the error that opening must throw.
     public let code: StorageError.Code
     /// Text that the error must not contain, such as the password.
     public let secret: String?
@@ -56,8 +56,8 @@ public struct ConformanceServer: Sendable {
   public let timeLimit: Duration
   /// The maximum number of connections of an engine.
   public let maximumConnections: Int
-  /// Text that no description and no error of an engine may contain that the server accepts, such as its
-  /// password.
+  /// Text, such as the password, that must not occur in the description or in any error of an engine that the server
+  /// accepts.
   public let secret: String?
   /// Ways to open the engine that the server must refuse.
   public let refusals: [Refusal]

@@ -5,9 +5,10 @@ import StockroomKitSupport
 /// Cuts the connection after each byte of a scenario, in either direction, and checks the contents
 /// afterwards: rule N2.
 ///
-/// Steps that returned have happened once, and steps that threw have not. Only after `outcomeUnknown` may it be either.
-/// When the connection is cut, another engine changes the entry that the step in progress has written or removed, if
-/// the step has already taken effect. An engine that retries the step without checking would undo that change.
+/// Steps that returned have happened once, and steps that threw have not. Only a step that threw `outcomeUnknown` may
+/// have done either. When the connection is cut, another engine changes the entry that the step in progress has written
+/// or removed, if the step has already taken effect. An engine that retries the step without checking would undo that
+/// change.
 struct CutSearch: Sendable {
   private let context: CheckContext
   private let server: ConformanceServer
@@ -41,7 +42,7 @@ struct CutSearch: Sendable {
       context.noteProgress()
       try await check(order[number], proxy, direct, &outcomes)
     }
-    // A marker that is committed with a change shows later whether the change has happened.
+    // An engine with atomic batches can determine the outcome: it can commit a marker together with the change.
     try outcomes.check(ofChanges: context.capabilities.contains(.atomicBatches))
   }
 
@@ -214,7 +215,8 @@ private final class ConcurrentChange: Sendable {
     state.withLock { ($0.cut, $0.task, $0.hasBeenCut) = (continuation, task, true) }
   }
 
-  /// Called on a thread of the proxy, which waits, after the connection has been cut.
+  /// Called on a thread of the proxy after the connection has been cut. Blocks the thread until the change has been
+  /// made.
   func act() {
     let (cut, task) = state.withLock { ($0.cut.take(), $0.task) }
     cut?.finish()

@@ -14,8 +14,8 @@ struct FullBacklog: Sendable {
     self.listener = listener
     NetworkSocket.setBacklog(1, of: listener)
     var sockets: [Int32] = []
-    // If no socket can be created, engines see a silent server instead. The check may then find less, but no false
-    // failures.
+    // If no socket can be created, engines see a silent server instead. The check may then miss faults, but reports no
+    // false ones.
     while sockets.count < Self.mostSockets, let socket = try? NetworkSocket.beginConnecting(to: port) {
       sockets.append(socket)
       let end = ContinuousClock.now + .milliseconds(100)

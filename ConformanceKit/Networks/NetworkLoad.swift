@@ -63,9 +63,9 @@ private struct NetworkCounter: Sendable {
 
   init(task: Int) { self.task = task }
 
-  /// The key of the next change. Every second number has the same key, where a delayed write would replace a later one.
-  /// The others use eight keys in rotation, where a lost write shows although the task has continued. Removals remove
-  /// the previous number.
+  /// The key of the next change. Every second number is written under the same key, where a delayed write would replace
+  /// a later one. The others are written under eight keys in rotation, where a lost write is visible although the task
+  /// has continued. Removals remove the previous number.
   var key: CacheKey {
     let number = removes ? next - 1 : next
     return CacheKey(

@@ -65,7 +65,7 @@ final class NetworkProxy: Sendable {
     Thread.detachNewThread { [self] in accept() }
   }
 
-  /// Ends everything. Must be called at the end.
+  /// Ends all connections and stops listening. Must be called when the proxy is no longer needed.
   func close() {
     state.withLock { $0.isClosed = true }
     set(.open)

@@ -138,7 +138,7 @@ extension NetworkUnderTest {
     }
   }
 
-  /// Cancels a transaction whose body waits for the silent server. Repeats one that ended too late, because the machine
+  /// Cancels a transaction whose body waits for the silent server. Repeats it if it ended too late, because the machine
   /// may be busy.
   func checkCancelledBody() async throws {
     var durations: [Duration] = []

@@ -7,7 +7,7 @@ import StockroomCore
 
 // Transactions whose connection is lost while their body runs.
 
-/// What an entry contains before a body adds 1 to it, and what another engine writes meanwhile.
+/// The number in an entry before a body adds 1 to it, and the number that another engine writes meanwhile.
 private let numberBefore = 0
 private let numberOfAnother = 100
 
@@ -58,7 +58,7 @@ extension NetworkUnderTest {
       let number = try transaction.number(key("number"))
       try transaction.write(data("v"), key: first)
       change.makeOnce { proxy.endConnections() }
-      // An engine may only notice now.
+      // An engine may notice only now that the connection is lost.
       _ = try transaction.read(key: key("absent"))
       try transaction.write(data("v"), key: second)
       try transaction.write(data("\(number + 1)"), key: key("number"))
@@ -90,7 +90,7 @@ private struct ChangeDuringBody: Sendable {
     }
   }
 
-  /// Calls `cut` and waits for the change, but only in the first run of the body, and only for a moment, because the
+  /// Calls `cut` and waits for the change, but only in the first run of the body, and for at most a second, because the
   /// change may have to wait for the body.
   func makeOnce(_ cut: () -> Void) {
     if isWanted.isSet { return }

@@ -7,7 +7,7 @@ extension NetworkUnderTest {
     var durations: [Duration] = []
     for attempt in 0..<4 * Self.attempts where durations.count < Self.attempts {
       context.noteProgress()
-      // The outcome of the writes of a late attempt may be unknown.
+      // Uses a new key in each attempt, because the outcome of the writes of a late attempt may be unknown.
       guard let duration = try await checkCancellationOnce(call, mode, writing: "new \(attempt)") else {
         continue
       }
@@ -103,7 +103,7 @@ extension NetworkUnderTest {
     let reads = (0..<2 * server.maximumConnections).map { _ in
       Task { [engine] in try await engine.read(key: key("absent")) }
     }
-    // Only for a moment, because all of them may share a connection.
+    // Waits only briefly, because all of them may share a connection.
     let end = ContinuousClock.now + server.timeLimit / 10
     while proxy.heldBackCount < 2, ContinuousClock.now < end { await letTimePass() }
     proxy.set(.open)
@@ -202,7 +202,7 @@ extension NetworkUnderTest {
           }
         }
       }
-      // Only for a moment, because the engine may have nothing to send.
+      // Waits only briefly, because the engine may have nothing to send.
       while proxy.heldBackCount < calls.count, start.duration(to: .now) < server.timeLimit / 10 {
         await letTimePass()
       }

@@ -20,7 +20,7 @@ extension NetworkUnderTest {
   }
 
   /// Ends all connections of the engine and changes something through another one before it can reconnect; then writes
-  /// again after it has reconnected. An engine that then asks for new entries does not learn of removals.
+  /// again after it has reconnected. An engine that only queries new entries after reconnecting misses removals.
   ///
   /// - Parameter fault: Another fault that happens while it is disconnected.
   func checkChanges(while fault: () async throws -> Void = {}) async throws {
@@ -88,7 +88,7 @@ extension NetworkUnderTest {
     let tasks = (0...limit).flatMap { _ in
       calls.map { call in Task { [engine] in try await call.perform(engine) } }
     }
-    // Only for a moment, because the calls of a bounded engine wait for each other.
+    // Waits only briefly, because the calls of an engine with a bounded number of connections wait for each other.
     while proxy.mostConnections <= limit, start.duration(to: .now) < server.timeLimit / 10 {
       await letTimePass()
     }
@@ -197,7 +197,7 @@ extension NetworkUnderTest {
     let wanted = server.maximumConnections + 4
     proxy.set(.refusing)
     proxy.endServerSides()
-    // An engine may try once in each call, or again and again.
+    // An engine may try to connect once in each call, or repeatedly.
     for _ in 0..<wanted where proxy.refusalCount < wanted {
       context.noteProgress()
       // Rule N1 covers what it throws.
@@ -207,8 +207,8 @@ extension NetworkUnderTest {
     try await untilAvailable { _ = try await $0.read(key: key("old")) }
   }
 
-  /// Lets all connections of the engine fall silent for good, and calls it until it has replaced them. How long it may
-  /// take to notice is not limited, except by the stall timeout.
+  /// Freezes all connections of the engine permanently, and calls the engine until it has replaced them. How long it
+  /// may take to notice is not limited, except by the stall timeout.
   func checkHalfOpenConnections() async throws {
     try await untilAvailable { try await $0.write(data("old"), key: key("old")) }
     _ = try await untilAvailable { try await $0.readAllDataAndKeys() }

@@ -74,7 +74,8 @@ struct NetworkUnderTest: Sendable {
     return try contentsByKey(try await untilAvailable { try await $0.readAllDataAndKeys() })
   }
 
-  /// Repeats a call that took too long, because the machine may be busy.
+  /// Makes the call while the network has the fault. Repeats a call that took too long, because the machine may be
+  /// busy.
   func checkFault(_ mode: NetworkProxy.Mode, _ call: NetworkCall) async throws {
     var mayHaveBeenApplied = false
     var durations: [Duration] = []
@@ -94,7 +95,7 @@ struct NetworkUnderTest: Sendable {
     proxy.set(mode)
     let start = ContinuousClock.now
     async let outcome = outcome(of: call)
-    // Other tasks, which do not use the engine.
+    // Other tasks, which do not use the engine, must be able to run meanwhile.
     try await gather(0..<100) { _ in await Task.yield() }
     let error = try await outcome
     let elapsed = start.duration(to: .now)
@@ -142,14 +143,14 @@ struct NetworkUnderTest: Sendable {
   /// How often a call may exceed that before it fails the check.
   static let attempts = 3
 
-  /// Waits until an engine has sent data to the silent server. Only waits for a moment, because the engine may have
-  /// nothing to send.
+  /// Waits until an engine has sent data to the silent server. Waits only briefly, because the engine may have nothing
+  /// to send.
   func untilSomethingIsHeldBack() async {
     let end = ContinuousClock.now + server.timeLimit / 10
     while !proxy.isHoldingBack, ContinuousClock.now < end { await letTimePass() }
   }
 
-  /// As many other engines, each with a connection of its own.
+  /// Opens this many other engines, each with its own connection.
   func openOthers(_ count: Int) async throws -> [EngineUnderTest] {
     var engines: [EngineUnderTest] = []
     for _ in 0..<count {
@@ -221,7 +222,8 @@ struct NetworkUnderTest: Sendable {
   func anyCalls(_ present: CacheKey, _ mode: NetworkProxy.Mode) -> [AnyCall] {
     let isTrickling = if case .trickling = mode { true } else { false }
     let isStalling = if case .stalling = mode { true } else { false }
-    // An answer may be so short that it arrives in time: that to a call which returns no value, within one byte.
+    // An answer may be so short that it arrives in time: the answer to a call that returns no value may be complete
+    // after one byte.
     let mayBeShort = isTrickling || isStalling
     var calls = ReadMethod.allCases.map { method in
       AnyCall(name: method.call, mayReturn: isTrickling || isStalling && !method.givesValues) {

@@ -110,8 +110,9 @@ enum AdversarialKeys {
       "line\u{85}b", "line\u{2028}b", "line\u{2029}b", "\u{2028}line", "line\u{2029}",
     ])
 
-  /// Keys of up to 255 bytes whose names are longer than a name of a file may be once every character but letters and
-  /// digits, or every capital, has been escaped. Two of each length differ in their last character.
+  /// Keys of up to 255 bytes. If an engine escapes every character but letters and digits, or every capital, the
+  /// resulting file names are about as long as a file name may be, or longer. Two keys of each length differ in their
+  /// last character.
   static let longEscapes: [CacheKey] = {
     var texts: Set<CacheKey> = []
     for character in ["/", "A", " ", "%", "é", "日", "🗄", "\0", "."] {
@@ -125,7 +126,7 @@ enum AdversarialKeys {
   /// 511 bytes, most of them emoji.
   static let longestEmoji = key(long("🗄", 127) + "€")
 
-  /// Keys of 509 to 511 bytes whose last character has several.
+  /// Keys of 510 and 511 bytes whose last character takes several bytes.
   static let atTheEdge = [
     long("a", 509) + "é", long("a", 508) + "é", long("a", 508) + "日", long("a", 507) + "🗄",
     long("a", 506) + "🗄",

@@ -43,7 +43,7 @@ private struct Listing {
 ///
 /// - Parameters:
 ///   - contents: What was written, if the caller knows it.
-///   - most: More entries than this are not compared.
+///   - most: If there are more entries than this, nothing is compared.
 ///   - progress: Called after each result, because an engine may need long for each.
 func expectAllWaysAgree(
   in engine: EngineUnderTest, on contents: [(key: CacheKey, data: Data)]? = nil, atMost most: Int = .max,
@@ -231,7 +231,7 @@ typealias WayOfWriting = (
   name: String, write: @Sendable (EngineUnderTest, [(key: CacheKey, data: Data)]) async throws -> Void
 )
 
-/// All ways to write entries, which must have the same result. Those that applications use come first.
+/// All ways to write entries, which must have the same result. The ways that applications use come first.
 let waysOfWriting: [WayOfWriting] = [ChangeMethod.write.way, wayOfBatches, wayOfApplying] + waysOfWritingOne
 
 let waysOfWritingOne: [WayOfWriting] = [

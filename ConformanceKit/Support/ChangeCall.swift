@@ -132,7 +132,8 @@ struct ChangeCall: Codable, Sendable {
   /// Fails unless two writes after the call are covered for a subscriber from before it. The engine may watch files that
   /// the call has replaced.
   ///
-  /// What is left of the elements for the call may say everything, and cover the first write. It cannot cover the second.
+  /// An element for the call that the subscriber has not received yet may stand for everything, and so cover the first
+  /// write. It cannot cover the second.
   func expectTwoMoreCovered(
     by subscriber: ChangeSubscriber, _ whose: String, writing write: (CacheKey) async throws -> Void
   ) async throws {

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A subscriber of an engine that knows what it should receive.
+/// A subscriber that checks whether it receives the expected changes.
 struct ChangeSubscriber: Sendable {
   private let changes: StorageChanges
   /// How long to wait for the next element that covers anything. It usually arrives in a thousandth of that

@@ -15,7 +15,8 @@ final class CheckContext: Sendable {
   let budget: ConformanceBudget
   /// How long the check may make no progress.
   let stallTimeout: Duration
-  /// How long readers compute before a write must have returned.
+  /// The processor time that each reader may use before a write must have returned. See
+  /// ``ConformanceSuite/longestTurn``.
   let longestTurn: Duration
   /// The factor of the fairness checks. See ``ConformanceSuite/longestWait``.
   let longestWait: Int
@@ -133,8 +134,8 @@ final class CheckContext: Sendable {
     progress.begin(call)
     defer {
       progress.end(call)
-      // The engine may have waited for a lock for a minute, and a check may open several. An opening that throws may be
-      // retried without end.
+      // The engine may have waited for a lock for a minute, and a check may open several engines. This is not full
+      // progress, because an opening that throws may be retried forever.
       progress.noteReturn()
     }
     do {

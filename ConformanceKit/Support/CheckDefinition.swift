@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A check without an engine: a rule, an identifier, an expectation and the steps.
+/// The definition of a check, independent of an engine: a rule, an identifier, an expectation and the steps.
 struct CheckDefinition: Sendable {
   typealias Body = @Sendable (CheckContext) async throws -> Void
 

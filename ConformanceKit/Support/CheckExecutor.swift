@@ -79,7 +79,7 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
 
 /// Makes a call that may wait, in a task with a thread of its own.
 ///
-/// An engine may block its caller's thread meanwhile, which only the checks of blocked threads are about. It then blocks
+/// An engine may block its caller's thread meanwhile; only the checks of blocked threads report that. It then blocks
 /// neither the threads on which the check continues nor one of the cooperative pool.
 ///
 /// - Parameter begun: Incremented right before the call.
@@ -94,7 +94,7 @@ func onDedicatedThread<Value: Sendable>(
   }
 }
 
-/// Waits until this many calls with a thread of their own have begun, and a moment longer, in which they start to wait.
+/// Waits until this many calls on dedicated threads have begun, and a little longer, so that they start to wait.
 func letWait(_ count: Int, of begun: AtomicCounter) async throws {
   while begun.value < count { try await yieldToAllThreads() }
   for _ in 0..<3 { try await yieldToAllThreads() }
@@ -129,9 +129,9 @@ final class ThreadWaitMonitor: @unchecked Sendable {
     return waitedBefore + max(.zero, time - (busy - start.busy))
   }
 
-  /// How long the thread is blocked, on this machine and beside the other work of the process, while it starts a
-  /// thread, waits for it a few times, as for locks and for its end, and computes for this long. Only on that thread,
-  /// during a job.
+  /// A baseline without an engine: how long the thread is blocked, on this machine and beside the other work of the
+  /// process, while it computes for this long (at most 50 ms), starts a thread, and waits for it a few times, as an
+  /// engine waits for locks. Only on that thread, during a job.
   func waitWithoutEngine(computing time: Duration = .zero) -> Duration {
     let before = waited
     let end = System.threadProcessorTime + min(time, .milliseconds(50))

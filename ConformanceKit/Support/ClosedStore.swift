@@ -86,8 +86,8 @@ struct ClosedStore {
   }
 }
 
-/// What is done to a store before it is corrupted or opened under a fault. It is the same in every process, so that a worker knows the
-/// expected contents.
+/// The changes that are made to a store before it is corrupted or opened under a fault. They are the same in every
+/// process, so that a worker knows the expected contents.
 enum StoreScript: String, Codable, Sendable {
   /// One session of writes.
   case short
@@ -141,7 +141,7 @@ enum StoreScript: String, Codable, Sendable {
     }
   }
 
-  /// The session after which the files are kept.
+  /// The session after which the files are copied, as an older version of the store.
   var olderSession: Int? { self == .long ? 1 : nil }
 
   /// The contents of the store after some or all sessions.

@@ -111,15 +111,15 @@ func turns(of call: @escaping @Sendable () async throws -> Void) async throws ->
 /// Gives other tasks, in particular those on the main actor, a chance to run.
 func letOthersRun() async { for _ in 0..<20 { await Task.yield() } }
 
-/// Waits for a moment between two checks of a condition, so that polling does not use up a processor. Does not wait in
-/// a cancelled task.
+/// Waits briefly between two checks of a condition, so that polling does not use up a processor. Does not wait in a
+/// cancelled task.
 func letTimePass() async {
   // Only throws because of cancellation, which the caller checks.
   do { try await Task.sleep(for: .milliseconds(1)) } catch {}
 }
 
-/// Waits for a moment in which all kinds of tasks have run: those on the threads of the check, on the main actor if the
-/// caller is there, and on the cooperative pool, where other tasks may delay them indefinitely.
+/// Waits until tasks of all kinds have had a turn: those on the threads of the check, on the main actor if the caller
+/// is there, and on the cooperative pool, where other tasks may delay them indefinitely.
 ///
 /// Timeouts are counted in such turns, so that a busy machine does not look like a hang.
 func yieldToAllThreads() async throws {

@@ -14,7 +14,8 @@ struct GrowingPlace: Sendable {
   /// The number of batches that have added entries.
   private var batches = 0
 
-  /// - Parameter place: A place whose next entries are written by the method with which the new place is to start.
+  /// - Parameter place: A place from which the new one takes over the position in the rotation of methods, so that both
+  ///   write their next entries by the same method.
   init(_ engine: EngineUnderTest, like place: GrowingPlace? = nil) {
     self.engine = engine
     batches = place?.batches ?? 0
@@ -53,7 +54,7 @@ struct GrowingPlace: Sendable {
     keys += new
   }
 
-  /// Gives every entry a new value and adds the missing entries, in one batch.
+  /// Writes a new value for every entry and adds the missing entries, in one batch.
   mutating func overwrite(
     to count: Int, by write: (EngineUnderTest, [(key: CacheKey, data: Data)]) async throws -> Void
   ) async throws {
@@ -63,8 +64,8 @@ struct GrowingPlace: Sendable {
     keys = all
   }
 
-  /// How often a question changes all entries: the second time, those of a new place are overwritten as well. The smallest
-  /// size that fails is searched for in new places.
+  /// How often a check changes all entries. In a new place it does so twice, so that existing entries are overwritten
+  /// there as well: the search for the smallest failing size uses new places.
   var rounds: Range<Int> { 0..<(keys.isEmpty ? 2 : 1) }
 
   /// Fails, by rule W1, unless `read(key:)` returns what was written: other methods are not at fault for entries that

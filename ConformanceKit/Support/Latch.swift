@@ -52,7 +52,7 @@ final class BodyBarrier: Sendable {
 
   init(of expected: Int = 2) { self.expected = expected }
 
-  /// Blocks the thread until the expected number has arrived, but only for a moment, because an engine may run one body
+  /// Blocks the thread until the expected number has arrived, but for at most 50 ms, because an engine may run one body
   /// after the other. Later arrivals are not blocked.
   func arrive() {
     if arrived.increment() >= expected || !isComplete.wait(for: .milliseconds(50)) { isComplete.signal() }

@@ -13,7 +13,7 @@ struct LongBody: Sendable {
 
   init(timeout: Duration) { self.timeout = timeout }
 
-  /// The body: writes, waits and writes. It only waits in its first run.
+  /// The body: writes, waits until it is released, and writes. Once it has been released, later runs do not wait.
   func run(_ transaction: any StorageTransaction) throws -> Bool {
     try transaction.write(data("first"), key: key("long body"))
     hasBegun.signal()

@@ -6,7 +6,7 @@ struct PausedBody: Sendable {
   private let task: Task<Void, any Error>
   private let ended: Flag
 
-  /// - Parameter body: Calls its argument once, which pauses for this many milliseconds.
+  /// - Parameter body: The body, which must call `pause` once. `pause` blocks its thread for this many milliseconds.
   init(
     in engine: EngineUnderTest, milliseconds: Int,
     body: @escaping @Sendable (any StorageTransaction, _ pause: () -> Void) throws -> Void

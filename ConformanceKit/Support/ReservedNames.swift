@@ -75,12 +75,12 @@ enum ReservedNames {
       .inByteOrder()
   }
 
-  /// Values that begin or end like the files in a directory, and small files as a whole. By its first bytes an engine may
-  /// recognize what it has encoded itself.
+  /// Values that begin or end like the files in a directory, and small files as a whole. An engine may recognize a
+  /// value that it has encoded itself by the first bytes.
   static func values(like directory: URL) throws -> [Data] {
     let files = try DirectoryContents(of: directory).files.sorted { $0.key < $1.key }.compactMap(\.value)
     var (values, beginnings): (Set<Data>, Set<Data>) = ([], [])
-    // An engine may have a file for each entry. Those of large entries are more likely to be encoded.
+    // An engine may have a file for each entry. The files of large entries are more likely to be encoded.
     for contents in files.sorted(by: { $0.count > $1.count }) where beginnings.count < 16 {
       guard beginnings.insert(Data(contents.prefix(4))).inserted else { continue }
       for count in [4, 8, 16, 64] { values.insert(Data(contents.prefix(count))) }

@@ -47,7 +47,7 @@ struct SizeLadder: Sendable {
   var batches: [Int] { counts.filter { $0 < 1_100 } + ends.filter { $0 >= 1_100 } }
 
   /// The ladder up to the count at which the sum of all counts exceeds this number of entries, and no higher than the
-  /// maximum. It has fewer sizes if it then reaches a higher count.
+  /// maximum, but at least up to 26. If it reaches a higher count with only one size for each limit, it has only these.
   func affordable(_ entries: Int, atMost most: Int = .max) -> SizeLadder {
     func affordable(_ counts: [Int]) -> [Int] {
       var sum = 0
@@ -106,8 +106,8 @@ extension CheckContext {
     return AffordableEntries(reads: reads, writes: writes)
   }
 
-  /// This many entries, or as many as the engine reads and writes within seconds if these are fewer. Notes in the
-  /// report if they are.
+  /// This many entries, or as many as the engine reads and writes within seconds if these are fewer, which is then
+  /// noted in the report.
   ///
   /// - Parameters:
   ///   - onlyReads: Whether the entries are only read.
@@ -117,7 +117,7 @@ extension CheckContext {
     _ wanted: Int, of what: String, onlyReads: Bool = false, atLeast least: Int = 200,
     by way: WayOfWriting = wayOfBatches
   ) async throws -> Int {
-    // A longer time limit than that of a ladder for all of its sizes: syncing a batch takes an engine as long for 50
+    // The time limit is longer than that of a whole ladder, because syncing a batch takes an engine as long for 50
     // entries as for thousands.
     let affordable = try await affordableEntries(within: 5, by: way)
     let most = onlyReads ? affordable.reads : min(affordable.reads, affordable.writes)

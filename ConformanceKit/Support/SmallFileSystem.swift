@@ -61,7 +61,8 @@ extension CheckContext {
     return disk
   }
 
-  /// The same for a check in which the engine is used on it before anything is wrong.
+  /// Like ``smallDisk(mebibytes:)``, for a check that uses the engine on the file system before it is filled or made
+  /// read-only.
   ///
   /// - Throws: ``Skip`` if the engine does not work there. It may need something that this file system lacks, such as
   ///   extended attributes or direct access.

@@ -104,8 +104,8 @@ final class CheckProgress: Sendable {
 ///
 /// - Parameters:
 ///   - threads: The executor of the work instead of the cooperative pool. It is stopped when the work has ended.
-///   - onUndelivered: Called on the watching thread if nobody receives the result for a while after the limit, because
-///     the caller waits for a thread of the pool as well.
+///   - onUndelivered: Called on the watching thread if the result has not been received ten seconds after the limit,
+///     because the caller waits for a thread of the pool as well.
 func withStallTimeout<Result: Sendable>(
   _ limit: Duration, since progress: CheckProgress = CheckProgress(), on threads: CheckExecutor? = nil,
   onUndelivered: @escaping @Sendable (StallTimeoutExceeded) -> Void = { _ in },

@@ -66,8 +66,8 @@ extension StoreFixture {
     context.noteProgress()
   }
 
-  /// Makes all calls before the engine performs any of those for which the closure returns true, or any call after
-  /// these.
+  /// Makes all calls of the store at once. Until all have begun, the engine holds every call for which the closure
+  /// returns true.
   func performAtOnce(
     _ changes: [CheckedChange],
     holding isHeld: @escaping @Sendable (FailingStorageEngine.Call) -> Bool = \.isWrite

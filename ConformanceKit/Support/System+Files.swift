@@ -100,7 +100,7 @@ extension System {
     }
   }
 
-  /// Unblocks those that wait for the other end of a FIFO to be opened.
+  /// Unblocks threads and processes that wait for the other end of a FIFO to be opened.
   static func release(_ url: URL) {
     let file = open(url.systemPath, O_RDWR | O_NONBLOCK | O_CLOEXEC)
     if file >= 0 { close(file) }
@@ -114,7 +114,7 @@ extension System {
     close(file)
   }
 
-  /// Has a FIFO open for writing during the body.
+  /// Keeps a FIFO open for writing while the body runs.
   static func withWriter<Result>(of url: URL, _ body: () async throws -> Result) async throws -> Result {
     let file = open(url.systemPath, O_RDWR | O_NONBLOCK | O_CLOEXEC)
     guard file >= 0 else { throw StorageError.posix(errno, "Opening the FIFO \(url.systemPath) failed") }

@@ -89,7 +89,7 @@ extension System {
     return written == 1
   }
 
-  /// Makes the user that ``becomeNobody()`` switches to the owner of a directory and of everything below it.
+  /// Changes the owner of a directory, and of everything below it, to the user that ``becomeNobody()`` switches to.
   static func giveToNobody(_ directory: URL) throws {
     for url in try contents(of: directory) + [directory] {
       guard lchown(url.systemPath, nobody, nobody) == 0 else {

@@ -4,9 +4,9 @@ import StockroomKitSupport
 
 /// A message of a ``CheckTask``.
 enum CheckMessage: Codable, Sendable {
-  /// The next step, in case it is the last one.
+  /// The next step, which the parent process reports if this process dies during it.
   case step(String)
-  /// The engine breaks a rule: that of the check if none is named.
+  /// The engine breaks the rule that the violation names, or the check's rule if it names none.
   case broken(Violation)
   /// The check itself failed.
   case checkFailed(String)

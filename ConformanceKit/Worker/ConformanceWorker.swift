@@ -5,7 +5,8 @@ import StockroomKitSupport
 /// An executable that opens the engine in a separate process. Checks kill that process, record its system calls to simulate
 /// power cuts, or make it open corrupted files, where a trap ends only this process and not the tests.
 ///
-/// Besides its imports it is a single call, in an executable target, here called `my-engine-worker`:
+/// The executable consists of imports and a single call, in an executable target that is called `my-engine-worker`
+/// here:
 ///
 /// ```swift
 /// import ConformanceKit
