@@ -128,7 +128,7 @@ extension CheckContext {
           low = middle
         }
       }
-      let good = low == 0 ? "" : "all was well with \(low) bytes; "
+      let good = low == 0 ? "" : "no failure with \(low) bytes; "
       throw Violation("\(good)with \(high) bytes \(found)", rule: found.rule)
     }
   }

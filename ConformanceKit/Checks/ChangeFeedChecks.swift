@@ -206,7 +206,7 @@ private func subscribeBesideBody(_ engine: EngineUnderTest, _ context: CheckCont
   try await body.end()
   if isInTime {
     try await subscriber.expectCovered(
-      [changed], "a transaction whose body was running when a subscriber came")
+      [changed], "a transaction whose body was running when changes() was called")
   }
 }
 

@@ -39,13 +39,13 @@ extension CheckDefinition {
     ) { try await checkJumps($0, .order) }
     Check(
       .c3, "processes.clock-jumps",
-      "when the clock jumps by a day, a place that a process has open stays shared with another process, or "
+      "when the clock jumps by 25 hours, a place that a process has open stays shared with another process, or "
         + "locked against it",
       needs: .persistent, needsWorker: true
     ) { try await checkPlaceAcrossJump($0) }
     Check(
       .c3, "processes.clock-jumps-during-a-body",
-      "when the clock jumps by a day during the body of a transaction, another process waits for the body or aborts "
+      "when the clock jumps by 25 hours during the body of a transaction, another process waits for the body or aborts "
         + "it, and no update of either is lost",
       needs: [.persistent, .multiProcess, .transactions], needsWorker: true
     ) { try await checkBodyAcrossJump($0) }

@@ -91,7 +91,7 @@ extension CheckDefinition {
         try expect(try await engine.keyExists(key), is: exists, "keyExists(_:) of \(key)")
         try expect(
           try await engine.createdAt(key: key) != nil, is: exists,
-          "whether createdAt(key:) of \(key) is there")
+          "whether createdAt(key:) of \(key) is not nil")
         try expect(
           try await engine.scan(KeyRange(after: nil, upTo: key), limit: nil).last?.key == key, is: exists,
           "whether scan(_:limit:) finds \(key)")

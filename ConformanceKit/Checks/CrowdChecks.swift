@@ -162,14 +162,14 @@ private func crowdOneKey(_ engine: EngineUnderTest, _ round: Int) async throws {
   let earliest = min(start, Date()).addingTimeInterval(-ClockTolerance.seconds)
   let isThere = try await engine.read(key: hot) != nil
   let all = try await engine.allKeys()
-  try expect(all.contains(hot), is: isThere, "that allKeys() has the key")
+  try expect(all.contains(hot), is: isThere, "whether allKeys() contains the key")
   try expect(try await engine.keyExists(hot), is: isThere, "keyExists(_:) of the key")
   try expect(try await engine.keyCount(), is: all.count, "keyCount(), with \(all.count) keys in allKeys(),")
   try expect(
     try await engine.readAllEntries().contains { $0.key == hot }, is: isThere,
-    "that readAllEntries() has the key")
+    "whether readAllEntries() contains the key")
   let (created, updated) = (try await engine.createdAt(key: hot), try await engine.updatedAt(key: hot))
-  try expect(created != nil, is: isThere, "that the key has a createdAt")
+  try expect(created != nil, is: isThere, "whether createdAt(key:) is not nil")
   if let created, let updated {
     try expect(
       created <= updated,

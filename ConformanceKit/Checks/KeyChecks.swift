@@ -246,7 +246,7 @@ private func checkMadeKeysInEveryCall(_ engine: EngineUnderTest) async throws {
     try await method.perform([(made, stored)], in: engine)
     try expect(
       try await engine.read(key: same), is: stored,
-      "read(key:) of a made key's value after \(method.call) of it")
+      "read(key:) of the value of a key that was made from a text, after \(method.call) of it")
     try expect(
       try await engine.read(key: plain), is: nil,
       "read(key:) of the text that a key was made from, after \(method.call) of it,")
@@ -273,6 +273,7 @@ private func checkMadeKeysInEveryCall(_ engine: EngineUnderTest) async throws {
     try await engine.write(stored, key: same)
     try await remove(engine, [made])
     try expect(
-      try await engine.read(key: same), is: nil, "read(key:) of a made key's value after \(name) of it")
+      try await engine.read(key: same), is: nil,
+      "read(key:) of the value of a key that was made from a text, after \(name) of it")
   }
 }

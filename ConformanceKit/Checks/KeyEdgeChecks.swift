@@ -18,7 +18,7 @@ extension CheckDefinition {
       // Rule K2 covers whether a key is distinguished from others.
       for key in keys {
         try expect(
-          try await engine.read(key: key) != nil, "read(key:) of \(key.value.utf8.count) bytes gave nil")
+          try await engine.read(key: key) != nil, "read(key:) of \(key.value.utf8.count) bytes returned nil")
       }
     }
     Check(

@@ -199,7 +199,7 @@ private func checkHistories(
 /// calls by itself.
 private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: EngineCapabilities) throws {
   if let call = history.first(where: { $0.answer == .threw(.unexpectedCancellation) }) {
-    throw Violation("\(call), although nobody had cancelled its task", rule: .c4)
+    throw Violation("\(call), although its task had not been cancelled", rule: .c4)
   }
   // A change that is cancelled on its way to a server may have an unknown outcome.
   func mayBeUnknown(_ call: HistoryCall) -> Bool {
@@ -210,7 +210,7 @@ private func expectMostlyAnswers(_ history: [HistoryCall], _ capabilities: Engin
   let audit = history.contains { $0.task == 0 && $0.answer.isUncertain }
   try expect(
     failures * 8 <= history.count && failures <= 40 && unknown * 2 <= history.count && !audit,
-    "\(failures + unknown) of \(history.count) calls of many tasks threw although nothing was wrong")
+    "\(failures + unknown) of \(history.count) calls of many tasks threw without a reason")
 }
 
 /// The values that the last reads of a round returned.

@@ -47,6 +47,6 @@ func checkListsBesideChanges(_ context: CheckContext) async throws {
     let (twice, missing) = (untouched.count - Set(untouched).count, count - Set(untouched).count)
     throw Violation(
       "beside changes of other entries, \(method.call) listed \(twice) of \(count) entries more than once, and "
-        + "left \(missing) out, though nobody had touched them", rule: method == .allKeys ? .k3 : .r3)
+        + "left \(missing) out, although they had not been changed", rule: method == .allKeys ? .k3 : .r3)
   }
 }

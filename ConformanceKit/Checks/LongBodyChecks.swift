@@ -62,7 +62,7 @@ private func checkTimesBehindOthers(_ context: CheckContext) async throws {
   guard found == data(isBehind ? "body" : "other") else {
     throw Violation(
       "a transaction had read \(isBehind ? "what another call had written" : "nothing of another call"), and when both had "
-        + "returned read(key:) gave \(describe(found as Any)), not what the later of the two had written",
+        + "returned, read(key:) returned \(describe(found as Any)), not what the later of the two had written",
       rule: .t1)
   }
   // Otherwise the engine made the other call wait for the body.

@@ -129,7 +129,7 @@ extension CheckDefinition {
     Check(
       .n2, "network.cut-anywhere",
       "wherever the connection is cut, a call that returned has happened once, one that threw has not "
-        + "happened, and only after outcomeUnknown may it be either",
+        + "happened, and only one that threw outcomeUnknown may have happened or not",
       needs: .networked
     ) { context in
       try await context.withServer { try await CutSearch(context, $0).run() }

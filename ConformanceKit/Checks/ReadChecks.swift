@@ -110,7 +110,7 @@ extension CheckDefinition {
       let values = Set(expected.map(\.data))
       let found = try await engine.readAllData()
       try expect(found.count, is: expected.count, "the number of values of readAllData()")
-      try expect(Set(found) == values, "readAllData() gave other values than those written")
+      try expect(Set(found) == values, "readAllData() did not return the values that were written")
       let listed = try await engine.allKeys()
       try expect(listed.count, is: expected.count, "the number of keys of allKeys()")
       try expect(Set(listed).count, is: expected.count, "the number of different keys of allKeys()")

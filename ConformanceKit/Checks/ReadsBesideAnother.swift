@@ -202,7 +202,7 @@ private struct BesideReader {
     let (still, overwritten) = (PassingChanges.still, PassingChanges.overwritten)
     let known = Set(still + overwritten + PassingChanges.passing)
     if let foreign = keys.first(where: { !known.contains($0) }) {
-      try expect(false, of: method, "listed \(foreign), which nobody had written")
+      try expect(false, of: method, "listed \(foreign), which had never been written")
     }
     let wanted = Set(isComplete ? still + overwritten : still)
     let found = keys.filter(wanted.contains)

@@ -210,7 +210,7 @@ private struct RestingEngine {
       let found = try await method.found(of: before.map(\.key), in: engine)
       try expect(
         found, is: before.map { _ in method.givesValues ? data("v") : nil },
-        "after a pause what \(method.call) found of \(before.count) entries")
+        "after a pause, the result of \(method.call) for \(before.count) entries")
     }
     let after = try await engine.readAllEntries()
     guard after.map(\.key) == before.map(\.key) else {

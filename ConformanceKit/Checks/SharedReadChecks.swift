@@ -78,7 +78,7 @@ private func askBetweenChanges(
   }
   try await engine.removeAllData()
   do {
-    for number in 0..<4 { try await changeAndAsk(number, "with nobody beside") }
+    for number in 0..<4 { try await changeAndAsk(number, "while no other task read") }
   } catch let violation as Violation {
     // The fault does not depend on concurrent reads.
     throw Violation(violation.description, rule: method.rule)

@@ -158,7 +158,8 @@ private struct Attempt: CustomStringConvertible {
   let fixture = try await context.openStore()
   try await fixture.perform(.insert(Attempt.initialItems))
   for attempt in Attempt.all {
-    fixture.engine.failCall(with: StorageError(.io, "The answer is lost."), .afterwards, where: \.isWrite)
+    fixture.engine.failCall(
+      with: StorageError(.io, "The acknowledgement is lost."), .afterwards, where: \.isWrite)
     // The store may also find out by itself that the change was made.
     do { try await attempt.make(in: fixture) } catch {}
     fixture.engine.clearFaults()

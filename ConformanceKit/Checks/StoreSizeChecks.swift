@@ -41,7 +41,7 @@ extension CheckContext {
     try await letClockTick()
     fixture = try await fixture.restarted()
     try await fixture.expectShown(
-      items, "all was well with \(reached) items; with \(count) the items of a new store")
+      items, "no failure with \(reached) items; with \(count) the items of a new store")
     reached = count
   }
 }

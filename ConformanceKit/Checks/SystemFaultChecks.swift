@@ -6,7 +6,7 @@ extension CheckDefinition {
   @CheckList static var systemFaultChecks: [CheckDefinition] {
     Check(
       .f4, "faults.system-calls",
-      "whichever system call fails or does half of its work, acknowledged changes are there, those that "
+      "whichever system call fails or transfers only half of its bytes, acknowledged changes are there, those that "
         + "threw are not, and the engine continues to work, or throws until it is reopened",
       needs: .persistent, needsWorker: true
     ) { context in

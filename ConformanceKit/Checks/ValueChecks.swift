@@ -185,7 +185,7 @@ struct ReturnedValues: CheckTask {
     let copies = returned.map { $0.values.map { Data(Array($0)) } }
 
     func expectStable(after what: String) throws {
-      try note("a look at values that were returned before \(what)")
+      try note("checking values that were returned before \(what)")
       for ((method, values), copies) in zip(returned, copies) {
         for (value, copy) in zip(values, copies) {
           try expect(

@@ -268,7 +268,7 @@ private func checkTooLargeValueInBody(_ engine: EngineUnderTest, _ value: Data) 
   }
   try expect(
     try await engine.read(key: large) == (isStored ? value : data("earlier")),
-    "after a body had written 64 MiB and one byte, or caught valueTooLarge, the value was another one")
+    "after a body had written 64 MiB and one byte, or caught valueTooLarge, the value was different")
   try expect(
     try await engine.read(key: beside), is: data("after"),
     "after a body that went on behind a value of 64 MiB and one byte read(key:) of another key")

@@ -146,7 +146,8 @@ private func checkQuestions(_ context: CheckContext) async throws {
       try await expectAllWaysAgree(in: engine, noting: context.progress)
       context.noteProgress()
     } catch let violation as Violation {
-      throw Violation("after \(method.call), and asked as before it, \(violation)", rule: violation.rule)
+      throw Violation(
+        "after \(method.call), with the same requests as before, \(violation)", rule: violation.rule)
     }
   }
 }

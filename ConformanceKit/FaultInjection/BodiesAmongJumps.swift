@@ -67,7 +67,7 @@ private func countAcrossJump(
   try expect(
     found, is: data("\(count)"),
     "a counter to which \(count) transactions of two processes had added 1, one of them in a body during which the clock "
-      + "had jumped by a day,")
+      + "had jumped by 25 hours,")
 }
 
 /// Whether a transaction of a worker has returned. False if the engine has aborted it with `conflict` or `locked`.

@@ -204,10 +204,10 @@ private final class CorruptedStoreReader {
     try await expectAnswer(values, "read(keys:)") { try await engine.read(keys: keys) }
     try await expectAnswer(keys, "keysExist(_:)") { try await engine.keysExist(keys) }
     try await expectAnswer(true, "keyExists(_:)") { try await engine.keyExists(keys[0]) }
-    try await expectAnswer(true, "createdAt(key:)", ", or whether it gave a time,") {
+    try await expectAnswer(true, "createdAt(key:)", ", or whether it returned a time,") {
       try await engine.createdAt(key: keys[1]) != nil
     }
-    try await expectAnswer(true, "updatedAt(key:)", ", or whether it gave a time,") {
+    try await expectAnswer(true, "updatedAt(key:)", ", or whether it returned a time,") {
       try await engine.updatedAt(key: keys[1]) != nil
     }
     guard engine.capabilities.contains(.transactions) else { return }

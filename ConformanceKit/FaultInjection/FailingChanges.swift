@@ -47,7 +47,7 @@ struct FailingChanges: CheckTask {
     var random = SeededRandom(seed: seed)
     for (number, (phase, fault)) in trials.enumerated() {
       let when = "after \(fault) during \(phase.description)"
-      try note("what comes \(when)")
+      try note("the steps \(when)")
       do {
         // An engine with entries in its cache may make fewer calls, so that this call does not occur.
         for isCold in Bool.random(using: &random) ? [true] : [false, true] {

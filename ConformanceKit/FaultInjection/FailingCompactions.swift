@@ -41,7 +41,7 @@ struct FailingCompactions: CheckTask {
     let faults = trials(of: compaction, limit: limit.map { min($0, affordable) })
     for (number, fault) in faults.enumerated() {
       let when = "after \(fault) in one of many overwrites"
-      try note("what comes \(when)")
+      try note("the steps \(when)")
       do {
         try await perform(number + 1, fault, compaction, interceptor, makeEngine, note)
       } catch let violation as Violation {

@@ -30,7 +30,7 @@ func expectNothingOpen(in place: URL) async throws {
   var limit = RunningTimeLimit(.seconds(5))
   while case let open = System.openFiles(in: place), !open.isEmpty {
     if limit.isOver() {
-      throw Violation("closed, it had \(open.joined(separator: ", ")) open", rule: .o4)
+      throw Violation("after close(), the engine still had \(open.joined(separator: ", ")) open", rule: .o4)
     }
     await letTimePass()
   }

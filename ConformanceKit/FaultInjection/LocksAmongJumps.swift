@@ -73,7 +73,7 @@ private func openAcrossJump(
   }
   guard isShared else {
     throw Violation(
-      "a process could open what another had open, since the clock had jumped by a day meanwhile")
+      "a process could open a place that another process had open, after the clock had jumped by 25 hours")
   }
   try await write("by the second", second)
   try await write("by the first", holder)
@@ -81,7 +81,7 @@ private func openAcrossJump(
     let found = try await worker.entries(at: place).map(\.key)
     try expect(
       found, areInAnyOrder: [key("before"), key("by the first"), key("by the second")],
-      "after the clock had jumped by a day readAllEntries() of one of two processes")
+      "after the clock had jumped by 25 hours, readAllEntries() of one of two processes")
   }
   try await setBack(holder, second, at: place)
 }

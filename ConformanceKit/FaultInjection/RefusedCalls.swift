@@ -50,7 +50,7 @@ struct RefusedCalls: CheckTask {
     }
     try set(false)
 
-    let later = "once everything could be changed again that could not be \(when.dropFirst("while ".count))"
+    let later = "after the time in which \(when.dropFirst("while ".count))"
     try note("using the engine \(later)")
     try await expect(contents, in: engine, later)
     for entry in entries(keys(3, prefix: "later-")) {

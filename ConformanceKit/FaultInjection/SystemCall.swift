@@ -160,7 +160,7 @@ struct SystemFault: Codable, Sendable, Hashable, CustomStringConvertible {
     let which = "the \(number)\(ordinalSuffix) \(call.rawValue)"
     let first =
       failure == .short
-      ? "\(which) did only half of its work" : "\(which) failed with \(failure.rawValue)"
+      ? "\(which) transferred only half of its bytes" : "\(which) failed with \(failure.rawValue)"
     if !persists { return first }
     return call.isRead
       ? "\(first), and so did every later one of that file"

@@ -96,7 +96,7 @@ private func expectAgreement(
     for listing in listings where !listing.agrees(on: key, with: value) {
       let said = listing.entries[key].map { $0.map { describe($0) } ?? "that it exists" } ?? "nothing"
       throw Violation(
-        "for \(key), \(listing.method) returned \(said), but read(key:) \(describe(value as Any))",
+        "for \(key), \(listing.method) returned \(said), but read(key:) returned \(describe(value as Any))",
         rule: listing.rule)
     }
   }

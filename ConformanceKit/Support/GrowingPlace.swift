@@ -167,7 +167,7 @@ extension CheckContext {
       }
       try await close(fresh.engine)
     }
-    let good = low == 0 ? "" : "all was well with \(low); "
+    let good = low == 0 ? "" : "no failure with \(low); "
     return Violation("\(good)with \(high) \(violation)", rule: violation.rule)
   }
 }

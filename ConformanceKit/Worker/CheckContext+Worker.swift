@@ -36,6 +36,6 @@ func translatingWorkerErrors<Result>(_ body: () async throws -> Result) async th
   } catch let error as WorkerError {
     throw Violation("in another process, \(error)", rule: error.rule)
   } catch let died as WorkerProcess.Died {
-    throw Violation("of itself, \(died)")
+    throw Violation("without being killed by the check, \(died)")
   }
 }

@@ -42,7 +42,9 @@ struct LinearizabilityCheckTests {
     }
     let failures = outcomes.compactMap(\.outcome.failure)
     #expect(!failures.isEmpty)
-    #expect(failures.allSatisfy { $0.rule == .c4 && $0.actual.contains("although nobody had cancelled") })
+    #expect(
+      failures.allSatisfy { $0.rule == .c4 && $0.actual.contains("although its task had not been cancelled") }
+    )
   }
 
   @Test("Each racy engine has a history that shows a broken rule", arguments: RacyEngine.all.spread)

@@ -8,18 +8,17 @@ import TestFixtures
 extension SizeFault {
   static let ofBatches: [SizeFault] = [
     // The service returns unprocessed items, and the engine does not retry them.
-    .init(.w1, "sizes.batches", "writes 25 entries of a batch", shows: "all was well with 25; with 26") {
+    .init(.w1, "sizes.batches", "writes 25 entries of a batch", shows: "no failure with 25; with 26") {
       AlteredEngine(base: $0, batch: { Array($0.prefix(25)) })
     },
-    .init(.w1, "sizes.batches", "loses an entry between two parts", shows: "all was well with 25; with 26") {
+    .init(.w1, "sizes.batches", "loses an entry between two parts", shows: "no failure with 25; with 26") {
       AlteredEngine(
         base: $0,
         batch: { batch in
           batch.enumerated().filter { $0.offset % 26 != 25 }.map(\.element)
         })
     },
-    .init(.w1, "sizes.batches", "refuses batches of more than 500", shows: "all was well with 500; with 501")
-    {
+    .init(.w1, "sizes.batches", "refuses batches of more than 500", shows: "no failure with 500; with 501") {
       AlteredEngine(
         base: $0,
         batch: {
@@ -29,7 +28,7 @@ extension SizeFault {
     },
     .init(
       .w1, "sizes.batches", "keeps the last 4,096 entries of a batch",
-      shows: "all was well with 4096; with 4097"
+      shows: "no failure with 4096; with 4097"
     ) {
       AlteredEngine(base: $0, batch: { $0.suffix(4_096) })
     },
@@ -44,7 +43,7 @@ extension SizeFault {
           batch.enumerated().map { ($1.key, batch[(128..<256).contains($0) ? $0 - 128 : $0].data) }
         })
     },
-    .init(.w1, "sizes.all-keys", "has room for 1,024 keys", shows: "all was well with 1024; with 1025") {
+    .init(.w1, "sizes.all-keys", "has room for 1,024 keys", shows: "no failure with 1024; with 1025") {
       HasRoom(base: $0, count: 1_024)
     },
     .init(.w5, "sizes.apply", "does 1,000 operations", shows: "with 7") {
@@ -82,7 +81,7 @@ extension SizeFault {
     },
     .init(
       .w4, "sizes.rejected-batches", "validates a batch in parts of 25",
-      shows: "all was well with 24; with 25"
+      shows: "no failure with 24; with 25"
     ) {
       PartwiseEngine(base: $0, size: 25, calls: [.write], validatesParts: true)
     },
@@ -109,7 +108,7 @@ extension SizeFault {
     },
     .init(
       .r6, "sizes.timestamps", "puts what a batch of more than 50 overwrites at the end",
-      shows: "all was well with 50; with 51"
+      shows: "no failure with 50; with 51"
     ) {
       ReordersOverwrites(base: $0, beyond: 50)
     },
@@ -141,21 +140,21 @@ extension SizeFault {
     },
     .init(
       .d2, "sizes.removal-of-everything", "removes the first 1,000 entries",
-      shows: "all was well with 1000; with 1001"
+      shows: "no failure with 1000; with 1001"
     ) {
       RemovesTheFirst(base: $0, count: 1_000)
     },
     .init(
       .t2, "sizes.removal-of-everything", "a body removes the first 1,000 entries",
-      shows: "all was well with 1000; with 1001", claiming: .transactions
+      shows: "no failure with 1000; with 1001", claiming: .transactions
     ) { AltersTransactions(base: $0) { RemovesTheFirstInBodies($0, count: 1_000) } },
     .init(
       .t2, "sizes.removal-of-everything", "a body counts what it has removed, beyond 1,000 entries",
-      shows: "all was well with 1000; with 1001", claiming: .transactions
+      shows: "no failure with 1000; with 1001", claiming: .transactions
     ) { AltersTransactions(base: $0) { CountsRemovedInBodies($0, beyond: 1_000) } },
     .init(
       .d2, "sizes.removal-of-everything", "removes the first 10,000 entries", at: .standard,
-      shows: "all was well with 10000; with 10001"
+      shows: "no failure with 10000; with 10001"
     ) { RemovesTheFirst(base: $0, count: 10_000) },
   ]
 

@@ -8,13 +8,13 @@ extension SizeFault {
   static let ofBytes: [SizeFault] = [
     .init(
       .v2, "sizes.bytes-of-a-value", "has a column of 400 KiB",
-      shows: "all was well with 409600 bytes; with 409601"
+      shows: "no failure with 409600 bytes; with 409601"
     ) {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix(400 << 10) })
     },
     .init(
       .v2, "sizes.bytes-of-a-value", "has a length of 15 bits",
-      shows: "all was well with 32767 bytes; with 32768"
+      shows: "no failure with 32767 bytes; with 32768"
     ) {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix($0.count % 32_768) })
     },
@@ -23,13 +23,13 @@ extension SizeFault {
     },
     .init(
       .v2, "sizes.bytes-of-a-value", "cuts values in a log of 16 MiB", at: .standard,
-      shows: "all was well with 16777216 bytes; with 16777217"
+      shows: "no failure with 16777216 bytes; with 16777217"
     ) {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix(16 << 20) })
     },
     .init(
       .v2, "sizes.bytes-of-a-value", "refuses a message of more than 4 MiB", at: .standard,
-      shows: "all was well with 4194304 bytes; with 4194305"
+      shows: "no failure with 4194304 bytes; with 4194305"
     ) {
       AlteredEngine(base: $0, single: { try ($0.inMessage(of: 4 << 20), $1) })
     },

@@ -8,7 +8,7 @@ import TestFixtures
 extension SizeFault {
   static let ofEntries: [SizeFault] = [
     .init(
-      .w1, "sizes.batches", "writes 999 entries of others", shows: "all was well with 999; with 1000"
+      .w1, "sizes.batches", "writes 999 entries of others", shows: "no failure with 999; with 1000"
     ) {
       AlteredEngine(base: $0, imported: { Array($0.prefix(999)) })
     },
@@ -54,7 +54,7 @@ extension SizeFault {
   static let ofTransactions: [SizeFault] = [
     .init(
       .r2, "sizes.requests", "a body cannot ask for more than 8,192 keys",
-      shows: "all was well with 8192; with 8193", claiming: .transactions
+      shows: "no failure with 8192; with 8193", claiming: .transactions
     ) { AltersTransactions(base: $0) { AsksForFewKeysInBodies($0, count: 8_192) } },
     .init(
       .w1, "sizes.bytes-of-a-batch", "commits the first mebibyte of a transaction",
@@ -62,7 +62,7 @@ extension SizeFault {
     ) { CommitsTheFirstBytes(base: $0, count: 1 << 20) },
     .init(
       .t1, "sizes.transactions", "refuses transactions of more than a hundred writes",
-      shows: "all was well with 100; with 101", claiming: .transactions
+      shows: "no failure with 100; with 101", claiming: .transactions
     ) {
       AltersTransactions(base: $0) { HasRoomForWrites($0, count: 100) }
     },
@@ -72,7 +72,7 @@ extension SizeFault {
     ) { AltersTransactions(base: $0) { ScansPagesInBodies($0, size: 250) } },
     .init(
       .t2, "sizes.transactions", "lists 1,000 keys in a transaction",
-      shows: "all was well with 1000; with 1001", claiming: .transactions
+      shows: "no failure with 1000; with 1001", claiming: .transactions
     ) {
       AltersTransactions(base: $0) { ListsKeys($0, count: 1_000) }
     },

@@ -19,11 +19,11 @@ extension SizeFault {
     },
     .init(
       .l2, "sizes.apply", "counts overwrites as new when it applies more than 500 operations",
-      shows: "all was well with 357; with 358"
+      shows: "no failure with 357; with 358"
     ) { CountsLargeOverwrites(base: $0, beyond: 500) },
     .init(
       .k3, "sizes.batches", "appends the keys of more than 200 imported entries to its list",
-      shows: "all was well with 200; with 201"
+      shows: "no failure with 200; with 201"
     ) { ListsImportsAgain(base: $0, beyond: 200) },
     .init(
       .w2, "sizes.transactions", "replaces whole rows when a body has changed more than 50", shows: "with 52",
@@ -31,7 +31,7 @@ extension SizeFault {
     ) { AltersTransactions(base: $0) { ReplacesManyRows($0, beyond: 50) } },
     .init(
       .r6, "sizes.timestamps", "moves what more than 100 imported entries replace to the end",
-      shows: "all was well with 100; with 101", claiming: .preservesTimestamps
+      shows: "no failure with 100; with 101", claiming: .preservesTimestamps
     ) { _ in MovesImports(base: MemoryStorageEngine(), beyond: 100) },
     .init(.r2, "sizes.requests", "has a mebibyte for the keys of a statement") {
       AlteredEngine(

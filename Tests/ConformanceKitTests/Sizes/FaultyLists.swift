@@ -11,14 +11,14 @@ extension SizeFault {
       PagesByTime(base: $0, size: 5_000)
     },
     // A service returns one page, and the engine does not request the next.
-    .init(.k3, "sizes.all-keys", "lists 1,000 keys", shows: "all was well with 1000; with 1001") {
+    .init(.k3, "sizes.all-keys", "lists 1,000 keys", shows: "no failure with 1000; with 1001") {
       AlteredEngine(base: $0, keys: { Array($0.prefix(1_000)) })
     },
-    .init(.k3, "sizes.all-keys", "lists 700 keys", shows: "all was well with 700; with 701") {
+    .init(.k3, "sizes.all-keys", "lists 700 keys", shows: "no failure with 700; with 701") {
       AlteredEngine(base: $0, keys: { Array($0.prefix(700)) })
     },
     .init(
-      .k3, "sizes.all-keys", "lists 10,000 keys", at: .standard, shows: "all was well with 10000; with 10001"
+      .k3, "sizes.all-keys", "lists 10,000 keys", at: .standard, shows: "no failure with 10000; with 10001"
     ) {
       AlteredEngine(base: $0, keys: { Array($0.prefix(10_000)) })
     },
@@ -28,7 +28,7 @@ extension SizeFault {
     },
     // Each page begins with the key that it should begin after.
     .init(
-      .k3, "sizes.all-keys", "lists the first key of a page twice", shows: "all was well with 256; with 257"
+      .k3, "sizes.all-keys", "lists the first key of a page twice", shows: "no failure with 256; with 257"
     ) {
       AlteredEngine(
         base: $0,
@@ -38,17 +38,17 @@ extension SizeFault {
           }
         })
     },
-    .init(.l2, "sizes.key-count", "counts to 1,000", shows: "all was well with 1000; with 1001") {
+    .init(.l2, "sizes.key-count", "counts to 1,000", shows: "no failure with 1000; with 1001") {
       AlteredEngine(base: $0, count: { min($0, 1_000) })
     },
-    .init(.l2, "sizes.key-count", "counts in a byte", shows: "all was well with 255; with 256") {
+    .init(.l2, "sizes.key-count", "counts in a byte", shows: "no failure with 255; with 256") {
       AlteredEngine(base: $0, count: { $0 % 256 })
     },
     .init(.l2, "sizes.key-count", "estimates what is more than a thousand") {
       AlteredEngine(base: $0, count: { $0 > 1_000 ? $0 / 16 * 16 : $0 })
     },
 
-    .init(.r3, "sizes.everything", "returns 1,000 values", shows: "all was well with 1000; with 1001") {
+    .init(.r3, "sizes.everything", "returns 1,000 values", shows: "no failure with 1000; with 1001") {
       AlteredEngine(base: $0, values: { Array($0.prefix(1_000)) })
     },
     .init(.r3, "sizes.everything", "loses the entry at the boundary of a page", shows: "with 513") {
@@ -71,7 +71,7 @@ extension SizeFault {
         })
     },
 
-    .init(.r6, "sizes.all-entries", "returns 1,000 entries", shows: "all was well with 1000; with 1001") {
+    .init(.r6, "sizes.all-entries", "returns 1,000 entries", shows: "no failure with 1000; with 1001") {
       AlteredEngine(base: $0, entries: { Array($0.prefix(1_000)) })
     },
     .init(.r6, "sizes.all-entries", "sorts each page of 200 entries") {
@@ -85,7 +85,7 @@ extension SizeFault {
         })
     },
     // The position of an entry is stored as a text of three digits.
-    .init(.r6, "sizes.all-entries", "sorts places as texts", shows: "all was well with 1000; with 1001") {
+    .init(.r6, "sizes.all-entries", "sorts places as texts", shows: "no failure with 1000; with 1001") {
       AlteredEngine(
         base: $0,
         entries: { entries in
@@ -96,13 +96,13 @@ extension SizeFault {
         })
     },
 
-    .init(.r5, "sizes.scans", "scans one page", shows: "all was well with 1000; with 1001") {
+    .init(.r5, "sizes.scans", "scans one page", shows: "no failure with 1000; with 1001") {
       AlteredEngine(base: $0, limit: { $0 ?? 1_000 })
     },
-    .init(.r5, "sizes.scans", "has a highest limit", shows: "all was well with 500; with 501") {
+    .init(.r5, "sizes.scans", "has a highest limit", shows: "no failure with 500; with 501") {
       AlteredEngine(base: $0, limit: { $0.map { min($0, 500) } })
     },
-    .init(.r5, "sizes.scans", "has a limit of a byte", shows: "all was well with 254; with 255") {
+    .init(.r5, "sizes.scans", "has a limit of a byte", shows: "no failure with 254; with 255") {
       AlteredEngine(base: $0, limit: { $0.map { $0 > 1_000_000 ? $0 : $0 % 256 } })
     },
     .init(.r5, "sizes.scans", "appends the second page where it should merge it") {
@@ -119,26 +119,26 @@ extension SizeFault {
   static let ofRequests: [SizeFault] = [
     .init(
       .k1, "sizes.refused-requests", "validates the first hundred keys",
-      shows: "all was well with 100; with 101"
+      shows: "no failure with 100; with 101"
     ) {
       ValidatesTheFirst(base: $0, count: 100)
     },
     .init(
       .k1, "sizes.refused-requests", "validates the first hundred keys of a request for entries",
-      shows: "all was well with 100; with 101"
+      shows: "no failure with 100; with 101"
     ) {
       ReadsEntriesInParts(base: $0, size: 100, validatesAll: false)
     },
     .init(
-      .r6, "sizes.some-entries", "reads entries in parts of 100", shows: "all was well with 100; with 101"
+      .r6, "sizes.some-entries", "reads entries in parts of 100", shows: "no failure with 100; with 101"
     ) {
       ReadsEntriesInParts(base: $0, size: 100)
     },
-    .init(.r2, "sizes.requests", "answers for 100 keys", shows: "all was well with 100; with 101") {
+    .init(.r2, "sizes.requests", "answers for 100 keys", shows: "no failure with 100; with 101") {
       AlteredEngine(base: $0, request: { Array($0.prefix(100)) })
     },
     .init(
-      .r2, "sizes.requests", "has 999 parameters in a statement", shows: "all was well with 999; with 1000"
+      .r2, "sizes.requests", "has 999 parameters in a statement", shows: "no failure with 999; with 1000"
     ) {
       AlteredEngine(
         base: $0,
@@ -177,7 +177,7 @@ extension SizeFault {
     .init(.r2, "sizes.requests", "returns the parts of a large answer as they come") {
       AlteredEngine(base: $0, requested: { $0.count > 256 ? Array($0.dropFirst(256) + $0.prefix(256)) : $0 })
     },
-    .init(.l1, "sizes.keys-exist", "looks for 1,000 keys", shows: "all was well with 1000; with 1001") {
+    .init(.l1, "sizes.keys-exist", "looks for 1,000 keys", shows: "no failure with 1000; with 1001") {
       AlteredEngine(base: $0, question: { Array($0.prefix(1_000)) })
     },
     .init(.l1, "sizes.keys-exist", "looks for large requests in its own order") {
