@@ -142,7 +142,8 @@ private struct Refusal: Error {}
   let end = CheckedItem("end")
   try await fixture.insert(item)
   let subscriber = Subscriber(fixture.store)
-  do { try await fixture.store.update(item, adding: 1, refusal: Refusal()) } catch is Refusal {}
+  let refused = CheckedItem("updated", version: 7)
+  do { try await fixture.store.update(item, adding: 6, refusal: Refusal()) } catch is Refusal {}
   try await fixture.store.update(item, adding: 2, refusal: nil)
   try await fixture.insert(end)
   try await subscriber.wait(forInsertionOf: end)
@@ -151,6 +152,9 @@ private struct Refusal: Error {}
   let count = subscriber.received.count { $0 == ReceivedEvent(.insert, [updated]) }
   // A store may load its items again instead.
   try expect(count <= 1, "a subscriber received an update \(count) times")
+  try expect(
+    !subscriber.received.contains { $0.items.contains(refused) },
+    "a subscriber received an update whose closure threw")
 }
 
 /// The items that result from applying the events in order.

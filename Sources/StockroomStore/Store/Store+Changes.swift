@@ -68,6 +68,7 @@ extension Store {
       while isCommitting { await waitForNextBatch() }
       guard var item = self.item(identifier: identifier) else { return nil }
       try change(&item)
+      try backend.checkIdentifier(of: item, is: update.key)
       try await insert(item)
       return item
     }

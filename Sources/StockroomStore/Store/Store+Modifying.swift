@@ -48,10 +48,18 @@ extension Store {
   ) async throws -> Result {
     // No change may take place between looking up the item and queueing its change.
     while isCommitting { await waitForNextBatch() }
-    let present = self.item(identifier: identifier)
+    let (present, key) = (self.item(identifier: identifier), CacheKey(identifier: identifier))
+    let before = try present.map { try backend.codec.encode($0, for: key) }
     var item = present
     let result = try body(&item)
-    if let item { try await insert(item) } else if let present { try await remove(present) }
+    if let item {
+      try backend.checkIdentifier(of: item, is: key)
+      let after = try backend.codec.encode(item, for: key)
+      if let before, try backend.isUnchanged(item, after, from: before, of: key) { return result }
+      try await insert(item)
+    } else if let present {
+      try await remove(present)
+    }
     return result
   }
 }

@@ -87,14 +87,7 @@ extension StoreBackend {
     guard let changed = item else {
       return exists ? Batch(steps: [.remove([key])], operations: [.remove(key: key)]) : Batch()
     }
-    let after = identifier(changed)
-    guard after.utf8.elementsEqual(key.rawValue.utf8) else {
-      throw StorageError(
-        .unsupported,
-        "An update must not change the identifier of an item: it was \(key.rawValue.prefix(40).debugDescription) and "
-          + "became \(after.prefix(40).debugDescription). Remove the item and insert the other one in a chain."
-      )
-    }
+    try checkIdentifier(of: changed, is: key)
     let data = try codec.encode(changed, for: key)
     if !exists { try verifyIdentity(of: key, in: data) }
     update.result.withLock { $0 = changed }
@@ -105,9 +98,21 @@ extension StoreBackend {
     return Batch(steps: [.insert([(key, changed)])], operations: [.write(data, key: key)])
   }
 
+  /// - Throws: `StorageError` with code `unsupported` if a change has given the item another identifier than that of the key.
+  func checkIdentifier(of changed: Item, is key: CacheKey) throws {
+    let after = identifier(changed)
+    guard after.utf8.elementsEqual(key.rawValue.utf8) else {
+      throw StorageError(
+        .unsupported,
+        "An update must not change the identifier of an item: it was \(key.rawValue.prefix(40).debugDescription) and "
+          + "became \(after.prefix(40).debugDescription). Remove the item and insert the other one in a chain."
+      )
+    }
+  }
+
   /// Whether the item equals the stored one. Two encodings of one item as JSON may differ in the order of their keys, so
   /// both items are encoded again with sorted keys and compared.
-  private func isUnchanged(
+  func isUnchanged(
     _ item: Item, _ data: Data, from stored: Data, of key: CacheKey
   ) throws -> Bool {
     if data == stored { return true }

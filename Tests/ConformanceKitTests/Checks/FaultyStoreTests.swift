@@ -79,6 +79,7 @@ struct FaultyStoreCase: Sendable, CustomTestStringConvertible {
     .init(.s10, .updatesBeforeRefusing, in: [.atomicBatches, .transactions]),
     .init(.s2, .believesFailedUpdates, in: [.atomicBatches, .transactions]),
     .init(.s5, .updatesInSilence, in: [.atomicBatches, .transactions]),
+    .init(.s5, .announcesFailedUpdates, in: [.atomicBatches, .transactions]),
     .init(.s8, .updatesByIdentifier, in: [.atomicBatches, .transactions]),
     .init(.s10, .showsItsOwnUpdate, in: [.atomicBatches, .transactions]),
     .init(.s10, .revivesWhenUpdating, in: [.atomicBatches, .transactions]),

@@ -21,7 +21,8 @@ final class ReferenceStore: CheckedStore {
     case cutsIdentifiers, composesIdentifiers, hashesBeginnings, refusesLongIdentifiers, replacesByHash
     case followsNobody, followsWithoutRemovals, appendsWhatOthersInsert
     case updatesWithoutTransaction, updatesBeforeRefusing
-    case updatesInSilence, updatesByIdentifier, showsItsOwnUpdate, revivesWhenUpdating, believesFailedUpdates
+    case updatesInSilence, announcesFailedUpdates, updatesByIdentifier, showsItsOwnUpdate,
+      revivesWhenUpdating, believesFailedUpdates
     case runsChainsTwice, keepsUnreadableItems, takesEverythingForRemoval
   }
 
@@ -165,6 +166,9 @@ extension ReferenceStore {
         }
       } catch {
         if fault == .believesFailedUpdates, refusal == nil, let shown { _ = change([.insert([shown])]) }
+        if fault == .announcesFailedUpdates, let shown {
+          await announce([announcement(of: .insert([shown]))])
+        }
         throw error
       }
       if fault == .showsItsOwnUpdate, updated != nil { updated = shown }

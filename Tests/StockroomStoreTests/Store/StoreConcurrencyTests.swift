@@ -64,6 +64,23 @@ import Testing
       }
       #expect(store["a"]?.count == 20)
     }
+
+    @Test("Changes of a preview keep the identifier, and send no event if they leave the item as it was")
+    func previewModifications() async throws {
+      let store = Store.previewStore(items: [Note(id: "a")])
+      var events = store.events.makeAsyncIterator()
+      #expect(await events.next()?.items.count == 1)
+      await #expect { try await store.update("a") { $0.id = "b" } } throws: {
+        ($0 as? StorageError)?.code == .unsupported
+      }
+      await #expect {
+        try await store.modify("a") { $0?.id = "b" }
+      } throws: { ($0 as? StorageError)?.code == .unsupported }
+      #expect(store.items == [Note(id: "a")])
+      try await store.modify("a") { _ in }
+      try await store.insert(Note(id: "c"))
+      #expect(await events.next()?.items == [Note(id: "c")])
+    }
   #endif
 
   @Test("Calls take effect in the order in which they were made")
