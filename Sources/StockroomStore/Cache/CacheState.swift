@@ -44,10 +44,39 @@ struct CacheState<Item: Sendable, Value: Sendable>: Sendable {
   /// The sizes of the entries in storage, the least recently written first. Nil until they have been loaded, and without
   /// a limit.
   var storedSizes: LRUList<CacheKey, Void>?
+  /// The keys of the entries that others have changed since their sizes were loaded or measured. Empty without a limit. Nil if
+  /// all sizes must be loaded again.
+  private(set) var unmeasuredKeys: Set<CacheKey>? = []
   /// Whether loading the sizes has failed, in which case writes do not retry it.
   var hasLoadingSizesFailed = false
 
   init(memory: MemoryTier<Item>) { self.memory = memory }
+}
+
+// MARK: - Sizes of stored entries
+
+extension CacheState {
+  /// The maximum number of keys whose sizes are measured one by one.
+  private static var maximumUnmeasuredCount: Int { 10_000 }
+
+  /// Forgets all sizes, so that the next write loads them again.
+  mutating func forgetSizes() {
+    storedSizes = nil
+    unmeasuredKeys = nil
+  }
+
+  /// Records that others have changed these entries, which are now the most recently written ones.
+  mutating func noteForeignChange(of keys: [CacheKey]) {
+    for key in keys { _ = storedSizes?.use(key) }
+    unmeasuredKeys?.formUnion(keys)
+    if unmeasuredKeys.map({ $0.count > Self.maximumUnmeasuredCount }) ?? true { forgetSizes() }
+  }
+
+  /// Returns ``unmeasuredKeys``, and begins to record them anew.
+  mutating func beginMeasuring() -> Set<CacheKey>? {
+    defer { unmeasuredKeys = [] }
+    return storedSizes == nil ? nil : unmeasuredKeys
+  }
 }
 
 // MARK: - Reading

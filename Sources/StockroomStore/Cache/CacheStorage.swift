@@ -10,6 +10,9 @@ import StockroomCore
 struct CacheStorage: Sendable {
   private static let pageSize = 100
 
+  /// An entry and the size of its bytes. Nil stands for an entry that cannot be decoded.
+  typealias StoredEntry = (key: CacheKey, entry: CacheEntry?, size: Int)
+
   let engine: any StorageEngine
   let namespace: CacheNamespace
 
@@ -29,9 +32,7 @@ struct CacheStorage: Sendable {
   }
 
   /// Calls `body` with the entries of the namespace and their sizes, in pages. An entry that cannot be decoded is nil.
-  func forEachPage(_ body: ([(key: CacheKey, entry: CacheEntry?, size: Int)]) async throws -> Void)
-    async throws
-  {
+  func forEachPage(_ body: ([StoredEntry]) async throws -> Void) async throws {
     // One scan if the engine has no ordered scans, since such an engine sorts all keys for each scan.
     let limit = engine.capabilities.contains(.orderedScans) ? Self.pageSize : nil
     var range = KeyRange.prefix(namespace.prefix)
@@ -43,6 +44,13 @@ struct CacheStorage: Sendable {
           .filter { namespace.contains($0.entry) })
       if page.count < limit ?? .max { return }
     } while true
+  }
+
+  /// The entries of these keys that are in the namespace, in any order.
+  func entries(of keys: [CacheKey]) async throws -> [StoredEntry] {
+    try await engine.values(of: keys)
+      .map { (key: $0.key, entry: Self.entry($0.value), size: $0.value.count) }
+      .filter { namespace.contains($0.entry) }
   }
 
   /// Removes all entries of the namespace as one batch. An entry that another cache replaces at the same time may be

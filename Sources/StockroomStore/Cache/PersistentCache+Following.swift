@@ -65,20 +65,21 @@ extension PersistentCache.Core {
 
   private func forget(_ change: StorageChange) {
     guard let storage, case .keys(let changed) = change else { return forgetEverything() }
-    var keys: [EncodedKey] = []
+    var (keys, storedKeys): ([EncodedKey], [CacheKey]) = ([], [])
     for key in changed {
       switch storage.namespace.keys(of: key) {
       case .none: break
-      case .one(let key): keys.append(key)
+      case .one(let encoded):
+        keys.append(encoded)
+        storedKeys.append(key)
       case .any: return forgetEverything()
       }
     }
-    let forgotten = keys
+    let (forgotten, measured) = (keys, storageLimit == .unlimited ? [] : storedKeys)
     if forgotten.isEmpty { return }
     withState { state in
       state.forget(forgotten)
-      // These entries are now the most recently written ones.
-      for key in changed { _ = state.storedSizes?.use(key) }
+      state.noteForeignChange(of: measured)
     }
   }
 
@@ -87,7 +88,7 @@ extension PersistentCache.Core {
     withState { state in
       state.loads.invalidateAll()
       state.forgetAll()
-      state.storedSizes = nil
+      state.forgetSizes()
     }
   }
 }

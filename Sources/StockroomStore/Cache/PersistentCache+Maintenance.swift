@@ -45,7 +45,7 @@ extension PersistentCache {
         state.loads.invalidateAll()
         state.memory.removeAll()
         state.unwritten = []
-        state.storedSizes = nil
+        state.forgetSizes()
         state.hasLoadingSizesFailed = false
       }
     }
@@ -94,7 +94,7 @@ extension PersistentCache {
         let mayHaveBeenApplied =
           !(error.guaranteesNoChange && storage?.engine.capabilities.contains(.atomicBatches) == true)
         withState { state in
-          state.storedSizes = nil
+          state.forgetSizes()
           if mayHaveBeenApplied { state.clearMemory() }
           state.endChangingAll()
         }

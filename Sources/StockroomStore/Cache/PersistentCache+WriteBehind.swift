@@ -179,19 +179,22 @@ extension PersistentCache {
   /// Removes the least recently written entries beyond the limit. O(changes), once the sizes have been loaded.
   private func enforceStorageLimit(after changes: [CacheChange<Item>]) async {
     guard let storage, storageLimit != .unlimited, !withState({ $0.hasLoadingSizesFailed }) else { return }
+    let unmeasured = withState { $0.beginMeasuring() }
     do {
-      if withState({ $0.storedSizes == nil }) {
-        withState { $0.hasLoadingSizesFailed = true }
-        let sizes = try await loadSizes(from: storage)
-        withState { state in
-          state.storedSizes = sizes
-          state.hasLoadingSizesFailed = false
-        }
-      } else {
+      if let unmeasured {
         withState { state in
           for change in changes where change.isStored || change.mayHaveBeenApplied {
             recordSize(of: change, in: storage, &state)
           }
+        }
+        if !unmeasured.isEmpty { try await measure(Array(unmeasured), in: storage) }
+      } else {
+        withState { $0.hasLoadingSizesFailed = true }
+        let sizes = try await loadSizes(from: storage)
+        withState { state in
+          state.hasLoadingSizesFailed = false
+          // Others may have changed anything in the meantime. The next write loads the sizes again then.
+          if state.unmeasuredKeys != nil { state.storedSizes = sizes }
         }
       }
       let excess = withState { $0.storedSizes?.keysBeyond(storageLimit) ?? [] }
@@ -199,7 +202,19 @@ extension PersistentCache {
       try await storage.engine.remove(keys: excess)
       withState { state in for key in excess { state.storedSizes?.remove(key) } }
     } catch {
-      withState { $0.failures.append(error) }
+      withState { state in
+        if let unmeasured { state.noteForeignChange(of: Array(unmeasured)) }
+        state.failures.append(error)
+      }
+    }
+  }
+
+  /// Reads the entries that others have changed, and records their sizes.
+  private func measure(_ keys: [CacheKey], in storage: CacheStorage) async throws {
+    let found = try await storage.entries(of: keys).map(StoredSize.init).sorted()
+    withState { state in
+      for key in keys { state.storedSizes?.remove(key) }
+      for entry in found { state.storedSizes?.put((), size: entry.size, for: entry.key) }
     }
   }
 
@@ -216,14 +231,24 @@ extension PersistentCache {
 
   /// The sizes of all entries, the least recently written first. O(N log N), and reads the whole namespace.
   private func loadSizes(from storage: CacheStorage) async throws -> LRUList<CacheKey, Void> {
-    var found: [(writtenAt: Date, key: CacheKey, size: Int)] = []
-    try await storage.forEachPage { page in
-      found += page.map { ($0.entry?.writtenAt ?? .distantPast, $0.key, $0.entry?.value.count ?? $0.size) }
-    }
+    var found: [StoredSize] = []
+    try await storage.forEachPage { page in found += page.map(StoredSize.init) }
     var sizes = LRUList<CacheKey, Void>()
-    for entry in found.sorted(by: { ($0.writtenAt, $0.key) < ($1.writtenAt, $1.key) }) {
-      sizes.put((), size: entry.size, for: entry.key)
-    }
+    for entry in found.sorted() { sizes.put((), size: entry.size, for: entry.key) }
     return sizes
   }
+}
+
+/// The size of an entry in storage. Sizes are in the order in which the entries were written.
+private struct StoredSize: Comparable {
+  private let writtenAt: Date
+  let key: CacheKey
+  let size: Int
+
+  init(_ stored: CacheStorage.StoredEntry) {
+    (writtenAt, key) = (stored.entry?.writtenAt ?? .distantPast, stored.key)
+    size = stored.entry?.value.count ?? stored.size
+  }
+
+  static func < (one: Self, other: Self) -> Bool { (one.writtenAt, one.key) < (other.writtenAt, other.key) }
 }

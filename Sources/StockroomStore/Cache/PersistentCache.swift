@@ -77,7 +77,7 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
     let storage: CacheStorage?
     fileprivate let codec: ItemCodec<Value>
     fileprivate let memoryLimit: CacheLimit
-    fileprivate let storageLimit: CacheLimit
+    let storageLimit: CacheLimit
     fileprivate let now: @Sendable () -> Date
     fileprivate let state: MutexProtected<State>
     /// Distinguishes the changes of this cache from those of others in the engine's feed.
@@ -129,8 +129,9 @@ public final class PersistentCache<Key: Hashable & Encodable & Sendable, Value: 
   ///   - storageLimit: The capacity of storage. With a limit, the first write reads the whole namespace, and so does the
   ///     first write after ``removeAll()``, after rewriting old versions, or after others have changed unknown keys; the
   ///     cost of other writes does not depend on the number of entries. A value larger than the limit of bytes is not
-  ///     stored. Entries that other caches write into the namespace after that read are not counted. If the read fails,
-  ///     ``sync()`` throws the error, and there is no limit until a later ``sync()`` has repeated the read.
+  ///     stored. Entries that others write or remove count as such once the feed of the engine has reported them: the next
+  ///     write reads them again. If a read of the whole namespace fails, ``sync()`` throws the error, and there is no limit
+  ///     until a later ``sync()`` has repeated the read.
   ///   - codec: Converts values to bytes.
   ///   - now: The clock for expiry.
   public init(

@@ -38,7 +38,7 @@ extension PersistentCache where Value: VersionedItem {
       try Task.checkCancellation()
       let rest = keys[done...].prefix(RewritingBatch.keyLimit)
       let batch = try await inOrder { [self] in
-        defer { withState { $0.storedSizes = nil } }
+        defer { withState { $0.forgetSizes() } }
         return try await storage.engine.rewrite(rest) { data, key throws(StorageError) in
           try codec.rewritten(entry: data, of: key)
         }

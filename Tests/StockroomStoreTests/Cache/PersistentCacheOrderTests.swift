@@ -85,4 +85,28 @@ struct PersistentCacheOrderTests {
     #expect(try await fresh["a"] == 2)
     #expect(try await fresh["b"] == nil)
   }
+
+  @Test("Entries count towards the limit as other caches have left them")
+  func storageLimitAfterOthers() async throws {
+    let cache = PersistentCache<String, Int>(storage: engine, storageLimit: CacheLimit(bytes: 20))
+    let other = PersistentCache<String, Int>(storage: engine)
+    for key in ["a", "b", "c"] { try await cache.store(1, forKey: key) }
+    #expect(try await cache["b"] == 1)
+    try await other.removeValue(forKey: "b")
+    while try await cache["b"] != nil { await Task.yield() }
+    // 18 bytes.
+    try await cache.store(100_000_000_000_000_000, forKey: "d")
+    var fresh = PersistentCache<String, Int>(storage: engine)
+    #expect(try await fresh["a"] == 1)
+    #expect(try await fresh["c"] == 1)
+
+    try await other.store(1_000, forKey: "c")
+    while try await cache["c"] != 1_000 { await Task.yield() }
+    try await cache.store(2, forKey: "e")
+    fresh = PersistentCache(storage: engine)
+    #expect(try await fresh["a"] == nil)
+    #expect(try await fresh["d"] == nil)
+    #expect(try await fresh["c"] == 1_000)
+    #expect(try await fresh["e"] == 2)
+  }
 }
