@@ -206,7 +206,8 @@ extension ConformanceOutcome {
       #expect(rules.contains(failure.rule), "\(failure)")
       // The failed call, and how it failed.
       #expect(
-        failure.actual.contains(/(after|when) the \d+(st|nd|rd|th) \w+ (failed with E|did only half)/),
+        failure.actual.contains(
+          /(after|when) the \d+(st|nd|rd|th) \w+ (failed with E|transferred only half)/),
         "\(failure.actual)")
     case .skipped(let reason): #expect(reason.contains("kernel"), "\(reason)")
     case .couldNotRun(let reason): Issue.record("\(reason)")

@@ -89,7 +89,7 @@ struct LinearizabilityCheckTests {
   @Test("An engine that often throws fails, one that rarely throws passes")
   func failures() async {
     let always = await outcomes([]) { _ in try ThrowsOften(base: ReferenceEngine(), every: 3) }
-    #expect(always.contains { $0.outcome.failure?.actual.contains("threw although") ?? false })
+    #expect(always.contains { $0.outcome.failure?.actual.contains("threw without a reason") ?? false })
     let rarely = await outcomes([]) { _ in try ThrowsOften(base: ReferenceEngine(), every: 400) }
     #expect(rarely.allSatisfy { $0.outcome == .passed }, "\(rarely)")
   }
