@@ -72,7 +72,7 @@ extension CacheState {
     if unmeasuredKeys.map({ $0.count > Self.maximumUnmeasuredCount }) ?? true { forgetSizes() }
   }
 
-  /// Returns ``unmeasuredKeys``, and begins to record them anew.
+  /// Returns ``unmeasuredKeys``, and clears them. Nil if all sizes must be loaded.
   mutating func beginMeasuring() -> Set<CacheKey>? {
     defer { unmeasuredKeys = [] }
     return storedSizes == nil ? nil : unmeasuredKeys
