@@ -166,7 +166,7 @@ extension ReferenceStore {
         }
       } catch {
         if fault == .believesFailedUpdates, refusal == nil, let shown { _ = change([.insert([shown])]) }
-        if fault == .announcesFailedUpdates, let shown {
+        if fault == .announcesFailedUpdates, refusal != nil, let shown {
           await announce([announcement(of: .insert([shown]))])
         }
         throw error
