@@ -35,9 +35,19 @@ struct EngineUnderTest: StorageEngine {
   /// Records which calls are in progress.
   private let progress: CheckProgress?
 
+  /// Whether a call that throws is named by a `CallFailure`.
+  private var namesCalls = true
+
   init(_ engine: any StorageEngine, noting progress: CheckProgress? = nil) {
     reference = Reference(engine)
     self.progress = progress
+  }
+
+  /// The same engine with the errors that it throws, as a store receives them.
+  var withItsOwnErrors: EngineUnderTest {
+    var copy = self
+    copy.namesCalls = false
+    return copy
   }
 
   /// Releases the reference to the engine. It is the last one unless a call is in progress.
@@ -176,11 +186,11 @@ struct EngineUnderTest: StorageEngine {
     while true {
       do {
         return try await call("withTransaction(_:)") { try await engine.withTransaction(counted) }
-      } catch let failure as CallFailure where Self.hasGivenUp(failure.error) {
+      } catch  where Self.hasGivenUp((error as? CallFailure)?.error ?? error) {
         conflicts += 1
         // An engine that runs one transaction at a time may abort all others during a body. That may take seconds in
         // some checks, and longer if the machine does not run its thread.
-        if !(progress?.hasBodyUnderWay ?? false), limit.isOver(), conflicts > 400 { throw failure }
+        if !(progress?.hasBodyUnderWay ?? false), limit.isOver(), conflicts > 400 { throw error }
         try Task.checkCancellation()
         if conflicts < 20 {
           await Task.yield()
@@ -227,7 +237,7 @@ struct EngineUnderTest: StorageEngine {
       // Thrown by the body of a transaction.
       throw violation
     } catch {
-      throw CallFailure(call: name(), error: error)
+      throw namesCalls ? CallFailure(call: name(), error: error) : error
     }
   }
 }

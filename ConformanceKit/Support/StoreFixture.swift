@@ -17,7 +17,7 @@ struct StoreFixture {
   ) {
     self.context = context
     self.engineUnderTest = engineUnderTest
-    engine = FailingStorageEngine(engineUnderTest)
+    engine = FailingStorageEngine(engineUnderTest.withItsOwnErrors)
     prepare(engine)
     store = context.makeStore(engine)
   }

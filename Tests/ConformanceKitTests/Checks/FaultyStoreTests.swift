@@ -139,6 +139,11 @@ struct FaultyStoreTests {
   func passesOnFile(_ check: ConformanceCheck) async throws { try await check.run() }
 
   @Test(
+    "A plain store in front of an engine with transactions passes",
+    arguments: checks(capabilities: [.atomicBatches, .transactions]))
+  func passesWithTransactions(_ check: ConformanceCheck) async throws { try await check.run() }
+
+  @Test(
     "A plain store in front of an engine with six methods passes",
     arguments: checks(capabilities: []) { _ in LockedEngine() })
   func passesOnMinimalEngine(_ check: ConformanceCheck) async throws { try await check.run() }
