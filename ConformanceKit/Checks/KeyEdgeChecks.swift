@@ -154,12 +154,15 @@ private func checkQuestions(about key: CacheKey, isThere: Bool, in engine: Engin
     try await engine.read(keys: [key]), is: isThere ? [value(for: key)] : [], "read(keys:) \(what)")
 }
 
-/// Passes the request to read(keys:), readDataAndKeys(keys:) and keysExist(_:).
+/// Passes the request to read(keys:), readDataAndKeys(keys:), readEntries(keys:) and keysExist(_:).
 private func expectRefusal(of request: [CacheKey], at place: Int, in engine: EngineUnderTest) async throws {
   let what = "with the invalid key in place \(place) of \(request.count)"
   try await expectError(.invalidKey, from: "read(keys:) \(what)") { try await engine.read(keys: request) }
   try await expectError(.invalidKey, from: "readDataAndKeys(keys:) \(what)") {
     try await engine.readDataAndKeys(keys: request)
+  }
+  try await expectError(.invalidKey, from: "readEntries(keys:) \(what)") {
+    try await engine.readEntries(keys: request)
   }
   try await expectError(.invalidKey, from: "keysExist(_:) \(what)") { try await engine.keysExist(request) }
 }
