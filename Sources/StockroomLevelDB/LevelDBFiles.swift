@@ -89,8 +89,9 @@ struct LevelDBFiles: Sendable {
     for name in try names() where name.hasSuffix(Self.unfinishedExtension) {
       let finished = name.dropLast(Self.unfinishedExtension.count)
       let isManifest = finished.hasPrefix("MANIFEST-") && finished.dropFirst(9).allSatisfy(\.isWholeNumber)
-      let isOwn = ["CURRENT", "STOCKROOM", "STOCKROOM.closed", "STOCKROOM.unsynced"].contains(finished)
-      if isOwn || isManifest { _ = unlinkat(descriptor, name, 0) }
+      let isLog = LevelDBFileList.number(ofLog: String(finished)) != nil
+      let isOwn = finished == "CURRENT" || finished.hasPrefix("STOCKROOM")
+      if isOwn || isLog || isManifest { _ = unlinkat(descriptor, name, 0) }
     }
   }
 

@@ -29,7 +29,12 @@ struct LevelDBKeptLogs {
       try files.keep(name, as: Self.prefix + LevelDBFileList.padded(number))
     }
     self.files = files
-    names = try files.names().filter { $0.hasPrefix(Self.prefix) }.sorted(by: LevelDBFileList.isBefore)
+    names = try files.names().filter(Self.isName).sorted(by: LevelDBFileList.isBefore)
+  }
+
+  /// Whether this is a second name, and not that of an unfinished copy.
+  private static func isName(_ name: String) -> Bool {
+    name.hasPrefix(prefix) && name.dropFirst(prefix.count).utf8.allSatisfy { (0x30...0x39).contains($0) }
   }
 
   /// Writes the batches that LevelDB has not found, as one synced batch: after a crash, the database has either all of

@@ -44,7 +44,10 @@ struct LevelDBHousekeepingTests {
 
   @Test(
     "Opening removes a file that a process had not renamed when it died",
-    arguments: ["MANIFEST-000099.new", "CURRENT.new", "STOCKROOM.closed.new", "STOCKROOM.kept-000003.new"],
+    arguments: [
+      "MANIFEST-000099.new", "CURRENT.new", "STOCKROOM.closed.new", "STOCKROOM.kept-000003.new",
+      "000099.log.new",
+    ],
     [false, true])
   func unrenamedFile(name: String, isKnownToMarker: Bool) async throws {
     let engine = try directory.open()
