@@ -86,7 +86,7 @@ extension DiskConnection {
       // are in ``undo``, except in a replay, after an attempt that may have been irreversible.
       let isReversible =
         try isReplay ? isReversible(transaction) : (try? movedOut.allSatisfy(isInUndo)) ?? true
-      guard isReversible else { throw error }
+      guard isReversible else { throw isReplay ? error : AfterCommitError(error) }
       do {
         try journal.abort()
       } catch let failure {
