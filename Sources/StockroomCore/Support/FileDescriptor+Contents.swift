@@ -145,9 +145,10 @@ extension FileDescriptor {
 
   private func isSynchronized() -> Bool {
     #if canImport(Darwin)
-      // fsync leaves the data in the drive's cache on these systems. Not every file system supports
-      // F_FULLFSYNC.
-      if fcntl(number, F_FULLFSYNC) == 0 { return true }
+      // fsync leaves the data in the drive's cache on these systems. Not every file system supports F_FULLFSYNC. After
+      // any other error, fsync must not follow: it may succeed although data have been lost.
+      if retrying({ fcntl(number, F_FULLFSYNC) }) == 0 { return true }
+      guard [ENOTSUP, EOPNOTSUPP, ENOTTY, EINVAL].contains(errno) else { return false }
     #endif
     return retrying { fsync(number) } == 0
   }
