@@ -70,7 +70,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     guard PQpipelineSync(handle) == 1 else { throw lost() }
     try flush(until: deadline)
     let results = try receive(sent, until: deadline)
-    guard results.count == sent.parts.count else { return }
+    guard results.count == sent.parts.count else { throw lost() }
     let answer = results[1]
     server = try answer.number(0, 3)
     // An engine that writes nothing can use a standby, and a role that may only read.
