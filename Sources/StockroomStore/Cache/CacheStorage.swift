@@ -39,18 +39,18 @@ struct CacheStorage: Sendable {
     repeat {
       let page = try await engine.scan(range, limit: limit)
       range.after = page.last?.key
-      try await body(
-        page.map { (key: $0.key, entry: Self.entry($0.data), size: $0.data.count) }
-          .filter { namespace.contains($0.entry) })
+      try await body(entries(page.lazy.map { ($0.key, $0.data) }))
       if page.count < limit ?? .max { return }
     } while true
   }
 
   /// The entries of these keys that are in the namespace, in any order.
   func entries(of keys: [CacheKey]) async throws -> [StoredEntry] {
-    try await engine.values(of: keys)
-      .map { (key: $0.key, entry: Self.entry($0.value), size: $0.value.count) }
-      .filter { namespace.contains($0.entry) }
+    entries(try await engine.values(of: keys).lazy.map { ($0.key, $0.value) })
+  }
+
+  private func entries(_ values: some Sequence<(CacheKey, Data)>) -> [StoredEntry] {
+    values.map { (key: $0, entry: Self.entry($1), size: $1.count) }.filter { namespace.contains($0.entry) }
   }
 
   /// Removes all entries of the namespace as one batch. An entry that another cache replaces at the same time may be
