@@ -246,7 +246,7 @@ private func checkTransfers(_ context: CheckContext) async throws {
   }
   let engine = try await context.open()
   try await engine.write(work.accounts.opening)
-  let showsOneMoment = context.capabilities.contains(.snapshotReads)
+  let showsSnapshot = context.capabilities.contains(.snapshotReads)
   try await translatingWorkerErrors {
     for worker in workers { try await worker.perform(CallEngine(.open, at: context.place)) }
     try await whileRunning(
@@ -257,7 +257,7 @@ private func checkTransfers(_ context: CheckContext) async throws {
         }
       }, readerCount: 2
     ) { reader in
-      if reader == 0 || !showsOneMoment {
+      if reader == 0 || !showsSnapshot {
         try await engine.withTransaction { try work.accounts.check(in: $0, 1) }
       } else {
         try work.accounts.check(

@@ -124,7 +124,7 @@ extension CheckDefinition {
     for method in ReadMethod.ofManyValues {
       Check(
         .r3, "reads.\(method.rawValue)-shows-one-moment", "one call of \(method.call) returns one snapshot",
-        needs: method.needsForOneMoment
+        needs: method.needsForSnapshot
       ) { context in
         try await checkSnapshot(context, method)
       }
@@ -216,10 +216,10 @@ private func checkSnapshotOfKeys(_ context: CheckContext) async throws {
     try await engine.remove(key: key("\(round)"))
   } readers: {
     let numbers = try await engine.allKeys().compactMap { Int($0.value) }.sorted()
-    let isOneMoment =
+    let isSnapshot =
       (5...6).contains(numbers.count) && (numbers.last ?? 0) - (numbers.first ?? 0) == numbers.count - 1
     try expect(
-      isOneMoment,
+      isSnapshot,
       "while numbers were added at one end and removed at the other, allKeys() returned "
         + "\(describe(numbers)), which never existed at the same time")
   }

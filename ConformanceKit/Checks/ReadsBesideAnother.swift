@@ -153,15 +153,15 @@ private struct BesideReader {
     let (still, overwritten) = (PassingChanges.still, PassingChanges.overwritten)
     let requested = still + overwritten
     let method = isOfSingleKeys ? .read : Self.methods[number % Self.methods.count]
-    let isOneMoment = engine.capabilities.isSuperset(of: method.needsForOneMoment.union(.atomicBatches))
+    let isSnapshot = engine.capabilities.isSuperset(of: method.needsForSnapshot.union(.atomicBatches))
     func expectListed(_ entries: [(key: CacheKey, data: Data?)]) throws {
-      try expectKeys(entries.map(\.key), of: method, isComplete: isOneMoment || method.isOfManyKeys)
+      try expectKeys(entries.map(\.key), of: method, isComplete: isSnapshot || method.isOfManyKeys)
       var values: [Data] = []
       for (key, data) in entries {
         guard let data else { continue }
         if overwritten.contains(key) { values.append(data) } else { try expectValue(data, of: key, method) }
       }
-      try expectVersions(values, of: method, isOneMoment: isOneMoment, engine.capabilities)
+      try expectVersions(values, of: method, isSnapshot: isSnapshot, engine.capabilities)
     }
     switch method {
     case .readDataAndKeys:
@@ -179,10 +179,10 @@ private struct BesideReader {
       try expect(
         found.count == overwritten.count, of: method,
         "returned \(found.count) values for \(overwritten.count) keys that were there all the time")
-      try expectVersions(found, of: method, isOneMoment: isOneMoment, engine.capabilities)
+      try expectVersions(found, of: method, isSnapshot: isSnapshot, engine.capabilities)
     case .readAllData:
       let found = try await engine.readAllData().filter { $0.count > 1_000 }
-      try expectVersions(found, of: method, isOneMoment: isOneMoment, engine.capabilities)
+      try expectVersions(found, of: method, isSnapshot: isSnapshot, engine.capabilities)
     case .keyCount:
       let count = try await engine.keyCount()
       let possible = requested.count...(requested.count + PassingChanges.passing.count)
@@ -192,7 +192,7 @@ private struct BesideReader {
       guard let data = try await engine.read(key: key) else {
         throw Violation("while \(others) overwrote \(key), read(key:) of it returned nil")
       }
-      try expectVersions([data], of: method, isOneMoment: true, engine.capabilities)
+      try expectVersions([data], of: method, isSnapshot: true, engine.capabilities)
     }
   }
 
@@ -227,7 +227,7 @@ private struct BesideReader {
 
   /// Fails unless these are whole values, no older than those that were read before.
   private mutating func expectVersions(
-    _ values: [Data], of method: ReadMethod, isOneMoment: Bool, _ capabilities: EngineCapabilities
+    _ values: [Data], of method: ReadMethod, isSnapshot: Bool, _ capabilities: EngineCapabilities
   ) throws {
     var versions: [Int] = []
     for data in values {
@@ -242,7 +242,7 @@ private struct BesideReader {
     guard isShared, capabilities.contains(.atomicBatches), let oldest = versions.min(),
       let newest = versions.max()
     else { return }
-    if isOneMoment, oldest != newest {
+    if isSnapshot, oldest != newest {
       throw Violation("\(method.call) returned a half of a batch of another engine: versions \(versions)")
     }
     if oldest < latest {

@@ -31,7 +31,7 @@ extension CheckDefinition {
       Check(
         .r3, "sizes.\(method.rawValue)-shows-one-moment",
         "one call of \(method.call) that reads many pages returns one snapshot",
-        needs: method == .scan ? [.snapshotReads, .orderedScans] : method.needsForOneMoment
+        needs: method == .scan ? [.snapshotReads, .orderedScans] : method.needsForSnapshot
       ) { context in
         try await checkSnapshot(with: method, context)
       }

@@ -187,7 +187,7 @@ private func checkReadSkew(_ context: CheckContext) async throws {
       try accounts.check(([first] + others).compactMap { $0 }, "the reads of one body")
     }
   }
-  let showsOneMoment = context.capabilities.contains(.snapshotReads)
+  let showsSnapshot = context.capabilities.contains(.snapshotReads)
   let rounds = context.rounds(quick: 120, standard: 600, exhaustive: 20_000, of: "transfers")
   try await whileRunning {
     try await gather(0..<4) { task in
@@ -197,7 +197,7 @@ private func checkReadSkew(_ context: CheckContext) async throws {
       }
     }
   } readers: { reader in
-    if reader > 1 || !showsOneMoment {
+    if reader > 1 || !showsSnapshot {
       try await engine.withTransaction { try accounts.check(in: $0, reader) }
     } else {
       try accounts.check(try await engine.read(keys: accounts.keys), "read(keys:)")

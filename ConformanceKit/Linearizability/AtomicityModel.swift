@@ -81,7 +81,7 @@ struct AtomicityModel: Sendable {
     case .exist(let keys):
       observations = call.keys.map { Cell(key: $0, value: keys.contains($0) ? Cell.present : Cell.absent) }
     }
-    return (isOneMoment(call.method) ? [observations] : observations.map { [$0] }).map {
+    return (isSnapshot(call.method) ? [observations] : observations.map { [$0] }).map {
       Effect(call: number, begin: call.begin, end: call.end, observations: $0)
     }
   }
@@ -89,7 +89,7 @@ struct AtomicityModel: Sendable {
   /// Whether the method returns one snapshot. Some default implementations do not, whatever the engine's own methods
   /// do: `readAllEntries()` and `readEntries(keys:)` read the times after the values, and `keysExist(_:)` reads one key
   /// after the other, which is only forbidden to an engine with atomic batches (rule W4).
-  private func isOneMoment(_ method: HistoryCall.Method) -> Bool {
+  private func isSnapshot(_ method: HistoryCall.Method) -> Bool {
     switch method {
     case .read, .exists: true
     case .transaction: transactionsAreAtomic

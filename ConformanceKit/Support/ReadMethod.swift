@@ -72,7 +72,7 @@ enum ReadMethod: String, CaseIterable, Sendable {
 
   /// The capabilities with which one call returns one snapshot. The default `readEntries(keys:)` cannot, whatever the
   /// other methods do, but an engine that keeps the times of entries overrides it.
-  var needsForOneMoment: EngineCapabilities {
+  var needsForSnapshot: EngineCapabilities {
     self == .readEntries ? [.snapshotReads, .preservesTimestamps] : .snapshotReads
   }
 

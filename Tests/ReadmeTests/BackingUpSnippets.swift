@@ -17,6 +17,6 @@ func archiveNotes(_ notes: some StorageEngine, to archive: URL) async throws {
 
 func mergeNotes(from archive: URL, into notes: some StorageEngine) async throws {
   let summary = try await Archive.verify(archive)
-  guard summary.isOneMoment else { return }
+  guard summary.isSnapshot else { return }
   try await notes.restore(from: archive, merging: true)
 }

@@ -36,7 +36,7 @@ struct DumpCommand: AsyncParsableCommand {
   @Flag(
     help: "Continues even if the engine cannot read a snapshot: the entries may then be from different times."
   )
-  var anyMoment = false
+  var withoutSnapshot = false
 
   @Option(help: "With --to: a line (text), or an object (json).")
   var format = DataFormat.text
@@ -62,7 +62,7 @@ struct DumpCommand: AsyncParsableCommand {
         guard let file else {
           do {
             return try await engine.dump(
-              toDescriptor: STDOUT_FILENO, requiringOneMoment: !anyMoment, progress: progress)
+              toDescriptor: STDOUT_FILENO, requiringSnapshot: !withoutSnapshot, progress: progress)
           } catch let error as StorageError where (error.underlying as? SystemError)?.number == EPIPE {
             throw Interrupted(signal: SIGPIPE)
           }
@@ -70,7 +70,7 @@ struct DumpCommand: AsyncParsableCommand {
         return try await CleaningUp.awaited {
           try await engine.dump(
             to: URL(commandLinePath: file, directoryHint: .notDirectory), replacing: replace,
-            requiringOneMoment: !anyMoment, progress: progress)
+            requiringSnapshot: !withoutSnapshot, progress: progress)
         }
       }
     }
@@ -102,11 +102,11 @@ struct ArchiveJSON: Encodable {
   let contentSize: Int
   let archiveSize: Int
   let createdAt: String
-  let isOneMoment: Bool
+  let isSnapshot: Bool
 
   init(_ summary: ArchiveSummary) {
     (entryCount, contentSize) = (summary.entryCount, summary.contentSize)
-    (archiveSize, isOneMoment) = (summary.archiveSize, summary.isOneMoment)
+    (archiveSize, isSnapshot) = (summary.archiveSize, summary.isSnapshot)
     createdAt = summary.createdAt.inUTC
   }
 }

@@ -25,7 +25,7 @@ enum ArchiveFormat {
   }
 
   enum Flags {
-    static let isOneMoment: UInt32 = 1
+    static let isSnapshot: UInt32 = 1
   }
 
   /// The timestamps that an entry may have, in nanoseconds: a larger range than the engines of this package store.

@@ -79,7 +79,7 @@ struct ArchiveScanner {
     header = try block.withUnsafeBytes { header in
       guard header.hasRightChecksum else { throw ArchiveCorruption("its header has the wrong checksum") }
       let flags = header.number(at: 12, as: UInt32.self)
-      guard flags & ~ArchiveFormat.Flags.isOneMoment == 0 else {
+      guard flags & ~ArchiveFormat.Flags.isSnapshot == 0 else {
         throw StorageError(
           .unsupported,
           "The archive \(input.path) uses features that this version of Stockroom does not support.")
@@ -157,7 +157,7 @@ struct ArchiveScanner {
     }
     summary = ArchiveSummary(
       formatVersion: Int(header.version), createdAt: header.createdAt.date,
-      isOneMoment: header.flags & ArchiveFormat.Flags.isOneMoment != 0, entryCount: parser.entryCount,
+      isSnapshot: header.flags & ArchiveFormat.Flags.isSnapshot != 0, entryCount: parser.entryCount,
       contentSize: parser.contentSize, archiveSize: archiveSize)
   }
 

@@ -11,7 +11,7 @@ public struct ArchiveSummary: Sendable, Hashable {
   /// When writing the archive began.
   public var createdAt: Date
   /// Whether the entries are from one snapshot. If not, others may have written while they were read.
-  public var isOneMoment: Bool
+  public var isSnapshot: Bool
   /// The number of entries.
   public var entryCount: Int
   /// The total number of bytes of all keys and values.
@@ -21,12 +21,12 @@ public struct ArchiveSummary: Sendable, Hashable {
 
   /// Creates a summary.
   public init(
-    formatVersion: Int, createdAt: Date, isOneMoment: Bool, entryCount: Int, contentSize: Int,
+    formatVersion: Int, createdAt: Date, isSnapshot: Bool, entryCount: Int, contentSize: Int,
     archiveSize: Int
   ) {
     self.formatVersion = formatVersion
     self.createdAt = createdAt
-    self.isOneMoment = isOneMoment
+    self.isSnapshot = isSnapshot
     self.entryCount = entryCount
     self.contentSize = contentSize
     self.archiveSize = archiveSize

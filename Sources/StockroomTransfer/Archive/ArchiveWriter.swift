@@ -20,20 +20,20 @@ struct ArchiveWriter: Sendable {
 
   /// - Parameter write: Appends bytes to the archive.
   init(
-    isOneMoment: Bool, progress: (@Sendable (ArchiveProgress) -> Void)?,
+    isSnapshot: Bool, progress: (@Sendable (ArchiveProgress) -> Void)?,
     write: @escaping @Sendable (UnsafeRawBufferPointer) throws -> Void
   ) throws {
     self.write = write
     self.progress = progress
     let now = Timestamp.now()
     summary = ArchiveSummary(
-      formatVersion: Int(ArchiveFormat.version), createdAt: now.date, isOneMoment: isOneMoment,
+      formatVersion: Int(ArchiveFormat.version), createdAt: now.date, isSnapshot: isSnapshot,
       entryCount: 0, contentSize: 0, archiveSize: 0)
     block.reserveCapacity(ArchiveFormat.blockSize)
     compressed = [UInt8](repeating: 0, count: ArchiveFormat.blockSize)
     var header = ArchiveFormat.signature
     header.append(number: ArchiveFormat.version)
-    header.append(number: isOneMoment ? ArchiveFormat.Flags.isOneMoment : 0)
+    header.append(number: isSnapshot ? ArchiveFormat.Flags.isSnapshot : 0)
     header.append(number: now.nanoseconds)
     header.appendChecksum()
     try append(header)

@@ -16,11 +16,11 @@ enum EntrySource {
   /// after the transaction.
   case transaction(any StorageEngine)
   /// All with one call, without a snapshot.
-  case anyMoment(any StorageEngine)
+  case withoutSnapshot(any StorageEngine)
 
   /// - Throws: `StorageError` with code `unsupported` if a snapshot is required and the engine cannot provide
   ///   one.
-  init(_ engine: some StorageEngine, requiringOneMoment isRequired: Bool) throws {
+  init(_ engine: some StorageEngine, requiringSnapshot isRequired: Bool) throws {
     let capabilities = engine.capabilities
     if let engine = engine as? any SnapshotStreamingEngine {
       self = .stream(engine)
@@ -34,18 +34,18 @@ enum EntrySource {
         "A \(type(of: engine)) has neither snapshots nor transactions, so that no snapshot of its entries can be read."
       )
     } else {
-      self = .anyMoment(engine)
+      self = .withoutSnapshot(engine)
     }
   }
 
-  var isOneMoment: Bool { if case .anyMoment = self { false } else { true } }
+  var isSnapshot: Bool { if case .withoutSnapshot = self { false } else { true } }
 
   /// Calls `body` with each entry, in the order of creation, on a thread that may block.
   func forEachEntry(_ body: @escaping @Sendable (StorageEntry) throws -> Void) async throws {
     let entries: [StorageEntry]
     switch self {
     case .stream(let engine): return try await engine.forEachEntry(body)
-    case .snapshot(let engine), .anyMoment(let engine): entries = try await engine.readAllEntries()
+    case .snapshot(let engine), .withoutSnapshot(let engine): entries = try await engine.readAllEntries()
     case .transaction(let engine): entries = try await Self.entriesInTransaction(of: engine)
     }
     try await DedicatedThread.runOnNewThread { flag in

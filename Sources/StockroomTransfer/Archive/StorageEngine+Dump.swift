@@ -19,7 +19,7 @@ extension StorageEngine {
   /// | files | the keys, and one entry; all values in a temporary file | wait while each entry is checked |
   /// | others with `snapshotReads`; SQLite, LMDB and LevelDB behind a layer | all entries | continue |
   /// | others with `transactions`; times may be later: see <doc:BackingUp> | all entries | wait while all values are compared |
-  /// | all others | throws `unsupported`, unless `requiringOneMoment` is false | |
+  /// | all others | throws `unsupported`, unless `requiringSnapshot` is false | |
   ///
   /// The file is written under a name that begins with a dot and contains `.partial-`, and is renamed once
   /// all of it is on the disk. Only its owner can read or write it (0600). O(N).
@@ -27,8 +27,8 @@ extension StorageEngine {
   /// - Parameters:
   ///   - url: The location of the archive. The directory must exist.
   ///   - replacing: Whether an existing file is replaced.
-  ///   - requiringOneMoment: Whether the call throws if the engine cannot read a snapshot. If it is false, the entries
-  ///     may be from different times, and ``ArchiveSummary/isOneMoment`` is then false.
+  ///   - requiringSnapshot: Whether the call throws if the engine cannot read a snapshot. If it is false, the entries
+  ///     may be from different times, and ``ArchiveSummary/isSnapshot`` is then false.
   ///   - progress: Called after each block of up to a megabyte, on a thread other than those of Swift's cooperative
   ///     pool. The dump continues when it returns.
   /// - Returns: The contents of the archive.
@@ -39,15 +39,15 @@ extension StorageEngine {
   ///   `replacing`, the new archive may be in place if only syncing the directory failed.
   @discardableResult
   public func dump(
-    to url: URL, replacing: Bool = false, requiringOneMoment: Bool = true,
+    to url: URL, replacing: Bool = false, requiringSnapshot: Bool = true,
     progress: (@Sendable (ArchiveProgress) -> Void)? = nil
   ) async throws -> ArchiveSummary {
-    try await dump(requiringOneMoment, progress) { _ in try ArchiveFile(url, replacing: replacing) }
+    try await dump(requiringSnapshot, progress) { _ in try ArchiveFile(url, replacing: replacing) }
   }
 
   /// Writes every entry to a descriptor, such as standard output, as an archive.
   ///
-  /// Like ``dump(to:replacing:requiringOneMoment:progress:)``, except that the bytes that were written before a failure
+  /// Like ``dump(to:replacing:requiringSnapshot:progress:)``, except that the bytes that were written before a failure
   /// remain. They are not an archive, since they have no trailer. The caller must close the descriptor, which is not
   /// synced.
   ///
@@ -58,17 +58,17 @@ extension StorageEngine {
   /// all calls wait until the dump has ended.
   @discardableResult
   public func dump(
-    toDescriptor descriptor: Int32, requiringOneMoment: Bool = true,
+    toDescriptor descriptor: Int32, requiringSnapshot: Bool = true,
     progress: (@Sendable (ArchiveProgress) -> Void)? = nil
   ) async throws -> ArchiveSummary {
-    try await dump(requiringOneMoment, progress) { try ArchiveStream(descriptor: descriptor, $0) }
+    try await dump(requiringSnapshot, progress) { try ArchiveStream(descriptor: descriptor, $0) }
   }
 
   private func dump(
-    _ requiringOneMoment: Bool, _ progress: (@Sendable (ArchiveProgress) -> Void)?,
+    _ requiringSnapshot: Bool, _ progress: (@Sendable (ArchiveProgress) -> Void)?,
     _ open: @escaping @Sendable (CancellationFlag) throws -> some ArchiveOutput
   ) async throws -> ArchiveSummary {
-    let source = try EntrySource(self, requiringOneMoment: requiringOneMoment)
+    let source = try EntrySource(self, requiringSnapshot: requiringSnapshot)
     try await refuseUnfinishedCopy()
     return try await CancellationFlag.following { flag in
       try await dump(source, progress) { try open(flag) }
@@ -79,14 +79,14 @@ extension StorageEngine {
     _ source: EntrySource, _ progress: (@Sendable (ArchiveProgress) -> Void)?,
     _ open: @escaping @Sendable () throws -> some ArchiveOutput
   ) async throws -> ArchiveSummary {
-    let isOneMoment = source.isOneMoment
+    let isSnapshot = source.isSnapshot
     let thread = DedicatedThread()
     defer { thread.stop() }
     let output = try await thread.run { try open() }
     do {
       let writer = try await thread.run {
         SharedWriter(
-          try ArchiveWriter(isOneMoment: isOneMoment, progress: progress, write: { try output.append($0) }))
+          try ArchiveWriter(isSnapshot: isSnapshot, progress: progress, write: { try output.append($0) }))
       }
       try await source.forEachEntry { entry in
         // A copy to the engine may have begun in the meantime.

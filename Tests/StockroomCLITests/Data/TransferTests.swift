@@ -101,7 +101,7 @@ import Testing
       let object = try #require(
         try objects(try await place.run("dump", "--to", archive, "--replace", "--format", "json")).first)
       #expect(object["entryCount"] as? Int == 3)
-      #expect(object["isOneMoment"] as? Bool == true)
+      #expect(object["isSnapshot"] as? Bool == true)
 
       let restored = DataPlace("lmdb", in: directory, named: "restored")
       let output = try await CommandLineTool.run("restore", archive, "--to", restored.url)

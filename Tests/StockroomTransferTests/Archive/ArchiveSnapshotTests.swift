@@ -31,7 +31,7 @@ import Testing
     for number in 0..<5 {
       let restored = MemoryStorageEngine()
       let summary = try await restored.restore(from: archives.appending("\(number)"))
-      #expect(summary.isOneMoment)
+      #expect(summary.isSnapshot)
       #expect(try await Accounts.sum(in: restored) == Accounts.sum)
     }
     try await engine.close()

@@ -28,7 +28,7 @@ import Testing
     #expect(summary.entryCount == expected.count)
     #expect(summary.contentSize == expected.reduce(0) { $0 + $1.data.count + $1.key.value.utf8.count })
     #expect(summary.archiveSize == (try Data(contentsOf: archive)).count)
-    #expect(summary.isOneMoment)
+    #expect(summary.isSnapshot)
     #expect(try await Archive.verify(archive) == summary)
     try await engine.close()
   }
@@ -199,8 +199,8 @@ import Testing
     try await engine.write(Data("1".utf8), key: key("1"))
     await expectError(.unsupported) { try await engine.dump(to: place.appending("archive")) }
     #expect(try names(in: place.url).isEmpty)
-    let summary = try await engine.dump(to: place.appending("archive"), requiringOneMoment: false)
-    #expect(!summary.isOneMoment)
+    let summary = try await engine.dump(to: place.appending("archive"), requiringSnapshot: false)
+    #expect(!summary.isSnapshot)
     #expect(try await Archive.verify(place.appending("archive")) == summary)
   }
 

@@ -31,7 +31,7 @@ import Testing
     let archive = try #require(Bundle.module.url(forResource: "Golden/format-1", withExtension: "archive"))
     let reader = try await ArchiveReader(archive)
     #expect(reader.summary.formatVersion == 1)
-    #expect(reader.summary.isOneMoment)
+    #expect(reader.summary.isSnapshot)
     #expect(reader.summary.entryCount == Self.entries.count)
     #expect(reader.summary.createdAt > Self.date(785_000_000))
     #expect(try await reader.nextEntries() == Self.entries)

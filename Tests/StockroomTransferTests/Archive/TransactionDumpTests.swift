@@ -18,7 +18,7 @@ import Testing
       try await engine.write(Data("again".utf8), key: key("a"))
     }
     for name in ["a", "b", "c", "d"] { try await engine.write(Data(name.utf8), key: key(name)) }
-    #expect(try await engine.dump(to: archive).isOneMoment)
+    #expect(try await engine.dump(to: archive).isSnapshot)
     let restored = MemoryStorageEngine()
     try await restored.restore(from: archive)
     let entries = try await restored.readAllEntries()
@@ -41,7 +41,7 @@ import Testing
     }
     for name in ["a", "b", "c"] { try await engine.write(Data(name.utf8), key: key(name)) }
     let written = try await engine.base.readAllEntries()
-    #expect(try await engine.dump(to: archive).isOneMoment)
+    #expect(try await engine.dump(to: archive).isSnapshot)
     let restored = MemoryStorageEngine()
     try await restored.restore(from: archive)
     let entries = try await restored.readAllEntries()
@@ -56,7 +56,7 @@ import Testing
     let archive = place.appending("archive")
     let engine = ChangedDuringTransaction()
     try await engine.write(Data("old".utf8), key: ChangedDuringTransaction.key)
-    #expect(try await engine.dump(to: archive).isOneMoment)
+    #expect(try await engine.dump(to: archive).isSnapshot)
     let restored = MemoryStorageEngine()
     try await restored.restore(from: archive)
     let entries = try await restored.readAllEntries()
