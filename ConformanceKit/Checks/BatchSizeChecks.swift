@@ -297,13 +297,14 @@ private struct CancelledBatches {
     note()
     try await engine.removeAllData()
     if before > 0 { try await engine.write(entries(keys)) }
-    let isStarted = Flag()
+    let (isStarted, isDone) = (Flag(), Flag())
     let task = Task { @concurrent in
       isStarted.set()
+      defer { isDone.set() }
       try await call.perform()
     }
-    while !isStarted.isSet { await Task.yield() }
-    for _ in 0..<turns { await Task.yield() }
+    while !isStarted.isSet { await yieldThread() }
+    await yieldThread(turns, until: isDone)
     task.cancel()
     let result = await task.result
     let isUnknown =

@@ -82,13 +82,14 @@ private func closeDuring(
   let end = try await turns(of: call)
   context.noteProgress()
   try await prepare()
-  let isStarted = Flag()
+  let (isStarted, isDone) = (Flag(), Flag())
   let task = Task { @concurrent in
     isStarted.set()
+    defer { isDone.set() }
     try await call()
   }
-  while !isStarted.isSet { await Task.yield() }
-  for _ in 0..<end * quarters / 4 { await Task.yield() }
+  while !isStarted.isSet { await yieldThread() }
+  await yieldThread(end * quarters / 4, until: isDone)
   try await engine.close()
   let result = await task.result
   engine.release()

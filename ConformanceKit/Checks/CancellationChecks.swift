@@ -267,17 +267,19 @@ func expectCancellation(_ error: any Error, _ call: String) throws {
   throw Violation("a cancelled \(call) threw \(shortened(String(describing: error))), not CancellationError")
 }
 
-/// The result of a call in a task that is cancelled: before the call if `yields` is nil, otherwise after this
-/// task has yielded that many times.
+/// The result of a call in a task that is cancelled: before the call if `turns` is nil, otherwise after this
+/// task has yielded its thread that many times or the call has returned.
 func cancelled<Value: Sendable>(
-  after yields: Int?, _ call: @escaping @Sendable () async throws -> Value
+  after turns: Int?, _ call: @escaping @Sendable () async throws -> Value
 ) async -> Result<Value, any Error> {
+  let isDone = Flag()
   let task = Task { @concurrent in
-    if yields == nil { withUnsafeCurrentTask { $0?.cancel() } }
+    defer { isDone.set() }
+    if turns == nil { withUnsafeCurrentTask { $0?.cancel() } }
     return try await call()
   }
-  if let yields {
-    for _ in 0..<yields { await Task.yield() }
+  if let turns {
+    await yieldThread(turns, until: isDone)
     task.cancel()
   }
   return await task.result

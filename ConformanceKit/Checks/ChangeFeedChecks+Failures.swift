@@ -68,10 +68,10 @@ private func checkCancelled(
   for step in 0..<8 {
     context.noteProgress()
     let own = key("\(method.rawValue), cancelled \(step)")
-    let task = Task { @concurrent in try await method.perform([(own, data("v"))], in: engine) }
-    for _ in 0..<end * step / 8 { await Task.yield() }
-    task.cancel()
-    guard case .success = await task.result else { continue }
+    let result = await cancelled(after: end * step / 8) {
+      try await method.perform([(own, data("v"))], in: engine)
+    }
+    guard case .success = result else { continue }
     try await subscriber.expectCovered([own], "\(method.call) that returned although its task was cancelled")
   }
 }

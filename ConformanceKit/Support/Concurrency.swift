@@ -1,5 +1,6 @@
-import Synchronization
+import Foundation
 import StockroomCore
+import Synchronization
 
 /// Runs the writer, and a few readers repeatedly until the writer is done.
 ///
@@ -91,8 +92,8 @@ func gather<Value: Sendable>(
   }
 }
 
-/// How often this task can yield until a call in another task has returned. After a fraction of that number of turns,
-/// the call is in progress.
+/// How often this task can call ``yieldThread()`` until a call in another task has returned. After a fraction of that
+/// number of turns, the call is in progress.
 func turns(of call: @escaping @Sendable () async throws -> Void) async throws -> Int {
   let isDone = Flag()
   let task = Task { @concurrent in
@@ -101,11 +102,26 @@ func turns(of call: @escaping @Sendable () async throws -> Void) async throws ->
   }
   var turns = 0
   while !isDone.isSet {
-    await Task.yield()
+    await yieldThread()
     turns += 1
   }
   try await task.value
   return turns
+}
+
+/// Calls ``yieldThread()`` this many times, or until the flag is set: there may be millions of turns if they were counted
+/// while the machine was busy.
+func yieldThread(_ turns: Int, until isDone: Flag) async {
+  for _ in 0..<turns {
+    if isDone.isSet { return }
+    await yieldThread()
+  }
+}
+
+/// Lets other tasks run, and other threads, which the awaited call may need.
+func yieldThread() async {
+  await Task.yield()
+  sched_yield()
 }
 
 /// Gives other tasks, in particular those on the main actor, a chance to run.

@@ -140,7 +140,7 @@ final class BlocksOneCall: FaultyEngine {
   }
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await heldUp(.closeDuringReads) {
-      if call == .closeDuringReads { try await Task.sleep(for: .milliseconds(5)) }
+      if call == .closeDuringReads { try await Task.sleep(for: .milliseconds(30)) }
       return try await base.readAllDataAndKeys()
     }
   }
