@@ -52,7 +52,7 @@ public struct BenchmarkConfiguration: Sendable {
       try Self.require(entries: set.entries, valueSize: set.valueSize, of: " of \(workload.name)")
     }
 
-    // The records are in memory once, and a second time while results are compared with them.
+    // The process holds the records once, and a second time while results are compared with them.
     let available = ProcessInfo.processInfo.physicalMemory / 4
     for set in Set(workloads.map(recordSet)) where UInt64(set.entries * set.valueSize) > available {
       throw BenchmarkError(

@@ -2,11 +2,11 @@
 public struct BenchmarkError: Error, Sendable, CustomStringConvertible {
   /// The subject that failed, or nil if the run could not start.
   public let subject: String?
-  /// The workload that failed, or nil if opening or closing did.
+  /// The workload that failed, or nil if the failure was outside of a workload, such as in opening or closing.
   public let workload: String?
   /// The failure, in a sentence.
   public let message: String
-  /// The error that the engine threw, if it did.
+  /// The cause, such as an error that the engine threw; nil if there is none.
   public let underlying: (any Error)?
 
   init(
@@ -27,7 +27,8 @@ public struct BenchmarkError: Error, Sendable, CustomStringConvertible {
 }
 
 extension BenchmarkError {
-  /// The error with the subject and the workload. `CancellationError` stays as it is.
+  /// A ``BenchmarkError`` with the subject and the workload. Returns a `CancellationError` of a cancelled task and an
+  /// error that already has a subject unchanged.
   static func wrapping(
     _ error: any Error, _ message: String?, subject: String, workload: String? = nil
   ) -> any Error {
@@ -39,7 +40,7 @@ extension BenchmarkError {
   }
 }
 
-/// An engine returned something else than what was written.
+/// Thrown if the results of an engine differ from what was written.
 struct WrongAnswer: Error, CustomStringConvertible {
   let description: String
 

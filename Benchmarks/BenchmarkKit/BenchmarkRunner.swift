@@ -8,8 +8,8 @@ import StockroomCore
 /// Measures the speed of engines: the same workloads with the same records on the same machine.
 ///
 /// In every workload the subjects are measured one after another, in an order that rotates and reverses, so that a
-/// moment in which the machine is slow does not count against one of them only. A first round warms up and is not
-/// counted. Everything that is read is compared with what was written; a wrong result ends the run.
+/// temporary slowdown of the machine does not always affect the same subject. The first round is a warm-up and is not
+/// counted. Results are compared with what was written; a wrong result ends the run.
 ///
 /// ```swift
 /// let runner = BenchmarkRunner(configuration: BenchmarkConfiguration(entries: 1_000))
@@ -38,9 +38,9 @@ public struct BenchmarkRunner: Sendable {
   /// - Parameters:
   ///   - subjects: The engines, in the order in which the report lists them.
   ///   - progress: Called before each measurement.
-  /// - Throws: ``BenchmarkError`` if the configuration is invalid, if an engine fails or returns a wrong
-  ///   result, or if the data that it has written cannot be removed afterwards; `StorageError` if their
-  ///   directory cannot be created; `CancellationError`.
+  /// - Throws: ``BenchmarkError`` if the configuration is invalid, or if an engine fails or returns a wrong result;
+  ///   `StorageError` if a directory cannot be created or, after a run without other errors, cannot be removed;
+  ///   `CancellationError`.
   @concurrent
   public func run(
     _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void = { _ in }
@@ -51,7 +51,7 @@ public struct BenchmarkRunner: Sendable {
   /// Like ``run(_:progress:)``.
   ///
   /// - Parameter afterRepetition: Called after each repetition but the last, with a function that returns the
-  ///   report of all repetitions so far. O(repetitions).
+  ///   report of all repetitions so far, in O(repetitions).
   @concurrent
   package func run(
     _ subjects: [BenchmarkSubject], progress: @Sendable (BenchmarkProgress) -> Void,
@@ -101,7 +101,7 @@ public struct BenchmarkRunner: Sendable {
   /// The measurements by name of subject and name of workload, one for each repetition.
   private typealias Samples = [String: [String: [Measurement]]]
 
-  /// The samples, and the subjects whose entries end with their process.
+  /// The samples, and the subjects that are not persistent.
   private func measure(
     _ subjects: [BenchmarkSubject], in scratch: ScratchDirectory,
     progress: @Sendable (BenchmarkProgress) -> Void,
@@ -163,7 +163,7 @@ public struct BenchmarkRunner: Sendable {
     body: ([OpenSubject]) async throws -> Void
   ) async throws {
     var openSubjects: [OpenSubject] = []
-    // The first error is the cause.
+    // Later errors may be consequences of the first one.
     var failure: (any Error)?
     do {
       for subject in subjects { openSubjects.append(try await OpenSubject(subject, in: scratch)) }
@@ -186,7 +186,7 @@ extension Array {
 }
 
 extension Measurement {
-  /// The number of calls to time together, so that reading the clock does not distort the result: a microsecond's worth.
+  /// The number of calls to time together, about a microsecond, so that reading the clock does not distort the result.
   fileprivate var callsPerSample: Int {
     guard let median = latencies.quantile(0.5), median < 1_000 else { return 1 }
     return Int((1_000 / max(1, median)).rounded(.up))

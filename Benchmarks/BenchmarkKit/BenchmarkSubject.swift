@@ -29,10 +29,10 @@ public struct BenchmarkSubject: Sendable {
   ///   - workloads: The names of the workloads to run on it; nil for all.
   ///   - worker: The program that opens the engine in another process. Without it, workloads that need
   ///     another process are skipped.
-  ///   - isElsewhere: Whether it stores entries outside its directory, such as on a server. The report says
-  ///     so.
-  ///   - makeEngine: Opens the engine in an empty directory, which the runner creates and removes. Called once for
-  ///     each repetition and once for the warm-up.
+  ///   - isElsewhere: Whether it stores entries outside its directory, such as on a server, which the report then
+  ///     states.
+  ///   - makeEngine: Opens the engine in a directory, which the runner creates and removes. Called with an empty
+  ///     directory in each repetition and in the warm-up, and again when a workload reopens the engine.
   public init(
     _ name: String, workloads: Set<String>? = nil, worker: BenchmarkWorker? = nil, isElsewhere: Bool = false,
     makeEngine: @escaping @Sendable (_ directory: URL) async throws -> any StorageEngine

@@ -6,10 +6,10 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// A program that opens an engine in another process and changes it there, for the workloads that measure how
-/// soon others see a change.
+/// A program that opens an engine in another process and writes to it there, for the workloads that measure how
+/// soon a change is visible in other processes.
 ///
-/// Apart from its imports, the program has one line:
+/// Apart from its imports, the program has one statement:
 ///
 /// ```swift
 /// import BenchmarkKit
@@ -19,7 +19,7 @@ import StockroomKitSupport
 /// try await BenchmarkWorker.serve { try MyEngine(directory: $0) }
 /// ```
 ///
-/// The subject names it:
+/// Pass it to the subject:
 ///
 /// ```swift
 /// BenchmarkSubject("mine", worker: BenchmarkWorker(executable: URL(filePath: "…/my-engine-worker"))) {
@@ -39,11 +39,10 @@ public struct BenchmarkWorker: Sendable, Hashable {
   }
 
   /// Executes the requests of the benchmark in the parent process, until that process closes standard input
-  /// or ends. Then this process ends immediately.
+  /// or ends. Then this process exits immediately, without cleanup.
   ///
-  /// Requests arrive on standard input, and answers are written to the original standard output. From now on,
-  /// anything that the engine or other code prints goes to standard error. Call it before anything is
-  /// printed.
+  /// Requests arrive on standard input, and answers are written to the original standard output. From this call on,
+  /// anything that the engine or other code prints goes to standard error. Print nothing before the call.
   ///
   /// - Parameter makeEngine: Opens the engine, as in ``BenchmarkSubject``.
   /// - Throws: `StorageError` with code `io` if no answer can be sent.
@@ -93,7 +92,7 @@ final class BenchmarkWorkerProcess: Sendable {
     try await waitForAnswer()
   }
 
-  /// Makes the worker write a value, without waiting for it.
+  /// Requests that the worker write a value, without waiting for the answer.
   func startWriting(_ data: Data, key: CacheKey) throws { try request(.write(key: key.value, data: data)) }
 
   /// Waits until the worker has completed the request.
@@ -117,7 +116,7 @@ final class BenchmarkWorkerProcess: Sendable {
     if let failure = answer.failure { throw BenchmarkError("in the worker process: \(failure)") }
   }
 
-  /// Makes the worker close the engine, and waits until it has ended.
+  /// Closes the engine in the worker, and waits until the process has ended.
   func end() async throws {
     try request(.close)
     try await waitForAnswer()

@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-/// The parameters of the records: equal sets generate equal records.
+/// The parameters from which records are generated. Equal parameters generate equal records.
 struct RecordSet: Hashable, Sendable {
   let entries: Int
   let valueSize: Int
@@ -16,8 +16,8 @@ struct RecordSet: Hashable, Sendable {
 /// The records that all subjects store, and the order in which they are read.
 ///
 /// They depend on the configuration only, so they are the same on every machine. Half of the keys are hashes,
-/// as `CacheKey.init(_:)` creates them; the other half look like paths. Values compress to about half, as
-/// documents do, which favors neither engines that compress nor those that do not.
+/// created by `CacheKey.init(_:)`; the other half are paths. Values compress to about half of their size, as
+/// documents do, so that neither engines that compress nor those that do not have an advantage.
 public struct BenchmarkRecords: Sendable {
   let set: RecordSet
   /// The records in the order of writing.
@@ -47,7 +47,7 @@ public struct BenchmarkRecords: Sendable {
     return all.map { ($0.key, Self.value(around: set.valueSize, &random)) }
   }
 
-  /// Keys of the same form as those of the records, none of which is one of them.
+  /// Keys of the same form as those of the records, all of them absent from the records.
   func absentKeys(_ count: Int) -> [CacheKey] {
     var random = SeededRandom(seed: set.seed &+ 1)
     return (0..<count).map { Self.key(set.entries + $0, &random) }

@@ -22,7 +22,7 @@ struct StoredItem: StorableItem, Identifiable, Equatable {
     }
   }
 
-  /// The mean size of an item as JSON in bytes, over 10,000 items.
+  /// The approximate mean size of 10,000 items as JSON, in bytes.
   static let meanSize = 100
 
   /// The entries that a store writes for these items.

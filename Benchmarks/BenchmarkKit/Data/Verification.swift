@@ -5,17 +5,17 @@
 #endif
 import StockroomCore
 
-// An engine that loses or truncates values would be fast. Therefore everything that an engine returns is
-// compared with what was written, after the time has been measured.
+// An engine that loses or truncates values would be fast. Therefore the values that an engine returns are
+// compared with those that were written, outside of the measured time.
 
 extension StorageEngine {
-  /// Throws unless the engine holds these entries and no others.
+  /// Throws unless the engine contains these entries and no others.
   func verifyContents(_ expected: [(key: CacheKey, data: Data)]) async throws {
     try BenchmarkKit.verify(count: try await keyCount(), is: expected.count)
     try await verifyContains(expected)
   }
 
-  /// Throws unless the engine holds these entries, perhaps among others.
+  /// Throws unless the engine contains these entries. It may contain others.
   func verifyContains(_ expected: [(key: CacheKey, data: Data)]) async throws {
     let found = try await readDataAndKeys(keys: expected.map(\.key))
     try BenchmarkKit.verify(count: found.count, is: expected.count)
@@ -29,7 +29,7 @@ extension StorageEngine {
 }
 
 extension BenchmarkRecords {
-  /// Throws unless the value is that of a record.
+  /// Throws unless this is the value of the record with this index.
   func verify(_ value: Data?, isRecord index: Int) throws {
     let (key, data) = all[index]
     guard let value else { throw WrongAnswer("the key \(key) was written and has no value") }

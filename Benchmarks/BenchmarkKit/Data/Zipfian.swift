@@ -8,7 +8,7 @@ import StockroomKitSupport
   import Musl
 #endif
 
-/// Random numbers that are distributed by Zipf's law: few are frequent, most are rare.
+/// Random numbers distributed by Zipf's law: few are frequent, most are rare.
 ///
 /// The method is that of Gray and others, "Quickly generating billion-record synthetic databases" (SIGMOD 1994), which
 /// the Yahoo! Cloud Serving Benchmark uses with an exponent of 0.99.
@@ -42,7 +42,7 @@ struct Zipfian: Sendable {
     return min(count - 1, Int(number))
   }
 
-  /// The same distribution with the frequent numbers scattered over the range.
+  /// Scatters the numbers over the range by hashing. Numbers with the same hash modulo `count` coincide.
   func nextScattered(_ random: inout SeededRandom) -> Int {
     Int(Self.hash(UInt64(next(&random))) % UInt64(count))
   }

@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-/// The engine of a subject, or of a worker, that is closed.
+/// Takes the place of an engine that is not open: every read and write throws `closed`.
 struct ClosedEngine: StorageEngine {
   private var error: StorageError { StorageError(.closed, "The engine of the benchmark is closed.") }
 

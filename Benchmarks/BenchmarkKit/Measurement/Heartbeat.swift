@@ -1,11 +1,11 @@
-/// A task that is due every millisecond on the cooperative pool and measures its longest delay: how much an engine
-/// blocks other tasks (rule C5).
+/// A task on the cooperative pool that is due every millisecond, and the longest delay of it: the time for which an
+/// engine blocks other tasks (rule C5).
 struct Heartbeat: Sendable {
   private static let interval = Duration.milliseconds(1)
 
   private let task: Task<Double?, Never>
 
-  /// Starts it. Returns once it runs.
+  /// Starts the task. Returns once it is running.
   init() async {
     let (beginning, continuation) = AsyncStream<Void>.makeStream()
     task = Task.detached {
@@ -15,7 +15,7 @@ struct Heartbeat: Sendable {
       var longest: Duration?
       var isStopped = false
       while !isStopped {
-        // Throws when it is stopped, perhaps before this beat was due.
+        // Throws when the task is cancelled, which can be before `due`.
         do { try await clock.sleep(until: due, tolerance: .zero) } catch { isStopped = true }
         let now = clock.now
         guard now >= due else { break }
@@ -27,7 +27,7 @@ struct Heartbeat: Sendable {
     for await _ in beginning {}
   }
 
-  /// Stops it. Returns the longest delay in seconds; nil if the first beat was not due yet.
+  /// Stops the task. Returns the longest delay in seconds; nil if it has not been due yet.
   func stop() async -> Double? {
     task.cancel()
     return await task.value

@@ -1,4 +1,4 @@
-/// The latencies of consecutive calls.
+/// Records the latencies of consecutive calls.
 public struct LatencyRecorder: Sendable {
   private let callsPerSample: Int
   private var calls = 0
@@ -9,17 +9,17 @@ public struct LatencyRecorder: Sendable {
 
   init(callsPerSample: Int) { self.callsPerSample = max(1, callsPerSample) }
 
-  /// Starts the time of the next call.
+  /// Starts timing the next call.
   public mutating func start() { last = .now }
 
-  /// Ends the time of a call and starts that of the next. Costs about 30 ns, and less where several calls are timed
+  /// Records the time of a call and starts timing the next one. Costs about 30 ns, or less if several calls are timed
   /// together.
   public mutating func record() {
     calls += 1
     if calls == callsPerSample { addSample() }
   }
 
-  /// Does something between two calls that is not measured, such as waiting or comparing results.
+  /// Runs work between two calls without measuring it, such as waiting or comparing results.
   public mutating func exclude<Result>(_ work: () async throws -> Result) async rethrows -> Result {
     if calls > 0 { addSample() }
     let (start, processorTime) = (ContinuousClock.now, ResourceUsage.processorTime)
@@ -32,13 +32,13 @@ public struct LatencyRecorder: Sendable {
 
   private mutating func addSample() {
     let now = ContinuousClock.now
-    // The mean is rounded up: a call takes some time, however short.
+    // Rounded up, so that no call takes 0 ns.
     let mean = ((now - last).inNanoseconds + UInt64(calls) - 1) / UInt64(calls)
     histogram.add(nanoseconds: mean, count: UInt64(calls))
     (calls, last) = (0, now)
   }
 
-  /// The latencies of all calls, including the last ones, which may be too few for a sample of the usual size.
+  /// The latencies of all calls, including the last ones, which can be fewer than `callsPerSample`.
   consuming func finished() -> LatencyHistogram {
     if calls > 0 { addSample() }
     return histogram

@@ -6,7 +6,7 @@ struct Measurement: Sendable {
   let processorSeconds: Double
   /// The growth of the resident memory at its peak, in bytes; nil where the system does not report it.
   let peakMemory: UInt64?
-  /// The longest delay of a task that is due every millisecond, in seconds; nil if the work took less.
+  /// The longest delay of a task that is due every millisecond, in seconds; nil if the work took less than that.
   let stall: Double?
   let latencies: LatencyHistogram
   /// The size of the engine's files after the measurement, in bytes.

@@ -24,12 +24,12 @@ final class OpenSubject: Sendable {
     self.subject = subject
     directory = try ScratchDirectory(in: scratch.url, named: "engine")
     state = MutexProtected((nil, .nothing))
-    // To its end, even if the run is cancelled: data that an abandoned opening creates on a server a moment
-    // later would remain there.
+    // In a task of its own, which is not cancelled with the run: if opening were interrupted, data that it has
+    // created on a server could remain there.
     try await Task { try await open() }.value
   }
 
-  /// The engine; while it is closed, one that throws from every call.
+  /// The engine, or a ``ClosedEngine`` while it is closed.
   var engine: any StorageEngine { state.withLock { $0.engine } ?? ClosedEngine() }
 
   /// Opens the engine in its directory.
@@ -61,7 +61,7 @@ final class OpenSubject: Sendable {
     return try await BenchmarkWorkerProcess(worker, directory: directory.url)
   }
 
-  /// Measures a workload; nil if the engine lacks a capability that it requires, or the subject a worker.
+  /// Measures a workload. Returns nil if the engine lacks a capability, or the subject a worker, that it requires.
   func measure(_ workload: Workload, records: BenchmarkRecords, callsPerSample: Int) async throws
     -> Measurement?
   {
@@ -97,7 +97,7 @@ final class OpenSubject: Sendable {
     return measurement
   }
 
-  /// Brings the engine to the contents that the workload starts from.
+  /// Removes and writes entries until the engine has the contents that the workload starts from.
   private func prepare(_ workload: Workload, _ records: BenchmarkRecords) async throws {
     let contents = state.withLock { $0.contents }
     let wanted: Contents = workload.startsFrom == .records ? .records(records.set) : .nothing
@@ -106,10 +106,10 @@ final class OpenSubject: Sendable {
     if workload.startsFrom == .records { try await engine.write(records.all) }
   }
 
-  /// Closes the engine and removes its directory, and before that its data on a server, even if one of the
-  /// two fails.
+  /// Removes the engine's data on a server, closes the engine, and removes its directory. Each step runs even if
+  /// another one fails.
   func closeAndRemove() async throws {
-    // The first error is the cause.
+    // Later errors may be consequences of the first one.
     var failure: (any Error)?
     do {
       // In a task of its own, since that of the run may have been cancelled.

@@ -13,7 +13,8 @@ import StockroomCore
   import Musl
 #endif
 
-/// The memory that the process has used since this was created, and its processor time since then or ``startProcessorTime()``.
+/// The memory that the process has used since this was created, and its processor time since then or since
+/// ``startProcessorTime()``.
 struct ResourceUsage: Sendable {
   private var processorTimeAtStart: Double
   private let memoryAtStart: UInt64?
@@ -44,8 +45,8 @@ struct ResourceUsage: Sendable {
     return Double(time.tv_sec) + Double(time.tv_nsec) * 1e-9
   }
 
-  /// Returns freed memory to the system. Otherwise reusing it would hide growth, and would save later subjects the time
-  /// of allocating it.
+  /// Returns freed memory to the system. Otherwise later subjects would reuse it, which hides growth of memory and
+  /// saves them the time of allocating it.
   private static func returnFreeMemory() { _ = trim?(0) }
 
   /// Glibc's `malloc_trim`, which its Swift module does not have; nil where there is none.
@@ -55,7 +56,7 @@ struct ResourceUsage: Sendable {
     }
   }()
 
-  /// Linux keeps the peak until it is reset.
+  /// On Linux the peak (`VmHWM`) is that of the whole process until it is reset.
   private static func resetPeakMemory() {
     #if !canImport(Darwin)
       guard let file = fopen("/proc/self/clear_refs", "w") else { return }

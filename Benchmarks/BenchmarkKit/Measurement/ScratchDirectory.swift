@@ -24,7 +24,7 @@ package struct ScratchDirectory: Sendable {
     } catch let error as CocoaError
       where error.code == .fileNoSuchFile && !FileManager.default.fileExists(atPath: url.path)
     {
-      // Otherwise somebody else is also removing it, or an engine is removing one of its own files.
+      // If the directory still exists, one of its files was removed concurrently, which is reported below.
       return
     } catch {
       let cause = (error as? CocoaError)?.underlying as? POSIXError

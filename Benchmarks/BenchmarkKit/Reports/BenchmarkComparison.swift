@@ -4,9 +4,10 @@ import StockroomKitSupport
 ///
 /// Measurements vary, and between two runs of the same code more than within one of them. A difference is
 /// significant if all samples of one report are less than all of the other, and if their minima, which are
-/// the samples with the least noise, differ by more than ``threshold``, by more than the two least samples of each
-/// report do, and by far more than those of most other measurements. If the disk itself has become slower or
-/// faster, workloads that wait for it must also differ in the same direction after a correction for that.
+/// the samples with the least noise, differ by more than ``threshold``, by more than twice the difference between the
+/// two least samples of each report, and by far more than those of most other measurements. If the disk itself has
+/// become slower or faster, workloads that wait for it must also differ in the same direction after a correction for
+/// that.
 public struct BenchmarkComparison: Sendable, Hashable, Codable {
   /// Differences below this are never significant: two runs of the same code may differ by as much.
   public static let threshold = 0.12
@@ -40,7 +41,7 @@ public struct BenchmarkComparison: Sendable, Hashable, Codable {
   public let changes: [Change]
   /// The number of measurements that both reports have.
   public let compared: Int
-  /// Measurements that only one report has, or that were made with other records: `subject, workload`.
+  /// Measurements that only one report has, or whose workloads or numbers of operations differ: `subject, workload`.
   public let incomparable: [String]
   /// Differences between the two runs that may explain changes, such as another machine, in sentences.
   public let caveats: [String]

@@ -33,9 +33,9 @@ extension BenchmarkReport {
   /// The summary in GitHub's Markdown: the chart, and a table of times.
   ///
   /// - Parameters:
-  ///   - chart: The path of ``headlineChart(unranked:)``, from the page.
-  ///   - unranked: Subjects that are shown but never marked as the fastest. Those that store nothing permanently are not
-  ///     marked anyway, unless all are like that.
+  ///   - chart: The path of ``headlineChart(unranked:)``, relative to the page.
+  ///   - unranked: Subjects that are shown but never marked as the fastest. Subjects that are not persistent are not
+  ///     marked either, unless no subject is persistent.
   public func headlinesMarkdown(chart: String, unranked: Set<String> = []) -> String {
     let ranked = ranked(without: unranked)
     let others = subjects.filter { !ranked.contains($0) }
@@ -72,7 +72,7 @@ extension BenchmarkReport {
         workloads.map { "- `\($0.name)`: \(explanation(of: $0))" }.joined(separator: "\n")
       ),
     ]
-    // Longer than any in the command, as in the name of a file, since that would end it.
+    // Longer than any run of backquotes in the command, such as in a file name, which would otherwise end the block.
     let longest = command.split { $0 != "`" }.map(\.count).max() ?? 0
     let fence = String(repeating: "`", count: max(3, longest + 1))
     return

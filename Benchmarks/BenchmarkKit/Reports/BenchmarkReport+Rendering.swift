@@ -71,7 +71,7 @@ extension BenchmarkReport {
     }
   }
 
-  /// Whether the figures that others are calculated from are possible.
+  /// Whether the values from which others are calculated are in their valid ranges.
   private var isPossible: Bool {
     Set(subjects).count == subjects.count
       && ([valueSize] + workloads.map(\.valueSize)).allSatisfy { $0 >= 0 }
@@ -90,7 +90,7 @@ extension BenchmarkReport {
       : "Not ranked, since what is stored there ends with the process: \(names.joined(separator: ", "))."
   }
 
-  /// The configuration in one line.
+  /// The configuration and the date in one line.
   var summary: String {
     let durability = durability.map { ", durability \($0)" } ?? ""
     return "\(recordsText), seed \(seed)"
@@ -126,10 +126,10 @@ extension BenchmarkReport {
       ? "one repetition, no spread" : "median, and half the spread of \(repetitions) repetitions"
   }
 
-  /// Half the spread of a result, as a part of its median; nil if there is one repetition.
+  /// Half the spread of a result in percent of its median; nil if there is one repetition.
   func spreadText(of result: BenchmarkResult) -> String? { repetitions == 1 ? nil : result.spread }
 
-  /// The quantities other than time, as every report shows them.
+  /// The quantities other than time, with their definitions.
   static var quantities: [(name: String, definition: String, cell: KeyPath<BenchmarkResult, String>)] {
     [
       (

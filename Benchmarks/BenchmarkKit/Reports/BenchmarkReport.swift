@@ -22,13 +22,13 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   public let seed: UInt64
   /// The durability of an acknowledged write, as configured.
   public let durability: String?
-  /// The kind of file system of the engines' directories, such as `ext4`; nil where it is not known.
+  /// The type of the file system of the engines' directories, such as `ext4`; nil where it is not known.
   public let fileSystem: String?
   /// The subjects that stored entries elsewhere, such as on a server, and so perhaps on another disk; nil if
   /// there were none.
   public let elsewhere: [String]?
-  /// The subjects whose entries end with their process (those without the capability `persistent`); nil if there
-  /// were none. If others were measured too, these are not ranked.
+  /// The subjects without the capability `persistent`; nil if there were none. If others were measured too, these are
+  /// not ranked.
   public let volatile: [String]?
   /// The libraries that the engines use, with versions, as configured.
   public let software: [String]?
@@ -36,7 +36,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
   public let subjects: [String]
   /// The workloads, in the order in which they ran.
   public let workloads: [WorkloadDescription]
-  /// One result for each workload and subject, in their order.
+  /// One result for each workload and each subject that was measured in it, in their order.
   public let results: [BenchmarkResult]
 
   init(
@@ -66,7 +66,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     }
   }
 
-  /// The kind of file system, and the subjects that stored entries elsewhere.
+  /// The type of the file system, and the subjects that stored entries elsewhere.
   var fileSystemText: String? {
     guard let elsewhere else { return fileSystem }
     return "\(fileSystem ?? "an unknown file system"), \(elsewhere.joined(separator: " and ")) elsewhere"
@@ -91,7 +91,8 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     results.first { $0.subject == subject && $0.workload == workload }
   }
 
-  /// How a subject compares with the fastest of all subjects in a workload, including unranked ones; nil if it was not measured.
+  /// How a subject compares with the fastest of all subjects in a workload, including unranked ones; nil if it was
+  /// not measured.
   public func standing(of subject: String, in workload: String) -> Standing? {
     standing(of: subject, in: workload, among: subjects)
   }
@@ -111,7 +112,7 @@ public struct BenchmarkReport: Sendable, Hashable, Codable {
     case fastest
     /// Its samples overlap with those of the fastest: the difference may be chance.
     case tied
-    /// Each of its samples is greater than all of the fastest.
+    /// Each of its samples is greater than all samples of the fastest.
     case slower
   }
 }

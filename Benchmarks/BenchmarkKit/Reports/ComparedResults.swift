@@ -17,10 +17,11 @@ struct ComparedResults {
   let before: BenchmarkResult
   let after: BenchmarkResult
 
-  /// The logarithm of the ratio of the times. Disturbances only lengthen a measurement, so the least samples are compared.
+  /// The logarithm of the ratio of the times. Noise only lengthens a measurement, so the least samples are compared.
   var shift: Double { log(after.seconds.minimum / max(1e-12, before.seconds.minimum)) }
 
-  /// Whether most of the time is spent waiting for the disk, which other processes use as well.
+  /// Whether less than half of the time is processor time in a report: the rest is mostly waiting for the disk, which
+  /// other processes use as well.
   var waits: Bool { before.waits || after.waits }
 
   /// Whether, after the new samples are divided by `factor`, all of one report are less than all of the other.
@@ -29,7 +30,7 @@ struct ComparedResults {
       || after.seconds.maximum / factor < before.seconds.minimum
   }
 
-  /// The relative difference between the two least samples of each report, summed.
+  /// The sum of the relative differences between the two least samples of each report.
   var gap: Double { Self.gap(before.samples) + Self.gap(after.samples) }
 
   private static func gap(_ samples: [Double]) -> Double {
@@ -45,8 +46,8 @@ extension BenchmarkResult {
 }
 
 extension [Double] {
-  /// Of two medians the one that is nearer to zero, or zero if they differ in sign: their mean would make half of the elements look
-  /// usual that differ from the other half.
+  /// The median; of two middle elements the one nearer to zero, or zero if they differ in sign. With their mean, half
+  /// of the elements would not count as noise although they differ from the other half.
   fileprivate var medianNearestToZero: Double {
     if isEmpty { return 0 }
     let sorted = sorted()
@@ -54,7 +55,7 @@ extension [Double] {
   }
 }
 
-/// Measurements that are subject to the same disturbances, from which the noise between the two runs is estimated.
+/// Measurements with the same sources of noise, from which the noise between the two runs is estimated.
 struct ComparedGroup {
   /// The number of standard deviations beyond which a shift is significant. Of three unchanged engines, measured 140
   /// times in a row while other processes used the same two processors and the same disk, one report in sixteen had a

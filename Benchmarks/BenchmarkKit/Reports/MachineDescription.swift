@@ -60,7 +60,7 @@ private var processorName: String? {
   #endif
 }
 
-/// The kind of file system of a path, such as `ext4`; nil where the system does not report it.
+/// The type of the file system of a path, such as `ext4`; nil where the system does not report it.
 func fileSystem(of url: URL) -> String? {
   #if !canImport(Darwin)
     guard let text = try? String(contentsOfFile: "/proc/self/mounts", encoding: .utf8) else { return nil }
@@ -72,15 +72,15 @@ func fileSystem(of url: URL) -> String? {
   #endif
 }
 
-/// The kind of file system of a path without links, by the contents of `/proc/self/mounts`.
+/// The type of the file system of a path without symbolic links, from the contents of `/proc/self/mounts`.
 func fileSystem(of url: URL, mounts: String) -> String? {
   let path = url.pathComponents
   var best: (depth: Int, kind: String)?
   for line in mounts.split(separator: "\n") {
-    // Device, mount point, kind, options. Of two file systems on one mount point the later one hides the earlier.
+    // Device, mount point, type, options. Of two file systems on one mount point the later one hides the earlier.
     let parts = line.split(separator: " ").map(String.init)
     guard parts.count > 2 else { continue }
-    // A blank, a tab, a newline and a backslash in a path are escaped.
+    // A space, a tab, a newline and a backslash in a path are escaped as octal numbers.
     let mount = URL(
       filePath: parts[1].replacing(/\\([01][0-7][0-7])/) { match in
         UInt8(match.1, radix: 8).map { String(UnicodeScalar($0)) } ?? String(match.0)
@@ -103,7 +103,7 @@ private var compiledArchitecture: String {
   #endif
 }
 
-// The version of the compiler can only be tested against a minimum.
+// A condition can only test that the compiler has at least a version.
 private var compiler: String {
   #if compiler(>=6.4)
     "6.4 or later"

@@ -1,4 +1,4 @@
-/// Formats numbers with three digits and a unit.
+/// Formats numbers with about three digits and a unit.
 enum Units {
   /// A time, such as `12.3 µs`.
   static func seconds(_ seconds: Double) -> String {
@@ -18,7 +18,7 @@ enum Units {
     return seconds > 0.99e-9 ? "\(Int((seconds / 1e-9).rounded())) ns" : "0.1 ns"
   }
 
-  /// A number of things, such as `10k`.
+  /// A count, rounded down, such as `10k`.
   static func count(_ count: Double) -> String {
     count >= 1e6 ? "\(Int(count / 1e6))M" : count >= 1e3 ? "\(Int(count / 1e3))k" : "\(Int(count))"
   }
@@ -30,7 +30,7 @@ enum Units {
     return "\(seconds / 60):\(rest < 10 ? "0" : "")\(rest)"
   }
 
-  /// A frequency, such as `81.3 k/s`.
+  /// A number of operations per second, such as `81.3k ops/s`.
   static func perSecond(_ operations: Double) -> String {
     switch operations {
     case ..<1e3: "\(digits(operations)) ops/s"
@@ -55,7 +55,7 @@ enum Units {
     return percent.magnitude < 1e15 ? "\(Int(percent))%" : "\(percent)%"
   }
 
-  /// Three significant digits, or all digits of a greater integer.
+  /// Two decimals below 10, one below 100, and an integer from there on.
   static func digits(_ value: Double) -> String {
     guard value.isFinite, value.magnitude < 1e15 else { return "\(value)" }
     let decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0

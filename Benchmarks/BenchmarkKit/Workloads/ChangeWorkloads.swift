@@ -33,7 +33,7 @@ extension Workload {
         throw error
       }
       let written = Set(try await run.engine.allKeys())
-      // This ends the stream, after everything that has been committed.
+      // Ends the stream after the changes of all commits.
       try await run.close()
       var reported: Set<CacheKey>? = []
       for change in await subscriber.value {
@@ -79,7 +79,7 @@ extension Workload {
       throw WrongAnswer("a minute after another process had changed an item the store did not show it")
     }
   }
-  // The first change is not counted: it opens resources that later ones find open.
+  // The first change is not measured, since it can include one-time costs such as opening files.
   try await change(changes)
   try await worker.waitForAnswer()
   try await run.measure(operations: changes) { latencies in

@@ -9,8 +9,8 @@ extension Workload {
   static let readOne = Workload(
     "read-one", "Reads every record, one after another, in random order, for the second time."
   ) { run in
-    // Otherwise engines that wrote long ago would read from the disk, and those that have just written would
-    // read from memory.
+    // Otherwise engines that wrote the records long before would read them from the disk, and those that have just
+    // written them would read them from memory.
     for (key, _) in run.records.all { _ = try await run.engine.read(key: key) }
     try await readOneByOne(run, run.records.shuffled)
   }
@@ -137,7 +137,7 @@ extension Workload {
       let engine = run.engine
       var entries: [(key: CacheKey, data: Data)] = []
       var range = KeyRange.all
-      // An engine that ignores the start of the range would never reach the end.
+      // Bounded, since with an engine that ignores the start of the range the loop would not end.
       while entries.count <= records.count {
         let next = try await engine.scan(range, limit: 100)
         latencies.record()

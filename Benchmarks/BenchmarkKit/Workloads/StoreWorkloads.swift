@@ -116,7 +116,7 @@ extension Workload {
   }
 }
 
-// MARK: - On the main actor, where stores are
+// MARK: - On the main actor, to which stores are isolated
 
 @MainActor private func loadStore(_ run: WorkloadRun, _ count: Int) async throws {
   try await run.engine.write(StoredItem.entries(0..<count))

@@ -6,8 +6,8 @@
 import StockroomCore
 
 extension Workload {
-  /// Transactions that read an entry and write another value to it: one task for a twentieth of the records,
-  /// several for a fifth.
+  /// Transactions that read an entry and write another value to it: a twentieth of the records with one task, a fifth
+  /// with several.
   static func transactions(_ tasks: Int) -> Workload {
     let who = tasks == 1 ? "One after another" : "By \(tasks) concurrent tasks"
     return Workload(
@@ -29,7 +29,7 @@ extension Workload {
               return before
             }
           } catch let error as StorageError where error.code == .conflict {
-            // The engine has given up, as rule T4 allows: retrying is a part of the cost of the transaction.
+            // Rule T4 allows `conflict`. Retries are part of the time of the transaction.
             try Task.checkCancellation()
           }
         }

@@ -57,14 +57,14 @@ extension Workload {
     count, overwrite, removeOne,
   ]
 
-  /// The workloads with this name, which may be that of a group; nil if there are none.
+  /// The workload or the group with this name, or all workloads for `all`; nil if there is none.
   public static func named(_ name: String) -> [Workload]? {
     if name == "all" { return all }
     if let group = groups.first(where: { $0.name == name }) { return group.workloads }
     return all.first { $0.name == name }.map { [$0] }
   }
 
-  // In this order the records have to be written again as rarely as possible, which shortens a run.
+  // In this order the records have to be rewritten between workloads as rarely as possible, which shortens a run.
 
   private static let calls: [Workload] = [
     writeOne, writeConcurrently(64), writeBatches(of: 100), writeBatches(of: 10_000), readOne, readMissing,
@@ -90,12 +90,13 @@ extension Workload {
   }
 }
 
-/// The number of entries that a workload writes or removes one by one, a twentieth of the records, because each durable write waits
-/// for the disk. An operation is one entry in these and in other workloads, so that `read-one` and `read-all` can be compared.
+/// The number of entries that a workload writes or removes one by one: a twentieth of the records, because each durable
+/// write waits for the disk. Unless the summary of a workload says otherwise, an operation is one entry, so that
+/// `read-one` and `read-all` can be compared.
 func oneByOne(_ entries: Int) -> Int { max(1, entries / 20) }
 
 extension RandomAccessCollection where Index == Int {
-  /// The elements in pieces of `size`; the last one may be shorter.
+  /// Slices of `size` elements; the last one can be shorter.
   func chunks(of size: Int) -> [SubSequence] {
     stride(from: startIndex, to: endIndex, by: size).map { self[$0..<Swift.min($0 + size, endIndex)] }
   }

@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// A sequence of calls of an engine, or of a store in front of it, to be timed.
+/// A sequence of calls to an engine, or to a store in front of it, that is timed.
 ///
 /// The built-in workloads are in ``all``. Create others with ``init(_:_:startsFrom:leaves:entries:valueSize:needs:body:)``:
 ///
@@ -21,21 +21,20 @@ public struct Workload: Sendable {
     case nothing
     /// The records of the workload and nothing else.
     case records
-    /// Any other contents.
+    /// Any other contents. If a workload starts from them, the runner prepares nothing.
     case somethingElse
   }
 
-  /// Does the preparations that the runner does not, calls ``WorkloadRun/measure(operations:_:)`` once, and
-  /// verifies the results.
+  /// Makes further preparations, calls ``WorkloadRun/measure(operations:_:)`` once, and verifies the results.
   public typealias Body = @Sendable (WorkloadRun) async throws -> Void
 
   /// The name by which the workload is selected and reported.
   public let name: String
   /// What the workload does and what counts as one operation, in a sentence or two.
   public let summary: String
-  /// The contents of the engine before. The runner prepares them untimed.
+  /// The contents of the engine before the workload. The runner prepares them, which is not timed.
   public let startsFrom: Contents
-  /// The contents of the engine afterwards.
+  /// The contents of the engine after the workload.
   public let leaves: Contents
   /// The number of records, 1 to 10,000,000; nil for that of the configuration.
   public let entries: Int?
@@ -46,7 +45,7 @@ public struct Workload: Sendable {
   /// Whether another process must open the engine too: subjects without a ``BenchmarkSubject/worker`` are not
   /// measured.
   let needsWorker: Bool
-  /// The calls.
+  /// The code of the workload.
   public let body: Body
 
   /// Creates a workload.

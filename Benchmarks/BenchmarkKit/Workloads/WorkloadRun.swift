@@ -5,13 +5,13 @@
 #endif
 import StockroomCore
 
-/// One measurement of a workload on a subject, as its body sees it.
+/// One measurement of a workload on a subject, passed to the workload's body.
 public final class WorkloadRun: Sendable {
   /// The records of the workload.
   public let records: BenchmarkRecords
   /// The seed of the workload's random choices, the same for all subjects.
   public let seed: UInt64
-  /// The number of calls that are timed together if a single one would be too short.
+  /// The number of calls that are timed together; more than 1 if a single call is too short to be timed.
   let callsPerSample: Int
 
   private let subject: OpenSubject
@@ -30,18 +30,18 @@ public final class WorkloadRun: Sendable {
   /// The result of ``measure(operations:_:)``.
   var measurement: Measurement? { outcome.withLock { $0 } }
 
-  /// Closes the engine, which ``open()`` opens again.
+  /// Closes the engine. Reopen it with ``open()``.
   public func close() async throws { try await subject.close() }
 
-  /// Opens the engine again.
+  /// Reopens the engine.
   public func open() async throws { try await subject.open() }
 
   /// Opens the engine in another process.
   func startWorker() async throws -> BenchmarkWorkerProcess { try await subject.startWorker() }
 
   /// Runs `work` and measures its time, the processor time, the memory, the latency of each call, and the
-  /// longest stall of the cooperative pool. Only `work` is measured, except the time that it excludes (see
-  /// ``LatencyRecorder/exclude(_:)``). The processor time includes that of the task that measures stalls,
+  /// longest stall of the cooperative pool. The time, the processor time and the latencies do not include what `work`
+  /// excludes with ``LatencyRecorder/exclude(_:)``. The processor time includes that of the task that measures stalls,
   /// which wakes up every millisecond: a few microseconds for each millisecond of an operation.
   ///
   /// - Parameters:
@@ -79,8 +79,8 @@ public final class WorkloadRun: Sendable {
   /// Measures one call for each element, made by this many concurrent tasks.
   ///
   /// - Parameters:
-  ///   - call: One operation, with the engine.
-  ///   - verify: Checks the result, after the time has been measured.
+  ///   - call: One operation.
+  ///   - verify: Checks a result of `call`, outside of the measured time.
   func measure<Element: Sendable, Value: Sendable>(
     _ elements: [Element], by tasks: Int,
     _ call: @escaping @Sendable (any StorageEngine, Element) async throws -> Value,
@@ -114,7 +114,8 @@ public final class WorkloadRun: Sendable {
 
   private let latenciesOfTasks = MutexProtected(LatencyHistogram())
 
-  /// A recorder for a task that the workload starts. Pass it to ``add(_:)`` when the task has ended.
+  /// A recorder for a task that the workload starts. Pass it to ``add(_:)`` when the task has ended. What it excludes
+  /// is excluded from the latencies only.
   public func latencyRecorder() -> LatencyRecorder { LatencyRecorder(callsPerSample: callsPerSample) }
 
   /// Adds the latencies that a task has recorded.

@@ -6,7 +6,7 @@
 import StockroomCore
 import StockroomKitSupport
 
-// The core workloads of the Yahoo! Cloud Serving Benchmark, as Cooper and others published them (SoCC 2010).
+// The core workloads of the Yahoo! Cloud Serving Benchmark (Cooper et al., SoCC 2010).
 
 extension Workload {
   static let ycsb: [Workload] = [
@@ -47,7 +47,7 @@ extension Workload {
   private static let valuesInMemory = 50_000
 }
 
-/// The client of the benchmark: its operations and the results expected.
+/// The client of the benchmark: its operations and their expected results.
 struct YCSB: Sendable {
   /// The percentages of the kinds of operations.
   struct Shares: Sendable {
@@ -116,7 +116,7 @@ struct YCSB: Sendable {
       return .write(key, Self.record(&random))
     }
     if isDrawn(shares.scan) {
-      // The start of a range is exclusive, so it is the chosen key without its last byte.
+      // The start of a range is exclusive, so it is the chosen key without its last digit.
       let start = CacheKey(verbatim: String(choose().value.dropLast()))
       return .scan(KeyRange(after: start, upTo: nil), limit: 1 + random.next(upTo: Self.longestScan))
     }
@@ -129,7 +129,7 @@ struct YCSB: Sendable {
     return Self.key(number)
   }
 
-  /// The answers of an engine that loses nothing.
+  /// The results of a correct engine.
   var expectation: Expectation {
     Expectation(
       values: Dictionary(uniqueKeysWithValues: initialRecords.map { ($0.key, $0.data) }),
@@ -141,9 +141,9 @@ struct YCSB: Sendable {
     CacheKey(verbatim: "user\(Zipfian.hash(UInt64(number)))")
   }
 
-  /// Ten fields of a hundred bytes.
+  /// As many bytes as the ten fields of a record of the original benchmark.
   static let recordSize = 1_000
-  /// In records.
+  /// The maximum number of records of a scan.
   private static let longestScan = 100
 
   private static func record(_ random: inout SeededRandom) -> Data {
@@ -158,13 +158,13 @@ struct YCSB: Sendable {
 }
 
 extension YCSB {
-  /// The records as they are after some of the steps.
+  /// The expected records after the steps that have been verified.
   struct Expectation {
     fileprivate var values: [CacheKey: Data]
     /// Nil if nothing is scanned.
     fileprivate var sortedKeys: [CacheKey]?
 
-    /// Throws unless these are the answers to the next steps.
+    /// Throws unless these are the results of the next steps.
     mutating func verify(_ answers: [[Data]], of steps: some Collection<Step>) throws {
       for (answer, step) in zip(answers, steps) {
         switch step {

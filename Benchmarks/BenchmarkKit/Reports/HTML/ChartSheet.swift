@@ -21,8 +21,8 @@ struct ChartSheet {
         x: Self.margin + Double(column) * (Layout.width + Self.gap),
         y: Self.margin + Self.heading + Double(row) * (height + Self.gap))
     }
-    // The page may use a light theme although the reader's system uses a dark one, so the charts draw their
-    // own background.
+    // The page that contains the charts can be light although the system's color scheme is dark, so the charts have a
+    // background of their own.
     return """
       <svg xmlns="http://www.w3.org/2000/svg" width="\(px(size.across))" height="\(px(size.down))" \
       viewBox="0 0 \(px(size.across)) \(px(size.down))">

@@ -6,7 +6,7 @@
   import Musl
 #endif
 
-/// Dimensions that all charts share, in pixels. A chart fits the narrowest screen.
+/// Dimensions that all charts share, in pixels. The width is that of the narrowest common screens.
 enum Layout {
   static let width = 320.0
   static let title = 18.0
@@ -17,7 +17,8 @@ enum Layout {
 
 /// Horizontal bars that begin at zero, one per subject, each with a line for the range of its samples.
 ///
-/// A bar much longer than the others would leave no room to compare them. It is cut, with a gap at the cut.
+/// If one of three or more bars is more than four times as long as every other one, it is cut, with a gap at the cut,
+/// so that the others can be compared.
 struct BarChart {
   struct Bar {
     let label: String
@@ -28,7 +29,7 @@ struct BarChart {
     let color: String
   }
 
-  /// The width of the figures after the bars.
+  /// The width of the text after the bars.
   private static let figures = 132.0
 
   let title: String
@@ -39,7 +40,7 @@ struct BarChart {
     let lengths = bars.map(\.value).sorted(by: >)
     let isCut = lengths.count > 2 && lengths[0] > 4 * lengths[1]
     let longest = isCut ? 1.3 * lengths[1] : bars.map(\.range.upperBound).max() ?? 0
-    // Leaves room for the figure after the bar.
+    // Leaves room for the text after the bar.
     let space = Layout.width - Layout.labels - Self.figures
     let rows = bars.enumerated().map { index, bar in
       let y = Layout.title + Double(index) * Layout.row + Layout.padding
@@ -172,7 +173,7 @@ private struct LogarithmicScale {
     from + (log10(max(value, 1e-12)) - low) / (high - low) * (to - from)
   }
 
-  /// Powers of ten on the scale, evenly spread.
+  /// Powers of ten on the scale, evenly spaced.
   func ticks(atMost count: Int) -> [Double] {
     let powers = Int(low.rounded(.up))...Int(high.rounded(.down))
     let step = max(1, (powers.count + count - 3) / max(1, count - 1))

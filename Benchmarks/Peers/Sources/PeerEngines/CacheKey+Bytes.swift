@@ -1,7 +1,7 @@
 import StockroomCore
 
 extension CacheKey {
-  /// Calls `body` with the bytes of the key. Costs no copy.
+  /// Calls `body` with the bytes of the key, without copying them if they are contiguous.
   func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
     if let result = try value.utf8.withContiguousStorageIfAvailable({ try body(UnsafeRawBufferPointer($0)) })
     {

@@ -3,8 +3,8 @@ import PeerSystem
 import StockroomCore
 import Synchronization
 
-/// A file for each value, in one directory, with POSIX calls: a temporary file is written, synced and renamed, and the
-/// directory is synced.
+/// A file for each value, in one directory, with POSIX calls: a temporary file is written and renamed. At full
+/// durability the file is synced before, and the directory afterwards.
 final class FilesPeer: PlainValues {
   private let path: String
   private let directory: Int32
@@ -28,7 +28,7 @@ final class FilesPeer: PlainValues {
     if durability == .full { try sync(directory) }
   }
 
-  /// All files are written, then synced together, then put in place.
+  /// All files are written, then synced (on Linux all together), then renamed.
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
     #if os(Linux)
       let aside = try dataAndKeys.map { try writeAside($0.data, syncing: false) }
@@ -102,7 +102,7 @@ final class FilesPeer: PlainValues {
   }
 
   private static func contents(of file: Int32) throws -> Data {
-    // Small values are read without a system call for their size.
+    // In parts of a fixed size, which saves the system call for the size of the file.
     try withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
       var contents = Data()
       while true {
@@ -129,7 +129,7 @@ final class FilesPeer: PlainValues {
 
   // MARK: Names
 
-  /// A name must not contain a slash. Names that begin with a dot are temporary files.
+  /// The key with slashes and percent signs escaped, and a dot at the beginning, with which temporary files begin.
   private static func name(of key: CacheKey) -> String {
     let name = key.value
     guard
@@ -158,7 +158,7 @@ final class FilesPeer: PlainValues {
   }
 }
 
-// Functions whose names no method shadows.
+// Names that no method of the class shadows.
 
 private func closeDescriptor(_ file: Int32) { close(file) }
 

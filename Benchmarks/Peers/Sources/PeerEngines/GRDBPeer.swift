@@ -2,9 +2,9 @@ import Foundation
 import GRDB
 import StockroomCore
 
-/// SQLite by GRDB, as its documentation recommends: a pool of connections, one table, cached statements.
+/// SQLite through GRDB, as its documentation recommends: a pool of connections, one table, cached statements.
 final class GRDBPeer: PlainValues {
-  /// The functions that are called.
+  /// The functions of GRDB that are called.
   enum Calls {
     /// The synchronous ones, which block the thread and are faster.
     case blocking
@@ -20,9 +20,9 @@ final class GRDBPeer: PlainValues {
     let path = directory.appending(path: "peer.sqlite3").path(percentEncoded: false)
     var configuration = Configuration()
     configuration.prepareDatabase { database in
-      // As the other engines; the default of SQLite is 2 MB.
+      // 64 MiB, as in the other engines on SQLite; SQLite's default is 2 MB.
       try database.execute(sql: "PRAGMA cache_size = -65536")
-      // Some systems have SQLite overwrite all that is removed.
+      // On some systems SQLite overwrites all removed content by default.
       try database.execute(sql: "PRAGMA secure_delete = FAST")
       #if canImport(Darwin)
         // Otherwise data stay in the drive's cache: https://sqlite.org/pragma.html#pragma_fullfsync

@@ -2,9 +2,9 @@ import Foundation
 import PeerLMDB
 import StockroomCore
 
-/// An LMDB environment with one unnamed database and a map of fixed, sufficient size.
+/// An LMDB environment with the unnamed database and a map of fixed, sufficient size.
 ///
-/// A process must not open an environment twice, which a benchmark does not.
+/// A process must not open an environment twice at the same time, which is not checked.
 final class LMDBEnvironment {
   private let environment: OpaquePointer
   private let database: MDB_dbi
@@ -17,7 +17,7 @@ final class LMDBEnvironment {
     guard let environment = created else { throw StorageError.peer("LMDB has returned no environment.") }
     do {
       try Self.check(mdb_env_set_mapsize(environment, 16 << 30))
-      // Without the flag each commit waits for its pages and for the page that makes them the current ones.
+      // Without the flag a commit also syncs the meta page, not only its data pages.
       let flags = MDB_NOTLS | (durability == .full ? 0 : MDB_NOMETASYNC)
       try Self.check(mdb_env_open(environment, path, UInt32(flags), 0o644))
       var reader: OpaquePointer?

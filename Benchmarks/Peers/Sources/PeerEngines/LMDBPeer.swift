@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import Synchronization
 
-/// LMDB by its C interface: one environment, one read transaction that is renewed for each call.
+/// LMDB through its C interface: one environment, one read transaction that is renewed for each call.
 final class LMDBPeer: PlainValues {
   private let environment: Mutex<LMDBEnvironment?>
 

@@ -2,7 +2,7 @@ import Foundation
 import PeerLevelDB
 import StockroomCore
 
-/// An open LevelDB database with the same settings as Stockroom's engine, checksums included.
+/// An open LevelDB database with the same settings as Stockroom's engine, including checksums.
 final class LevelDBDatabase: @unchecked Sendable {
   // Safe to share: LevelDB synchronizes the database, and nothing else changes after initialization.
   private let database: OpaquePointer
@@ -77,7 +77,7 @@ final class LevelDBDatabase: @unchecked Sendable {
     }
   }
 
-  /// Calls `body` with the options of a snapshot.
+  /// Calls `body` with options for reading from a snapshot.
   func withSnapshot<Result>(_ body: (OpaquePointer?) throws -> Result) rethrows -> Result {
     let snapshot = leveldb_create_snapshot(database)
     defer { leveldb_release_snapshot(database, snapshot) }

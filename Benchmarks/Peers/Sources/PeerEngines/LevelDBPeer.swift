@@ -3,10 +3,10 @@ import PeerLevelDB
 import StockroomCore
 import Synchronization
 
-/// LevelDB by its C interface.
+/// LevelDB through its C interface.
 final class LevelDBPeer: PlainValues {
   private let opened: Mutex<LevelDBDatabase?>
-  /// LevelDB has no transactions: one at a time, and each commits what it has written at its end.
+  /// LevelDB has no transactions: they run one at a time, and each writes its changes as one batch at its end.
   private let transactions = Mutex<Void>(())
 
   init(directory: URL, durability: Durability) throws {
@@ -18,7 +18,7 @@ final class LevelDBPeer: PlainValues {
     [.persistent, .atomicBatches, .snapshotReads, .orderedScans, .durableWrites, .transactions]
   }
 
-  /// The last call that is under way closes the database.
+  /// The database is closed when the last call in progress has ended.
   func close() async throws { opened.withLock { $0 = nil } }
 
   private var database: LevelDBDatabase {
@@ -112,7 +112,7 @@ final class LevelDBPeer: PlainValues {
     }
   }
 
-  /// LevelDB has no call for several keys.
+  /// LevelDB has no call that removes a range of keys.
   func removeAllData() async throws {
     let database = try database
     try database.writeBatch { batch in

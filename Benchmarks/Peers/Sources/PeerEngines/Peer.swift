@@ -6,7 +6,7 @@ import StockroomEngines
 public struct Peer: Sendable {
   /// The name in reports.
   public let name: String
-  /// Whether it keeps entries on the server that Stockroom's engine has too.
+  /// Whether it stores entries on the PostgreSQL server that Stockroom's engine uses.
   public var usesServer = false
   /// Opens it in an existing directory, which is empty or contains its files.
   public let open: @Sendable (URL, Durability) async throws -> any StorageEngine
@@ -24,7 +24,7 @@ public struct Peer: Sendable {
     Peer(name: "GRDB awaited") { try GRDBPeer(directory: $0, durability: $1, calls: .awaited) },
   ]
 
-  /// On the server that Stockroom's engine has too.
+  /// Opens a peer on the PostgreSQL server that Stockroom's engine uses.
   private static func onServer(
     _ directory: URL, _ durability: Durability, _ batches: PostgreSQLPeer.Batches
   ) async throws -> PostgreSQLPeer {
@@ -35,6 +35,6 @@ public struct Peer: Sendable {
 }
 
 extension StorageError {
-  /// The error of a peer, with the text of its library.
+  /// The error of a peer, usually with the text of its library.
   static func peer(_ message: String) -> StorageError { StorageError(.io, message) }
 }

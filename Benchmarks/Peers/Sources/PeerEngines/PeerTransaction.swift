@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// The calls of a C library within a transaction that the peer has begun and commits: reads and writes of single keys.
+/// Reads and writes of single keys with a C library, in a transaction that the peer begins and commits.
 final class PeerTransaction: StorageTransaction {
   private let get: (CacheKey) throws -> Data?
   private let put: (Data, CacheKey) throws -> Void

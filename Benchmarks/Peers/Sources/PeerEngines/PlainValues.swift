@@ -1,12 +1,12 @@
 import Foundation
 import StockroomCore
 
-/// An engine that stores values only and blocks the calling thread: what a program does that does not need the rest of
-/// the contract.
+/// An engine without timestamps, whose calls normally block the calling thread: as little as a program does that does
+/// not need the rest of the contract.
 protocol PlainValues: StorageEngine {}
 
 extension PlainValues {
-  /// Reads the value.
+  /// Reads the value to find out.
   public func keyExists(_ key: CacheKey) async throws -> Bool { try await read(key: key) != nil }
 
   /// Throws `unsupported`.

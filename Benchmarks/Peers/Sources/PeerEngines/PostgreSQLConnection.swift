@@ -2,12 +2,12 @@ import Foundation
 import PeerPostgreSQL
 import StockroomCore
 
-/// A connection and its statements, prepared once. Calls block.
+/// A connection and its statements, prepared once. Calls block the calling thread.
 final class PostgreSQLConnection {
   private let handle: OpaquePointer
   private let table: String
 
-  /// - Parameter table: Made if it is not there.
+  /// - Parameter table: Created if it is missing.
   init(_ connection: String, table: String, durability: Durability) throws {
     guard let handle = PQconnectdb(connection), PQstatus(handle) == CONNECTION_OK else {
       throw StorageError.peer("Connecting to PostgreSQL failed.")
@@ -76,11 +76,11 @@ final class PostgreSQLConnection {
     return try body(result)
   }
 
-  /// A nil pointer would stand for NULL.
+  /// Stands for an empty value, since a nil pointer means NULL.
   nonisolated(unsafe) private static let empty = UnsafePointer(
     UnsafeMutablePointer<CChar>.allocate(capacity: 1))
 
-  /// Copies the entries into a temporary table, and merges them from there.
+  /// Copies the entries into a temporary table with COPY, and merges them from there.
   func copy(_ dataAndKeys: [(key: CacheKey, data: Data)]) throws {
     try run("BEGIN")
     do {
@@ -113,13 +113,13 @@ final class PostgreSQLConnection {
 }
 
 extension [UInt8] {
-  /// Appends a length and bytes, as COPY and arrays have them.
+  /// Appends a length and the bytes, in the binary format of COPY and of arrays.
   mutating func append(field: UnsafeRawBufferPointer) {
     Swift.withUnsafeBytes(of: Int32(field.count).bigEndian) { append(contentsOf: $0) }
     append(contentsOf: field)
   }
 
-  /// An array of `bytea` that has no elements yet.
+  /// The header of an array of `bytea` in binary format, to which the elements are appended.
   static func byteArray(count: Int) -> [UInt8] {
     var bytes: [UInt8] = []
     for word in [1, 0, 17, Int32(count), 1] {

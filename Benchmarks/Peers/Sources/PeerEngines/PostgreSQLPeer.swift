@@ -3,7 +3,7 @@ import PeerPostgreSQL
 import StockroomCore
 import Synchronization
 
-/// PostgreSQL by its C interface: one connection, its statements prepared once, everything in binary format.
+/// PostgreSQL through its C interface: one connection, its statements prepared once, everything in binary format.
 final class PostgreSQLPeer: PlainValues {
   /// How batches are written.
   enum Batches {
@@ -38,7 +38,7 @@ final class PostgreSQLPeer: PlainValues {
   func write(_ data: Data, key: CacheKey) async throws { try locked { try $0.put(data, key) } }
 
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
-    // One statement cannot write a key twice.
+    // A statement with ON CONFLICT cannot write a key twice: the last value is kept.
     var last: [CacheKey: Data] = [:]
     for (key, data) in dataAndKeys { last[key] = data }
     let entries = last.count == dataAndKeys.count ? dataAndKeys : last.map { ($0.key, $0.value) }
@@ -101,7 +101,7 @@ final class PostgreSQLPeer: PlainValues {
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
     let bounds = ScanBounds(range, limit: limit)
     return try locked { connection in
-      // One more, which may be the excluded bound.
+      // One more, since the first row can be the excluded bound.
       let count = withUnsafeBytes(of: Int64(min(bounds.limit, .max - 1) + 1).bigEndian) { [UInt8]($0) }
       return try bounds.start.withUnsafeBytes { start in
         try count.withUnsafeBytes { count in

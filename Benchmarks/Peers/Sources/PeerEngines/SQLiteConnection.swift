@@ -8,8 +8,8 @@ final class SQLiteConnection {
   let write, read, remove, removeAll, all, keys, from, count: OpaquePointer
   private let begin, beginWriting, commit, rollback: OpaquePointer
 
-  /// A table without rowid is one tree instead of two, which shortens reads by a fifth. The page cache saves system calls.
-  /// Neither is unsafe, as memory-mapping the file would be, which traps when the file is truncated.
+  /// A table without rowid is one tree instead of two, which shortens reads by a fifth. The page cache saves system
+  /// calls. The file is not memory-mapped, since the process would be killed by SIGBUS if it were truncated.
   init(path: String, durability: Durability) throws {
     var opened: OpaquePointer?
     let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX
@@ -47,14 +47,15 @@ final class SQLiteConnection {
       commit = try prepare("COMMIT")
       rollback = try prepare("ROLLBACK")
     } catch {
-      // Closes the connection once its statements are finalized, which they are not: the process ends.
+      // The statements are not finalized, so the connection stays open until the process ends.
       sqlite3_close_v2(database)
       throw error
     }
     self.database = database
   }
 
-  /// On Apple's systems a sync leaves data in the drive's cache otherwise: https://sqlite.org/pragma.html#pragma_fullfsync
+  /// Without this, a sync on Apple's systems leaves data in the drive's cache:
+  /// https://sqlite.org/pragma.html#pragma_fullfsync
   private static func syncSettings(_ durability: Durability) -> String {
     #if canImport(Darwin)
       durability == .full ? "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;" : ""
@@ -113,7 +114,7 @@ final class SQLiteConnection {
   }
 }
 
-/// The bytes in a column of the current row, which are valid until the next step.
+/// The bytes in a column of the current row, which are valid until the next step or reset.
 func bytes(of statement: OpaquePointer, at column: Int32) -> UnsafeRawBufferPointer {
   let start = sqlite3_column_blob(statement, column)
   let count = Int(sqlite3_column_bytes(statement, column))

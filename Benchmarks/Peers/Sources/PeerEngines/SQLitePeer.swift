@@ -3,7 +3,7 @@ import PeerSQLite
 import StockroomCore
 import Synchronization
 
-/// SQLite by its C interface: one connection with a write-ahead log, its statements prepared once.
+/// SQLite through its C interface: one connection with a write-ahead log, its statements prepared once.
 final class SQLitePeer: PlainValues {
   private let connection: Mutex<SQLiteConnection?>
 

@@ -2,7 +2,7 @@ import StockroomCore
 
 /// The bounds of a scan.
 struct ScanBounds {
-  /// No key before this one is in the range.
+  /// No key less than this is in the range. The key itself can be.
   let start: [UInt8]
   let limit: Int
   private let after: [UInt8]?

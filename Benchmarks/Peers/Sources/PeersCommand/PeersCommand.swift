@@ -76,12 +76,12 @@ struct PeersCommand: AsyncParsableCommand {
       case .markdown: results.markdown
       case .json: String(decoding: try results.json(), as: UTF8.self) + "\n"
       }
-    // Unlike `print`, this reports what cannot be written.
+    // Unlike `print`, this throws if writing fails.
     try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
     if !results.areAllMet { throw ExitCode(1) }
   }
 
-  /// Swift replaces bytes of an argument that are no UTF-8, after which a path would be another one.
+  /// Throws if an argument is not UTF-8: Swift would replace the invalid bytes, and a path would be a different one.
   private func checkArguments() throws {
     for index in 0..<Int(CommandLine.argc) {
       guard let argument = CommandLine.unsafeArgv[index] else { continue }
@@ -120,13 +120,14 @@ struct PeersCommand: AsyncParsableCommand {
     }
   }
 
-  /// Calls `body` with the data of the server, if one is needed, below the directory, if one is given.
+  /// Calls `body`. If a directory is given and a server is needed, the server's data are below the directory meanwhile,
+  /// if its user can enter it.
   ///
-  /// - Parameter body: Gets whether the data are elsewhere.
+  /// - Parameter body: Its argument is whether the data are elsewhere.
   private func withServerData(
     _ body: (Bool) async throws -> BenchmarkReport
   ) async throws -> BenchmarkReport {
-    // Otherwise they are in the system's temporary directory, as the engines' are, until this process ends.
+    // Without a directory, they are in the system's temporary directory, as the engines' are, until this process ends.
     guard directory != nil, chosenSubjects.contains(where: \.usesServer) else { return try await body(false) }
     let server = PostgreSQLServer.shared
     let isBelow = try await server.keepData(below: configuration.directory)

@@ -1,8 +1,8 @@
 import BenchmarkKit
 
 extension Limit {
-  /// Every limit. The workloads run in the order in which they first occur here, so that an engine and its peer have run
-  /// the same workloads before each comparison.
+  /// Every limit. The workloads run in the order in which they first occur here. Those of `rawC` are first, so that an
+  /// engine and its C library have run the same workloads before each of these comparisons.
   public static let all =
     rawC + postgreSQL + onMainActor + memory + files + concurrency + transactions + subscribers + heartbeat
     + grdb
@@ -52,7 +52,7 @@ extension Limit {
       over: Side("raw \(engine)", "write-one"), atLeast: 15)
   }
 
-  // MARK: Against others
+  // MARK: Against other peers
 
   /// GRDB's synchronous calls, which block the thread.
   private static let grdb = againstGRDB("grdb", "GRDB")
@@ -60,7 +60,7 @@ extension Limit {
   /// GRDB's asynchronous calls, as Stockroom's are.
   private static let grdbAwaited = againstGRDB("grdb-awaited", "GRDB awaited")
 
-  /// Never slower in any workload, and faster in the most frequent ones.
+  /// Not slower in any workload, and at least 1.5 times as fast in the most frequent ones.
   private static func againstGRDB(_ name: String, _ peer: String) -> [Limit] {
     (Workload.named("calls") ?? []).map(\.name).map { workload in
       let (measured, reference) = (Side("SQLite", workload), Side(peer, workload))
@@ -83,7 +83,7 @@ extension Limit {
     time("memory/read-one", of: Side("Memory", "read-one"), over: Side("Dictionary", "read-one"), atMost: 3)
   ]
 
-  // MARK: Against themselves
+  // MARK: Against other workloads of the same engine
 
   private static let onMainActor = ["Memory", "LMDB"].map { engine in
     time(
@@ -98,7 +98,7 @@ extension Limit {
       over: Side(engine, "transaction"), atLeast: 10)
   }
 
-  /// What a subscriber to the changes costs those who write.
+  /// The cost of a subscriber to the changes for writes.
   private static let subscribers = ["Memory", "Files", "SQLite", "LMDB", "LevelDB"].flatMap { engine in
     ["write-one", "write-batch-10000"].map { workload in
       time(
@@ -111,7 +111,7 @@ extension Limit {
     stall("heartbeat/\(engine.lowercased())", of: Side(engine, "write-concurrent-64"), atMost: 20)
   }
 
-  /// The overhead of a store, on the fastest engine.
+  /// The cost of a store, on the memory engine.
   private static let store = [
     time(
       "store/insert-one", of: Side("Memory", "store-insert-one-100000"),

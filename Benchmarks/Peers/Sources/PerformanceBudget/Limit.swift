@@ -1,4 +1,4 @@
-/// A bound on the speed of an engine, relative to another measurement of the same run.
+/// A bound on the speed of an engine relative to another measurement of the same run, or on its longest stall.
 public struct Limit: Sendable, Hashable {
   /// A measurement: a subject in a workload.
   public struct Side: Sendable, Hashable, Codable {

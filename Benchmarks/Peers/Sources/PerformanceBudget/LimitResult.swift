@@ -14,17 +14,17 @@ public struct LimitResult: Sendable, Hashable, Codable {
   public let atMost: Double?
   /// The lower bound, if the limit is one.
   public let atLeast: Double?
-  /// The quantity, of a ratio in each repetition. Nil if a side was not measured.
+  /// The statistics of the quantity over the repetitions; of a stall, only its median. Nil if a side was not measured.
   public let value: Statistics?
-  /// The median time of an operation in seconds.
+  /// The median time of an operation of the limited side in seconds.
   public let measuredSeconds: Double?
   /// The median time of an operation of the other side in seconds.
   public let referenceSeconds: Double?
   /// Whether the median is within the bound. False without a result.
   public let isMet: Bool
 
-  /// Compares a run with a limit. Both sides of a ratio are from the same repetition and so from almost the same time: a
-  /// machine that is slow for a while affects both.
+  /// Compares a run with a limit. Both sides of a ratio are from the same repetition, so that a temporary slowdown of
+  /// the machine affects both, at least if they are measured in the same workload.
   public init(_ limit: Limit, in report: BenchmarkReport) {
     let result = report.result(of: limit.measured.subject, in: limit.measured.workload)
     let other = limit.reference.flatMap { report.result(of: $0.subject, in: $0.workload) }

@@ -13,7 +13,7 @@ import Testing
     let subject = BenchmarkSubject(name) { try await peer.open($0, .full) }
     let report = try await BenchmarkRunner(configuration: configuration).run([subject])
     let missing = Set(report.workloads.map(\.name)).subtracting(report.results.map(\.workload))
-    // Opening a dictionary again says nothing.
+    // `open` requires a persistent engine, which Dictionary is not.
     #expect(missing == (name == "Dictionary" ? ["open"] : []))
   }
 
@@ -86,7 +86,7 @@ import Testing
       try await engine.write(Data(repeating: 0x5A, count: 100_000), key: key)
       try await engine.remove(key: key)
       try await engine.close()
-      // The last connection that may write moves everything from the log into the database.
+      // Closing the last connection moves all pages from the log into the database.
       let raw = try #require(Peer.all.first { $0.name == "raw SQLite" })
       try await raw.open(directory, .process).close()
       let file = try Data(contentsOf: directory.appending(path: "peer.sqlite3"))

@@ -102,7 +102,7 @@ import Testing
   }
 }
 
-/// Reads everything twenty times more.
+/// A memory engine that reads each value 20 additional times.
 private struct SlowEngine: StorageEngine {
   private let memory = MemoryStorageEngine()
 
