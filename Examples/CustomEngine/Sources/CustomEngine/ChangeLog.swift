@@ -1,7 +1,7 @@
 import Foundation
 import StockroomCore
 
-/// The file with the changes, and the lock that keeps other engines away from it while it is open.
+/// The file with the changes, and the lock that excludes other engines while it is open.
 final class ChangeLog {
   struct Entry: Codable, Sendable {
     var value: Data
@@ -9,9 +9,9 @@ final class ChangeLog {
     var updatedAt: Date
   }
 
-  /// A line of the file. Without an entry the key was removed.
+  /// A line of the file. Nil as the entry means that the key was removed.
   struct Change: Codable {
-    /// The bytes of the key: text in JSON might come back composed in another way.
+    /// The UTF-8 of the key, so that decoding cannot change its Unicode normalization.
     private var bytes: Data
     var entry: Entry?
 
@@ -27,9 +27,9 @@ final class ChangeLog {
   private let lock: OwnedFile
   private var file: OwnedFile
   private var length = 0
-  /// The length after the file was last rewritten.
+  /// The length after the file was last rewritten; 0 if it has not been rewritten since it was opened.
   private var rewrittenLength = 0
-  /// Whether the lock's file says how long the log was when it was closed: see ``close()``.
+  /// Whether the lock file is as it was when it was opened: empty, or with the length that ``close()`` has recorded.
   private var isMarked = true
 
   /// Opens the file in a directory, without reading it.
@@ -48,7 +48,7 @@ final class ChangeLog {
     if let closedLength, closedLength != bytes.count { throw corrupted(nil) }
     length = 0
     if !bytes.starts(with: Self.firstLine) {
-      // A new file, or one of which a power cut has left nothing. All others are corrupted or not of this engine.
+      // A new file, or one that a power loss has left empty or zeroed. All others are corrupted or not of this engine.
       guard closedLength == nil, bytes.allSatisfy({ $0 == 0 }) else { throw corrupted(nil) }
       return [:]
     }
@@ -60,7 +60,7 @@ final class ChangeLog {
         let change = try JSONDecoder().decode(Change.self, from: bytes[length..<end])
         entries[change.key] = change.entry
       } catch {
-        // A file that was not closed may be truncated, or have a hole, at the point of a crash.
+        // After a crash, the end of a file that was not closed can be truncated or zeroed.
         if closedLength != nil { throw corrupted(error) }
         break
       }
@@ -78,12 +78,13 @@ final class ChangeLog {
   /// - Throws: `StorageError` with code `io` if the path leads to another file now, or to none.
   func expectInPlace() throws { try file.expectInPlace() }
 
-  /// Rewrites the file if most of it is about entries that have been overwritten or removed since.
+  /// Rewrites the file, without entries that have been overwritten or removed, if it has grown to more than twice its
+  /// length after the last rewrite, and 16 MiB.
   func rewriteIfMostlyOld(_ entries: [CacheKey: Entry]) throws {
     if length > 2 * rewrittenLength + (16 << 20) { try rewriteIfAllowed(entries) }
   }
 
-  /// Keeps the file, which continues to grow, if there is no space for another one or no permission to create it.
+  /// Rewrites the file, unless there is no space for another one or no permission to create it: then it keeps growing.
   private func rewriteIfAllowed(_ entries: [CacheKey: Entry]) throws {
     let new: (file: OwnedFile, length: Int)
     do {
@@ -97,7 +98,7 @@ final class ChangeLog {
     try OwnedFile.sync(directory)
   }
 
-  /// Appends a line. If that fails, for example because the disk is full, no part of it remains in the file.
+  /// Appends a line. If that fails, for example because the disk is full, no part of it is read later.
   func append(_ change: Change) throws {
     try file.expectInPlace()
     try removeMark()
@@ -107,21 +108,21 @@ final class ChangeLog {
     length += line.count
   }
 
-  /// Closes the file, and records its length, so that a file that is truncated later is recognized.
+  /// Closes the file, and records its length, so that a later truncation is detected.
   func close() throws {
     defer {
       file.close()
       lock.close()
     }
     if isMarked { return }
-    // In this order: the mark is on the disk only if the file is, and the files have their names.
+    // In this order, so that the length is not on the disk before the file and its directory entry.
     try file.sync()
     try OwnedFile.sync(directory)
     try lock.write(Data("\(length)".utf8), at: 0)
     try lock.sync()
   }
 
-  /// Removes the length from the lock's file, before anything is changed.
+  /// Removes the length from the lock file, before anything is changed.
   private func removeMark() throws {
     guard isMarked else { return }
     try lock.truncate()
@@ -130,10 +131,10 @@ final class ChangeLog {
   }
 
   private static let newline = UInt8(ascii: "\n")
-  /// Identifies the file.
+  /// Identifies the format of the file.
   private static let firstLine = Data("JSONStorageEngine, format 1\n".utf8)
 
-  /// Writes another file, without removed and overwritten entries, which then replaces this one as a whole.
+  /// Writes another file, without removed and overwritten entries, to replace this one.
   private func written(_ entries: [CacheKey: Entry]) throws -> (file: OwnedFile, length: Int) {
     try file.expectInPlace()
     try removeMark()

@@ -1,12 +1,12 @@
 import Foundation
 import StockroomCore
 
-/// A storage engine that keeps its entries in a file of JSON, one line for each change.
+/// A storage engine that stores its entries in a file, one line of JSON for each change.
 ///
-/// An example of a third-party engine: an actor with the six methods that are required, and close(), which every
+/// An example of a third-party engine: an actor with the six methods that are required, and `close()`, which every
 /// engine needs that keeps files open. Its calls run on a queue, since they sometimes wait for the disk.
-/// Everything is in memory as well, so it suits what fits there. A change is acknowledged when the operating system
-/// has it: it survives a crash of the process, but the last changes may be lost if the machine crashes or loses power.
+/// All entries are also in memory, where they must fit. A change is acknowledged once it has been written, without a
+/// sync: it survives a crash of the process, but the last changes can be lost if the machine crashes or loses power.
 public actor JSONStorageEngine: StorageEngine {
   /// Entries are still stored after the process has ended.
   public nonisolated let capabilities: EngineCapabilities = .persistent
@@ -23,8 +23,8 @@ public actor JSONStorageEngine: StorageEngine {
   /// Opens the engine on a directory, which is created if it is missing. The file is read by the first call, which throws
   /// `corrupted` if it is corrupted or not a file of this engine.
   ///
-  /// - Throws: `StorageError` with code `locked` if another engine is open on the directory, or what the file system
-  ///   reports.
+  /// - Throws: `StorageError` with code `locked` if another engine is open on the directory, or with the code for an
+  ///   error of the file system.
   public init(directory: URL) throws {
     log = try ChangeLog(in: directory)
   }
@@ -35,7 +35,7 @@ public actor JSONStorageEngine: StorageEngine {
     try log?.close()
   }
 
-  /// The log, once it has been read, if it is still where it was opened.
+  /// The log, which is read if it has not been. Throws if the engine is closed, or the file was moved or removed.
   private func openLog() throws -> ChangeLog {
     guard let log else { throw StorageError(.closed, "The engine has been closed.") }
     try log.expectInPlace()
@@ -50,16 +50,16 @@ public actor JSONStorageEngine: StorageEngine {
     }
   }
 
-  /// Writes the entry to the file, then to memory: if the file cannot be written, nothing has changed.
+  /// Writes the entry to the file, then to memory: if writing to the file fails, nothing has changed.
   public func write(_ data: Data, key: CacheKey) throws {
     try key.validate()
     let now = Date()
     let log = try openLog()
     try log.rewriteIfMostlyOld(entries)
     let old = loadedEntries?[key]
-    // The clock may have been set back since the last write.
+    // In case the clock has been set back since the last write.
     let updatedAt = max(old?.updatedAt ?? now, now)
-    // A slice would keep its indices, and all of the memory that it is a part of.
+    // A copy, since a slice has its own start index and retains all of the memory that it is a part of.
     let entry = ChangeLog.Entry(value: Data(data), createdAt: old?.createdAt ?? now, updatedAt: updatedAt)
     try log.append(.init(key: key, entry: entry))
     loadedEntries?[key] = entry

@@ -9,12 +9,12 @@ import StockroomCore
   import Musl
 #endif
 
-/// A file that only its owner can read and write, open until ``close()`` or for as long as this object lives.
+/// A file, created so that only its owner can read and write it. Open until ``close()`` or until this is released.
 final class OwnedFile {
   private(set) var path: String
   private var descriptor: Int32
 
-  /// Opens the file, or makes it. Neither follows a link that another user has put there nor waits at a FIFO.
+  /// Opens or creates the file. Does not follow a symbolic link, and does not block on a FIFO.
   init(_ url: URL) throws {
     path = url.path
     descriptor = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
@@ -30,13 +30,13 @@ final class OwnedFile {
 
   func close() {
     guard descriptor >= 0 else { return }
-    // A child process that is just being started has a copy of the descriptor, which would keep the lock.
+    // Until its program is loaded, a new child process has a copy of the descriptor, which would keep the lock.
     _ = flock(descriptor, LOCK_UN)
     closeFile(descriptor)
     descriptor = -1
   }
 
-  /// - Throws: `StorageError` with code `locked` if another engine, in this process or another, has the lock.
+  /// - Throws: `StorageError` with code `locked` if another engine, in any process, has the lock.
   func lock() throws {
     if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return }
     if errno == EWOULDBLOCK { throw StorageError(.locked, "Another engine has locked \(path).") }
@@ -62,7 +62,7 @@ final class OwnedFile {
     }
   }
 
-  /// Writes bytes at the end of the file. If that fails, the part that was written is truncated.
+  /// Writes bytes at the end of the file. If that fails, the part that was written is removed.
   func write(_ bytes: Data, at end: Int) throws {
     var written = 0
     while written < bytes.count {
@@ -71,13 +71,13 @@ final class OwnedFile {
       }
       if count < 0, errno != EINTR {
         let error = failure("Writing to")
-        // If this fails too, the next line overwrites the rest, or the next opening ignores it.
+        // If this fails too, the next line overwrites the part, or it is ignored when the file is read.
         ftruncate(descriptor, off_t(end))
         throw error
       }
       written += max(0, count)
     }
-    // Removes what a process that died has left after the end.
+    // Removes what an earlier process or a failed write has left after the end.
     ftruncate(descriptor, off_t(end + bytes.count))
   }
 
@@ -94,8 +94,8 @@ final class OwnedFile {
     path = other
   }
 
-  /// Creates a directory that is missing, and those above it, for their owner alone. `FileManager` would create it for all users first, and
-  /// then set its permissions.
+  /// Creates a directory if it is missing, and those above it, for their owner only. `FileManager` would create it for
+  /// all users first, and then set its permissions.
   static func makeDirectory(_ directory: URL) throws {
     let path = directory.path
     if mkdir(path, 0o700) == 0 { return }
@@ -113,7 +113,7 @@ final class OwnedFile {
     }
   }
 
-  /// Waits until the names in a directory are on the disk.
+  /// Syncs the entries of a directory.
   static func sync(_ directory: URL) throws {
     let descriptor = open(directory.path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0, fsync(descriptor) == 0 else {

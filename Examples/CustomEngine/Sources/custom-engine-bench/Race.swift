@@ -4,7 +4,7 @@ import Dispatch
 import Foundation
 import StockroomSQLite
 
-/// The engine beside one of Stockroom's.
+/// Compares the speed of the engine with that of one of Stockroom's.
 @main struct Race {
   static func main() async throws {
     let (registrations, registration) = AsyncStream<Never>.makeStream()
@@ -13,12 +13,12 @@ import StockroomSQLite
       try Task.checkCancellation()
       return try await report(entries: 1_000)
     }
-    // A race that is cancelled removes its directories.
+    // A run that is cancelled removes its directories.
     let interrupt = DispatchSource.makeSignalSource(signal: SIGINT, queue: .global())
     interrupt.setEventHandler { @Sendable in race.cancel() }
     interrupt.setRegistrationHandler { @Sendable in
       #if canImport(Darwin)
-        // The signal would end the process although its source sees it.
+        // Otherwise the signal would also end the process.
         signal(SIGINT, SIG_IGN)
       #endif
       registration.finish()

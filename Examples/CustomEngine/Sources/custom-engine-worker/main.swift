@@ -1,5 +1,5 @@
 import ConformanceKit
 import CustomEngine
 
-// Opens the engine in a process of its own, for the checks that kill one or need two.
+// Opens the engine in a process of its own, for the checks that kill a process or need two.
 try await ConformanceWorker.serve { try JSONStorageEngine(directory: $0) }

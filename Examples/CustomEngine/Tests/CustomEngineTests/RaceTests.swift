@@ -12,7 +12,7 @@ func race() async throws {
 }
 
 #if os(Linux)
-  // Apple's systems have the temporary directory elsewhere, whatever TMPDIR is.
+  // On Apple's systems, the temporary directory does not depend on TMPDIR.
   @Test("A race that is interrupted leaves no files", .timeLimit(.minutes(60)))
   func interruptedRace() async throws {
     let directory = FileManager.default.temporaryDirectory.appending(path: "race-\(UUID().uuidString)")
@@ -22,7 +22,7 @@ func race() async throws {
       try FileManager.default.contentsOfDirectory(atPath: directory.path)
     }
 
-    // The program is beside the tests.
+    // The program and the tests are built into the same directory.
     let products = URL(filePath: CommandLine.arguments[0]).resolvingSymlinksInPath()
       .deletingLastPathComponent()
     let process = Process()
