@@ -9,7 +9,7 @@ let settings: [SwiftSetting] = [
 
 let package = Package(
   name: "LiveNotes",
-  // What the counters are observed with, `Observations`, came with macOS 26.
+  // `Observations`, which the counter uses, requires macOS 26.
   platforms: [.macOS("26.0")],
   dependencies: [
     .package(name: "stockroom", path: "../.."),

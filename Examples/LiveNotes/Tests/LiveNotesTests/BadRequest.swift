@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// A request that is wrong or forbidden, and the status of its response.
+/// A request that is invalid or forbidden, and the status of its response.
 struct BadRequest: Sendable, CustomTestStringConvertible {
   let name: String
   let method: String

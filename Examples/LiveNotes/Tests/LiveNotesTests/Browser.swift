@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A real browser without a window, driven over its DevTools protocol through a pair of pipes.
+/// A headless browser, controlled with the DevTools protocol over a pair of pipes.
 final class Browser: Sendable {
   private let process: ChildProcess
   private let input: Int32
@@ -106,7 +106,7 @@ final class Browser: Sendable {
     try JSONDecoder().decode(Answer<Result>.self, from: answer).result
   }
 
-  /// Calls a method of the protocol. Returns the answer as it came.
+  /// Calls a method of the protocol. Returns the encoded response.
   @discardableResult
   func call(_ method: String, _ parameters: some Encodable, in session: String? = nil) async throws -> Data {
     let id = state.withLock { state in
@@ -132,7 +132,7 @@ final class Browser: Sendable {
     }
   }
 
-  /// Opens a page in a window of its own.
+  /// Opens the server's page in a new window.
   func openPage(of server: LiveServer) async throws -> Page {
     struct Target: Encodable {
       let url: String

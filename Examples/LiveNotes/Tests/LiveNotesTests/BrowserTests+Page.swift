@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The page in one window.
+/// Tests of the page itself: its keyboard control, editing, escaping, scrolling and appearance.
 extension BrowserTests {
   private static func rowNamed(_ text: String) -> String {
     "[...document.querySelectorAll('#list li')].find(row => row.note.text === \(Page.literal(text)))"
@@ -26,7 +26,7 @@ extension BrowserTests {
     }
     try await otherSees(Self.row("second", "row.note.tags.join() === 'home,later'"))
 
-    // Out of the form, into the list.
+    // Escape moves the focus from the form to the list.
     try await page.press("Escape")
     try await page.wait("document.activeElement.matches('#list li')")
     try await page.press("Home", "ArrowDown", " ")
@@ -40,7 +40,7 @@ extension BrowserTests {
     try await otherSees(TwoWindows.hasNote("changed"))
     try await page.wait("document.activeElement.matches('#list li')")
 
-    // Escape leaves it as it was.
+    // Escape discards the change.
     try await page.press("Enter")
     try await page.wait("document.activeElement.matches('#list li input')")
     try await page.type("never")
@@ -66,7 +66,7 @@ extension BrowserTests {
       "[...document.querySelectorAll('#list .text')].map(text => text.textContent)")
     #expect(texts == ["first", "changed", "third"])
 
-    // Whatever can be reached by Tab can be seen and has a name.
+    // Every control has an accessible name.
     let nameless: [String] = try await page.evaluate(
       """
       [...document.querySelectorAll('button, input, a, li[tabindex]')].filter(element =>
@@ -107,7 +107,7 @@ extension BrowserTests {
     try await page.type("lost")
     let text: String = try await page.evaluate("document.activeElement.value")
     #expect(text == "not lost")
-    // It cannot be saved, which the page says.
+    // Saving fails, and the page shows an error.
     try await page.press("Enter")
     try await page.wait("document.querySelector('#messages .bad') !== null && \(inEditor)")
     try await page.press("Escape")
@@ -175,7 +175,7 @@ extension BrowserTests {
       "[...document.querySelectorAll('#list li')].some(row => row.ariaPosInSet === '10000')")
     print(
       "Scrolling 10,000 notes: a frame every \(frames.median) ms at the median, \(frames.longest) ms at most")
-    // A change far away from where one looks.
+    // A change of a note that is not in the document.
     let first = try await server.notes()[0]
     try await server.ask("PATCH", "/notes/\(first.id)", json: ["text": "found"])
     let _: Bool = try await page.evaluate(
@@ -199,7 +199,7 @@ extension BrowserTests {
       for scheme in ["light", "dark"] {
         let image = try await page.screenshot(width: width, height: height, scheme: scheme)
         #expect(image.starts(with: [0x89, 0x50, 0x4e, 0x47]))
-        // Nothing is wider than the window.
+        // Nothing extends beyond the width of the window.
         let overflow: Int = try await page.evaluate(
           "document.documentElement.scrollWidth - document.documentElement.clientWidth")
         #expect(overflow <= 0)

@@ -67,7 +67,7 @@ struct BrowserTests {
 
     server.process.end(by: SIGKILL)
     for page in windows.pages { try await page.wait("!(\(TwoWindows.isLive))") }
-    // What cannot be saved stays in the form, and the page says so.
+    // If saving fails, the text stays in the form, and the page shows an error.
     let _: Bool = try await windows.pages[0].evaluate(
       "(document.getElementById('text').value = 'lost?', document.getElementById('add').requestSubmit(), true)"
     )

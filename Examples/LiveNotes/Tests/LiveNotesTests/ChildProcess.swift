@@ -11,22 +11,26 @@ struct SystemFailure: Error, CustomStringConvertible {
   init(_ what: String, _ code: Int32 = errno) { description = "\(what): \(String(cString: strerror(code)))" }
 }
 
-/// No program is started between the making of a descriptor and the word that no program inherits it.
+/// Held while a program is started, and while a pipe is created and marked close-on-exec, so that no program inherits
+/// the pipe.
 private let spawning = NSLock()
 
-/// A program that a test has started. Ends with it.
+/// A program that a test has started. Killed when this is released.
 final class ChildProcess: @unchecked Sendable {
-  // Safe to share: the lock guards what changes.
+  // Safe to share: the lock protects the mutable state.
   let pid: pid_t
   private let lock = NSLock()
   private var status: Int32?
 
-  /// Starts a program, with these descriptors of this process as its own.
+  /// Starts a program.
+  ///
+  /// - Parameter descriptors: The program's descriptors, each with the descriptor of this process that it duplicates.
   init(_ path: String, _ arguments: [String], descriptors: [Int32: Int32] = [:]) throws {
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
-    // First to numbers that are nobody's target, since one may be what another one is to become.
+    // First duplicated to numbers that are not among the program's, since a descriptor can have the number that another
+    // one is duplicated to.
     let spare = try descriptors.mapValues { ours in
       let copy = fcntl(ours, F_DUPFD_CLOEXEC, 10)
       guard copy >= 0 else { throw SystemFailure("No descriptor") }
@@ -45,7 +49,8 @@ final class ChildProcess: @unchecked Sendable {
 
   deinit { _ = end(by: SIGKILL) }
 
-  /// Sends the signal and waits for the end. Returns the exit code, or the negative number of the signal that ended it.
+  /// Sends the signal and waits until the process has ended. Returns the exit code, or the negative number of the
+  /// signal that ended it.
   @discardableResult
   func end(by signal: Int32) -> Int32 {
     lock.withLock {
@@ -55,7 +60,7 @@ final class ChildProcess: @unchecked Sendable {
     }
   }
 
-  /// Waits for the end.
+  /// Waits until the process has ended. Returns the same as ``end(by:)``.
   @discardableResult
   func wait() -> Int32 { lock.withLock { status ?? waitUntilEnd() } }
 
@@ -69,7 +74,7 @@ final class ChildProcess: @unchecked Sendable {
   }
 }
 
-/// Does work that waits on a thread of its own, so that it holds up no other test.
+/// Runs work that blocks on a thread of its own, so that it does not delay other tests.
 func onDedicatedThread<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value
 {
   try await withCheckedThrowingContinuation { continuation in
@@ -77,7 +82,7 @@ func onDedicatedThread<Value: Sendable>(_ work: @escaping @Sendable () throws ->
   }
 }
 
-/// Both ends of a pipe, which no child inherits by itself.
+/// Both ends of a pipe, which child processes do not inherit unless they are passed to them.
 struct Pipe {
   let reading: Int32
   let writing: Int32
@@ -92,7 +97,7 @@ struct Pipe {
   }
 }
 
-/// A directory of a test, removed with the last reference.
+/// A temporary directory, removed when this is released.
 final class TemporaryDirectory: Sendable {
   let path: String
 

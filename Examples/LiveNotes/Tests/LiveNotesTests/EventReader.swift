@@ -7,7 +7,7 @@ import Synchronization
   import Glibc
 #endif
 
-/// A server-sent event, as it came.
+/// A server-sent event as it was received.
 struct ServerEvent: Sendable, Equatable {
   var id = ""
   var name = ""
@@ -29,9 +29,9 @@ struct ServerEvent: Sendable, Equatable {
   }
 }
 
-/// A stream of events that is read on a thread of its own, until this is released or the server ends it.
+/// A stream of events, read on a thread of its own until this is released or the server ends the stream.
 final class EventSocket: Sendable {
-  /// The socket, which the thread holds as well, so that its number belongs to nobody else before both are done with it.
+  /// The socket, shared with the thread: its number cannot be reused before both have released it.
   private final class Descriptor: Sendable {
     let number: Int32
     init(_ number: Int32) { self.number = number }
@@ -39,12 +39,12 @@ final class EventSocket: Sendable {
   }
 
   private let socket: Descriptor
-  /// It would end otherwise.
+  /// Retained, since the server's process is killed when it is released.
   private let server: LiveServer
 
   /// Requests the stream.
   ///
-  /// - Parameter receive: Receives the bytes, and nil at the end. Without it, nothing is read.
+  /// - Parameter receive: Called with the events as they arrive, and with nil at the end. If nil, nothing is read.
   init(
     _ server: LiveServer, _ path: String, headers: [String] = [],
     receive: (@Sendable ([ServerEvent]?) -> Void)?
@@ -75,11 +75,11 @@ final class EventSocket: Sendable {
 
   deinit { leave() }
 
-  /// Closes the connection.
+  /// Shuts down the connection.
   func leave() { shutdown(socket.number, Int32(SHUT_RDWR)) }
 }
 
-/// Keeps all events of a stream.
+/// Stores all events of a stream.
 final class EventReader: Sendable {
   private final class Inbox: Sendable {
     struct State {
@@ -103,18 +103,20 @@ final class EventReader: Sendable {
   private let inbox = Inbox()
   private let socket: EventSocket
 
-  /// Requests the stream. Reads nothing if it is to stall.
+  /// Requests the stream.
+  ///
+  /// - Parameter isStalled: Whether nothing is read from it.
   init(_ server: LiveServer, _ path: String, headers: [String] = [], isStalled: Bool = false) throws {
     let receive: @Sendable ([ServerEvent]?) -> Void = { [inbox] events in inbox.receive(events) }
     socket = try EventSocket(server, path, headers: headers, receive: isStalled ? nil : receive)
   }
 
-  /// Closes the connection.
+  /// Shuts down the connection.
   func leave() { socket.leave() }
 
   struct Ended: Error {}
 
-  /// Waits until the events satisfy the condition, and returns them.
+  /// Waits until the events satisfy the condition, and returns them. Throws if the stream ends before.
   func events(until isThere: ([ServerEvent]) -> Bool) async throws -> [ServerEvent] {
     while true {
       let (events, isOver) = inbox.state.withLock { ($0.events, $0.isOver) }
@@ -145,7 +147,7 @@ final class EventReader: Sendable {
   }
 }
 
-/// Parses the events of a response that arrives in chunks (RFC 9112, 7.1).
+/// Parses the events of a response with the chunked transfer coding (RFC 9112, 7.1).
 struct EventParser {
   private var raw: [UInt8] = []
   private var text: [UInt8] = []
@@ -189,7 +191,7 @@ struct EventParser {
     return complete.split(separator: "\n\n").map(ServerEvent.init).filter { !$0.name.isEmpty }
   }
 
-  /// Behind the last empty line.
+  /// The position after the last empty line.
   private var lastEnd: Int? {
     var index = text.count - 1
     while index > 0 {

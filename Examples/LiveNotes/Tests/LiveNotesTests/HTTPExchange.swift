@@ -6,7 +6,7 @@ import Foundation
   import Glibc
 #endif
 
-/// A socket that is connected to a server of this machine.
+/// Connects a socket to a server on this machine.
 func connectToLoopback(port: Int, receiveBuffer: Int32? = nil) throws -> Int32 {
   #if canImport(Darwin)
     let descriptor = Darwin.socket(AF_INET, SOCK_STREAM, 0)
@@ -38,21 +38,21 @@ func connectToLoopback(port: Int, receiveBuffer: Int32? = nil) throws -> Int32 {
   return descriptor
 }
 
-/// All that comes until the other side has no more.
+/// Receives everything until the peer closes the connection.
 func receiveAll(from socket: Int32) throws -> Data {
   var received = Data()
   var buffer = [UInt8](repeating: 0, count: 64 << 10)
   while true {
     let count = recv(socket, &buffer, buffer.count, 0)
     if count < 0, errno == EINTR { continue }
-    // What came before the connection was reset is the answer, if there is one.
+    // If the connection is reset, what was received before is the response.
     if count < 0, received.isEmpty { throw SystemFailure("No answer") }
     if count <= 0 { return received }
     received += buffer[..<count]
   }
 }
 
-/// One request and its answer, over a connection of its own.
+/// One request and its response, over a connection of its own.
 struct HTTPExchange: Sendable {
   let method: String
   let path: String
@@ -76,7 +76,7 @@ struct HTTPExchange: Sendable {
     if let body { (fields["Content-Type"], fields["Content-Length"]) = ("application/json", "\(body.count)") }
     fields.merge(headers) { _, own in own }
     let head = (["\(method) \(path) HTTP/1.1"] + fields.map { "\($0): \($1)" }).joined(separator: "\r\n")
-    // A server that refuses a body need not read all of it.
+    // A failure to send the body is ignored, since a server that rejects it need not read all of it.
     if sendAll(Data("\(head)\r\n\r\n".utf8), to: socket), let body { _ = sendAll(body, to: socket) }
     return try Self.parse(receiveAll(from: socket))
   }
@@ -97,7 +97,7 @@ struct HTTPExchange: Sendable {
   }
 }
 
-/// Sends all of the bytes. Returns whether the other side took them.
+/// Sends all of the bytes. Returns false if the connection does not accept them.
 func sendAll(_ data: Data, to socket: Int32) -> Bool {
   #if canImport(Darwin)
     let flags: Int32 = 0

@@ -10,7 +10,7 @@ final class LiveServer: Sendable {
     let description: String
   }
 
-  /// The directory of the built programs, in which the tests are too.
+  /// The directory of the built programs, which also contains the tests.
   private static var products: URL {
     var url = URL(filePath: CommandLine.arguments[0]).resolvingSymlinksInPath()
     while url.pathComponents.count > 1,
@@ -63,7 +63,7 @@ final class LiveServer: Sendable {
     try await ask(method, path, try JSONEncoder().encode(json))
   }
 
-  /// A note, as anybody else sees it.
+  /// A note as a client decodes it.
   struct Note: Codable, Equatable, Sendable {
     let id: UUID
     var text: String

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A subscriber that stores only the notes that its stream results in.
+/// A subscriber that applies the events of its stream and stores the resulting notes only.
 final class LoadReader: Sendable {
   private struct Message: Decodable {
     struct Note: Decodable {
@@ -38,7 +38,7 @@ final class LoadReader: Sendable {
       }
     }
 
-    /// Changes the state, and resumes the task that has waited for that.
+    /// Changes the state, and resumes the waiting task if its condition holds.
     func change(_ change: (inout State) -> Void) {
       state.withLock { state in
         change(&state)
@@ -62,13 +62,13 @@ final class LoadReader: Sendable {
     socket = try EventSocket(server, "/events?panel=notes") { [inbox] events in inbox.receive(events) }
   }
 
-  /// Waits until the note has arrived. Throws if the stream ends or cannot be read before.
+  /// Waits until the note has arrived. Throws if the stream ends or cannot be decoded before.
   func waitUntil(_ id: String) async throws {
     try await withCheckedThrowingContinuation { continuation in
       inbox.change { $0.wanted = (id, continuation) }
     }
   }
 
-  /// What the subscriber sees: the text of each note.
+  /// The text of each note by its identifier.
   var texts: [String: String] { inbox.state.withLock { $0.texts } }
 }

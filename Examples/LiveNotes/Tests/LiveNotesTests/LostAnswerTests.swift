@@ -10,7 +10,7 @@ struct LostAnswerTests {
     let browser = try Browser()
     let page = try await browser.openPage(of: server)
     try await page.wait(TwoWindows.isLive)
-    // Pages that came by HTTP from another machine have no `crypto.randomUUID`.
+    // `crypto.randomUUID` is missing in pages that were loaded by HTTP from another machine.
     let isSent: Bool = try await page.evaluate(
       """
       (() => {

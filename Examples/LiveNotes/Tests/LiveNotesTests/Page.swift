@@ -1,6 +1,6 @@
 import Foundation
 
-/// A page of the browser, and the server that it comes from, which ends with it.
+/// A page of the browser. Retains the browser and the server, whose processes are killed when they are released.
 struct Page: Sendable {
   let browser: Browser
   let server: LiveServer
@@ -39,7 +39,8 @@ struct Page: Sendable {
     return value
   }
 
-  /// Waits until the condition holds in the page. Returns when that was, in milliseconds since 1970.
+  /// Waits until the condition holds in the page. Returns the time of that, in milliseconds since 1970. Throws after a
+  /// minute.
   @discardableResult
   func wait(_ condition: String) async throws -> Double {
     let script = """
@@ -58,12 +59,12 @@ struct Page: Sendable {
       do {
         return try await evaluate(script)
       } catch let failure as Browser.Failure where failure.description.contains("context was destroyed") {
-        // The page that was there before is gone, and another one is loaded.
+        // The page has been replaced by another one, in which the condition is checked again.
       }
     }
   }
 
-  /// The text as an expression.
+  /// The text as a JavaScript expression.
   static func literal(_ text: String) -> String {
     let array = (try? JSONEncoder().encode([text])).map { String(decoding: $0, as: UTF8.self) } ?? "[\"\"]"
     return array + "[0]"
@@ -99,7 +100,7 @@ struct Page: Sendable {
     }
   }
 
-  /// Writes where the focus is.
+  /// Inserts text into the focused element.
   func type(_ text: String) async throws {
     try await browser.call("Input.insertText", ["text": text], in: session)
   }
@@ -120,7 +121,7 @@ struct Page: Sendable {
       "Network.emulateNetworkConditions", Conditions(offline: isOffline), in: session)
   }
 
-  /// Draws the page in this size and color scheme, as a PNG file.
+  /// Renders the page in this size and color scheme as a PNG file.
   func screenshot(width: Int, height: Int, scheme: String) async throws -> Data {
     struct Size: Encodable {
       let width: Int

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A PostgreSQL server of a test's own, on a Unix socket. Ends with its owner.
+/// A PostgreSQL server for one test, on a Unix socket. Stopped when this is released.
 final class PostgreSQLCluster: Sendable {
   private let directory: TemporaryDirectory
   private static let programs: String? = {
@@ -21,7 +21,7 @@ final class PostgreSQLCluster: Sendable {
 
   private init() throws {
     directory = try TemporaryDirectory()
-    // The server does not run as root.
+    // The server refuses to run as root.
     if geteuid() == 0 { try run("/bin/chown", ["postgres", directory.path], asPostgres: false) }
     let data = directory.path + "/data"
     try run("initdb", ["-D", data, "-A", "trust", "-U", "postgres", "--no-sync"])

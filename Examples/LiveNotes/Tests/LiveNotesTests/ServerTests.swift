@@ -80,7 +80,7 @@ struct ServerTests {
     let answer = try await server.ask("POST", "/notes", json: Draft(tags: tags))
     #expect(answer.status == 422)
     #expect(String(decoding: answer.body, as: UTF8.self).contains("at most 20 tags"))
-    // The same one again is no other tag.
+    // Duplicate tags do not count.
     let allowed = (0..<20).map { "tag \($0)" }
     #expect(try await server.add("Bread", tags: allowed + allowed).tags == allowed)
   }
@@ -94,7 +94,7 @@ struct ServerTests {
     let note = try await one.add("Milk")
     for round in 0..<50 {
       let text = "Milk \(round)"
-      // At once, before it is seen there.
+      // Immediately afterwards, possibly before the change has reached the other server.
       let changed = try await other.ask("PATCH", "/notes/\(note.id)", json: ["text": text])
       #expect(changed.status == 200)
       let cleared: LiveServer.Removal = try await one.ask("DELETE", "/notes?which=all").decoded()
@@ -149,7 +149,7 @@ struct ServerTests {
       let answer = try await server.ask("HEAD", path)
       #expect(answer.status == status && answer.body.isEmpty, "\(path)")
     }
-    // None of them is under way for ever. The last may be for a moment after its answer.
+    // No request remains active. The last one can be active for a short time after its response.
     let number = "http_server_active_requests{http_request_method=\"HEAD\"} "
     var metrics = ""
     for _ in 0..<1_000 where !metrics.contains(number + "0.0\n") {

@@ -40,10 +40,10 @@ struct SlowClientTests {
       let socket = try connectToLoopback(port: port, receiveBuffer: 4_096)
       defer { close(socket) }
       let request = Data("GET /list.js HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n".utf8)
-      // The server reads no further request while it cannot send an answer, until it resets the connection.
+      // The server reads no further request while it cannot send a response, until it resets the connection.
       while sendAll(request, to: socket) {}
     }
-    // A machine that is busy may be slower than the limit.
+    // Retries, since a busy machine can exceed the time limit.
     while (try? await server.add("Milk")) == nil {}
     _ = try await reader.events { $0.contains { $0.data.contains("Milk") } }
   }

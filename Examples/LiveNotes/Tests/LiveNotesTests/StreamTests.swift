@@ -9,7 +9,7 @@ struct StreamTests {
     let milk = try await server.add("Milk")
     let readers = try (0..<3).map { _ in try EventReader(server, "/events?panel=notes&panel=favourites") }
     for reader in readers { _ = try await reader.events { $0.contains { $0.name == "beat" } } }
-    // Whatever was on its way when the snapshots were made has come then.
+    // Once the marker has arrived, so have all changes from before the snapshots.
     let marker = try await server.add("Everybody is here")
     for reader in readers {
       _ = try await reader.events { $0.contains { $0.data.contains(marker.id.uuidString) } }
@@ -45,7 +45,7 @@ struct StreamTests {
     #expect(refused.status == 503 && refused.headers["retry-after"] == "5")
     _ = try await server.add("Milk")
     readers[0].leave()
-    // Until the server has written to the one that has gone away.
+    // The server detects that the connection is closed when it writes to it.
     while try await server.health().subscribers == 2 { _ = try await server.add("Bread") }
     let next = try EventReader(server, "/events?panel=notes")
     _ = try await next.events { $0.contains { $0.data.contains("Milk") } }
@@ -88,7 +88,7 @@ struct StreamTests {
     var notes: [LiveServer.Note] = []
     for number in 0..<40 { notes.append(try await first.add("\(number) \(text)")) }
     #expect(first.process.end(by: SIGTERM) == 0)
-    // The first change of the next server is that it has loaded all notes.
+    // The first change in the feed of the next server is that all notes have been loaded.
     let second = try await LiveServer.start(arguments)
     let beat = try #require(
       try await EventReader(second, "/events?panel=counter").events { $0.contains { $0.name == "beat" } }
@@ -134,7 +134,7 @@ struct StreamTests {
   @Test("A client that requests the list and does not read it delays nobody")
   func stalledList() async throws {
     let server = try await LiveServer.start(["--engine", "memory"])
-    // More than the buffers of the connection take.
+    // More than fits into the buffers of the connection.
     let text = String(repeating: "long ", count: 1_900)
     for number in 0..<600 { _ = try await server.add("\(number) \(text)") }
     let stalled = try (0..<5).map { _ in try EventReader(server, "/notes", isStalled: true) }
@@ -156,7 +156,7 @@ struct StreamTests {
 
     let start = ContinuousClock.now
     let clients = 4
-    // Each client waits for its answer before it asks again.
+    // Each client waits for a response before its next request.
     let memory = try await withThrowingTaskGroup { [notes] group in
       for client in 0..<clients {
         group.addTask {
@@ -188,7 +188,7 @@ struct StreamTests {
     #expect(memory.last ?? 0 < 512 << 20)
   }
 
-  /// In bytes.
+  /// The resident memory of a process in bytes; 0 where there is no `/proc`.
   private static func residentMemory(of process: pid_t) -> Int {
     let fields =
       (try? String(contentsOfFile: "/proc/\(process)/statm", encoding: .utf8))?.split(separator: " ") ?? []

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Two servers on one place.
+/// Two servers on one directory or database.
 struct TwoServers {
   let servers: [LiveServer]
 
@@ -9,7 +9,7 @@ struct TwoServers {
     servers = [try await LiveServer.start(arguments), try await LiveServer.start(arguments)]
   }
 
-  /// Expects the streams of both servers to report the changes of either, and both to have the same notes at the end.
+  /// Expects that the streams of both servers report the changes by either, and that their notes are equal at the end.
   func check() async throws {
     let readers = try servers.map { try EventReader($0, "/events?panel=notes") }
     for reader in readers { _ = try await reader.events { !$0.isEmpty } }

@@ -15,7 +15,7 @@ struct TwoWindows {
     "[...document.querySelectorAll('#list .text')].some(text => text.textContent === \(Page.literal(text)))"
   }
 
-  /// Adds a note by the form, and returns after how many milliseconds the other window shows it.
+  /// Adds a note with the form. Returns the time until the other window shows it, in milliseconds.
   func add(_ text: String, in page: Int, tags: String = "") async throws -> Double {
     async let seen = pages[1 - page].wait(Self.hasNote(text))
     let began: Double = try await pages[page].evaluate(
@@ -30,7 +30,7 @@ struct TwoWindows {
     return try await seen - began
   }
 
-  /// Presses a button of a row, and returns after how many milliseconds the condition holds in the other window.
+  /// Clicks a button of a row. Returns the time until the condition holds in the other window, in milliseconds.
   func press(_ action: String, of text: String, in page: Int, until condition: String) async throws -> Double
   {
     async let seen = pages[1 - page].wait(condition)
@@ -46,7 +46,7 @@ struct TwoWindows {
 }
 
 extension String {
-  /// The statements as an expression, whose value is that of the last line.
+  /// The statements as an expression with the value of the last line.
   fileprivate var inBlock: String {
     var lines = split(separator: "\n").map(String.init)
     let last = lines.removeLast()

@@ -1,7 +1,7 @@
 import Observation
 import Stockroom
 
-/// The favourite notes. It shares the store with ``NotesController``, on which it does not depend.
+/// The favourite notes. Shares the store with ``NotesController``, but does not depend on it.
 @MainActor @Observable
 final class FavouritesController {
   @ObservationIgnored @Stored private var notes: [Note]
@@ -10,6 +10,6 @@ final class FavouritesController {
 
   var favourites: [Note] { notes.filter(\.isFavourite) }
 
-  /// The changes of all notes.
+  /// The changes of all notes, not only of favourites.
   var events: AsyncStream<StoreEvent<Note>> { $notes.events }
 }

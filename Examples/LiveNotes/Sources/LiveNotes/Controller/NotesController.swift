@@ -2,22 +2,22 @@ import Foundation
 import Observation
 import Stockroom
 
-/// The operations on notes, and the notes as views see them.
+/// The operations on notes, and the notes that views show.
 ///
-/// It holds no copy of a note: what it shows is what the store has. Each operation reads and writes a note in one step of the store,
-/// since other tasks and other servers may change it at any time.
+/// Has no copies of stored notes. Each operation reads and writes a note in one transaction of the store, since other
+/// tasks and other servers can change it at any time.
 @MainActor @Observable
 final class NotesController {
-  /// Notes that were removed together, and the token that undoes that.
+  /// Notes that were removed together, and the token that undoes the removal.
   private struct Removal {
     let token: UUID
     let notes: [Note]
   }
 
   @ObservationIgnored @Stored var notes: [Note]
-  /// The last removals, the latest at the end.
+  /// The last removals that can be undone, the latest at the end.
   @ObservationIgnored private var removals: [Removal] = []
-  /// The number of removals that can be undone.
+  /// The maximum number of removals that can be undone.
   static let undoLimit = 20
 
   init(store: Store<Note>) { _notes = Stored(in: store) }
@@ -27,7 +27,8 @@ final class NotesController {
   /// The changes of the notes.
   var events: AsyncStream<StoreEvent<Note>> { $notes.events }
 
-  /// Adds a note. If there is one with the identifier of the draft, nothing changes, and that note is returned: a client can retry safely.
+  /// Adds a note. If there is one with the identifier of the draft, nothing changes, and that note is returned, so that
+  /// a client can retry.
   func add(_ draft: NoteDraft) async throws -> Note {
     let draft = try draft.validated()
     let note = Note(
@@ -36,26 +37,27 @@ final class NotesController {
     return try await insertIfAbsent(note).note
   }
 
-  /// Changes a note, without losing concurrent changes. Returns nil if there is none.
+  /// Changes a note, without losing concurrent changes. Returns nil if there is no such note.
   func change(_ id: UUID, _ change: NoteChange) async throws -> Note? {
     let change = try change.validated()
     return try await $notes.update(id.uuidString) { change.apply(to: &$0) }
   }
 
-  /// Removes a note. Returns the token that undoes that, or nil if there is no such note.
+  /// Removes a note. Returns the token that undoes the removal, or nil if there is no such note.
   func remove(_ id: UUID) async throws -> UUID? {
     guard let note = try await take(id) else { return nil }
     return remember([note])
   }
 
-  /// Removes the notes that are done, or all. Returns the token that undoes that, nil if there were none, and how many there were.
+  /// Removes the notes that are done, or all. Returns the number of removed notes, and the token that undoes the
+  /// removal; nil if there were none.
   ///
-  /// If some cannot be removed, the others are; it throws only if none is.
+  /// If removing some of them fails, the others are removed. Throws only if none is.
   func clear(onlyDone: Bool) async throws -> (token: UUID?, count: Int) {
-    // Those that this server shows now, and none that is added meanwhile.
+    // Only the notes that this server shows now, not those that are added meanwhile.
     let seen = onlyDone ? notes.filter(\.isDone) : notes
     let results = await forEach(seen.map(\.id)) { id in
-      // Another server may have changed it already.
+      // In case another server has changed it already.
       try await self.take(id) { !onlyDone || $0.isDone }
     }
     var removed: [Note] = []
@@ -73,11 +75,11 @@ final class NotesController {
     return (remember(removed), removed.count)
   }
 
-  /// Restores the notes of a removal. A note that exists again is not replaced. Returns the number of restored notes, or nil if the token
-  /// is unknown.
+  /// Restores the notes of a removal. A note that exists again is not replaced. Returns the number of restored notes,
+  /// or nil if the token is unknown.
   func undo(_ token: UUID) async throws -> Int? {
     guard let index = removals.firstIndex(where: { $0.token == token }) else { return nil }
-    // Before anything is awaited, so that it is undone once.
+    // Before the first suspension, so that the removal is undone only once.
     let removal = removals.remove(at: index)
     do {
       let results = await forEach(removal.notes) { try await self.insertIfAbsent($0).isNew }
@@ -89,9 +91,9 @@ final class NotesController {
     }
   }
 
-  // MARK: Steps
+  // MARK: Transactions
 
-  /// Inserts a note unless there is one with its identifier. Returns the note that is stored then.
+  /// Inserts a note unless there is one with its identifier. Returns the note that is stored.
   private func insertIfAbsent(_ new: Note) async throws -> (note: Note, isNew: Bool) {
     try await $notes.modify(new.id.uuidString) { stored in
       if let stored { return (stored, false) }
@@ -100,7 +102,7 @@ final class NotesController {
     }
   }
 
-  /// Removes a note if it satisfies the predicate. Returns it as it was at that moment.
+  /// Removes a note if it satisfies the predicate. Returns the removed note.
   private func take(
     _ id: UUID, where predicate: @escaping @Sendable (Note) -> Bool = { _ in true }
   ) async throws -> Note? {
@@ -111,7 +113,8 @@ final class NotesController {
     }
   }
 
-  /// Calls the closure for all elements concurrently: the store combines the calls in one transaction. The results are in order.
+  /// Calls the closure for all elements concurrently, so that the store can combine the calls into batches. The results
+  /// are in the order of the elements.
   private func forEach<Input: Sendable, Output: Sendable>(
     _ inputs: [Input], _ call: @escaping @Sendable (Input) async throws -> Output
   ) async -> [Result<Output, any Error>] {

@@ -7,7 +7,8 @@ struct Note: Codable, Sendable, Equatable, Identifiable {
   var tags: [String] = []
   var isFavourite = false
   var isDone = false
-  /// The time of creation, in microseconds since 1970. Notes are shown in this order, and in that of their identifiers if it is the same.
+  /// The time of creation, in microseconds since 1970. Notes are shown in this order, and in that of their identifiers
+  /// if the times are equal.
   var created: Int
 
   private enum CodingKeys: String, CodingKey {
@@ -25,7 +26,7 @@ struct NoteDraft: Codable, Sendable {
   var tags: [String]?
 }
 
-/// The body of a request that changes a note. What is nil stays as it is.
+/// The body of a request that changes a note. Nil leaves a property unchanged.
 struct NoteChange: Codable, Sendable {
   var text: String?
   var tags: [String]?

@@ -1,17 +1,17 @@
 import Foundation
 
-/// A note that exceeds ``NoteLimits``, with the reason for the user.
+/// Thrown for a note that exceeds ``NoteLimits`` or has no text, with a message for the user.
 struct InvalidNote: Error {
   let reason: String
 }
 
-/// The limits of a note. They are part of the model, so that they hold whichever way a note is created.
+/// The limits of a note: the UTF-16 code units of its text and of a tag, and the number of tags.
 enum NoteLimits {
   static let text = 10_000
   static let tags = 20
   static let tag = 50
 
-  /// The text without blanks at its ends.
+  /// The text without whitespace at its ends.
   static func validText(_ text: String) throws(InvalidNote) -> String {
     let text = text.trimmingCharacters(in: .whitespacesAndNewlines)
     guard !text.isEmpty else { throw InvalidNote(reason: "A note needs some text.") }
@@ -21,7 +21,7 @@ enum NoteLimits {
     return text
   }
 
-  /// The tags without blanks at their ends, each once.
+  /// The tags without whitespace at their ends, each once, and without empty ones.
   static func validTags(_ tags: [String]) throws(InvalidNote) -> [String] {
     var valid: [String] = []
     for tag in tags {
@@ -30,7 +30,7 @@ enum NoteLimits {
         throw InvalidNote(reason: "A tag has at most \(Self.tag) characters.")
       }
       if tag.isEmpty || valid.contains(tag) { continue }
-      // Before the rest is read, since each tag is compared with all before it.
+      // Checked in the loop, since each tag is compared with all before it.
       guard valid.count < Self.tags else {
         throw InvalidNote(reason: "A note has at most \(Self.tags) tags.")
       }

@@ -102,13 +102,14 @@ struct LiveNotes: AsyncParsableCommand {
     let timeLimit = TimeAmount.seconds(Int64(timeLimit))
     let app = Application(
       router: router,
-      // A client that stops in the middle of a request is disconnected, and so is one that is slow.
+      // Disconnects clients that stop in the middle of a request, and slow ones.
       server: .http1(
         configuration: .init(
           additionalChannelHandlers: [TransferTimeLimit(timeLimit)], idleTimeout: .seconds(30))),
       configuration: .init(
         address: .hostname(host, port: port), serverName: "LiveNotes",
-        // More than the streams, so that a stream beyond the limit is answered by 503. Further connections wait to be accepted.
+        // More than the streams, so that a stream beyond the limit is answered with 503. Further connections wait to be
+        // accepted.
         availableConnectionsDelegate: MaximumAvailableConnections(streams + Self.otherConnections)),
       services: [PanelService(panels: panels)],
       onServerRunning: { channel in
@@ -124,13 +125,13 @@ struct LiveNotes: AsyncParsableCommand {
     do { ending = .success(try await ServiceGroup(configuration: services).run()) } catch {
       ending = .failure(error)
     }
-    // What was acknowledged is stored already; this releases the files and locks.
+    // Acknowledged changes are stored already; this releases the files and locks.
     try await store.close()
     try ending.get()
     logger.notice("Stopped")
   }
 
-  /// The names by which browsers may call this server: those of this machine, and `--allowed-host`.
+  /// The host names under which requests are accepted: those of the loopback interface, `--host` and `--allowed-host`.
   private var hosts: Set<String> {
     let names = ["localhost", "127.0.0.1", "::1", host] + allowedHosts
     // Browsers write an IPv6 address in brackets.
@@ -143,7 +144,7 @@ extension Logger.Level: @retroactive ExpressibleByArgument {}
 /// Publishes the changes of the panels while the server runs.
 struct PanelService: Service {
   let panels: Panels
-  /// A subscriber that has read nothing for so long is disconnected.
+  /// A subscriber is disconnected if one write to it takes longer.
   private static let timeout = Duration.seconds(20)
 
   func run() async throws {
@@ -162,7 +163,7 @@ struct PanelService: Service {
         }
       }
     } catch is CancellationError {
-      // The server stops.
+      // The server is being stopped.
     }
   }
 }

@@ -2,14 +2,14 @@ import CoreMetrics
 import Foundation
 import Synchronization
 
-/// Keeps what swift-metrics records, for `/metrics` to print in the text format that Prometheus reads.
+/// Stores what swift-metrics records, for `/metrics`, in the text format of Prometheus.
 final class MetricsPage: MetricsFactory {
   private struct Series: Hashable {
     let name: String
     let labels: String
   }
 
-  /// One number of one series.
+  /// The value of one series.
   final class Value: CounterHandler, MeterHandler, RecorderHandler, TimerHandler {
     fileprivate struct State {
       var sum = 0.0
@@ -92,7 +92,7 @@ final class MetricsPage: MetricsFactory {
   func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
     value(label, dimensions, .summary)
   }
-  // Series are kept: counters must not go back.
+  // Series are kept, since counters must not decrease.
   func destroyCounter(_ handler: any CounterHandler) {}
   func destroyMeter(_ handler: any MeterHandler) {}
   func destroyRecorder(_ handler: any RecorderHandler) {}

@@ -14,10 +14,10 @@ struct NotesContext: RequestContext {
   }
 }
 
-/// Removes the body from the answers to `HEAD`.
+/// Removes the body from the responses to `HEAD`.
 ///
-/// It belongs inside `MetricsMiddleware`, which counts a request as active until its body has been written. A body that is removed outside
-/// of it is never written.
+/// Add it after `MetricsMiddleware`, which counts a request as active until the body of its response has been written:
+/// a body that is removed outside of `MetricsMiddleware` is never written.
 struct HeadWithoutBody: RouterMiddleware {
   func handle(
     _ request: Request, context: NotesContext,
@@ -26,13 +26,13 @@ struct HeadWithoutBody: RouterMiddleware {
 }
 
 extension Response {
-  /// Without the body if the request is a `HEAD`.
+  /// The response, without the body if the request is a `HEAD`.
   fileprivate func answering(_ request: Request) -> Response {
     request.method == .head ? Response(status: status, headers: headers) : self
   }
 }
 
-/// Answers errors as JSON, with the status that HTTP has for them.
+/// Responds to errors with JSON and the corresponding HTTP status.
 struct ErrorsAsJSON: RouterMiddleware {
   struct Body: Encodable {
     struct Details: Encodable {
@@ -94,10 +94,10 @@ struct ErrorsAsJSON: RouterMiddleware {
 
 /// Rejects cross-site requests.
 ///
-/// `Origin` must be this server. `Host` must be a name of it as well, which prevents DNS rebinding: a page whose own name resolves to this
-/// server has the right origin.
+/// `Origin`, if present, must equal `Host`. `Host` must be a name of this server, which prevents DNS rebinding: the
+/// origin of a page whose own name resolves to this server equals its `Host`.
 struct SameOriginOnly: RouterMiddleware {
-  /// The host names of this server, without the port.
+  /// The host names of this server in lower case, without a port.
   let hosts: Set<String>
 
   func handle(
@@ -111,7 +111,7 @@ struct SameOriginOnly: RouterMiddleware {
     if let origin = request.headers[.origin], origin != "http://\(host)", origin != "https://\(host)" {
       throw HTTPError(.forbidden, message: "Pages of other origins may not use these notes.")
     }
-    // Links on other sites are allowed.
+    // Navigation by links on other sites is allowed.
     if let site = request.headers["sec-fetch-site"], !["same-origin", "none"].contains(site),
       request.headers["sec-fetch-mode"] != "navigate"
     {
@@ -127,7 +127,7 @@ struct SameOriginOnly: RouterMiddleware {
   }
 }
 
-/// Headers by which browsers load nothing from other servers, and run no script that is part of a note.
+/// Adds headers that forbid browsers to load anything from other servers, and to run scripts in notes.
 struct SecurityHeaders: RouterMiddleware {
   func handle(
     _ request: Request, context: NotesContext,
@@ -144,6 +144,6 @@ struct SecurityHeaders: RouterMiddleware {
 }
 
 extension HTTPFields {
-  /// The value of a field that has no constant, by its name in small letters.
+  /// The value of a field that has no constant, by its name in lower case.
   fileprivate subscript(name: String) -> String? { first { $0.name.canonicalName == name }?.value }
 }

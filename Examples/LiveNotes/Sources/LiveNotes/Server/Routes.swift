@@ -3,7 +3,7 @@ import Hummingbird
 import NIOCore
 
 extension Response {
-  /// A value as JSON.
+  /// A response with a value as JSON.
   static func json(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
     Response(
       status: status, headers: [.contentType: "application/json", .cacheControl: "no-store"],
@@ -11,7 +11,7 @@ extension Response {
   }
 }
 
-/// The routes: each path with its methods. Any other method that HTTP defines is answered by 405.
+/// The routes: each path with its methods. Other standard methods, except CONNECT, are answered with 405.
 struct Routes: Sendable {
   let notes: NotesController
   let favourites: FavouritesController
@@ -19,9 +19,9 @@ struct Routes: Sendable {
   let panels: Panels
   let page: PageFiles
   let metrics: MetricsPage
-  /// The greatest size of a body, in bytes.
+  /// The maximum size of a request's body, in bytes.
   static let bodyLimit = 64 << 10
-  /// The number of bytes of a larger one after which the connection is closed.
+  /// The number of bytes of a larger body that are read and discarded before the connection is closed.
   static let patienceLimit = 256 << 20
 
   typealias Handler = @Sendable (Request, NotesContext) async throws -> Response
@@ -42,7 +42,7 @@ struct Routes: Sendable {
     _ path: String, to router: Router<NotesContext>, _ handlers: [HTTPRequest.Method: Handler]
   ) {
     var handlers = handlers
-    // A stream has no headers that could be computed without its body.
+    // Not for streams, whose responses have no end.
     if path != "/events" { handlers[.head] = handlers[.get] }
     let (known, allowed) = (handlers, handlers.keys.map(\.rawValue).sorted().joined(separator: ", "))
     for method: HTTPRequest.Method in [.get, .head, .post, .put, .patch, .delete, .options, .trace] {
@@ -195,7 +195,7 @@ struct Routes: Sendable {
     for try await part in request.body {
       count += part.readableBytes
       if count <= Self.bodyLimit { bytes += part.readableBytesView }
-      // The rest is read and discarded, so that the client receives the answer, up to a limit.
+      // Up to a limit, the rest is read and discarded, so that the client receives the response.
       if count > Self.patienceLimit { context.channel.close(mode: .all, promise: nil) }
     }
     guard count <= Self.bodyLimit else {

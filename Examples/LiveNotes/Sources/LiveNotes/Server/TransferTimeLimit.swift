@@ -2,10 +2,11 @@ import Hummingbird
 import NIOCore
 import NIOHTTPTypes
 
-/// Disconnects a client whose request arrives too slowly, or that reads an answer too slowly.
+/// Disconnects a client that sends a request or reads a response too slowly.
 ///
-/// The server's limit for idle connections does not: it begins again with each byte of a request, and ends with the request. A stream of
-/// events has no end, and a limit of its own for subscribers that do not read.
+/// The server's limit for idle connections does not: it restarts with each byte of a request, and ends with the
+/// request. Streams of events are exempt: they have no end, and ``PanelService`` disconnects subscribers that do not
+/// read.
 final class TransferTimeLimit: ChannelDuplexHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPRequestPart
   typealias InboundOut = HTTPRequestPart
@@ -15,11 +16,12 @@ final class TransferTimeLimit: ChannelDuplexHandler, RemovableChannelHandler {
   private let limit: TimeAmount
   private var requestDeadline: Scheduled<Void>?
   private var answerDeadline: Scheduled<Void>?
-  /// The number of requests whose answers have not ended.
+  /// The number of requests whose responses have not ended.
   private var unanswered = 0
   private var isStreaming = false
 
-  /// - Parameter limit: For each request, from its first line to its end, and for each answer: until it begins, and until it ends.
+  /// - Parameter limit: The maximum time of a request from its head to its end, of the wait for a response, and of a
+  ///   response from its head to its end.
   init(_ limit: TimeAmount) { self.limit = limit }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -30,7 +32,7 @@ final class TransferTimeLimit: ChannelDuplexHandler, RemovableChannelHandler {
     case .body: break
     case .end:
       end(&requestDeadline)
-      // Otherwise nothing would limit an answer that cannot begin, because an earlier one is not read.
+      // For a response that cannot begin because the client does not read an earlier one.
       if unanswered > 0, !isStreaming, answerDeadline == nil { begin(&answerDeadline, context) }
     }
     context.fireChannelRead(data)
@@ -43,7 +45,7 @@ final class TransferTimeLimit: ChannelDuplexHandler, RemovableChannelHandler {
       if isStreaming { end(&answerDeadline) } else { begin(&answerDeadline, context) }
     case .body: break
     case .end:
-      // This comes only when most of what is in front of it has been sent.
+      // The end is written only after most of the response has been sent.
       isStreaming = false
       unanswered -= 1
       if unanswered > 0 { begin(&answerDeadline, context) } else { end(&answerDeadline) }

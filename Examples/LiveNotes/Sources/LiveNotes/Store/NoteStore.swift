@@ -6,7 +6,7 @@ import StockroomLevelDB
 import StockroomMemory
 import StockroomPostgreSQL
 
-/// The engine that stores the notes. Everything else is the same for all of them.
+/// The engine that stores the notes, with its directory or database. All other code is the same for every engine.
 enum NotePlace: Sendable {
   case memory
   case files(FileManager.Directory)
@@ -29,13 +29,13 @@ enum NotePlace: Sendable {
   }
 }
 
-/// The store: the single source of truth, and the engine behind it.
+/// The store and its engine.
 @MainActor
 struct NoteStore {
   let notes: Store<Note>
   private let engine: any StorageEngine
 
-  /// Opens the place and loads the notes.
+  /// Opens the engine and loads the notes.
   init(opening place: NotePlace) async throws {
     let engine = try await place.open()
     self.engine = engine

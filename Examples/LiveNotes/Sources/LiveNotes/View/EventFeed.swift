@@ -2,37 +2,38 @@ import Foundation
 import NIOCore
 import Synchronization
 
-/// The panels of the page. Each has a stream of its own; a page reads several over one connection, since browsers open at most six
-/// connections to a server.
+/// The panels of the page. A page reads the changes of several panels over one connection, since browsers open at most
+/// six connections to a server.
 enum PanelName: String, CaseIterable, Sendable {
   case notes, favourites, counter
 }
 
-/// A change of a panel, encoded once for all subscribers.
+/// A change of a panel, or a heartbeat, encoded once for all subscribers.
 struct FeedMessage: Sendable {
-  /// Its place in the feed, from 1.
+  /// Its position in the feed, from 1.
   let number: Int
   /// Nil for a heartbeat, which all subscribers receive.
   let panel: PanelName?
   let bytes: ByteBuffer
 }
 
-/// The latest changes of all panels, from which each subscriber reads at its own pace.
+/// The latest changes of all panels, which each subscriber reads independently of the others.
 ///
-/// The changes are stored once. The state of a subscriber is the number of the last change that it has received. If the next one has been
-/// dropped, the subscriber is too slow and is disconnected; it reconnects and begins with a snapshot. So no subscriber delays another,
-/// and memory is bounded.
+/// The changes are stored once. The state of a subscriber is the number of the last change that it has received. If the
+/// next one has been dropped, the subscriber is too slow and is disconnected; it reconnects and begins with a snapshot.
+/// So no subscriber delays another, and memory is bounded.
 final class EventFeed: Sendable {
-  /// The number of changes that are kept, and of their bytes.
+  /// The maximum number of changes that are kept, and of their bytes. The last change is kept in any case.
   private let limit: (messages: Int, bytes: Int)
-  /// The greatest number of subscribers.
+  /// The maximum number of subscribers.
   let subscriberLimit: Int
-  /// Distinguishes this feed from those of other processes, whose numbers mean something else.
+  /// Distinguishes this feed from those of other processes, whose numbers are independent.
   let identifier = String(UInt32.random(in: .min ... .max), radix: 36)
 
   private struct State {
     var messages: [FeedMessage] = []
-    /// Messages before this index have been dropped. They are removed from the array when they are half of it.
+    /// Messages before this index have been dropped. They are removed from the array once they are more than half of
+    /// it.
     var start = 0
     var byteCount = 0
     var last = 0
@@ -49,7 +50,7 @@ final class EventFeed: Sendable {
 
   private struct Subscriber {
     var cursor: Int
-    /// When the write began that has not been completed; nil if there is none.
+    /// When the write in progress began; nil if there is none.
     var writingSince: ContinuousClock.Instant?
     let disconnect: @Sendable () -> Void
   }
@@ -70,7 +71,7 @@ final class EventFeed: Sendable {
   /// The event identifier that a browser returns as `Last-Event-ID`.
   func eventID(_ number: Int) -> String { "\(identifier)-\(number)" }
 
-  /// The number in such an identifier; nil if it is of another feed, or the next change has been dropped.
+  /// The number in such an identifier; nil if it is invalid or of another feed, or if the next change has been dropped.
   func number(ofEventID id: String) -> Int? {
     let parts = id.split(separator: "-")
     guard parts.count == 2, parts[0] == identifier, let number = Int(parts[1]), number >= 0 else {
@@ -104,7 +105,7 @@ final class EventFeed: Sendable {
     for subscriber in slow { subscriber.disconnect() }
   }
 
-  /// A heartbeat, from which pages know that they are still connected.
+  /// A heartbeat. A page that receives nothing for 12 seconds reconnects.
   static func beat(id: String) -> ByteBuffer { event("beat", id: id, Data("{}".utf8)) }
 
   /// Publishes a heartbeat.
@@ -144,7 +145,7 @@ final class EventFeed: Sendable {
 
   // MARK: Subscribers
 
-  /// Whether no more subscribers are admitted.
+  /// Whether there is the maximum number of subscribers.
   var isFull: Bool { subscriberCount >= subscriberLimit }
 
   /// Adds a subscriber that has received everything up to this number. Returns nil if the limit has been reached.
@@ -159,15 +160,16 @@ final class EventFeed: Sendable {
 
   func unsubscribe(_ subscriber: Int) { state.withLock { $0.subscribers[subscriber] = nil } }
 
-  /// Notes that a write to the subscriber begins, or has been completed.
+  /// Records that a write to the subscriber begins, or has been completed.
   func isWriting(_ subscriber: Int, _ isWriting: Bool) {
     state.withLock { $0.subscribers[subscriber]?.writingSince = isWriting ? .now : nil }
   }
 
-  /// Waits for the next changes of these panels. Nil at the end of the feed, and for a subscriber that has been disconnected.
+  /// Waits for the next changes of these panels. Nil at the end of the feed, if the subscriber has been disconnected,
+  /// or if the task is cancelled.
   func next(for subscriber: Int, of panels: Set<PanelName>) async -> [ByteBuffer]? {
     while !Task.isCancelled {
-      // Nil if nothing follows.
+      // Nil at the end of the stream.
       let messages = state.withLock { state -> [ByteBuffer]? in
         guard let cursor = state.subscribers[subscriber]?.cursor, cursor + 1 >= state.first, !state.isClosed
         else { return nil }
@@ -212,8 +214,8 @@ final class EventFeed: Sendable {
     return bytes
   }
 
-  /// The events of one change. Only the last one has the identifier: a subscriber that has received a part of the change receives all of
-  /// it when it reconnects.
+  /// The events of one change. Only the last one has the identifier, so that a subscriber that has received a part of
+  /// the change receives all of it when it reconnects.
   private static func events(_ name: String, id: String, _ parts: [Data]) -> ByteBuffer {
     var bytes = ByteBuffer()
     bytes.reserveCapacity(parts.reduce(0) { $0 + $1.count + 64 })

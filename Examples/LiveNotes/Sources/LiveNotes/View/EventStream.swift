@@ -3,14 +3,14 @@ import Hummingbird
 import NIOCore
 import ServiceLifecycle
 
-/// The stream of one subscriber: a snapshot of its panels, or the changes that it has missed, and then every change.
+/// The stream of one subscriber: a snapshot of its panels, or the changes that it has missed, then all later changes.
 struct EventStream: Sendable {
   let panels: Panels
   let chosen: Set<PanelName>
   /// The last event that the subscriber has received, if it reconnects.
   let lastEventID: String?
   let channel: any Channel
-  /// The size of a write, which bounds what is buffered for a subscriber that does not read.
+  /// The maximum size of a write, which bounds what is buffered for a subscriber that does not read.
   private static let chunk = 64 << 10
 
   func write(to writer: inout any ResponseBodyWriter) async throws {
@@ -20,17 +20,18 @@ struct EventStream: Sendable {
     let subscription = feed.subscribe(after: start) { [channel] in
       channel.close(mode: .all, promise: nil)
     }
-    // The limit has been reached since the request was admitted. The page reconnects.
+    // The maximum was reached after the check in `Routes`. The page reconnects.
     guard let subscriber = subscription else { return try await writer.finish(nil) }
     defer { feed.unsubscribe(subscriber) }
 
-    // Browsers reconnect after half a second.
+    // The delay of reconnection for clients that, unlike the page, leave it to `EventSource`: half a second.
     try await write([ByteBuffer(string: "retry: 500\n\n")], for: subscriber, to: &writer)
     if missed == nil {
       for panel in PanelName.allCases where chosen.contains(panel) {
         try await write(try await panels.snapshot(of: panel), for: subscriber, to: &writer)
       }
-      // The first identifier: a subscriber that has received all snapshots can resume here. Changes that were made meanwhile follow again.
+      // The first identifier: a subscriber that has received all snapshots can resume here. Changes since `start`
+      // follow, even if they are in the snapshots.
       try await write([EventFeed.beat(id: feed.eventID(start))], for: subscriber, to: &writer)
     }
     try await withGracefulShutdownHandler {

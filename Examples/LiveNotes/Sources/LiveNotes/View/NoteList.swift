@@ -1,7 +1,7 @@
 import Foundation
 import NIOCore
 
-/// The list of all notes as JSON. Encoded once for all requests before the next change.
+/// The list of all notes as JSON, encoded once for all requests until the next change.
 @MainActor
 final class NoteList {
   private struct Body: Encodable {
@@ -13,7 +13,7 @@ final class NoteList {
 
   init(_ notes: NotesController) { self.notes = notes }
 
-  /// The bytes, which all answers share.
+  /// The bytes, which all responses share.
   func bytes() async throws -> ByteBuffer {
     let notes = notes.notes
     if let latest, latest.notes == notes { return try await latest.bytes.value }

@@ -1,17 +1,18 @@
 import Foundation
 
-/// The content of a list of notes, or a change of it.
+/// The content of a list of notes, or a change to it.
 struct NotesMessage: Encodable, Sendable {
-  /// Whether these notes replace everything that the list has shown before.
+  /// Whether these notes replace all notes of the list.
   var all: Bool?
   var notes: [Note] = []
   /// The notes that are no longer in the list.
   var removed: [UUID]?
 
-  /// The greatest numbers of notes, and of bytes of their texts and tags, in one event.
+  /// The maximum number of notes in one event, and of bytes of their texts and tags if there are several.
   private static let sliceLimit = (notes: 250, bytes: 64 << 10)
 
-  /// The same in messages of limited size, so that a page on a slow connection receives events all the time.
+  /// The same in messages of limited size, so that a page on a slow connection receives events without long gaps, which
+  /// would make it reconnect.
   func slices() -> [NotesMessage] {
     var slices: [NotesMessage] = []
     var slice = NotesMessage(all: all)

@@ -6,7 +6,7 @@ import NIOCore
 struct PageFile: Sendable {
   let contentType: String
   let bytes: ByteBuffer
-  /// Files are read when the server starts, so each start has a tag of its own.
+  /// Different each time the server starts, which is when the files are read.
   private static let tag = "\"\(UUID().uuidString)\""
 
   func response(to request: Request) -> Response {

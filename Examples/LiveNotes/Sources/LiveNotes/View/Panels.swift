@@ -5,8 +5,8 @@ import Stockroom
 
 /// The views: the content of each panel, and its changes.
 ///
-/// They read from controllers and have no data of their own. Two of them follow the store's events, since lists are long and changes
-/// are short; the third one observes what it has read.
+/// They read from controllers and have no notes of their own. The two lists follow the store's events, since lists are
+/// long and changes are short; the counter uses observation.
 @MainActor
 final class Panels {
   private let notes: NotesController
@@ -14,7 +14,7 @@ final class Panels {
   let feed: EventFeed
   private var snapshots: [PanelName: (number: Int, events: Task<[ByteBuffer], any Error>)] = [:]
 
-  /// Changes within this time are combined in one message.
+  /// Changes within this time are combined into one message.
   private static let interval = Duration.milliseconds(25)
 
   init(_ notes: NotesController, _ favourites: FavouritesController, feed: EventFeed) {
@@ -33,7 +33,7 @@ final class Panels {
 
   // MARK: Snapshots
 
-  /// The present content of a panel, as events. Encoded once for all subscribers that ask before the next change.
+  /// The current content of a panel, as events. Encoded once for all subscribers until the next message of the feed.
   func snapshot(of panel: PanelName) async throws -> [ByteBuffer] {
     let number = feed.last
     if let snapshot = snapshots[panel], snapshot.number == number { return try await snapshot.events.value }
@@ -89,7 +89,7 @@ final class Panels {
   }
 }
 
-/// The changes of a list since it was last published: for each changed note, its present state.
+/// The changes of a list that have not been published: for each changed note, its current state.
 @MainActor
 private final class PendingChanges {
   private let isShown: @Sendable (Note) -> Bool
@@ -123,7 +123,7 @@ private final class PendingChanges {
     wake()
   }
 
-  /// Waits for changes, and removes them from here. Nil at the end.
+  /// Waits for changes, and returns and removes them. Nil after ``finish()`` or if the task is cancelled.
   func take() async -> NotesMessage? {
     while order.isEmpty, !isAll, !isFinished, !Task.isCancelled {
       await withTaskCancellationHandler {
