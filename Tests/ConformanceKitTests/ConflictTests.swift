@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Transactions that are aborted with conflict")
 struct ConflictTests {
-  /// It was retried for only ten seconds, even if the other transaction took longer.
+  /// Regression: it was retried for only ten seconds, even if the other transaction took longer.
   @Test("A transaction that is aborted during another one's body is retried until that body has ended")
   func besideLongBody() async throws {
     let claims = FaultyEngineCase.claimsOfTransactions

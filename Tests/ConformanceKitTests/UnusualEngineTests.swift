@@ -80,7 +80,7 @@ struct EnginesWithoutSnapshotsTests {
 
 @Suite("Slow engines")
 struct SlowEngineTests {
-  /// The write had to be on the disk within the time in which it had to have its turn.
+  /// Regression: the write had to be on the disk within the time in which it had to have its turn.
   @Test("An engine on a slow disk passes the check of writes among readers")
   func slowDisk() async throws {
     var suite = ConformanceSuite("Slow disk", capabilities: .orderedScans, budget: .quick) { _ in
@@ -104,7 +104,7 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == id }).run()
   }
 
-  /// The check read in a loop until the engine was closed.
+  /// Regression: the check read in a loop until the engine was closed.
   @Test("An engine whose close() waits until no call is in progress passes the check of blocked threads")
   func closesWhenQuiet() async throws {
     let suite = ConformanceSuite("Quiet", capabilities: [], budget: .quick) { _ in
@@ -113,7 +113,7 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "cooperation.waits-elsewhere" }).run()
   }
 
-  /// Thousands of calls at the same time had to return.
+  /// Regression: thousands of calls at the same time had to return.
   @Test("An engine whose calls time out while thousands of others wait passes the check of blocked threads")
   func timeouts() async throws {
     let suite = ConformanceSuite("Overloaded", capabilities: .networked, budget: .quick) { _ in
@@ -122,7 +122,7 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "cooperation.while-writing" }).run()
   }
 
-  /// It took longer than the check's limit for any engine, or for one that is closed at once.
+  /// Regression: it took longer than the check's limit for any engine, or for one that is closed at once.
   @Test(
     "An engine that closes its files slowly after its release does not fail the check of open files",
     arguments: [400, 0])
@@ -135,7 +135,7 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "dropping.releases-files" }).run()
   }
 
-  /// By default a call had a limit of 20 seconds, and half of the stall timeout at most.
+  /// Regression: by default a call had a limit of 20 seconds, and half of the stall timeout at most.
   @Test("An engine that waits for its lock, and throws locked, does not count as hanging")
   func waitsForItsLock() async throws {
     let claims = ReferenceEngine.promises.subtracting(.detectsCorruption)
@@ -148,7 +148,7 @@ struct SlowEngineTests {
     try await #require(suite.checks.first { $0.id == "planted.directory" }).run()
   }
 
-  /// Reading all entries took longer than the limit of any call.
+  /// Regression: reading all entries took longer than the limit of any call.
   @Test("An engine that is slow for each entry skips the check of 1,100 entries in corrupted files")
   func slowEntries() async throws {
     let suite = ConformanceSuite("Slow entries", capabilities: ReferenceEngine.promises, budget: .quick) {
@@ -175,7 +175,7 @@ struct SlowEngineTests {
 
 @Suite("Unusual feeds")
 struct UnusualFeedTests {
-  /// An element for an earlier change was taken for one of the calls that must not yield any.
+  /// Regression: an element for an earlier change was attributed to one of the calls that must not yield any.
   @Test(
     "An engine whose feed also covers writes right before the subscription passes the check of reads")
   func tellsOfWhatCameBefore() async throws {
@@ -188,7 +188,7 @@ struct UnusualFeedTests {
     for check in checks { try await check.run() }
   }
 
-  /// A batch of tens of thousands of entries was one step, which takes a slow engine minutes.
+  /// Regression: a batch of tens of thousands of entries was one step, which takes a slow engine minutes.
   @Test(
     "For an engine that is slow for each entry, the check of changes of large batches uses fewer entries")
   func slowBatches() async throws {
@@ -202,7 +202,7 @@ struct UnusualFeedTests {
     #expect(result.shortfall?.hasSuffix(" of 5000 entries of a batch") == true)
   }
 
-  /// All writes together had the time limit of one element.
+  /// Regression: all writes together had the time limit of one element.
   @Test("A feed of slow writes passes the check of the last write")
   func tellsOfSlowWrites() async throws {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
@@ -233,7 +233,7 @@ struct BusyProcessTests {
 
 @Suite("Misbehaving engines do not harm the kit")
 struct MisbehaviorTests {
-  /// The changes blocked all threads of the cooperative pool, so that nothing in the process continued.
+  /// Regression: the changes blocked all threads of the cooperative pool, so that nothing in the process continued.
   @Test(
     "An engine that blocks cancelled changes forever fails the check of their late effects, and the run continues",
     .timeLimit(.minutes(60)))

@@ -19,7 +19,7 @@ struct UnusualStoreEngineTests {
     return try await #require(suite.checks.first { $0.id == id }).outcome().failure
   }
 
-  /// Items that the engine cannot distinguish were expected in the order of insertion.
+  /// Regression: items that the engine cannot distinguish were expected in the order of insertion.
   @Test(
     "An engine that orders a batch by times alone does not fail the checks of the order of a store's items",
     arguments: [
@@ -34,7 +34,7 @@ struct UnusualStoreEngineTests {
     #expect(failure == nil, "\(failure?.actual ?? "")")
   }
 
-  /// The check did not expect a second event of the same load.
+  /// Regression: a second event of the same load failed the check.
   @Test(
     "An engine whose feed elements all cover everything passes the checks of a store's events",
     arguments: ["store.events-before-loading", "store.events-tell-all", "store.follows-another"])
@@ -45,7 +45,7 @@ struct UnusualStoreEngineTests {
     #expect(failure == nil, "\(failure?.actual ?? "")")
   }
 
-  /// The time limit of a write was derived from that of reads.
+  /// Regression: the time limit of a write was derived from that of reads.
   @Test("A write whose sync takes as long as thousands of reads does not count as waiting for a subscriber")
   func syncsForLong() async throws {
     let failure = try await failure(of: "store.slow-subscriber", []) {
@@ -57,7 +57,7 @@ struct UnusualStoreEngineTests {
 
 @Suite("Engines that order entries by time alone")
 struct OrderByTimeTests {
-  /// Entries of one batch, which may all have the same time, were expected in the order of the batch.
+  /// Regression: entries of one batch, which may all have the same time, were expected in the order of the batch.
   @Test(
     "An engine without atomic batches that orders entries by coarse times passes the checks of their order",
     arguments: ["order.of-repeats", "order.within-a-batch", "entries.keep-their-order"])

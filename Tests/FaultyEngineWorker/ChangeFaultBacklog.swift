@@ -1,6 +1,6 @@
 import StockroomCore
 
-/// Counts the elements that a subscriber has not read. With a fault, too many of them end the delivery.
+/// Counts the elements sent since the subscriber last read. After more than 300, no more are sent once it has read.
 final class ChangeFaultBacklog: Sendable {
   private let state = MutexProtected((count: 0, isOver: false))
 

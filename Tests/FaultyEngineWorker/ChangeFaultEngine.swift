@@ -17,9 +17,9 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var changes = 0
     /// The changes by others that cannot be read here yet, with the number of calls since then.
     var late: [(record: CrashFaultLog.Record, age: Int)] = []
-    /// The keys that it lists while its list is outdated.
+    /// The keys that `allKeys()` returns while a change is in progress, with a fault.
     var listed: [CacheKey]?
-    /// The latest time that it has reported.
+    /// The latest `updatedAt` of the imported entries, for a fault.
     var newest = Date.distantPast
   }
 
@@ -125,7 +125,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     if fault == .knowsSubscribersEarly || fault == .leavesItToOthers {
       for _ in 0..<20 { await Task.yield() }
     }
-    // Ends early if the call is cancelled. Long enough for that to happen, also on a busy machine.
+    // The sleep ends early if the call is cancelled, and is long enough for that, also on a busy machine.
     if fault == .missesCancelledCalls { try? await Task.sleep(for: .milliseconds(5)) }
     let isLeft = fault == .leavesItToOthers && underWay.withLock { $0 > 1 }
     let isCancelled = fault == .missesCancelledCalls && Task.isCancelled
@@ -154,7 +154,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
   }
 
   package func writeEntries(_ entries: [StorageEntry]) async throws {
-    // It queries recently updated entries.
+    // With this fault, the feed queries recently updated entries only.
     let isOld = entries.allSatisfy { $0.updatedAt.timeIntervalSinceNow < -60 }
     let call: ChangeFaultFeed.Call =
       fault == .missesOldEntries && isOld && !entries.isEmpty ? .none : .writeEntries
@@ -219,8 +219,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
   /// Runs a body concurrently with others.
   ///
   /// One fault numbers changes by the beginning of their body. A feed that queries changes after the last number that
-  /// it has seen misses them if others have changed something since. The other fault runs the body again then, and
-  /// reports the changes of the first run.
+  /// it has received misses them if others have changed something since. The other faults run the body again then: one
+  /// reports the changes of the first run, one only notifies those who had subscribed before the first run.
   private func transactBesideOthers<Result>(_ body: (any StorageTransaction) throws -> Result) throws
     -> Result
   {

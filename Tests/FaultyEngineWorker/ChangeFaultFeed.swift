@@ -19,7 +19,7 @@ final class ChangeFaultFeed: Sendable {
     var nextID = 0
     var isPolled = false
     var isStopped = false
-    /// The elements that are sent at the next poll.
+    /// The elements that are sent at a later poll.
     var delayed: [(change: StorageChange, subscribers: Subscribers)] = []
     // State of faults
     var reportedKeyCount = 0
@@ -32,14 +32,14 @@ final class ChangeFaultFeed: Sendable {
     var bytesOfOthers = 0
     var backlogs: [Int: ChangeFaultBacklog] = [:]
     var lastOpening = ""
-    /// The subscribers that hear nobody else any more.
+    /// The subscribers that no longer receive changes by other engines.
     var deaf: Set<Int> = []
   }
 
   private let state = MutexProtected(State())
   private let fault: Fault?
   private let place: String
-  /// How many engines were already open at the place.
+  /// How many engines of this process already existed on the place.
   private let number: Int
   /// Whether an engine on the place has been closed before.
   private let isReopened: Bool
@@ -71,7 +71,7 @@ final class ChangeFaultFeed: Sendable {
 
   // MARK: - Subscribing
 
-  /// - Parameter look: Looks for changes by others. Called repeatedly.
+  /// - Parameter look: Checks for changes by others. Called repeatedly.
   func subscribe(looking look: (@Sendable () -> Void)? = nil) -> StorageChanges {
     let (changes, continuation) = StorageChanges.makeStream(
       keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)
@@ -90,7 +90,7 @@ final class ChangeFaultFeed: Sendable {
     if fault == .tellsOfSubscriptions {
       for (other, continuation) in subscribers where other != id { continuation.send(.everything) }
     }
-    // The system informs the second subscriber that events were dropped.
+    // Simulates a system that reports dropped events to the second subscriber.
     if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
     if isFirst, let look, !isDeaf { poll(look) }
     guard fault == .stopsAfterOverflows else { return changes }
@@ -111,7 +111,7 @@ final class ChangeFaultFeed: Sendable {
     if fault == .endsAllWithOneSubscriber { for continuation in remaining.values { continuation.finish() } }
   }
 
-  /// Polls every few milliseconds, as long as the engine exists and is open.
+  /// Polls about every millisecond, as long as the engine exists and is open.
   private func poll(_ look: @escaping @Sendable () -> Void) {
     Thread.detachNewThread { [weak self] in
       while let self, !self.state.withLock({ $0.isStopped }) {
@@ -134,7 +134,7 @@ final class ChangeFaultFeed: Sendable {
     if isDue { report(.everything) }
   }
 
-  /// Leaves word in the place that this process has opened it.
+  /// Writes a file to the place, which notes that this process has opened it.
   func noteOpening() {
     let opening = "\(ProcessInfo.processInfo.processIdentifier) \(UUID())"
     try? opening.write(toFile: place + "/opening", atomically: true, encoding: .utf8)
@@ -165,7 +165,7 @@ final class ChangeFaultFeed: Sendable {
     }
   }
 
-  /// Waits until all subscribers have ended, once they have been sent much.
+  /// Waits until all subscribers have ended, once changes of more than 2,000 keys have been reported.
   func waitUntilUnused() async {
     while state.withLock({ $0.reportedKeyCount > 2_000 && !$0.subscribers.isEmpty }) {
       // A cancelled task waits as well.
@@ -175,7 +175,7 @@ final class ChangeFaultFeed: Sendable {
 
   // MARK: - Sending
 
-  /// Sends a change unaltered.
+  /// Sends a change to the subscribers, at once or later, with the faults that do not depend on the call.
   func report(_ change: StorageChange, to chosen: Subscribers? = nil) {
     let change = fault == .saysEverything ? .everything : change
     let receivers = state.withLock { state -> Subscribers in
@@ -202,11 +202,10 @@ final class ChangeFaultFeed: Sendable {
         state.lastReport = .now
       case .forgetsWhatIsOld:
         state.delayed.append((change, receivers))
-        // Drops the oldest.
         if state.delayed.count > 100 { state.delayed.removeFirst() }
         state.lastReport = .now
       case .dropsWhatIsUnreadWhenClosed:
-        // The first of several subscribers does not read.
+        // The first of several subscribers is one that does not read.
         guard receivers.count > 1, let first = receivers.keys.min() else { return receivers }
         state.delayed.append((change, receivers.filter { $0.key == first }))
         state.lastReport = .now
@@ -226,7 +225,7 @@ final class ChangeFaultFeed: Sendable {
 
   private func sendDelayed() {
     let delayed = state.withLock { state -> [(change: StorageChange, subscribers: Subscribers)] in
-      // While the engine is busy, nothing is read.
+      // With these faults, nothing is sent while the engine is busy.
       let quiet: [Fault: Duration] = [
         .forgetsWhatIsOld: .milliseconds(100), .waitsForAPause: .seconds(1),
         .mergesRemovalsAway: .seconds(1), .dropsWhatIsUnreadWhenClosed: .seconds(20),
@@ -278,7 +277,7 @@ final class ChangeFaultFeed: Sendable {
     return operations.filter { !keys.contains($0.key) }
   }
 
-  /// The change after the fault's limits.
+  /// The change as the fault alters it.
   private func limited(_ change: StorageChange) -> StorageChange {
     guard case .keys(let keys) = change else { return change }
     switch fault {
@@ -322,7 +321,7 @@ final class ChangeFaultFeed: Sendable {
     if fault != .staysOnRemovedFiles { return report(change) }
     let hearing = state.withLock { state in
       let hearing = state.subscribers.filter { !state.deaf.contains($0.key) }
-      // The others have replaced their file, and these subscribers watch the old one.
+      // As if the others had replaced their file, while these subscribers still watch the old one.
       if operations.contains(where: \.isRemoveAll) { state.deaf.formUnion(hearing.keys) }
       return hearing
     }

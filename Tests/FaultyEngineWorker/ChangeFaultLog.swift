@@ -14,7 +14,7 @@ final class ChangeFaultLog {
   private let path: String
   private let file: Int32
   private let lockFile: Int32
-  /// How much of the file this engine has read.
+  /// How much of the file this engine has read or written.
   private var length: off_t = 0
 
   init(in directory: URL) throws {
@@ -58,7 +58,7 @@ final class ChangeFaultLog {
     }
   }
 
-  /// Adds a record, which need not be read again here.
+  /// Appends a record. `newRecords()` does not return it here.
   func append(_ record: CrashFaultLog.Record) throws {
     let line = record.line + [UInt8(ascii: "\n")]
     let written = line.withUnsafeBytes { pwrite(file, $0.baseAddress, $0.count, length) }

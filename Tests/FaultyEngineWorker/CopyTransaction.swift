@@ -29,7 +29,7 @@ package final class CopyTransaction: StorageTransaction {
   /// Whether it has imported entries.
   package var hasWrittenEntries: Bool { state.withLock { $0.hasWrittenEntries } }
 
-  /// Whether it has refused a write.
+  /// Whether it has refused a write because of its key.
   package var hasRefused: Bool { state.withLock { $0.hasRefused } }
 
   /// Ends the transaction. Returns its operations.

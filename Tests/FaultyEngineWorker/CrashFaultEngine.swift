@@ -1,7 +1,8 @@
 import Foundation
 import StockroomCore
 
-/// A correct engine with a log, for one process or for several. Its faults appear when a process dies.
+/// A correct engine with a log, for one process or for several. Its faults appear when a process is killed, or beside
+/// another process.
 package final class CrashFaultEngine: ApplyingEngine {
   /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
@@ -19,7 +20,7 @@ package final class CrashFaultEngine: ApplyingEngine {
   }
 
   package let capabilities: EngineCapabilities
-  /// The time of the last close or recovery, for faults that need it.
+  /// The file with the time of the last close or recovery, for a fault.
   private let mark: URL
   private let state: MutexProtected<State>
   private let isShared: Bool
@@ -223,7 +224,7 @@ package final class CrashFaultEngine: ApplyingEngine {
     try Data("\(Date().timeIntervalSinceReferenceDate)".utf8).write(to: mark)
   }
 
-  /// Replays the writes since the last close as if they were made now, and persists that.
+  /// Replays the writes since the last close as if they were made now, and writes their new times to the log.
   private func recover(_ state: inout State) throws {
     let text = try? String(contentsOf: mark, encoding: .utf8)
     let closed = Date(timeIntervalSinceReferenceDate: text.flatMap(Double.init) ?? 0)

@@ -44,7 +44,7 @@ final class CrashFaultLog {
   private let lockFile: Int32
   private let isShared: Bool
   private let fault: CrashFaultEngine.Fault?
-  /// How much of the file this engine has read or written.
+  /// How much of the file this engine has read, or written with `overwritesOthers`.
   private var length: off_t = 0
 
   init(in directory: URL, isShared: Bool, fault: CrashFaultEngine.Fault?) throws {
@@ -145,8 +145,8 @@ final class CrashFaultLog {
     length = 0
   }
 
-  /// Appends a record, with some faults in several parts, so that it can be torn. The next call of `newRecords()`
-  /// returns it.
+  /// Appends a record in parts of 32 bytes, so that a kill can tear it. The next call of `newRecords()` returns it,
+  /// except with `overwritesOthers`.
   func append(_ record: Record) throws {
     let line = record.line + [UInt8(ascii: "\n")]
     let start = fault == .overwritesOthers ? length : lseek(file, 0, SEEK_END)
@@ -157,7 +157,7 @@ final class CrashFaultLog {
       }
     }
     if fault == .overwritesOthers { length = start + off_t(line.count) }
-    // About the time of a disk, so that the process may be killed between two parts.
+    // As slow as a disk, so that the process may be killed between two parts.
     if fault == .logsLargeRemovalsInParts, record.changes.count == 999 { usleep(5_000) }
   }
 }

@@ -10,7 +10,7 @@ import StockroomCore
 #endif
 
 /// A correct engine that keeps everything in one file with a checksum, and replaces the file with every write. Its
-/// faults appear when a file is corrupted, a resource is exhausted, or the clock is set back.
+/// faults appear when a file is corrupted, a resource is exhausted, permission is denied, or the clock is set back.
 package final class EnvironmentFaultEngine: ApplyingEngine {
   /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
@@ -34,7 +34,7 @@ package final class EnvironmentFaultEngine: ApplyingEngine {
     case waitsForTheClock
     // Permissions
     case makesFilesForAll, makesDirectoriesForAll
-    // None: another file beside that of the entries, and calls that wait for a timer
+    // No faults: another file beside that of the entries, and calls that wait for a timer
     case hasLockFile, hasPreallocatedLog, waitsWithTimers
   }
 

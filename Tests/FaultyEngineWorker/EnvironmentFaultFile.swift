@@ -143,7 +143,7 @@ struct EnvironmentFaultFile: Sendable {
     if ftruncate(descriptor, size) != 0 { throw StorageError.posix(errno, "Sizing \(other) failed") }
   }
 
-  /// The path of a marker file. Without it, a fault takes the place for a new one.
+  /// The path of a marker file. Without it, a fault treats the place as a new one.
   private var marker: String { path + ".marker" }
 
   /// Uses disk space when none should be needed.

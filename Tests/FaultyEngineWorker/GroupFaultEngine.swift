@@ -17,7 +17,7 @@ package final class GroupFaultEngine: ApplyingEngine {
   private let state: MutexProtected<State>
 
   private struct State {
-    /// The contents of the log, so that only the reads of bodies read it.
+    /// The contents of the log, so that it need not be read at the beginning of each group.
     var values: [CacheKey: Data]
     var requests: [Request] = []
     var isCommitting = false
@@ -127,7 +127,7 @@ package final class GroupFaultEngine: ApplyingEngine {
       }
       return nil
     } catch {
-      // Writes one change of a batch, as if the write had been interrupted.
+      // Writes one change of the group, as if the write had been interrupted.
       if fault == .keepsHalfOfFailedGroups, operations.count > 1 { _ = write([operations[0]]) }
       return error
     }

@@ -26,7 +26,7 @@ struct LifeFaultClock: Sendable {
     }
   }
 
-  /// The time with which the system dates a new file. A process whose clock is a fake one has it, too.
+  /// The time that the system gives to a new file: that of the system clock, even in a process with a fake clock.
   private static var timeOfNewFile: Date {
     guard let file = tmpfile() else { return Date() }
     defer { fclose(file) }
@@ -90,7 +90,7 @@ struct LifeFaultClock: Sendable {
     return Double(microseconds) / 1e6 + Date.timeIntervalBetween1970AndReferenceDate
   }
 
-  /// The offset of the local time from UTC at a moment, in seconds.
+  /// The offset of the local time from UTC at this time, in seconds.
   private static func offset(at seconds: Int) -> Double {
     var (time, parts) = (time_t(seconds), tm())
     localtime_r(&time, &parts)
@@ -101,7 +101,7 @@ struct LifeFaultClock: Sendable {
     date.timeIntervalSince1970 + offset(at: Int(date.timeIntervalSince1970))
   }
 
-  /// The moment of a local time. If the hour occurs twice, one of the two.
+  /// The time for a local time. If the hour occurs twice, one of the two.
   private static func date(local seconds: Double) -> Date {
     var (time, parts) = (time_t(seconds.rounded(.down)), tm())
     gmtime_r(&time, &parts)

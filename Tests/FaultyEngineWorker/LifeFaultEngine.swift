@@ -54,7 +54,7 @@ package final class LifeFaultEngine: ApplyingEngine {
     var removedFirst: (key: CacheKey, entry: Entry)?
     var written = 0
     var countError = 0
-    /// Whether a call that threw still keeps the entries of that time in use.
+    /// Whether a call that threw still holds a snapshot, which prevents compactions.
     var isPinned = false
     var kept: [Data] = []
     var latest = Date.distantPast

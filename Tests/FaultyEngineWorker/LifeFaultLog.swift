@@ -20,7 +20,7 @@ final class LifeFaultLog {
 
   private let directory: URL
   private let fault: LifeFaultEngine.Fault?
-  /// The directory, whose lock excludes others.
+  /// The directory, whose lock excludes other engines.
   private let place: Int32
   private var file: Int32
   private var recordCount = 0
@@ -72,7 +72,7 @@ final class LifeFaultLog {
     recordCount = records.count
     let old = directory.appending(path: "log.old")
     if fault == .readsOldLogs, let text = try? Data(contentsOf: old) {
-      // Removed entries are not stored, and neither are their removals.
+      // The new log has neither removed entries nor their removals, and the removals of the old log are ignored.
       records = try lines(text).map { $0.filter { $0.entry != nil } } + records
     }
     return records
@@ -99,7 +99,7 @@ final class LifeFaultLog {
   private func change(_ text: Substring) throws -> Change {
     let parts = text.split(separator: ",", omittingEmptySubsequences: false)
     let clock = LifeFaultClock(fault: fault)
-    // Takes the compacted part for written entries.
+    // Assumes that what was compacted cannot be corrupted.
     if fault == .compactionIsUnchecked, parts.count == 6, Int(parts[5]) == nil {
       fatalError("A sequence is a number.")
     }
@@ -167,7 +167,7 @@ final class LifeFaultLog {
       ftruncate(file, 0)
       for change in changes {
         try write(text(change, clock) + "\n", to: file)
-        // About the time of a disk, so that the process may be killed meanwhile.
+        // As slow as a disk, so that the process may be killed meanwhile.
         usleep(300)
       }
       return

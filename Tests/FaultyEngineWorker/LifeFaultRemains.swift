@@ -13,7 +13,7 @@ extension LifeFaultEngine {
     try Data(count: 100).write(to: directory.appending(path: "tmp-\(UUID().uuidString)"))
   }
 
-  /// Leaves an empty file that belongs to a key, whether the key is there or not.
+  /// Creates an empty lock file for a key, even if the key does not exist.
   static func leaveLock(of key: CacheKey, in directory: URL) throws {
     try Data().write(to: directory.appending(path: "lock-\(CacheKey(key.value).value)"))
   }
@@ -28,7 +28,7 @@ extension LifeFaultEngine {
 }
 
 extension LifeFaultEngine.State {
-  /// Sets the times of all entries except the first ones to the present.
+  /// Sets the times of all entries except the first ones to the current time.
   mutating func redate(beyond count: Int) {
     let now = Date()
     for (key, _) in entries.sorted(by: { $0.value.sequence < $1.value.sequence }).dropFirst(count) {

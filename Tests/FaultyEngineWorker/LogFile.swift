@@ -117,10 +117,11 @@ struct LogFile: ~Copyable {
     }
   }
 
-  /// - Throws: `StorageError` if the system would refuse to write.
+  /// - Throws: With a fault of refused writes, `StorageError` if the system refuses to write, except if the disk is
+  ///   full.
   func expectWritable() throws {
     guard [.remembersRefusedWrites, .repeatsRefusedWrites].contains(fault) else { return }
-    // An empty write is refused as well.
+    // Writes a byte, since a write of none may succeed, and removes it again.
     var byte: UInt8 = 0
     guard pwrite(descriptor, &byte, 1, off_t(length)) == 1 else {
       if errno == ENOSPC { return }
@@ -148,7 +149,7 @@ struct LogFile: ~Copyable {
     try append(record)
   }
 
-  /// The operations that remain with a fault.
+  /// The operations that are saved: with some faults, not all of them, or not completely.
   private func saved(_ operations: [StorageOperation]) -> [StorageOperation] {
     operations.compactMap { operation in
       switch (fault, operation) {

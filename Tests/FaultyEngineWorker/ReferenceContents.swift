@@ -72,7 +72,7 @@ struct Contents {
   }
 }
 
-/// The values that a fault determines in a turn of its own engine, before it waits for that of the place.
+/// The values that a fault determines under the lock of its own engine, before it takes that of the place.
 struct EarlyStamp {
   var time: Date?
   var place: Int?
@@ -95,7 +95,7 @@ final class SharedContents: Sendable {
   private struct State: ~Copyable {
     var contents = Contents()
     var log: LogFile?
-    /// Whether the log has been loaded: that happens at the first read.
+    /// Whether the log has been loaded: the first call that uses the entries does that.
     var isLoaded = false
     var pending: [(Date, [StorageOperation])] = []
     /// The number of commits.
@@ -168,7 +168,7 @@ final class SharedContents: Sendable {
     }
   }
 
-  /// Commits, unless there has been another commit since the version. Returns whether it has.
+  /// Commits, unless there has been another commit since the version. Returns whether it has committed.
   @discardableResult
   func commit(
     _ operations: [StorageOperation], at version: Int? = nil,
@@ -177,7 +177,7 @@ final class SharedContents: Sendable {
     try state.withLock { state in
       if let version, version != state.version { return false }
       try load(&state)
-      // Only a transaction has looked before.
+      // A transaction has already checked the place, before its body.
       if version == nil || fault != .looksBeforeBodiesOnly { try state.log?.expectInPlace() }
       state.version += 1
       let now = stamp?.time ?? Date()
@@ -238,7 +238,7 @@ final class SharedContents: Sendable {
 
   private struct Weak: Sendable { weak var shared: SharedContents? }
 
-  /// By the bytes of the path, since paths are equal that only differ in their normalization.
+  /// By the bytes of the path, since strings that differ only in their normalization are equal.
   private static let open = MutexProtected<[[UInt8]: Weak]>([:])
 
   /// The canonical path of an existing file.

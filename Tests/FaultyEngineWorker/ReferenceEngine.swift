@@ -31,7 +31,7 @@ package final class ReferenceEngine: ApplyingEngine {
   /// The contents that a fault keeps after close().
   private let remains = MutexProtected<SharedContents?>(nil)
   private let refusesWrites = MutexProtected(false)
-  /// Whether a call has the turn of this engine, which a fault takes for that of the place.
+  /// Whether a call holds the lock of this engine, which two faults use before that of the place.
   private let isTaken = MutexProtected(false)
   private let fault: Fault?
   /// A file that exists while an engine with a fault is open.
@@ -149,7 +149,7 @@ package final class ReferenceEngine: ApplyingEngine {
     if !operations.isEmpty { try open().commit(operations) }
   }
 
-  /// Dates or numbers the operations in a turn of this engine, and then waits for that of the place.
+  /// Dates or numbers the operations under the lock of this engine, and then commits them.
   private func commitInTurn(_ operations: [StorageOperation]) async throws {
     let shared = try open()
     if operations.isEmpty { return }

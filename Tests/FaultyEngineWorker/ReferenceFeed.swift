@@ -28,7 +28,7 @@ package final class ReferenceFeed: Sendable {
     return changes
   }
 
-  /// Sends a batch that can be read to all subscribers.
+  /// Sends the change of a committed batch to all subscribers except those with its origin.
   package func send(_ operations: [StorageOperation], from origin: ChangeOrigin?) {
     guard let change = StorageChange(of: operations) else { return }
     for subscriber in subscribers.withLock({ Array($0.values) })

@@ -4,7 +4,7 @@ import StockroomCore
 /// An entry of a ``SharedPlaceFaultEngine``, as it is in its file.
 struct SharedPlaceEntry: Codable, Sendable {
   var data: Data
-  /// Microseconds. Their number of digits does not change for centuries.
+  /// Microseconds since 1970. Their number of digits does not change for centuries.
   var created: Int
   var updated: Int
   var sequence: Int
@@ -20,7 +20,7 @@ struct SharedPlaceEntry: Codable, Sendable {
 }
 
 extension [String: SharedPlaceEntry] {
-  /// Dates what has been written by the clock, but not before the last change.
+  /// Sets `updatedAt` of written entries to the time of the clock, but not before the last change.
   mutating func date(_ operations: [StorageOperation], after last: inout Int) {
     last = Swift.max(last, Int(Date().timeIntervalSince1970 * 1e6))
     for operation in operations {

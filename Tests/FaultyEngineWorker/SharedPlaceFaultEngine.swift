@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 
 /// A correct engine that keeps everything in one file, for one process or for several. It reads the file in every call
-/// and replaces it with every write. Its faults appear if it is not alone.
+/// and replaces it with every write. Its faults appear beside other engines, or with unusual paths.
 package final class SharedPlaceFaultEngine: ApplyingEngine {
   /// A deliberate fault, or an unusual behavior.
   package enum Fault: String, CaseIterable, Sendable {
@@ -183,7 +183,7 @@ package final class SharedPlaceFaultEngine: ApplyingEngine {
     if let mark = state.place?.mark { state.cached = (mark, entries) }
   }
 
-  /// Saves something else before large values, and lets others read it.
+  /// Saves an intermediate state before large values, and releases the lock so that others can read it.
   private func saveFirstStep(of entries: [String: SharedPlaceEntry], in place: SharedPlaceFile?) throws {
     var first = entries
     for (key, entry) in entries where entry.data.count > 32 << 10 {

@@ -36,7 +36,7 @@ final class SharedPlaceFile {
 
   /// The caches that faulty engines keep for a whole process, by the path on which they were opened.
   private static let remembered = MutexProtected<[String: [String: SharedPlaceEntry]]>([:])
-  /// The paths of open places, with the numbers of engines. Paths are equal that only differ in their normalization.
+  /// The paths of open places, with the numbers of engines. Paths that differ only in their normalization are equal.
   private static let openPlaces = MutexProtected<[String: (path: String, count: Int)]>([:])
   /// Serializes waiting, for faulty engines.
   private static let turn = NSLock()
@@ -186,7 +186,7 @@ final class SharedPlaceFile {
       systemClose(callLock)
       throw StorageError(.locked, "Another call has \(path).")
     case .callsLocksIO, .callsLongLocksIO, .givesUpWaiting:
-      // A holder that is only busy releases the lock within this time.
+      // A holder that is only busy releases the lock within five seconds.
       let time = fault == .callsLocksIO ? 100 : fault == .callsLongLocksIO ? 1_500 : 5_000
       if wait(milliseconds: time) { return }
       throw StorageError(fault == .givesUpWaiting ? .locked : .io, "Another process has \(path).")
@@ -272,7 +272,7 @@ final class SharedPlaceFile {
     if fault == .locksWhenItWrites, !tryLock() {
       throw StorageError(.locked, "Another engine has \(path).")
     }
-    // About the time of a disk, so that another engine that has the place too may write meanwhile.
+    // As slow as a disk, so that another engine that also has the place may write meanwhile.
     if fault == .unlinksItsLock { usleep(2_000) }
     let new = path + ".\(UUID().uuidString)"
     try JSONEncoder().encode(entries).write(to: URL(filePath: new))

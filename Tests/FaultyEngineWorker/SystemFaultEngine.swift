@@ -222,7 +222,7 @@ package final class SystemFaultEngine: ApplyingEngine {
 extension SystemFaultEngine.State {
   private static let headSize = 12
 
-  /// Reads all records. Ignores an incomplete one at the end.
+  /// Reads all records. Truncates the file after the last complete one.
   mutating func load(mayBeEmpty: Bool) throws {
     let bytes = try file?.contents() ?? []
     var position = 0
@@ -266,7 +266,7 @@ extension SystemFaultEngine.State {
     note(record, at: end - bytes.count + Self.headSize, count: bytes.count - Self.headSize)
   }
 
-  /// Writes another file with a record for each entry.
+  /// Replaces the file with one that has one or two records for each entry, for its times, and then this record.
   mutating func replace(applying record: CrashFaultLog.Record) throws {
     var copy = SystemFaultEngine.State()
     var bytes: [UInt8] = []
@@ -313,7 +313,7 @@ extension SystemFaultEngine.State {
     do { try replace(applying: CrashFaultLog.Record([])) } catch {}
   }
 
-  /// Takes entries that cannot be read for absent, before they are overwritten.
+  /// Treats entries that cannot be read as absent before they are overwritten.
   fileprivate mutating func forgetUnreadable(among record: CrashFaultLog.Record) {
     for change in record.changes where change.data != nil {
       guard let key = change.key else { continue }

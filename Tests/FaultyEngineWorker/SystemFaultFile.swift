@@ -22,12 +22,12 @@ final class SystemFaultFile {
   /// The offset of the next record.
   private(set) var length = 0
   private var isBroken = false
-  /// Whether the file differs from the one that readers know.
+  /// Whether the file has been replaced by one whose name may not be on the disk.
   private var isReplaced = false
 
   /// Opens or creates the file, and locks its directory.
   ///
-  /// - Parameter beginning: The header of a file that only gets its name when it is on the disk.
+  /// - Parameter beginning: The header of a file that only gets its name once it is on the disk.
   init(in directory: URL, beginning: [UInt8], fault: Fault?) throws {
     self.fault = fault
     self.directory = directory.path(percentEncoded: false)
@@ -86,7 +86,7 @@ final class SystemFaultFile {
     return file
   }
 
-  /// Creates the file under another name, and renames it once it is on the disk.
+  /// Creates the file under another name, and links it to its own name once it is on the disk.
   private static func make(_ path: String, _ bytes: [UInt8], in directory: String) throws {
     let unfinished = path + ".unfinished"
     unlink(unfinished)

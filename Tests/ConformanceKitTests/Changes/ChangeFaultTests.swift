@@ -22,7 +22,8 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     stallTimeout: Duration? = nil
   ) {
     (self.rule, self.name, self.fault, self.checks) = (rule, name, fault, Set(checks))
-    // If an expected element does not arrive, which also happens on a busy machine, rule X1 is broken.
+    // A missing element breaks rule X1, however long the wait is. For other rules the limit is longer, so that late
+    // elements on a busy machine do not count as missing.
     self.stallTimeout = stallTimeout ?? (rule == .x1 ? .seconds(10) : .seconds(30))
   }
 
@@ -220,7 +221,8 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
 }
 
 extension ChangeFaultCase {
-  /// The checks of change feeds for an engine that may have a fault, with a minimal budget.
+  /// The checks of change feeds for an engine that may have a fault, each at the lower of the levels quick and standard
+  /// that has it.
   static func checks(
     _ name: String = "", _ fault: ChangeFaultEngine.Fault? = nil, stallTimeout: Duration = .seconds(240),
     releaseLimits: ReleaseLimits = ReleaseLimits()
@@ -251,7 +253,8 @@ extension ChangeFaultCase {
 
 @Suite("Engines with faulty change feeds")
 struct ChangeFaultTests {
-  /// Several engines at once: they wait for most of the time, for what never comes, and the number of tests at a time is limited.
+  /// Several engines at once, because they spend most of the time waiting for elements that never arrive, and the
+  /// number of concurrent tests is limited.
   @Test(
     "Each faulty engine fails the checks that are named for it",
     arguments: ChangeFaultCase.all.spread.groups(of: 8))

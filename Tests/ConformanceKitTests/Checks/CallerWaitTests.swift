@@ -23,7 +23,7 @@ struct CallerWaitTests {
     #expect(cause(of: [1.9, 30, 2.5], withoutEngine: [0.2]) == .engine)
   }
 
-  /// As with the thread sanitizer while other work uses both processors. There, the check failed for an engine in
+  /// Regression: with the thread sanitizer, while other work used both processors, the check failed for an engine in
   /// memory.
   @Test("Waits for locks of threads that the machine does not run are not attributed to the engine")
   func busyMachine() {

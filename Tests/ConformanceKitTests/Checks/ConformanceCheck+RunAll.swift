@@ -2,7 +2,7 @@ import ConformanceKit
 import Testing
 
 extension [ConformanceCheck] {
-  /// Runs the checks, several at a time, and records each failure.
+  /// Runs the checks, as many at a time as the kit allows, and records each failure.
   ///
   /// One after the other, the checks of one engine would take longer than all other tests.
   func runAll() async {

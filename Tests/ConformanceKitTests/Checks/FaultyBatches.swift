@@ -10,7 +10,7 @@ extension FaultyEngineCase {
     .init(.w4, "writes large batches in portions") { WritesInPortions(base: $0) },
     .init(.w3, "keeps the first of two entries in a batch") { FirstEntryWins(base: $0) },
     .init(.w3, "refuses empty batches") { RefusesEmptyBatches(base: $0) },
-    // The parts of a large batch are processed in any order.
+    // The parts of a large batch are processed in reverse order.
     .init(.w3, "does the last part of a batch first") { DoesTheLastPartFirst(base: $0) },
 
     .init(.w4, "validates keys on the way") { ValidatesOnTheWay(base: $0) },
@@ -174,7 +174,7 @@ struct StopsAtRemoveAll: FaultyEngine {
   }
 }
 
-/// The memory of a transaction is limited.
+/// Writes large batches in several transactions, whose memory is limited.
 struct WritesInPortions: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {

@@ -5,7 +5,7 @@ import StockroomCore
 import StockroomMemory
 import TestFixtures
 
-// Engines with transactions that only work for a few short keys and small values, and without concurrency.
+// Engines whose bodies go wrong with large results, unusual keys, bounds and values, removals, or imports.
 
 extension FaultyEngineCase {
   static let ofBodies: [FaultyEngineCase] = [
@@ -78,7 +78,7 @@ final class ReadsOneMebibyte: ForwardingTransaction {
   }
 }
 
-/// Stores the changes of a body by strings, which compare characters.
+/// Finds the keys that a body writes by strings, which are equal if they are canonically equivalent.
 final class ComparesCharacters: ForwardingTransaction {
   private var names: [String: CacheKey] = [:]
   private func name(_ key: CacheKey) -> CacheKey { names[key.value] ?? key }
@@ -92,7 +92,7 @@ final class ComparesCharacters: ForwardingTransaction {
   override func remove(key: CacheKey) throws { try base.remove(key: name(key)) }
 }
 
-/// Treats a write of the value that is there as no write.
+/// Skips a write of the value that is stored.
 final class SkipsWhatIsThere: ForwardingTransaction {
   override func write(_ data: Data, key: CacheKey) throws {
     if try base.read(key: key) != data { try base.write(data, key: key) }
@@ -161,7 +161,7 @@ final class LooksAtSomeMore: ForwardingTransaction {
   }
 }
 
-/// Keeps the creation times of entries even if a body removes them, and dates what it has written.
+/// If a body calls `removeAll()`, entries that are written later keep the creation times from before.
 final class KeepsDatesBeyondRemovals: FaultyEngine {
   let base: ReferenceEngine
   private let created = MutexProtected<[CacheKey: Date]>([:])
@@ -208,7 +208,7 @@ final class ScansUpToAnything: ForwardingTransaction {
   }
 }
 
-/// Does not store empty values.
+/// Treats the import of an empty entry as the removal of its key.
 final class TakesEmptyForRemoved: ForwardingTransaction {
   override func writeEntry(_ entry: StorageEntry) throws {
     if entry.data.isEmpty { try base.remove(key: entry.key) } else { try base.writeEntry(entry) }

@@ -59,7 +59,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Has a cache that is invalid once any engine on the place has written. It only checks that after reading.
+/// Caches values with the number of writes to the place, but reads that number after the value.
 final class CachesByGeneration: FaultyBatchEngine {
   private static let generations = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
@@ -86,7 +86,7 @@ final class CachesByGeneration: FaultyBatchEngine {
   func removeAllData() async throws { try await apply([.removeAll]) }
 }
 
-/// Serializes its own calls, and reads the clock at the start of each, although another engine may be using the place.
+/// Serializes its own calls, and reads the clock before it waits for the other engines on the place.
 final class ReadsTheClockEarly: FaultyEngine {
   private final class Place: Sendable {
     let turns = AsyncSemaphore(width: 1)
@@ -130,7 +130,7 @@ final class ReadsTheClockEarly: FaultyEngine {
   func updatedAt(key: CacheKey) async throws -> Date? {
     guard let date = try await base.updatedAt(key: key) else { return nil }
     let early = place.times.withLock { $0[key] }
-    // It has been written again since.
+    // If the times differ by more, the entry has been written again since.
     return early.map { date.timeIntervalSince($0) < 1 ? $0 : date } ?? date
   }
 }
@@ -181,8 +181,8 @@ final class ShowsKeysEarly: FaultyEngine {
   }
 }
 
-/// Runs bodies on a copy while others write, and again if they have written. Dates the writes of a body by its
-/// beginning.
+/// Runs bodies on a copy while others write, and again if they have written. Gives the writes of a body the time at
+/// which it began.
 final class DatesByTheBeginning: FaultyEngine {
   let base: ReferenceEngine
   private let dates = MutexProtected<[CacheKey: Date]>([:])
@@ -258,7 +258,7 @@ final class OrdersByTheBeginning: FaultyEngine {
   }
 }
 
-/// Waits for a body for some time when it is closed, and loses its later changes.
+/// Waits for bodies for up to 300 ms when it is closed, and loses their later changes.
 final class ClosesInTheEnd: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((bodies: 0, isClosed: false))

@@ -33,7 +33,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Reads its files in a task that is cancelled too.
+/// Reports a file that could not be read because of a cancellation as corrupted.
 final class CallsCancellationCorruption: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine) { self.base = base }
@@ -85,7 +85,7 @@ struct ThrowsAfterTheWork: FaultyEngine {
   }
 }
 
-/// Checks for cancellation after any kind of work.
+/// Checks for cancellation after every kind of change.
 struct ThrowsAfterAnyWork: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
@@ -109,7 +109,7 @@ struct StopsHalfWay: FaultyEngine {
   }
 }
 
-/// Returns nothing to a cancelled reader.
+/// Returns no entries to a cancelled reader.
 struct GivesUpReading: FaultyEngine {
   let base: ReferenceEngine
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {

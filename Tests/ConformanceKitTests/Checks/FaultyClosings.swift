@@ -51,7 +51,7 @@ final class DoesWhatItRefuses: FaultyEngine {
   }
 }
 
-/// Performs batches in pieces, and throws between two of them if it is closed.
+/// Applies half of a large batch, and throws, if it is closed during the call.
 final class CutsBatchesWhenClosed: FaultyBatchEngine {
   let base: ReferenceEngine
   private let isClosing = MutexProtected(false)

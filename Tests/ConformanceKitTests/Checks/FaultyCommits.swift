@@ -94,7 +94,7 @@ private final class PassesToTheCurrent: StorageTransaction {
   func removeAll() throws { try current.get().removeAll() }
 }
 
-/// Keeps the result of a run in an optional, and takes nil for a run that was given up.
+/// Keeps the result of a run in an optional, and treats nil as a run that was aborted.
 struct TakesNilForGivenUp: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -117,7 +117,8 @@ private final class NilNote: Sendable {
 
 // MARK: - Bodies that throw
 
-/// Writes what a body has changed before it ends once that is much, and does not take it back.
+/// Simulates an engine that writes the first thousand changes of a large body early, and does not revert them if the
+/// body throws.
 struct WritesLargeBodiesEarly: FaultyEngine {
   private final class RecordingTransaction: ForwardingTransaction {
     private(set) var operations: [StorageOperation] = []
@@ -207,7 +208,7 @@ final class MovesToTheEnd: ForwardingTransaction {
   }
 }
 
-/// Has room for a thousand removals of a body, and commits no others.
+/// Commits no more than the first thousand removals of a body.
 struct CommitsAThousandRemovals: FaultyEngine {
   private final class RecordingTransaction: ForwardingTransaction {
     private(set) var removed: [(key: CacheKey, data: Data)] = []
@@ -235,7 +236,7 @@ struct CommitsAThousandRemovals: FaultyEngine {
   }
 }
 
-/// Does not renew the times of an entry that the same body has imported.
+/// If a body overwrites an entry that it has imported, keeps the imported times.
 struct KeepsTimesOfImports: FaultyEngine {
   private final class NotingTransaction: ForwardingTransaction {
     private var imported: [CacheKey: StorageEntry] = [:]

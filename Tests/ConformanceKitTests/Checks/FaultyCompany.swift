@@ -13,7 +13,7 @@ enum EngineNumbers {
   static func next() -> Int { last.increment() }
 }
 
-/// When a body throws, it also reverts what other engines have written since the body began.
+/// When a body throws, removes what bodies of other engines have written since it began.
 final class TakesBackOthers: FaultyEngine {
   private final class RecordingTransaction: ForwardingTransaction {
     private(set) var keys: [CacheKey] = []
@@ -43,7 +43,7 @@ final class TakesBackOthers: FaultyEngine {
         return value
       }
     } catch {
-      // About the time of reading a journal.
+      // Lets other engines write meanwhile, as reading a journal would.
       for _ in 0..<20 { await Task.yield() }
       let others = Self.written.withLock { [place, number] written in
         (written[place] ?? []).dropFirst(start).filter { $0.engine != number }.map(\.key)
@@ -57,12 +57,12 @@ final class TakesBackOthers: FaultyEngine {
   }
 }
 
-/// Serializes the changes of all engines on a place, and never releases the turn of a call that was cancelled while
-/// another engine had it.
+/// Serializes the changes of all engines on a place, and never leaves the semaphore after a call that was cancelled
+/// while another engine held it.
 final class KeepsTurnsOfPlaces: InterceptingEngine {
   private final class Place: Sendable {
     let turns = AsyncSemaphore(width: 1)
-    /// The engine that has the turn; 0 if none has it.
+    /// The number of the engine that holds the semaphore; 0 if none does.
     let owner = MutexProtected(0)
   }
   private static let places = MutexProtected<[String: Place]>([:])

@@ -190,7 +190,7 @@ final class ComesToAStandstill: InterceptingEngine {
   }
 }
 
-/// Takes its list of keys, adds to it and puts it back.
+/// Loses changes of its list of keys if keys are removed concurrently.
 final class LosesTrackOfKeys: FaultyEngine {
   let base: ReferenceEngine
   private let lost = MutexProtected<Set<CacheKey>>([])
@@ -226,8 +226,8 @@ struct ReportsMore: FaultyEngine {
   var capabilities: EngineCapabilities { base.capabilities.union(surplus) }
 }
 
-/// Rewrites each large value after verifying it, for instance with a new checksum. Some methods may have to wait for
-/// that.
+/// Rewrites each large value after verifying it, for instance with a new checksum. With `beside`, most changes wait for
+/// that, but not batches of writes.
 final class WritesWhatItVerifies: FaultyEngine {
   let base: ReferenceEngine
   private let turns: AsyncSemaphore?
@@ -267,7 +267,8 @@ final class WritesWhatItVerifies: FaultyEngine {
   }
 }
 
-/// Has one request under way for all tasks that ask for the same number of keys, or scan with the same limit.
+/// Shares one request among concurrent calls for the same number of keys, the same keys, the same limit or the same
+/// range.
 final class SharesRequests: FaultyEngine {
   enum Requests { case ofOneSize, ofTheSameKeys, scans, scansOfOneRange }
   typealias Entries = [(key: CacheKey, data: Data)]

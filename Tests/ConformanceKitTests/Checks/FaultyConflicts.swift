@@ -8,14 +8,14 @@ import TestFixtures
 
 /// Runs bodies on a copy, and again if it finds that others have changed what the body has read or written.
 final class LooksForConflicts: FaultyEngine {
-  /// What it looks for.
+  /// Which changes by others it detects.
   enum Look {
     /// Changes of what the body writes. Only one body runs at a time, so that they cannot overlook each other.
     case whatIsWritten
     /// Changes of what the body has read one by one, and new or changed entries anywhere: removed ones have left nothing
     /// that it could find.
     case whatIsThere
-    /// Changes of what the body has read one by one, and keys that have come or gone.
+    /// Changes of what the body has read one by one, and keys that were added or removed.
     case whichKeysAreThere
   }
   private final class NotesReads: ForwardingTransaction {
@@ -158,7 +158,7 @@ final class OverlooksNewKeysOfOthers: FaultyEngine {
   }
 }
 
-/// Has a snapshot for bodies that the transactions of other engines on the place change.
+/// Its bodies read a snapshot, but single reads return what transactions of other engines have committed since.
 final class ReadsWritesOfOthers: FaultyEngine {
   private final class LiveTransaction: ForwardingTransaction {
     private let live: (CacheKey) throws -> Data??
@@ -200,13 +200,13 @@ final class ReadsWritesOfOthers: FaultyEngine {
 /// Runs bodies on a copy, and aborts a body at the first write of an entry that others have changed: that write and all
 /// later ones throw `conflict`, or only that one.
 struct AbortsAtWrites: FaultyEngine {
-  /// What becomes of an aborted body that goes on nevertheless, and returns.
+  /// What happens if an aborted body continues and returns.
   enum End {
     /// The call throws `conflict` too, as it should.
     case throwsConflict
     /// The call returns, and nothing has been done.
     case returns
-    /// The call returns, and what the body has written since has been done, outside of any transaction.
+    /// The call returns, and what the body has written since has been applied, outside of any transaction.
     case commitsTheRest
   }
 
@@ -214,7 +214,7 @@ struct AbortsAtWrites: FaultyEngine {
     private let end: End
     private let hasChanged: (CacheKey) throws -> Bool
     private(set) var isAborted = false
-    /// The writes since then.
+    /// The writes since it was aborted.
     private(set) var rest: [StorageOperation] = []
     init(_ base: any StorageTransaction, _ end: End, hasChanged: @escaping (CacheKey) throws -> Bool) {
       (self.end, self.hasChanged) = (end, hasChanged)

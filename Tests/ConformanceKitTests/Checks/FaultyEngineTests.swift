@@ -55,8 +55,8 @@ extension FaultyEngineCase {
   /// which it must pass.
   ///
   /// Not included are checks of stores, because no store can be better than its engine; checks of rule C5, which delay
-  /// everything else in the process; searches, which have separate engines; and long checks of other rules. The budget
-  /// is minimal, unless the run is exhaustive.
+  /// everything else in the process; searches, which have separate engines; and long checks of other rules. Each is
+  /// made at the lower of the levels quick and standard that has it, and at standard in an exhaustive run.
   var checks: [ConformanceCheck] {
     let standard = checks(.standard)
     if TestRun.isExhaustive { return standard }
@@ -152,7 +152,7 @@ struct FaultyEngineTests {
 
   @Test("Every check has an engine or a store that fails it")
   func everyCheckFails() async {
-    // The checks that have failed, and those that cannot run here and therefore fail no engine.
+    // The checks that have failed, and those that were skipped or could not run.
     var done: Set<String> = []
     let faultyCases: [any FaultyCase] = FaultyEngineCase.all + FaultyStoreCase.all
     var found: [Finding] = []
@@ -173,8 +173,8 @@ struct FaultyEngineTests {
     var idle = checks.sorted().filter {
       !done.contains($0) && FaultyEngineCase.ofCooperation[$0] == nil && !FaultyEngineCase.isSearch($0)
     }
-    // Runs the checks that did not run because an earlier check of the same engine failed. Several at a time, since all other tests
-    // may have ended by then.
+    // Runs the checks that did not run because an earlier check of the same engine failed. Several at a time, since all
+    // other tests may have ended by then.
     idle = await withTaskGroup(of: [String].self, returning: [String].self) { [idle, found] group in
       let width = 4
       for part in 0..<width {

@@ -63,7 +63,7 @@ struct CutsTimesTowardsZero: FaultyEngine {
   }
 }
 
-/// In a batch, replaces the value and the last update of an entry, and not when it was created.
+/// Of several entries with one key in a batch, keeps the first creation time, and the last value and update time.
 struct KeepsFirstCreations: FaultyEngine {
   let base: MemoryStorageEngine
   var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
@@ -79,7 +79,7 @@ struct KeepsFirstCreations: FaultyEngine {
   }
 }
 
-/// Takes an entry with the time that it has stored for the same entry.
+/// Skips imported entries whose `updatedAt` is that of the stored entry.
 struct ImportsOtherTimes: FaultyEngine {
   let base: MemoryStorageEngine
   var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
@@ -90,7 +90,7 @@ struct ImportsOtherTimes: FaultyEngine {
   }
 }
 
-/// Finds out that it cannot store a time when it has stored the entries before it.
+/// Detects a time that it cannot store only after storing the entries before it.
 struct RefusesTimesOnTheWay: FaultyEngine {
   let base: ReferenceEngine
   func writeEntries(_ entries: [StorageEntry]) async throws {
@@ -132,14 +132,14 @@ private final class DatesAnew: ForwardingTransaction {
   }
 }
 
-/// Stores imported times without changing them.
+/// Stores imported times even if an entry was created after it was updated.
 final class BelievesTimesOfEntries: FaultyEngine {
   let base: ReferenceEngine
   private let times = MutexProtected<[CacheKey: (createdAt: Date, updatedAt: Date)]>([:])
   init(base: ReferenceEngine) { self.base = base }
   func writeEntries(_ entries: [StorageEntry]) async throws {
     try await base.writeEntries(entries)
-    // Only the times of imported entries.
+    // Other times need no correction.
     times.withLock { times in
       for entry in entries where entry.createdAt > entry.updatedAt {
         times[entry.key] = (entry.createdAt, entry.updatedAt)

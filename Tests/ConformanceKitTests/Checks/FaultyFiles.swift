@@ -150,7 +150,7 @@ struct EmptiesByPath: FaultyEngine {
   }
 }
 
-/// Has the contents at the end of a body in memory, and renames a file with them over whatever is in its place by then.
+/// Has the contents at the end of a body in memory, and writes them over whatever is in its place by then.
 struct SavesOverAnotherPlace: FaultyEngine {
   let base: ReferenceEngine
   let directory: URL
@@ -175,7 +175,7 @@ struct SavesOverAnotherPlace: FaultyEngine {
   }
 }
 
-/// Takes a place without its marker file for a new one, and removes the contents.
+/// Treats a place without its marker file as a new one, and removes the contents.
 struct StartsEmptyWithoutItsMarker: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine, directory: URL) {
@@ -189,7 +189,7 @@ struct StartsEmptyWithoutItsMarker: FaultyEngine {
   }
 }
 
-/// Closes its files when it is closed, and no earlier.
+/// Closes its files when it is closed or released, and no earlier.
 final class OpensItsFileForEachRead: FaultyEngine {
   let base: ReferenceEngine
   private let path: String

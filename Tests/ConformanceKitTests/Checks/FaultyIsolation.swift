@@ -121,7 +121,7 @@ final class RestartsVersions: FaultyBatchEngine {
   }
 }
 
-/// Runs each body on a separate thread, on the engine's present entries.
+/// Runs each body on a separate thread, on the engine's current entries.
 final class LooseTransactions: FaultyEngine {
   let base: ReferenceEngine
   private let level: LooseTransaction.Level
@@ -151,7 +151,7 @@ final class LooseTransactions: FaultyEngine {
   }
 }
 
-/// Reads the engine's present entries, and writes at the commit.
+/// Reads the engine's current entries, and writes at the commit, or at once with `writesAtOnce`.
 final class LooseTransaction: StorageTransaction, @unchecked Sendable {
   // Safe to share: only one body uses it, on one thread.
   enum Level: Sendable {
@@ -180,7 +180,7 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     Dictionary(uniqueKeysWithValues: try engine.everything().map { ($0.key, $0.data) })
   }
 
-  /// The present entries, with the changes of this transaction.
+  /// The current entries, with the changes of this transaction.
   private func visible() throws -> [CacheKey: Data] {
     if isOver { throw StorageError(.closed, "The transaction is over.") }
     var entries = try removesAll ? [:] : stored()
@@ -192,7 +192,7 @@ final class LooseTransaction: StorageTransaction, @unchecked Sendable {
     try key.validate()
     let data = try visible()[key]
     if changes[key] == nil, !removesAll, reads[key] == nil { reads[key] = .some(data) }
-    // About the time of a read from a disk.
+    // Lets other threads run, as a read from a disk would.
     sched_yield()
     return data
   }

@@ -4,7 +4,7 @@ import StockroomCore
 
 // What engines make of a key: a name of a file, or the text that the key was made from.
 
-/// The key with an escape for each byte that is no letter or digit.
+/// The key with an escape for each byte that is no lowercase letter or digit.
 func escapedName(_ key: String) -> String {
   key.utf8.map { byte in
     switch byte {
@@ -15,7 +15,7 @@ func escapedName(_ key: String) -> String {
   }.joined()
 }
 
-/// Uses the text that a key was made from instead of its value, in some methods.
+/// Uses the text that a key was made from instead of its value, in one kind of call.
 struct UsesTexts: FaultyEngine {
   enum Method { case batches, questions, scans }
   let base: ReferenceEngine

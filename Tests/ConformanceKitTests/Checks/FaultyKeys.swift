@@ -15,7 +15,7 @@ extension FaultyEngineCase {
     .init(.k1, "has room for the empty key", also: [.w4]) {
       RenamingEngine(base: $0, length: { max(1, $0.utf8.count) }) { $0 }
     },
-    // One file for each entry, named like the key: names of files end at 255 bytes.
+    // One file for each entry, named like the key: the names of files have at most 255 bytes.
     .init(.k1, "refuses keys over 255 bytes", also: [.k2, .k3, .r5, .d2]) {
       RenamingEngine(base: $0, length: { $0.utf8.count > 255 ? 512 : $0.utf8.count }) { $0 }
     },

@@ -6,14 +6,14 @@ import TestFixtures
 
 // Engines that validate too little of what a body has counted, listed or scanned.
 
-/// Runs bodies on a copy, and again unless what they have read is still so, as far as it looks.
+/// Runs bodies on a copy, and again if what they have read has changed, as far as it validates that.
 final class ValidatesLists: FaultyEngine {
   enum Fault {
-    /// Numbers the states in which other keys exist, but only a batch or a transaction begins a new one.
+    /// Compares a number that every change of the set of keys should increment, but only batches and transactions do.
     case numbersBatches
     /// Compares the number of keys with that of a list.
     case countsListedKeys
-    /// Looks at what a scan up to its limit has found, and not at what is in between.
+    /// Validates the entries that a limited scan has found, but not the gaps between them.
     case overlooksGaps
   }
 
@@ -98,15 +98,14 @@ final class ValidatesLists: FaultyEngine {
     }
   }
 
-  /// Changes something after all earlier changes, so that nothing changes between the validation of a body and its
-  /// commit.
+  /// Makes changes one after the other, so that nothing changes between the validation of a body and its commit.
   private func inTurn<Value>(_ change: () async throws -> Value) async throws -> Value {
     await turns.enter()
     defer { turns.leave() }
     return try await change()
   }
 
-  /// Whether the keys that a body has found by other reads than of single keys are still the same.
+  /// Whether what a body has counted, listed or scanned is unchanged.
   private func areValid(_ reads: ReadSet, _ before: [CacheKey: Data], _ now: [CacheKey: Data]) -> Bool {
     if fault == .numbersBatches {
       let looksAtStructure = reads.hasListed || reads.hasCounted || !reads.ranges.isEmpty

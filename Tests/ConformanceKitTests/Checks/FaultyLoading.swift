@@ -23,11 +23,11 @@ final class LoadsInEachCall: InterceptingEngine {
   private func load() async throws {
     let stored = try await base.readAllEntries()
     if stored.isEmpty { return }
-    // About the time of reading a file.
+    // Lets other calls run, as reading a file would.
     for _ in 0..<Int.random(in: 5...60) { await Task.yield() }
     let (known, now) = (Set(stored.map(\.key)), try await base.allKeys())
     try await base.remove(keys: now.filter { !known.contains($0) })
-    // Only those that have changed, because it does not write when it loads.
+    // Only entries that have changed, since the others must keep their times.
     let changed = Dictionary(
       uniqueKeysWithValues: try await base.readAllDataAndKeys().map { ($0.key, $0.data) })
     try await base.writeEntries(stored.filter { changed[$0.key] != $0.data })
@@ -36,7 +36,7 @@ final class LoadsInEachCall: InterceptingEngine {
 
 /// Writes what it has in memory to its file when it is closed.
 final class SavesWhatItHasLoaded: InterceptingEngine {
-  /// What it has in memory when it is closed and forgets the rest.
+  /// What it has in memory when it is closed; the rest is lost.
   enum Memory { case nothing, aPart }
   private enum State { case isUnused, isLoading, isLoaded }
   let base: ReferenceEngine
@@ -48,7 +48,7 @@ final class SavesWhatItHasLoaded: InterceptingEngine {
   ) async throws -> Result {
     if state.withLock({ $0 }) != .isLoaded {
       state.withLock { $0 = .isLoading }
-      // About the time of reading a file.
+      // Lets other calls run, as reading a file would.
       for _ in 0..<40 { await Task.yield() }
       state.withLock { $0 = .isLoaded }
     }

@@ -3,7 +3,7 @@ import ConformanceKit
 import Foundation
 import StockroomCore
 
-// Engines whose changes take effect at the wrong moment: writes that wait for others, close() during calls.
+// Engines whose changes take effect at the wrong moment, or whose close() or verify() is wrong during other calls.
 
 extension FaultyEngineCase {
   static let ofMoments: [FaultyEngineCase] = [
@@ -84,15 +84,15 @@ final class ReturnsFromASecondClose: FaultyEngine {
     }
     guard isFirst else { return }
     Self.unfinished.withLock { _ = $0.insert(place) }
-    // About the time of a write to a disk.
+    // Lets other calls run, as a write to a disk would.
     for _ in 0..<3_000 { await Task.yield() }
     try await base.close()
     Self.unfinished.withLock { _ = $0.remove(place) }
   }
 }
 
-/// Releases its handle when it is closed, even while it is in use. Later writes of a body are lost, although they are
-/// acknowledged.
+/// Releases its handle when it is closed, even while it is in use. The changes of a running body are lost, although
+/// they are acknowledged.
 final class ClosesUnderBodies: FaultyEngine {
   private struct HandleIsGone: Error {}
   let base: ReferenceEngine
@@ -121,7 +121,7 @@ final class ClosesUnderBodies: FaultyEngine {
   }
 }
 
-/// Only verifies what is open.
+/// Once closed, verify() returns instead of throwing `closed`.
 struct VerifiesNothingWhenClosed: FaultyEngine {
   let base: ReferenceEngine
   func verify() async throws {

@@ -6,7 +6,7 @@ import TestFixtures
 
 // Engines that validate only some of what a body has read.
 
-/// Runs bodies on a copy, and again if one of some keys that they have read has changed.
+/// Runs bodies on a copy, and again if some of the keys that they have read have changed.
 final class LooksAgainAtSome: FaultyEngine {
   typealias Choice = @Sendable ([CacheKey]) -> [CacheKey]
   let base: ReferenceEngine
@@ -14,8 +14,8 @@ final class LooksAgainAtSome: FaultyEngine {
   private let (choose, chooseOfRequest): (Choice, Choice)
 
   /// - Parameters:
-  ///   - notesRequests: Whether the keys of requests count. If not, a request is as good as reading everything.
-  ///   - choose: The keys that it looks at again, of all those that it has noted.
+  ///   - notesRequests: Whether the keys of requests are noted. If not, a request counts as reading everything.
+  ///   - choose: The keys that it compares again, of all those that it has noted.
   ///   - chooseOfRequest: The keys that it notes of a request.
   init(
     base: ReferenceEngine, ofRequests notesRequests: Bool, choosing choose: @escaping Choice,

@@ -35,7 +35,7 @@ extension FaultyEngineCase {
 final class CountsPositionsAnew: FaultyEngine {
   private struct Place {
     var isOpen = false
-    /// The keys with positions that had been given away before.
+    /// The keys whose positions had already been assigned.
     var early: [CacheKey] = []
   }
   private static let places = MutexProtected<[String: Place]>([:])
@@ -89,7 +89,7 @@ final class OrdersImportsWhenOpened: FaultyEngine {
   }
 }
 
-/// When it is opened, takes the removal and the write of a key in its log for an overwrite, as far as times are
+/// When it is opened, treats the removal and the write of a key in its log as an overwrite, as far as times are
 /// concerned.
 final class DatesByFirstWrites: FaultyEngine {
   private static let created = MutexProtected<[String: [CacheKey: Date]]>([:])
@@ -144,7 +144,7 @@ final class RemovesAllWhenClosed: FaultyEngine {
   }
 }
 
-/// Reads the file before the engine that has it open has written what it keeps in memory, until anything changes.
+/// If another engine is open on its place, does not see earlier entries until something changes.
 final class HidesEarlierEntries: InterceptingEngine {
   private struct Place {
     var openCount = 0

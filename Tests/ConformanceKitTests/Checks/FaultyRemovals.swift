@@ -84,7 +84,7 @@ struct TidiesUpFiles: FaultyEngine {
   }
 }
 
-/// Leaves an entry behind when it removes everything.
+/// Leaves an entry behind when it removes more than 200.
 struct RemovesAlmostEverything: FaultyEngine {
   let base: ReferenceEngine
   func removeAllData() async throws {
@@ -178,7 +178,7 @@ final class CountsOverwrites: FaultyEngine {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }
 
-/// Only updates its count after a batch.
+/// Only updates its count after a batch or `removeAllData()`.
 final class CountsOnce: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected<Int?>(nil)

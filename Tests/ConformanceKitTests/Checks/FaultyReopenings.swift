@@ -264,7 +264,7 @@ final class SharesValuesForASession: FaultyBatchEngine {
   }
 }
 
-/// Adds no checksums to the writes of bodies.
+/// Reports corruption if entries that bodies have written exist, as if they had no checksums.
 final class CallsWritesOfBodiesCorrupted: FaultyEngine {
   let base: ReferenceEngine
   private let written = MutexProtected<Set<CacheKey>>([])
@@ -295,7 +295,7 @@ final class CallsWritesOfBodiesCorrupted: FaultyEngine {
   }
 }
 
-/// Opens its file for reading in order to verify it, and leaves it open that way for calls that first look up a key.
+/// Skips the first removal after verify(), as if its file were still open for reading only.
 final class RemovesNothingAfterVerification: FaultyEngine {
   let base: ReferenceEngine
   private let isVerified = Atomic(false)

@@ -67,7 +67,7 @@ struct KeepsThrownImports: FaultyEngine {
   }
 }
 
-/// Keeps the number of entries in memory. It only includes the body's changes after the body has written something.
+/// Until a body has written something, it counts the current entries instead of those of the snapshot.
 final class CountsByNow: ForwardingTransaction {
   private let engine: ReferenceEngine
   private var hasWritten = false
@@ -98,8 +98,7 @@ final class CountsByNow: ForwardingTransaction {
   }
 }
 
-/// When a body removes everything, it records the existing keys and removes these at the end of the body, despite later
-/// writes.
+/// Replaces `removeAll()` in a body by removals of the keys that existed before the body.
 struct RemovesWhatItSaw: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -118,7 +117,7 @@ struct RemovesWhatItSaw: FaultyEngine {
   }
 }
 
-/// Counts the new keys of a body before it knows whether the run counts.
+/// Counts the new keys of a run of a body before it is known whether the run is committed.
 final class CountsRunsGivenUp: FaultyEngine {
   private final class Counting: ForwardingTransaction {
     private(set) var count = 0
@@ -136,7 +135,7 @@ final class CountsRunsGivenUp: FaultyEngine {
   ) async throws -> Result {
     let counted = MutexProtected(0)
     return try await base.withTransaction { [self] transaction in
-      // An entry that is already there comes from an earlier run.
+      // If the body runs again, the keys of the earlier run have been counted.
       let ofRunBefore = counted.withLock { $0 }
       surplus.withLock { $0 += ofRunBefore }
       let counting = Counting(transaction)
@@ -148,7 +147,7 @@ final class CountsRunsGivenUp: FaultyEngine {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }
 
-/// Writes to its place before it commits. Its own reads hide that, but those of other engines do not.
+/// Shows uncommitted writes of a body to the reads of other engines on the place, but not to its own.
 final class ShowsOthersEarly: FaultyEngine {
   private final class RecordingTransaction: ForwardingTransaction {
     private let note: (CacheKey, Data) -> Void

@@ -25,7 +25,7 @@ extension FaultyEngineCase {
     .init(.w2, "has times of absent keys", also: [.k2, .k4, .r1]) {
       HasTimesOfAbsentKeys(base: $0)
     },
-    // To save work, only the last of several operations on a key is performed.
+    // To save work, removals before writes of the same key are skipped.
     .init(.w2, "drops removals before writes", also: [.r6]) { DropsRemovalsBeforeWrites(base: $0) },
 
     .init(persistent: .w2, "reads the clock in turns of one engine", fault: .datesInItsOwnTurn),
@@ -139,7 +139,7 @@ final class MovesUpdatedAtBack: FaultyEngine {
   }
 }
 
-/// Records the last use of an entry in the same column.
+/// Records the last read of an entry as its `updatedAt`.
 final class ChangesUpdatedAtWithReads: FaultyEngine {
   let base: ReferenceEngine
   private let uses = MutexProtected<[CacheKey: Date]>([:])

@@ -118,7 +118,7 @@ struct ReplacesErrors: FaultyEngine {
   }
 }
 
-/// Retries if the server is away or there is a conflict, even if the body itself throws such an error.
+/// Retries if the server is unavailable or there is a conflict, even if the body itself throws such an error.
 struct TakesErrorsForItsOwn: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -135,7 +135,7 @@ struct TakesErrorsForItsOwn: FaultyEngine {
   }
 }
 
-/// Restores the state from the beginning of a body that threw.
+/// If a body throws and the keys have changed meanwhile, restores all entries from its beginning.
 struct TakesBackTooMuch: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -211,7 +211,7 @@ final class FindsNothingUnderInvalidKeys: ForwardingTransaction {
   }
 }
 
-/// Returns the result of the first run of a body, even if that run does not count.
+/// Returns the result of the first run of a body, even if that run is not committed.
 struct ReturnsTheFirstResult: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(
@@ -289,7 +289,7 @@ final class CountsRefusedWrites: ForwardingTransaction {
   override func keyCount() throws -> Int { try base.keyCount() + refused }
 }
 
-/// Caches that the keys removed by a body are absent until they are written.
+/// Caches that the keys removed by a body are absent, even if the body throws.
 final class RemembersThrownRemovals: FaultyEngine {
   private final class Absent: Sendable {
     let keys = MutexProtected<Set<CacheKey>>([])

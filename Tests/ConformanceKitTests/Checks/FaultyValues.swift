@@ -20,7 +20,6 @@ extension FaultyEngineCase {
     .init(.v2, "keeps a mebibyte of a value") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix(1 << 20) })
     },
-    // The length is stored in three bytes.
     .init(.v2, "keeps the length of a value in three bytes") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix($0.count % (1 << 24)) })
     },
@@ -112,7 +111,7 @@ struct RefusesLargeValues: FaultyEngine {
   }
 }
 
-/// Removes the old entry, and then finds that the new value is too large.
+/// Removes the old entry before it detects that the new value is too large.
 struct MakesRoomFirst: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -124,7 +123,7 @@ struct MakesRoomFirst: FaultyEngine {
   }
 }
 
-/// Writes the entries of a batch one by one, until one is too large.
+/// Writes the entries of a batch before the first that is too large, and then throws.
 struct LooksAtSizesLate: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -137,7 +136,7 @@ struct LooksAtSizesLate: FaultyEngine {
   }
 }
 
-/// Imports entries one by one, until one is too large.
+/// Imports the entries before the first that is too large, and then throws.
 struct LooksAtSizesOfImportsLate: FaultyEngine {
   let base: ReferenceEngine
   func writeEntries(_ entries: [StorageEntry]) async throws {
@@ -162,7 +161,7 @@ struct CutsImportedValues: FaultyEngine {
   }
 }
 
-/// Removes the old entry, and then finds that the new value is too large.
+/// Removes the old entry before it detects that the new value is too large.
 final class MakesRoomInBodies: ForwardingTransaction {
   override func write(_ data: Data, key: CacheKey) throws {
     guard data.count > 64 << 20 else { return try base.write(data, key: key) }
@@ -179,7 +178,7 @@ struct ReturnsSlices: FaultyEngine {
   }
 }
 
-/// Shares the memory of its values with callers, overwrites it in place, and clears it when the engine is released.
+/// Shares the memory of its values with callers, overwrites it in place, and fills it when the engine is released.
 final class GivesItsMemoryAway: FaultyEngine {
   let base: ReferenceEngine
   /// Never freed, so that callers can still read it.
@@ -198,7 +197,7 @@ final class GivesItsMemoryAway: FaultyEngine {
   func write(_ data: Data, key: CacheKey) async throws {
     try await base.write(data, key: key)
     pages.withLock { pages in
-      // Tasks do not access small values concurrently.
+      // Small values are not shared, because concurrent tasks use them.
       guard (400..<400_000).contains(data.count) else { return pages[key] = nil }
       if pages[key]?.bytes.count != data.count {
         pages[key] = Page(bytes: .allocate(byteCount: data.count, alignment: 8))
@@ -234,7 +233,7 @@ final class GivesItsMemoryAway: FaultyEngine {
   }
 }
 
-/// Has single writes in pages, to which the values of a scan point.
+/// Keeps the values of single writes in pages, and returns pointers into them from scans.
 final class LendsMemoryToScans: InterceptingEngine {
   let base: ReferenceEngine
   /// Never freed, so that callers can still use it.
@@ -251,7 +250,7 @@ final class LendsMemoryToScans: InterceptingEngine {
   func write(_ data: Data, key: CacheKey) async throws {
     pages.withLock { $0 = [:] }
     try await base.write(data, key: key)
-    // Tasks do not access small values concurrently.
+    // Small values are not shared, because concurrent tasks use them.
     guard (400..<400_000).contains(data.count) else { return }
     let page = Page(bytes: .allocate(byteCount: data.count, alignment: 8))
     page.bytes.copyBytes(from: data)

@@ -5,7 +5,7 @@ import Synchronization
 
 // Engines that change something in verify().
 
-/// Writes a new file after verify(), when it is closed, and has removed entries in it.
+/// After verify(), the file that it writes when it is closed has entries that had been removed before.
 final class SavesWhatItVerifies: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((removed: [CacheKey: Data](), saved: [CacheKey: Data]()))
@@ -37,7 +37,7 @@ final class SavesWhatItVerifies: FaultyEngine {
   }
 }
 
-/// Verifies entries in the order of their keys, and lists them in that order afterwards.
+/// Verifies entries in the order of their keys, and returns that order from the next list.
 final class OrdersWhatItVerifies: FaultyEngine {
   let base: ReferenceEngine
   private let isVerified = Atomic(false)

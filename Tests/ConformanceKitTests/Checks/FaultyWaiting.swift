@@ -38,7 +38,7 @@ extension FaultyEngineCase {
     ]
 }
 
-/// Holds a lock while a body runs. Some of its calls block their threads until it is released.
+/// Holds a lock while a body runs. One kind of call blocks its thread until the lock is released.
 final class WaitsOnItsCallersThread: FaultyBatchEngine {
   enum Call: String, CaseIterable, Sendable { case writes, batches, transactions, closings }
   let base: ReferenceEngine
@@ -48,7 +48,7 @@ final class WaitsOnItsCallersThread: FaultyBatchEngine {
 
   private func waitOnThisThread() { lock.wait() }
 
-  /// Waits on a separate thread except for these calls.
+  /// Waits on a separate thread, except in this kind of call.
   private func enter(_ kind: Call) async {
     if call == kind { return waitOnThisThread() }
     await withCheckedContinuation { continuation in
@@ -88,7 +88,7 @@ final class WaitsOnItsCallersThread: FaultyBatchEngine {
 
 // MARK: - Long bodies
 
-/// Makes readers wait for the running bodies: for all of them, or for those that use the same entries.
+/// Makes reads wait for running bodies: all of them, or only `readEntries(keys:)`.
 final class KeepsReadersOut: InterceptingEngine {
   let base: ReferenceEngine
   private let areOfEntries: Bool
@@ -118,7 +118,8 @@ final class KeepsReadersOut: InterceptingEngine {
   }
 }
 
-/// Has one lock, which readers and bodies share. A write waits for the bodies that run, and new readers wait for it.
+/// Has one lock, which readers and bodies share. A write waits for the running bodies, and new readers wait for the
+/// write.
 final class PrefersWriters: InterceptingEngine {
   private struct State {
     var last = 0
@@ -164,7 +165,7 @@ final class PrefersWriters: InterceptingEngine {
   }
 }
 
-/// Locks its place while a body runs. Its own readers do without the lock, and those of other engines wait for it.
+/// Locks its place while a body runs. Its own readers need no lock; those of other engines wait for it.
 final class KeepsOthersOut: InterceptingEngine {
   /// The engines in which bodies run, by place.
   private static let holders = MutexProtected<[String: [Int]]>([:])
@@ -209,7 +210,7 @@ struct RunsBodiesAtOnce: FaultyEngine {
   }
 }
 
-/// Makes single calls wait until no transactions are left.
+/// Makes changes wait until no transaction has begun for 200 ms.
 final class PrefersTransactions: InterceptingEngine {
   let base: ReferenceEngine
   private let last = MutexProtected<ContinuousClock.Instant?>(nil)

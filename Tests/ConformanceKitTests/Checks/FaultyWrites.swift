@@ -40,7 +40,7 @@ extension FaultyEngineCase {
   ]
 }
 
-/// Returns cached values from reads of many keys.
+/// Caches the value that `read(keys:)` returns for a single key.
 final class ReadsStaleValues: FaultyEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
@@ -133,7 +133,7 @@ struct WritesPartOfBatches: FaultyEngine {
   }
 }
 
-/// Takes a batch with one entry for the preceding write.
+/// Treats a batch with one entry as a repetition of the preceding write.
 final class DropsABatchOfOne: InterceptingEngine {
   let base: ReferenceEngine
   private let hasJustWritten = MutexProtected(false)
@@ -158,7 +158,7 @@ final class DropsABatchOfOne: InterceptingEngine {
   }
 }
 
-/// Removes one entry too many when it makes space for a longer value.
+/// Removes the next entry when it overwrites one.
 struct DropsANeighbor: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -171,7 +171,7 @@ struct DropsANeighbor: FaultyEngine {
   }
 }
 
-/// Remembers the entries that it has imported, in order to skip them in a repeated import.
+/// Records the entries that it has imported, in order to skip them in a repeated import.
 final class WritesEntriesOnce: FaultyEngine {
   let base: ReferenceEngine
   private let done = MutexProtected<[[StorageEntry]]>([])

@@ -21,7 +21,7 @@ final class ReadsWhereItWas: FaultyBatchEngine {
     let number = file
     let value = try await base.read(key: key)
     if let value, value.count > 100_000 { for _ in 0..<20 { await Task.yield() } }
-    // There is another value at that position by now.
+    // Another value is at that position in the new file.
     guard let value, value.count > 100_000, file != number else { return value }
     return Data(value.dropFirst(value.count / 2))
   }

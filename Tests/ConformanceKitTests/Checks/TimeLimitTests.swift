@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The kit's time limits")
 struct TimeLimitTests {
-  /// When a stopped process was resumed, its time limit had expired at the next check.
+  /// Regression: when a stopped process was resumed, its time limit had expired at the next check.
   @Test("Time in which the process does not run does not count")
   func pauses() {
     let start = ContinuousClock.now
@@ -24,7 +24,7 @@ struct TimeLimitTests {
     #expect(limit.left == .milliseconds(-50))
   }
 
-  /// Transactions of a process that had been stopped were taken for transactions that let no write run.
+  /// Regression: after a process had been stopped, its transactions were reported as starving a write.
   @Test("Time in which the process does not run does not count in the loops of several tasks")
   func sharedPauses() {
     let start = ContinuousClock.now
@@ -33,8 +33,8 @@ struct TimeLimitTests {
     #expect(looks.map { limit.isOver(at: start + $0) } == [false, false, true])
   }
 
-  /// Three openings that each wait for a lock for a minute were one step of two minutes. One that was retried
-  /// repeatedly continued forever.
+  /// Regression: three openings that each wait for a lock for a minute were one step of two minutes. One that was
+  /// retried repeatedly continued forever.
   @Test("An opening that has ended extends a step by a limited time, even if it threw")
   func openings() async throws {
     let suite = ConformanceSuite("", capabilities: []) { url in
@@ -52,7 +52,7 @@ struct TimeLimitTests {
     #expect(context.progress.last(within: .zero) == start)
   }
 
-  /// Thousands of calls of a slow engine were one step of a check.
+  /// Regression: thousands of calls of a slow engine were one step of a check.
   @Test("A call that returns extends a step by a limited time, unless other calls are in progress")
   func returns() {
     let (progress, limit) = (CheckProgress(), Duration.seconds(60))
@@ -69,7 +69,7 @@ struct TimeLimitTests {
     #expect(progress.last(within: .zero) == start)
   }
 
-  /// Only the check as a whole had a longer limit.
+  /// Regression: only the check as a whole had a longer limit.
   @Test("A suite with a long stall timeout waits longer for a single call, too")
   func longerPatience() {
     func timeout(of seconds: Int) -> Duration {

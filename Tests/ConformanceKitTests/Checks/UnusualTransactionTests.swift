@@ -15,7 +15,7 @@ struct UnusualTransactionTests {
     return try await #require(suite.checks.first { $0.id == id }).outcome()
   }
 
-  /// The check took the end of the body as the sign of its release, but the body did not end.
+  /// Regression: the check inferred the release of a body from its end, which this body did not reach.
   @Test(
     "An engine that does not wait for bodies when it is closed passes the checks of closing beside them",
     arguments: ["transactions.closings-block-no-thread", "transactions.under-way-at-close"])
@@ -26,7 +26,7 @@ struct UnusualTransactionTests {
     #expect(outcome == .passed)
   }
 
-  /// The check waited until bodies in all engines had begun, and the first one ran until its time limit.
+  /// Regression: the check waited until bodies in all engines had begun, and the first one ran until its time limit.
   @Test("Engines that run one body after the other, on any place, pass the check of blocked threads")
   func queueOfBodies() async throws {
     let queue = Places(1)
@@ -49,7 +49,8 @@ struct UnusualTransactionTests {
     }
   }
 
-  /// Two writes of one transaction, which have the same time, were expected in the order in which the body made them.
+  /// Regression: two writes of one transaction, which have the same time, were expected in the order in which the body
+  /// made them.
   @Test("An engine with transactions that orders entries by times alone passes the check of their order")
   func ordersByTimes() async throws {
     let outcome = try await outcome(of: "transactions.times-and-order", .transactions) {

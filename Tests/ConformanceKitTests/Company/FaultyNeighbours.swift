@@ -241,7 +241,8 @@ final class NumbersOrigins: FaultyEngine {
   }
 }
 
-/// Has a thread for transactions that gives every change the origin of the last caller that had one.
+/// Gives a transaction without an origin that of the last change that had one, as one thread for all transactions
+/// might.
 final class HasTheOriginOfTheLast: InterceptingEngine {
   let base: ReferenceEngine
   private let last = MutexProtected<ChangeOrigin?>(nil)
@@ -260,7 +261,7 @@ final class HasTheOriginOfTheLast: InterceptingEngine {
   }
 }
 
-/// Runs read-only bodies on a copy, which is renewed after this engine's writes, or after a moment.
+/// Runs read-only bodies on a copy, which is renewed after this engine has written, or after 300 ms.
 final class KeepsACopyForReaders: InterceptingEngine {
   let base: ReferenceEngine
   private let copy = MutexProtected<(entries: [CacheKey: Data], until: ContinuousClock.Instant)?>(nil)

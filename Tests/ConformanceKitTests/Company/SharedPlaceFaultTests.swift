@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that fails if it is not alone on its place, or if its path is unusual.
+/// An engine that fails beside others on its place, or if its path is unusual.
 struct SharedPlaceFaultCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let name: String

@@ -6,12 +6,12 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that fails when its process dies, or beside another process.
+/// An engine that fails when its process is killed, or beside another process.
 struct CrashFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
   /// One of these rules is broken, depending on the moment of the kill.
   let rules: Set<ContractRule>
-  /// The checks that it always fails.
+  /// The checks that it fails, possibly after several attempts.
   let checks: Set<String>
   let fault: CrashFaultEngine.Fault
   /// Whether it allows several processes.
@@ -29,7 +29,7 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
     (self.isShared, self.claimsToShare) = (isShared, claimsToShare ?? isShared)
   }
 
-  /// Engines that fail when their process dies.
+  /// Engines that fail when their process is killed.
   static let ofKills: [CrashFaultCase] = [
     .init(
       [.w6], "writes when the next write comes", .acknowledgesEarly,
@@ -118,7 +118,7 @@ struct CrashFaultCase: Sendable, CustomTestStringConvertible {
 }
 
 extension ConformanceSuite {
-  /// The checks that need a worker, for a faulty engine.
+  /// A suite with a worker for an engine that may have a fault.
   static func crashFault(
     _ name: String, isShared: Bool, claimsToShare: Bool? = nil, fault: CrashFaultEngine.Fault? = nil,
     kills: Int = 30, stallTimeout: Duration = .seconds(120)
@@ -136,7 +136,7 @@ extension ConformanceSuite {
     }
   }
 
-  /// The checks that this file is about.
+  /// The checks of killed and concurrent processes.
   var checksOfProcesses: [ConformanceCheck] {
     checks.filter {
       !SharedPlaceFaultCase.ids.contains($0.id) && !ChangeFaultCase.isOwn($0.id)

@@ -18,7 +18,7 @@ struct InspectTaskTests {
     }
   }
 
-  /// The messages of a process that checks an empty place, with an engine whose clock is an hour behind.
+  /// The messages of the task for an empty place, with an engine whose clock is an hour behind.
   private func messages(tolerance: Double) async throws -> [InspectTask.Message] {
     let directory = FileManager.default.temporaryDirectory.appending(
       path: "inspected-\(UUID().uuidString)", directoryHint: .isDirectory)
@@ -38,7 +38,7 @@ struct InspectTaskTests {
     messages.compactMap { if case .broken(let violation) = $0 { violation } else { nil } }
   }
 
-  /// The process did not know the suite's tolerance.
+  /// Regression: the process did not receive the suite's tolerance.
   @Test("It applies the suite's clock tolerance to timestamps")
   func clockTolerance() async throws {
     let allowed = violations(in: try await messages(tolerance: 7_200))
@@ -47,7 +47,7 @@ struct InspectTaskTests {
     #expect(refused.count == 1 && refused.first?.rule == .w2, "\(refused)")
   }
 
-  /// The whole check counted as one call, with a limit of a minute.
+  /// Regression: the whole task counted as one call, with a limit of a minute.
   @Test("It reports progress after each answer")
   func progress() async throws {
     let count = try await messages(tolerance: 7_200).count {

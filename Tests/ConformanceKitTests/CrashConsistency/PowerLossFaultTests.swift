@@ -43,7 +43,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
     .init("overwrites its file in place", .overwritesInPlace, keepsLog: false, breaking: [.w6]),
   ]
 
-  /// Engines that only promise that all but the last batches survive, each as a whole, and break that promise.
+  /// Engines that only claim that all but the last batches survive, each as a whole, which is not the case.
   static let ofProcesses: [PowerLossFaultCase] = [
     .init(
       "takes a torn batch for a whole one, and never syncs", .takesTornTailsUnsynced, keepsLog: true,
@@ -69,7 +69,7 @@ struct PowerLossFaultCase: Sendable, CustomTestStringConvertible {
       ["powerLossFault", keepsLog ? "log" : "copy", isDurable ? "durable" : "fast"]
       + [fault?.rawValue].compactMap { $0 }
     var budget = ConformanceBudget()
-    // Faults are found soon.
+    // Faulty engines fail early.
     if fault == nil, !TestRun.isExhaustive { budget.powerCuts = 60 }
     return ConformanceSuite(
       name, capabilities: PowerLossFaultEngine.promises(isDurable: isDurable), budget: budget,

@@ -2,8 +2,8 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// An engine whose faults are its differences from a correct one: ``base`` performs everything that it does not
-/// implement itself.
+/// An engine whose faults are its differences from a correct one: ``base`` performs every call that it does not
+/// implement, except `writeEntries(_:)`, which calls its `write(_:)`.
 protocol FaultyEngine: StorageEngine {
   associatedtype Base: StorageEngine
   var base: Base { get }
@@ -46,7 +46,7 @@ extension FaultyEngine {
 }
 
 extension FaultyEngine {
-  /// Runs a body on a copy of all entries while others write. Returns its operations and its result.
+  /// Runs a body on a copy of all entries while others can write. Returns its operations and its result.
   func runOnCopy<Result: Sendable>(
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> (result: Result, operations: [StorageOperation]) {
@@ -211,7 +211,7 @@ struct ChangingEngine: FaultyEngine {
   func read(keys: [CacheKey]) async throws -> [Data] { try await base.read(keys: keys).map(onTheWayOut) }
 }
 
-/// An engine that does something around every call.
+/// An engine that wraps every call except `writeEntries(_:)`, `changes()`, `verify()` and `close()`.
 protocol InterceptingEngine: FaultyEngine {
   func call<Result: Sendable>(
     isChange: Bool, _ work: @escaping @Sendable () async throws -> Result
@@ -286,7 +286,7 @@ extension InterceptingEngine {
   }
 }
 
-/// A faulty engine that turns every change except removeAllData() into a batch.
+/// A faulty engine that turns every change except removeAllData() and transactions into a batch.
 protocol FaultyBatchEngine: FaultyEngine {
   func apply(_ operations: [StorageOperation]) async throws
 }

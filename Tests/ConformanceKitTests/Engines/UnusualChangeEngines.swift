@@ -6,8 +6,7 @@ import StockroomCore
 
 // Correct engines with unusual change feeds.
 
-/// Finds changes by polling its place, and sends them to all present subscribers, including changes from right before
-/// their subscription.
+/// Simulates a feed that polls its place: a subscriber also receives the last batch from before its subscription.
 final class TellsOfWhatCameBefore: FaultyEngine {
   let base: ReferenceEngine
   private let latest = MutexProtected<Set<CacheKey>>([])

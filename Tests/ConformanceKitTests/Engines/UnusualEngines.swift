@@ -15,7 +15,7 @@ struct SlowEngine: InterceptingEngine {
   }
 }
 
-/// Waits for a snapshot before each scan.
+/// Waits for a millisecond before each scan, as for a snapshot.
 struct BeginsScansSlowly: FaultyEngine {
   let base: ReferenceEngine
   func scan(_ range: KeyRange, limit: Int?) async throws -> [(key: CacheKey, data: Data)] {
@@ -24,7 +24,7 @@ struct BeginsScansSlowly: FaultyEngine {
   }
 }
 
-/// Keeps its entries remotely: calls arrive there in another order than they were made in, and so do the results here.
+/// Simulates remote storage: calls arrive there in another order than they were made in, and so do the results here.
 struct RemoteEngine: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
@@ -61,7 +61,7 @@ struct DetachedEngine: InterceptingEngine {
   }
 }
 
-/// Does everything on one thread.
+/// Waits for a separate thread in every call, and then works in a task that cannot be cancelled.
 final class ThreadEngine: InterceptingEngine {
   let base: ReferenceEngine
   private let thread = DedicatedThread()
@@ -219,7 +219,7 @@ final class SerialEngine: StorageEngine {
   }
 }
 
-/// Has a file open on a slow disk. A separate thread closes it after the engine is released.
+/// Has a file open on a slow disk. A separate thread closes it four seconds after the engine is released.
 final class ClosesSlowly: FaultyEngine {
   let base: ReferenceEngine
   private let file: FileDescriptor?
@@ -282,7 +282,8 @@ struct ThrowsCancellation: FaultyEngine {
   func read(key: CacheKey) async throws -> Data? { throw CancellationError() }
 }
 
-/// Aborts every other transaction, as rule T4 allows. It may also do so after the commit, which no rule allows.
+/// Aborts every other transaction, as rule T4 allows. With `afterwards`, does so after the commit, which no rule
+/// allows.
 final class GivesUpTransactions: FaultyEngine {
   let base: ReferenceEngine
   private let afterwards: Bool

@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// Has the place open while its lock file exists. Other engines wait for that for some time before they throw `locked`.
+/// Its lock file exists while it has the place open. Other engines wait for some time before they throw `locked`.
 final class WaitsForItsLock: FaultyEngine {
   let base: ReferenceEngine
   private let path: String

@@ -13,7 +13,7 @@ struct SyncsSlowly: FaultyEngine {
   }
 }
 
-/// Admits calls until none is in progress, and is closed then.
+/// Its close() waits until no call is in progress, and admits calls until then.
 final class ClosesWhenQuiet: InterceptingEngine {
   let base: ReferenceEngine
   private let calls = MutexProtected((count: 0, isClosed: false))
@@ -40,7 +40,7 @@ final class ClosesWhenQuiet: InterceptingEngine {
   }
 }
 
-/// Its server performs one call at a time. A call that has waited for its turn for too long throws `unavailable`.
+/// Its server performs one call at a time. A call that has waited for 100 ms throws `unavailable`.
 struct TimesOutInAQueue: InterceptingEngine {
   let base: ReferenceEngine
   private let turn = Places(1)

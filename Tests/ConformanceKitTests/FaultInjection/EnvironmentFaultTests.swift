@@ -6,12 +6,13 @@ import Testing
 
 @testable import ConformanceKit
 
-/// An engine that fails if a file is corrupted, a resource is exhausted, or the clock is set back.
+/// An engine that fails if a file is corrupted, a resource is exhausted, permission is denied, or the clock is set
+/// back.
 struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
   let rule: ContractRule
   let name: String
   let fault: EnvironmentFaultEngine.Fault
-  /// The checks that it always fails.
+  /// The checks that it fails, possibly after several attempts.
   let checks: Set<String>
 
   var testDescription: String { "\(rule): \(name)" }
@@ -114,7 +115,7 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
 }
 
 extension ConformanceSuite {
-  /// The checks of corruption, resource exhaustion and clocks for a faulty engine.
+  /// A suite with a worker for an engine that may have such a fault.
   static func environmentFault(
     _ name: String, _ fault: EnvironmentFaultEngine.Fault? = nil, stallTimeout: Duration = .seconds(120)
   ) -> ConformanceSuite {
@@ -127,7 +128,7 @@ extension ConformanceSuite {
     ) { try EnvironmentFaultEngine(directory: $0, fault: fault) }
   }
 
-  /// The checks that run in a separate process.
+  /// The checks of corruption, resource exhaustion, permissions and clock rollback.
   fileprivate var environmentFaultChecks: [ConformanceCheck] {
     let others: Set = [
       "faults.full-disk-at-every-step", "faults.file-size-limit", "faults.no-descriptors-while-open",
@@ -148,7 +149,7 @@ struct EnvironmentFaultTests {
     let suite = ConformanceSuite.environmentFault(engineCase.name, engineCase.fault)
     for check in suite.environmentFaultChecks where engineCase.checks.contains(check.id) {
       var outcome = ConformanceOutcome.passed
-      // If a look has to come at the right moment, several attempts may be necessary on a busy machine.
+      // If a check has to list files at the right moment, several attempts may be necessary on a busy machine.
       for _ in 0..<10 where outcome == .passed { outcome = await check.outcome() }
       switch outcome {
       case .passed: Issue.record("\(check.id) did not fail it")
@@ -186,7 +187,7 @@ struct EnvironmentFaultTests {
     for id in ["clock.set-back", "clock.set-back-and-order"] {
       let check = try #require(suite.checks.first { $0.id == id })
       var outcome = ConformanceOutcome.passed
-      // With the tool for clocks, a process may hang on a busy machine.
+      // With faketime, a process may hang on a busy machine.
       for _ in 0..<4 {
         outcome = await check.outcome()
         guard case .skipped(let reason) = outcome, reason.contains("the fake clock") else { break }

@@ -5,7 +5,8 @@
 
   @testable import ConformanceKit
 
-  // In separate processes, because the filter stays. If the kernel does not allow filters, there is nothing to test.
+  // Filters are installed in separate processes, because they cannot be removed. If the kernel does not allow them,
+  // there is nothing to test.
   @Suite("A listener for the calls of a process")
   struct SystemCallListenerTests {
     @Test("Calls of the answering thread are not intercepted")

@@ -137,7 +137,8 @@ struct SystemFaultCase: Sendable, CustomTestStringConvertible {
   }
 }
 
-/// Whether the kit supports intercepting system calls on this system. The checks find out whether the kernel allows it.
+/// Whether the kit supports intercepting system calls on this system. The checks are skipped if the kernel does not
+/// allow it.
 let canInterceptCalls: Bool = {
   #if os(Linux) && (arch(x86_64) || arch(arm64))
     true
@@ -178,7 +179,7 @@ struct SystemFaultTests {
     try await expectSuccess("faults.compactions", of: .init([], "compacts its log", .compacts))
   }
 
-  /// The start of the process counted as part of its first step.
+  /// Regression: the start of the process counted as part of its first step.
   @Test("An engine whose worker process takes long to start does not count as hanging")
   func startsSlowly() async throws {
     let program = ConformanceWorker(product: "FaultyEngineWorker").executable.systemPath

@@ -117,7 +117,7 @@ struct SearchBudgetTests {
 
   @Test("A history with too many orders is undecided, after a bounded search")
   func bounded() {
-    // Forty tasks repeatedly remove and write everything at the same time; the only reads are at the end.
+    // Sixty tasks repeatedly remove and write keys at the same time, with few values, and nothing is read.
     var simulation = SimulatedHistory(
       tasks: 60, writers: 60, keyCount: 10, valuesAreFew: true, hasQueue: true)
     simulation.methods = [.apply, .removeMany, .writeMany]

@@ -149,7 +149,7 @@ struct LinearizabilityCheckTests {
   }
 }
 
-/// A correct engine in which every call waits before and after its effect.
+/// A correct engine whose single reads and writes and whose batches yield before and after their effect.
 private struct WaitsAWhile: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {
@@ -171,7 +171,7 @@ private struct WaitsAWhile: FaultyEngine {
   }
 }
 
-/// An engine whose writes fail now and then, half of them after they have been done.
+/// An engine in which one of this many writes throws, half of these after they have been done.
 private final class ThrowsOften: FaultyEngine {
   let base: ReferenceEngine
   private let interval: Int

@@ -9,7 +9,7 @@ import Testing
 /// Yields to other tasks, as an engine that waits for a disk does.
 private func pause(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
 
-/// A cache that is filled after the read, possibly with a value that has been replaced meanwhile.
+/// Fills a cache after the read, possibly with a value that has been replaced meanwhile.
 final class FillsItsCacheLate: InterceptingEngine {
   let base: ReferenceEngine
   private let cache = MutexProtected<[CacheKey: Data]>([:])
@@ -31,7 +31,7 @@ final class FillsItsCacheLate: InterceptingEngine {
   }
 }
 
-/// A cache of the number of keys, filled in the same way.
+/// Caches the number of keys in the same way.
 final class CountsLate: InterceptingEngine {
   let base: ReferenceEngine
   private let cached = MutexProtected<Int?>(nil)
@@ -102,7 +102,7 @@ final class ReadsItsOwnWritesOnly: FaultyEngine {
   }
 }
 
-/// Fails if several calls are in progress.
+/// Loses a write while at least three others are in progress.
 final class WrongUnderLoad: FaultyEngine {
   let base: ReferenceEngine
   private let load = MutexProtected(0)
@@ -133,7 +133,7 @@ struct AcknowledgesTooEarly: FaultyEngine {
   }
 }
 
-/// Makes the removals of a batch visible before its writes.
+/// Makes the first half of a batch visible before the second.
 struct AppliesInTwoSteps: FaultyEngine {
   let base: ReferenceEngine
   func apply(_ operations: [StorageOperation]) async throws {
@@ -204,12 +204,12 @@ final class ExistsInALateIndex: FaultyEngine {
   }
   func keyExists(_ key: CacheKey) async throws -> Bool {
     let exists = try await base.keyExists(key)
-    // As long as the index has never contained the key, the key does not exist.
+    // A key of one byte only exists once the index has contained it.
     return exists && (index.withLock { $0.contains(key) } || key.value.utf8.count > 1)
   }
 }
 
-/// Cancels the wrong task once in a hundred writes.
+/// Throws CancellationError from one of a hundred writes.
 final class CancelsNowAndThen: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -226,7 +226,7 @@ final class CancelsNowAndThen: FaultyEngine {
   }
 }
 
-/// Checks for cancellation of a batch too late: after half of it is written.
+/// Checks for cancellation of a batch too late, and then writes its first entry.
 struct GivesUpABatch: FaultyEngine {
   let base: ReferenceEngine
   func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
@@ -240,7 +240,7 @@ struct GivesUpABatch: FaultyEngine {
   }
 }
 
-/// Reports a removal as cancelled after performing it.
+/// Reports a removal or a write as cancelled after performing it.
 struct RemovesAndSaysNo: FaultyEngine {
   let base: ReferenceEngine
   func remove(key: CacheKey) async throws {

@@ -148,7 +148,8 @@ extension [HistoryCall] {
     return calls
   }
 
-  /// The history with a call that threw: a change that has happened, or, instead of a read, a change that has not.
+  /// The history with a call that threw: a change that has happened, a transaction that was rolled back, or, instead of
+  /// a read, a change that has not happened.
   func withFailure(_ failure: HistoryCall.Failure, seed: UInt64) -> [HistoryCall] {
     var random = SeededRandom(seed: seed)
     guard !isEmpty else { return self }

@@ -45,7 +45,7 @@ final class Places: Sendable {
   }
 }
 
-/// Has a pool of connections, and loses the connection of a call that is cancelled while it waits or works.
+/// Has a pool of connections, and loses the connection of a call that was cancelled while it waited for it.
 final class LosesPlaces: InterceptingEngine {
   let base: ReferenceEngine
   private let places: Places
@@ -78,7 +78,7 @@ final class TakesTwoPlaces: InterceptingEngine {
   }
 }
 
-/// Refuses calls if this many are waiting.
+/// Refuses calls if this many are in progress.
 final class RefusesBeyond: InterceptingEngine {
   let base: ReferenceEngine
   private let limit: Int
@@ -98,7 +98,7 @@ final class RefusesBeyond: InterceptingEngine {
   }
 }
 
-/// Has fewer places for some calls than for others, and refuses calls if these are in use.
+/// Has fewer connections for some calls than for others, and refuses calls if these are in use.
 final class HasFewPlaces: FaultyEngine {
   enum Call { case transactions, scans }
   let base: ReferenceEngine
@@ -131,7 +131,7 @@ final class HasFewPlaces: FaultyEngine {
   }
 }
 
-/// Throttles a key that many tasks read at the same time.
+/// Refuses reads of a key that more than 80 tasks read at the same time.
 final class ThrottlesHotKeys: FaultyEngine {
   let base: ReferenceEngine
   private let readers = MutexProtected<[CacheKey: Int]>([:])

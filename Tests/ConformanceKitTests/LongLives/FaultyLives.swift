@@ -31,7 +31,7 @@ final class EvictsTheOldest: FaultyEngine {
   }
 }
 
-/// Reads single keys through a cache, and loses entries that it has no space for.
+/// With more than 2,500 entries, `readDataAndKeys(keys:)` does not find short keys.
 final class ForgetsWhatIsRead: FaultyEngine {
   let base: ReferenceEngine
   init(base: ReferenceEngine) { self.base = base }
@@ -42,7 +42,7 @@ final class ForgetsWhatIsRead: FaultyEngine {
   }
 }
 
-/// Calls the entries corrupted of which it has no checksums.
+/// Reports corruption if there are more entries than checksums.
 struct HasChecksums: FaultyEngine {
   let base: ReferenceEngine
   let count: Int
@@ -83,7 +83,7 @@ final class LosesSomeImports: FaultyEngine {
   }
 }
 
-/// Starts a new page with each hundredth list of its keys, and loses the previous one.
+/// Leaves the last key out of each hundredth list.
 final class ShortensSomeLists: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -183,7 +183,7 @@ struct TakesItsTime: InterceptingEngine {
   }
 }
 
-/// Performs one call at a time, or one read at a time and no write, in order of arrival.
+/// Performs one call at a time, or one read and one change at a time, in order of arrival.
 final class TakesTurns: InterceptingEngine {
   let base: ReferenceEngine
   private let reads: Places
@@ -222,7 +222,7 @@ final class NumbersScans: FaultyEngine {
   }
 }
 
-/// Takes the transaction after 4,095 others for one that has already been committed.
+/// Treats the transaction after 4,095 others as one that has already been committed.
 final class NumbersTransactions: FaultyEngine {
   let base: ReferenceEngine
   private let count = MutexProtected(0)
@@ -238,7 +238,7 @@ final class NumbersTransactions: FaultyEngine {
   }
 }
 
-/// Ends a scan after this many removed entries.
+/// Returns nothing from scans once more than 8,000 entries have been removed.
 final class StopsAtRemovedEntries: FaultyEngine {
   let base: ReferenceEngine
   private let removed = MutexProtected(0)

@@ -50,7 +50,7 @@ final class LeaksPerError: FaultyEngine {
   }
 }
 
-/// Only notices by a failed call that the server has closed a connection.
+/// After ten seconds without a call, the next call fails because the server has closed the connection.
 final class LosesIdleConnections: InterceptingEngine {
   let base: ReferenceEngine
   private let last = MutexProtected(ContinuousClock.now)
@@ -149,7 +149,7 @@ final class KeepsCancelledImports: FaultyEngine {
   }
 }
 
-/// Readers of the same key wait for a read in progress and return its result.
+/// Calls with the same request wait for one in progress and return its result.
 final class JoinsEarlierReads: FaultyEngine {
   enum Call { case readMany, scan, updatedAt }
   let base: ReferenceEngine
@@ -208,7 +208,7 @@ final class LosesTurns: FaultyEngine {
   }
 }
 
-/// Drops entries that were not updated for a month, after this many changes.
+/// After each hundred writes, drops imported entries that were a month old.
 final class TrimsTheOld: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((changes: 0, old: [CacheKey]()))
@@ -244,7 +244,7 @@ final class MovesSingleWrites: FaultyEngine {
   }
 }
 
-/// Counts the reads of each entry, and drops the least read ones when it halves the counts.
+/// After each 256 reads, drops the entries that were never read.
 final class DropsTheUnread: FaultyEngine {
   let base: ReferenceEngine
   private let state = MutexProtected((reads: 0, counts: [CacheKey: Int]()))

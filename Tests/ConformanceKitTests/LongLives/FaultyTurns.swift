@@ -224,7 +224,7 @@ final class LosesSomeWrites: FaultyEngine {
   }
 }
 
-/// Forgets waiting calls at close(), or what they wait for.
+/// Handles calls in progress wrongly when it is closed: they hang, find nothing, are acknowledged, or throw `io`.
 final class ForgetsWhoWaits: InterceptingEngine {
   enum Fault { case neverWakes, returnsNothing, acknowledges, usesWhatIsGone }
   let base: ReferenceEngine
@@ -236,7 +236,7 @@ final class ForgetsWhoWaits: InterceptingEngine {
   ) async throws -> Result {
     for _ in 0..<4 { await Task.yield() }
     if fault == .neverWakes, isClosed.withLock({ $0 }) {
-      // Until the process ends.
+      // Until its task is cancelled.
       while !Task.isCancelled { try? await Task.sleep(for: .seconds(1)) }
     }
     return try await work()

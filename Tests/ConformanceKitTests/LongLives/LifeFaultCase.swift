@@ -11,13 +11,13 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
   let name: String
   /// One of these rules is broken, depending on timing.
   let rules: Set<ContractRule>
-  /// The checks that it always fails.
+  /// The checks that it fails, possibly after several attempts.
   let checks: Set<String>
   let suite: ConformanceSuite
 
   var testDescription: String { "\(rules.map(\.rawValue).sorted().joined(separator: ", ")): \(name)" }
 
-  /// Describes an engine with a log, for one process. The level is one at which checks have no time limits.
+  /// Describes an engine with a log, for one process. By default, at the level at which checks have no time limits.
   init(
     _ rules: Set<ContractRule>, _ name: String, _ fault: LifeFaultEngine.Fault, by checks: String...,
     at level: ConformanceBudget.Level = .exhaustive

@@ -123,7 +123,7 @@ struct LifeFaultTests {
     await checks.filter(isAsked).runAll()
   }
 
-  /// The check sets the clock of a process, and not the one with which the system dates files.
+  /// The check sets the clock of a process, but not the clock that determines the times of files.
   @Test("An engine whose times are those of files does not fail the check of times when the clock jumps")
   func clockOfFiles() async throws {
     let suite = ConformanceSuite.lifeFault("Times of files", .clockOfFiles, .quick)

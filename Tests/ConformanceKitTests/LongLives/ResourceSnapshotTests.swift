@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Bounds on resources")
 struct ResourceSnapshotTests {
-  /// On a machine with many processors, threads that the pools had not started before looked like a leak.
+  /// Regression: on a machine with many processors, threads that the pools had not started before looked like a leak.
   @Test("Threads that pools start later, up to some for each processor, are within the bound")
   func threadsOfPools() {
     let (first, later) = (ResourceSnapshot(threads: 20), ResourceSnapshot(threads: 20 + 2 * 128))
@@ -18,7 +18,7 @@ struct ResourceSnapshotTests {
     #expect(growth(processors: 16) != nil)
   }
 
-  /// A server with room for a hundred connections refused some of 64 engines.
+  /// Regression: a server with room for a hundred connections refused some of 64 engines.
   @Test("With a server, at most 16 engines are opened, however many processors there are")
   func enginesWithServer() {
     #expect(engineCount(processors: 64, isNetworked: true) == 16)
@@ -26,7 +26,7 @@ struct ResourceSnapshotTests {
     #expect(engineCount(processors: 2, isNetworked: true) == 2)
   }
 
-  /// Four more descriptors than at first were too many.
+  /// Regression: four more descriptors than at first were too many.
   @Test("Descriptors that a process opens once during openings that throw do not count as a leak")
   func descriptorsMadeOnce() async {
     // In a separate process, since other tests open files.

@@ -27,7 +27,7 @@ struct ReleasesWhatItKeeps: FaultyEngine {
   }
 }
 
-/// Takes a value for the stored one if both begin and end with the same bytes.
+/// Treats a large value as the stored one if both have the same length, beginning and end.
 struct ComparesSamples: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws {

@@ -55,7 +55,7 @@ final class RevivesTimesOfEntries: FaultyEngine {
   }
 }
 
-/// A correct engine that keeps its entries, with their times, for as long as the process lives.
+/// A correct engine that keeps its entries, with their times, for as long as the process runs.
 struct KeptInMemory: FaultyEngine {
   let base: MemoryStorageEngine
   let isReopened: Bool

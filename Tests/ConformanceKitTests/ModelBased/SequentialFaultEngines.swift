@@ -166,7 +166,7 @@ struct SkipsEqualValues: FaultyEngine {
 
 // MARK: - Results
 
-/// Lists a key twice that was written twice in a batch, until it is removed.
+/// Lists a key twice that was written twice in a batch, while it exists.
 final class ListsRepeats: FaultyEngine {
   let base: ReferenceEngine
   private let twice = MutexProtected<Set<CacheKey>>([])
@@ -261,7 +261,7 @@ final class FreezesTimesInBatches: FaultyEngine {
   }
 }
 
-/// Returns a wrong number of keys the first time that it is read with the same memory.
+/// Returns a wrong number of keys from the first call with the same memory.
 struct GoesWrongOnce: FaultyEngine {
   final class Memory: Sendable {
     private let isFresh = MutexProtected(true)
@@ -281,7 +281,7 @@ struct GoesWrongOnce: FaultyEngine {
 
 // MARK: - Reopening
 
-/// When it is opened, sets the times of existing entries to the present.
+/// When it is opened, sets the times of existing entries to the current time.
 struct RenewsTimesWhenOpened: FaultyEngine {
   let base: ReferenceEngine
   private let opened = Date()

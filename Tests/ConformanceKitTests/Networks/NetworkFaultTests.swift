@@ -94,7 +94,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
     switch fault {
     case .none: .seconds(300)
     case .comparesCounts: .seconds(30)
-    // The check repeats a call that fails for half of it.
+    // The check repeats a failing call for half of the stall timeout.
     case .losesItsWayToRemoveAll: .seconds(2)
     // It waits for an element that never comes.
     case .asksWhatIsThere: .seconds(4)
@@ -139,7 +139,7 @@ struct NetworkFaultCase: Sendable, CustomTestStringConvertible {
 struct NetworkFaultTests {
   @Test("Each faulty engine fails the check of its rule", arguments: NetworkFaultCase.all.spread)
   func fails(_ faultCase: NetworkFaultCase) async throws {
-    // Tasks overlap by chance, so another attempt may find what the first one has not. It is short.
+    // Tasks overlap by chance, so another attempt may find what the first one has not. The first one is short.
     for look in 0..<20 {
       let level = look == 0 ? ConformanceBudget.Level.quick : .standard
       let check = try #require(try faultCase.checks(level).first { $0.id == faultCase.check })
@@ -183,7 +183,7 @@ struct NetworkFaultTests {
     try await unusualCheck(id, refusals: refusals, makeEngine: makeEngine).run()
   }
 
-  /// More than half of its reads threw after lost connections, which was enough to fail.
+  /// Regression: more than half of its reads threw after lost connections, which was enough to fail.
   @Test("An engine whose reads fail passes if no other engine reaches the server in time either")
   func slowServer() async throws {
     try await expectSuccess(of: "network.pool-of-lost-connections") {
@@ -191,7 +191,7 @@ struct NetworkFaultTests {
     }
   }
 
-  /// Since its calls had been cancelled in time, the check assumed that the engine had noticed.
+  /// Regression: if its calls had been cancelled in time, the check assumed that the engine had noticed.
   @Test("An engine that notices one cancellation only after its time limit does not fail")
   func lateCancellation() async throws {
     try await expectSuccess(of: "network.cancelled-read") { try await HeldUpAtFirst($0, port: $1) }
@@ -208,7 +208,8 @@ struct NetworkFaultTests {
     }
   }
 
-  /// The second opening threw `locked`, as it may without the capability multiProcess, which failed the checks.
+  /// Regression: the second opening threw `locked`, as it may without the capability multiProcess, which failed the
+  /// checks.
   @Test(
     "An engine whose place can be open only once does not fail",
     arguments: ["network.cut-anywhere", "network.away-any-call", "network.cancelled-any-call"])
@@ -271,7 +272,7 @@ struct NetworkFaultTests {
     #expect(outcome == .passed, "\(outcome)")
   }
 
-  /// It had not been refused by then.
+  /// Regression: it failed because it had not been refused by then.
   @Test("An engine that does not reach the server in time when it should be refused does not fail")
   func lateRefusal() async throws {
     let attempts = AtomicCounter()

@@ -5,17 +5,17 @@ import TestFixtures
 
 @testable import ConformanceKit
 
-/// Has transactions in front of a server that has none. Each read in a body asks the server.
+/// Has transactions in front of a server that has none. Each read in a body is a request to the server.
 struct ReadsInBodies: FaultyEngine {
   enum Fault: Sendable {
-    /// A read in a body is repeated until the server answers, for far longer than its time limit.
+    /// A read in a body is repeated up to seven times until the server answers, far beyond its time limit.
     case isPatient
     case ignoresCancellation
     /// A body whose connection is lost continues on another one, without its earlier writes.
     case continuesAfterLosses
   }
 
-  /// A transaction that the server has given up, and that goes on.
+  /// A transaction that continues although the server has aborted it.
   private final class Reconnecting: ForwardingTransaction {
     private(set) var operations: [StorageOperation] = []
     override func read(key: CacheKey) throws -> Data? {

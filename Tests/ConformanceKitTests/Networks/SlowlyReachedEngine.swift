@@ -4,7 +4,7 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-/// Its connections are so slow that a read on a new one does not end in time, as on a busy machine.
+/// Its reads throw as if the server did not answer in time, and opening another one takes most of the time limit.
 struct SlowlyReachedEngine: FaultyEngine {
   let base: WireEngine
 
@@ -19,7 +19,7 @@ struct SlowlyReachedEngine: FaultyEngine {
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] { throw late }
 }
 
-/// Notices the first cancellations only after its time limit, as if its threads did not run for a while.
+/// Detects the first cancellations only after its time limit, as if its threads did not run for a while.
 struct HeldUpAtFirst: FaultyEngine {
   let base: WireEngine
   private let heldUp: WireEngine

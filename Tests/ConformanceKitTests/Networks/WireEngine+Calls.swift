@@ -41,7 +41,7 @@ extension WireEngine {
   private func make(
     _ request: WireServer.Request, _ begun: ContinuousClock.Instant, isCancellable: Bool
   ) async -> Result<WireServer.Answer, any Error> {
-    // A call that has waited does not wait for as long again.
+    // A call that has waited for its turn does not get the whole time limit again.
     let latest = fault == .countsFromItsTurn ? ContinuousClock.now : begun + timeLimit / 2
     let deadline = min(ContinuousClock.now, latest) + timeLimit
     let socket = MutexProtected<(socket: Int32?, isCancelled: Bool)>((nil, false))
@@ -206,7 +206,7 @@ extension WireEngine {
       if fault == .takesTheEndForTheRest, request.isForKeys, reader.isInTheMiddle { return .init() }
       throw Lost.during
     }
-    // If the engine leaves connections open, it never uses them again.
+    // With this fault, the connection stays open, and is never used again.
     if fault != .connectsForEachCall { state.withLock { $0.idle.append(socket) } }
     let answer = try JSONDecoder().decode(WireServer.Answer.self, from: received)
     if let refusal = answer.refusal {

@@ -92,7 +92,7 @@ final class WireFeed: Sendable {
 
   private func connect(until deadline: ContinuousClock.Instant?) -> LineReader? {
     guard let socket = try? NetworkSocket.beginConnecting(to: port) else { return nil }
-    // Waits for a while before it tries again.
+    // Limits this attempt; another one follows.
     let soon = ContinuousClock.now + .milliseconds(200)
     let end = deadline.map { min($0, soon) } ?? soon
     let isConnected = try? NetworkSocket.finishConnecting(socket) { ContinuousClock.now < end && !isStopped }

@@ -8,7 +8,7 @@ final class WireServer: Sendable {
   struct Request: Codable {
     enum Kind: String, Codable {
       case change, read, readAll
-      /// Asks whether a change has happened, and prevents it if not.
+      /// Requests whether a change has happened, and prevents it if not.
       case settle
       /// Requests all later changes in a place.
       case listen
@@ -63,7 +63,7 @@ final class WireServer: Sendable {
     var contents = Contents()
     /// The contents of a replica that could take over.
     var replica = Contents()
-    /// The requests that it does not have.
+    /// The requests that the replica has not received yet.
     var unreplicated: [Request] = []
     var isAlive = false
     var connections: Set<Int32> = []

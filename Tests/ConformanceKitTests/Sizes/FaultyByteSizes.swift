@@ -193,7 +193,7 @@ extension [(key: CacheKey, data: Data)] {
   }
 }
 
-/// Keeps long values in chunks, and forgets to remove all of them but the first.
+/// Keeps long values in chunks, of which it only removes the first with the value.
 final class LeavesChunks: FaultyEngine {
   enum Former { case overwrittenValues, removedValues }
   let base: ReferenceEngine
@@ -232,7 +232,7 @@ final class LeavesChunks: FaultyEngine {
   }
 }
 
-/// The engine as a faulty store sees it.
+/// An engine that alters the changes and the entries of a store, which is then faulty.
 struct PassingEngine: ApplyingEngine {
   let base: any StorageEngine
   var entries: @Sendable ([StorageEntry]) -> [StorageEntry] = { $0 }

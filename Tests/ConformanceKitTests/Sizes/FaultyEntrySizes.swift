@@ -109,7 +109,7 @@ final class ListsKeys: ForwardingTransaction {
   override func allKeys() throws -> [CacheKey] { try Array(base.allKeys().prefix(count)) }
 }
 
-/// Stores the length of a value in 16 bits.
+/// Truncates values whose length does not fit into 16 bits.
 final class CutsValues: ForwardingTransaction {
   override func write(_ data: Data, key: CacheKey) throws {
     try base.write(Data(data.prefix(65_535)), key: key)

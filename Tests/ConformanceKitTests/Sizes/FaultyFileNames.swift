@@ -24,7 +24,8 @@ final class NamesFilesOfLongKeys: FaultyEngine {
   }
 }
 
-/// Has files for large values, which begin with a mark. Takes each value that begins with it for the contents of one.
+/// Has files for large values, which begin with a magic number. Treats each value that begins with it as the contents
+/// of one.
 struct MarksLargeValues: FaultyEngine {
   private static let mark = Data("BLB1".utf8)
   let base: ReferenceEngine

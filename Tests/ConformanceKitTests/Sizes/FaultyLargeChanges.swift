@@ -96,7 +96,7 @@ final class CountsLargeOverwrites: FaultyEngine {
   func keyCount() async throws -> Int { try await base.keyCount() + surplus.withLock { $0 } }
 }
 
-/// Has a list of keys beside the entries, to which a large import appends its keys without a look.
+/// Has a list of keys beside the entries, to which a large import appends its keys without checking for duplicates.
 final class ListsImportsAgain: FaultyEngine {
   let base: ReferenceEngine
   private let limit: Int

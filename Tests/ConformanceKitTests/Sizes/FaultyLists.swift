@@ -22,7 +22,7 @@ extension SizeFault {
     ) {
       AlteredEngine(base: $0, keys: { Array($0.prefix(10_000)) })
     },
-    // Takes a full last page for one that is followed by another.
+    // Treats a full last page as one that is followed by another.
     .init(.k3, "sizes.all-keys", "forgets a last page that is full", shows: "with 100 ") {
       AlteredEngine(base: $0, keys: { $0.count.isMultiple(of: 100) ? $0.dropLast(100) : $0 })
     },

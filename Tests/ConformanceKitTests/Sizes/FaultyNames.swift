@@ -275,7 +275,7 @@ final class TidiesUp: FaultyEngine {
   }
 }
 
-/// Takes an entry that a transaction has written for the removal of its key, if it looks like one.
+/// Treats an entry that a transaction has written as the removal of its key, if it looks like one.
 struct TakesCommitsForRemovals: FaultyEngine {
   let base: ReferenceEngine
   func withTransaction<Result: Sendable>(

@@ -193,7 +193,7 @@ struct AppliesWithShortLengths: FaultyEngine {
   }
 }
 
-/// Scans values in a separate index, which only single writes and apply update.
+/// Scans values in a separate index, in which the first overwrite by a batch makes the value of a key stale.
 final class ScansStaleIndex: FaultyEngine {
   let base: ReferenceEngine
   private let stale = MutexProtected<[CacheKey: Data]>([:])

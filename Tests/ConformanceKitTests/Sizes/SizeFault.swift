@@ -18,7 +18,7 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
   /// The capabilities that the engine claims in addition to the common ones.
   let claims: EngineCapabilities
   private(set) var makeEngine: @Sendable (URL) throws -> any StorageEngine
-  /// Makes the engine as the faulty store sees it.
+  /// Puts an engine that makes the store faulty in front of another one.
   var makeStoreEngine: (@Sendable (any StorageEngine) -> any StorageEngine)?
 
   var testDescription: String { "\(rule), \(check): \(name)" }

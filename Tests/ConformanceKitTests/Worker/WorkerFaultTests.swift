@@ -22,7 +22,7 @@ struct WorkerFaultCase: Sendable, CustomTestStringConvertible {
   /// Reads its log when it is opened.
   private static let otherLog = PowerLossFaultCase("keeps a log", keepsLog: true, breaking: []).suite {
     let engine = FailingStorageEngine($0)
-    // The check writes as many entries as it can within a second.
+    // Limits the number of entries, since the check writes as many as it can within a second.
     engine.failEveryCall { _ in
       usleep(200_000)
       return false
@@ -79,7 +79,7 @@ struct WorkerFaultTests {
     try await #require(WorkerFaultCase.lazyLog().checks.first { $0.id == "opening.costs-the-same" }).run()
   }
 
-  /// With the fast clock of the check, its tasks slept for hours.
+  /// Regression: with the fast clock of the check, its tasks slept for hours.
   @Test("An engine whose calls wait for timers passes beside a process that may only read")
   func passesWithTimers() async throws {
     let suite = ConformanceSuite.environmentFault("Timers", .waitsWithTimers, stallTimeout: .seconds(24))
