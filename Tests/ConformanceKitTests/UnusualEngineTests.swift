@@ -80,7 +80,7 @@ struct EnginesWithoutSnapshotsTests {
 
 @Suite("Slow engines")
 struct SlowEngineTests {
-  /// Regression: the write had to be on the disk within the time in which it had to have its turn.
+  /// Regression: the sync of a write counted towards the time within which readers must let it run.
   @Test("An engine on a slow disk passes the check of writes among readers")
   func slowDisk() async throws {
     var suite = ConformanceSuite("Slow disk", capabilities: .orderedScans, budget: .quick) { _ in

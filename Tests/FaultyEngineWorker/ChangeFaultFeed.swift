@@ -71,7 +71,7 @@ final class ChangeFaultFeed: Sendable {
 
   // MARK: - Subscribing
 
-  /// - Parameter look: Checks for changes by others. Called repeatedly.
+  /// - Parameter look: Checks for changes by others. Called about every millisecond.
   func subscribe(looking look: (@Sendable () -> Void)? = nil) -> StorageChanges {
     let (changes, continuation) = StorageChanges.makeStream(
       keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)

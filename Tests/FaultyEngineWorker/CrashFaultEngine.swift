@@ -6,7 +6,7 @@ import StockroomCore
 package final class CrashFaultEngine: ApplyingEngine {
   /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
-    // If the process dies
+    // If the process is killed
     case acknowledgesEarly, acknowledgesTheGroupEarly, notesRemovalsLater, logsEntryByEntry, losesTheOrder
     case logsLargeBatchesInParts, logsLargeRemovalsInParts, acknowledgesImportsEarly,
       acknowledgesImportsOfBodiesEarly, acknowledgesGroupedBatchesEarly

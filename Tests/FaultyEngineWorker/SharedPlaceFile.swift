@@ -24,7 +24,7 @@ final class SharedPlaceFile {
 
   private let directory: String
   private let path: String
-  /// The entries that were read last: decoding takes far longer than comparing.
+  /// The entries that were read last, because decoding takes far longer than comparing.
   private var decoded: (bytes: Data, entries: [String: SharedPlaceEntry])?
   private let lockPath: String
   private var lockFile: Int32 = -1

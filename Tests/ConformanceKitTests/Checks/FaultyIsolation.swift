@@ -143,7 +143,7 @@ final class LooseTransactions: FaultyEngine {
           try transaction.takeBack()
           throw error
         }
-        // About the time of a commit.
+        // As slow as a commit.
         usleep(200)
         if try transaction.commit(turn) { return result }
       }

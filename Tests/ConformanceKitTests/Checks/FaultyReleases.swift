@@ -65,7 +65,7 @@ final class CountsPositionsAnew: FaultyEngine {
   }
 }
 
-/// When it is opened, sorts imported entries by the times that they were given.
+/// When it is opened, sorts imported entries by their given creation times.
 final class OrdersImportsWhenOpened: FaultyEngine {
   private static let imports = MutexProtected<[String: [CacheKey: Date]]>([:])
   let base: ReferenceEngine

@@ -34,7 +34,7 @@ extension FaultyEngineCase {
       BindsEachKeyOnce(base: $0, call: .question)
     },
     .init(.l2, "counts overwrites") { CountsOverwrites(base: $0) },
-    // A count that was read while others write is cached as well.
+    // A count that was read during a write is cached as well.
     .init(.l2, "counts once", also: [.c1]) { CountsOnce(base: $0) },
     .init(persistent: .l2, "counts writes when it is opened", fault: .countsWritesWhenOpened),
   ]

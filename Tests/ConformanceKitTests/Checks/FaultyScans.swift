@@ -21,7 +21,7 @@ extension FaultyEngineCase {
     .init(.r5, "takes no limit for a limit of zero") { TakesZeroForNoLimit(base: $0) },
     .init(.r5, "counts before it looks at the prefix") { CountsBeforeThePrefix(base: $0) },
     .init(.r5, "forgets the bound with a prefix") { ForgetsTheBoundWithAPrefix(base: $0) },
-    // The cursor takes the last entry of a page and the first of the next one for the same entry.
+    // The cursor treats the last entry of a page and the first of the next one as the same entry.
     .init(.r5, "skips an entry between pages of 1,000") { SkipsAnEntryBetweenPages(base: $0) },
     .init(.r5, "has a limit of 16 bits") {
       AlteredEngine(base: $0, limit: { $0.map { $0 > 0 ? Int(UInt16(truncatingIfNeeded: $0)) : $0 } })

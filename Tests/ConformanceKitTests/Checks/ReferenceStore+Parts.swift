@@ -37,7 +37,7 @@ extension ReferenceStore {
 
     init(_ work: @escaping @MainActor @Sendable () async throws -> Void) { self.work = work }
 
-    /// Also does the work if it is under way already.
+    /// Also does the work if it is already in progress.
     func runUnlessDone() async throws {
       if isDone { return }
       try await work()

@@ -2,7 +2,7 @@ import FaultyEngineWorker
 import Foundation
 import StockroomCore
 
-/// Caches values, and removes those of the keys in a list of the last thousand changes on its place.
+/// Caches values, and invalidates them by a list of the last thousand changes on its place.
 final class HearsOfAThousandChanges: FaultyBatchEngine {
   private struct Changes {
     /// The number of the first of the keys.

@@ -4,7 +4,7 @@ import StockroomCore
 
 // Correct engines, all different.
 
-/// Waits for a moment in every call.
+/// Waits for half a millisecond in every call.
 struct SlowEngine: InterceptingEngine {
   let base: ReferenceEngine
   func call<Result: Sendable>(
@@ -245,7 +245,7 @@ final class ClosesSlowly: FaultyEngine {
   }
 }
 
-// Engines that misbehave in ways that must not harm the kit.
+// Engines whose misbehavior must not harm the kit.
 
 /// Returns a hundred thousand entries that nobody has written.
 struct GivesFarTooMany: FaultyEngine {

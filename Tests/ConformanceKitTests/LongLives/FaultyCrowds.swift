@@ -4,7 +4,7 @@ import StockroomCore
 
 // Engines that fail when many tasks use them: pools, queues and shared reads.
 
-/// A limited number of places for concurrent calls.
+/// A counting semaphore, first in, first out unless it is a stack.
 final class Places: Sendable {
   private struct State {
     var free: Int

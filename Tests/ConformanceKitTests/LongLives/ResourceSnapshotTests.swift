@@ -18,7 +18,7 @@ struct ResourceSnapshotTests {
     #expect(growth(processors: 16) != nil)
   }
 
-  /// Regression: a server with room for a hundred connections refused some of 64 engines.
+  /// Regression: a server that accepts a hundred connections refused some of 64 engines.
   @Test("With a server, at most 16 engines are opened, however many processors there are")
   func enginesWithServer() {
     #expect(engineCount(processors: 64, isNetworked: true) == 16)

@@ -125,7 +125,7 @@ final class ReplacesManyRows: ForwardingTransaction {
   }
 }
 
-/// Removes the entries that a large import replaces, and keeps the given times.
+/// Removes the entries that a large import replaces, but keeps the imported times.
 struct MovesImports: FaultyEngine {
   let base: MemoryStorageEngine
   let limit: Int

@@ -4,7 +4,7 @@ import StockroomCore
 
 @testable import ConformanceKit
 
-// Engines in which one way to do something differs from the others.
+// Engines in which one of several equivalent methods differs from the others.
 
 extension SizeFault {
   private static let ofAnswers: [SizeFault] = ReadMethod.allCases.flatMap { method in

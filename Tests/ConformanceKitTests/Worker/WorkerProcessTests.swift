@@ -197,7 +197,7 @@ struct WorkerProcessTests {
         try await worker.perform(CallEngine(.open, at: URL(filePath: path)))
         exit(7)
       }
-      // The place is locked for as long as the worker lives.
+      // The place is locked for as long as the worker runs.
       var engine: CrashFaultEngine?
       while engine == nil {
         do {
