@@ -102,8 +102,7 @@ import Testing
     for step in 0..<50 {
       let key = Self.key("key \(step)")
       try await writer.write(Data("\(step)".utf8), key: key)
-      // Other tests can overflow the system's notification queue, after which an element for everything is
-      // sent.
+      // Other tests can overflow the system's notification queue, after which `.everything` is sent.
       waiting: while let change = await changes.next() {
         switch change {
         case .everything: break waiting
@@ -203,7 +202,7 @@ import Testing
     #expect(try directory.files() != before)
     withExtendedLifetime(changes) {}
     changes = nil
-    // The engine's thread may hold the last reference for a moment.
+    // The engine's thread may still hold the last reference.
     while try directory.files() != before { await Task.yield() }
     try await engine.close()
   }
@@ -260,7 +259,7 @@ import Testing
     let engine = try await Self.open("files", in: directory)
     try await engine.write(Data("1".utf8), key: Self.key("own"))
     var changes = try await engine.changes().makeAsyncIterator()
-    // Stands for the copy of a descriptor that a child process holds between fork and exec.
+    // Simulates the copy of a descriptor that a child process closes at exec.
     try FileHandle(forWritingTo: directory.url.appending(path: "own.entry")).close()
     try Data("1".utf8).write(to: directory.url.appending(path: "copied.entry"))
     #expect(await changes.next() == .keys([Self.key("copied")]))
@@ -302,7 +301,7 @@ import Testing
     let log = directory.url.appending(path: try #require(Self.logs[name]))
     let signature = Data("Stockroom log 1\n".utf8)
     for content in [
-      // The contents after a power cut.
+      // Contents that a power loss can leave.
       Data(), signature.prefix(9), Data(count: 64),
       // An impossible length.
       signature + Data(repeating: 0xFF, count: 8) + Data(count: 40),

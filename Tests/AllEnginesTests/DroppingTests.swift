@@ -38,8 +38,8 @@
       let other: (any StorageEngine)? = try await isOtherOpen ? entry.open(directory.url, .process) : nil
       var engine: (any StorageEngine)? = try await entry.open(directory.url, .process)
       let changes = try await engine?.changes()
-      // Replaces the log of the feed. The feed opens the new log when it finds it, while another process
-      // holds its lock.
+      // Replaces the log of the feed by a copy that is locked through another file description. The feed opens
+      // the copy when it detects it.
       let log = directory.url.appending(path: try #require(Self.logs[name])).path(percentEncoded: false)
       try FileManager.default.copyItem(atPath: log, toPath: log + "-locked")
       let file = open(log + "-locked", O_RDWR | O_CLOEXEC)

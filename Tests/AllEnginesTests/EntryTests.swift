@@ -4,7 +4,7 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// Entries written with the timestamps that another engine assigned.
+/// Entries written with given timestamps, such as those of another engine.
 @Suite struct EntryTests {
   private static let engines = EngineCatalog.onThisMachine.map(\.name)
   /// Layers in front of an engine, by name.

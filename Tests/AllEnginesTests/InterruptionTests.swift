@@ -7,7 +7,7 @@ import Testing
     "Work that returns normally after a signal still throws SignalReceived",
     arguments: [SIGINT, SIGTERM, SIGHUP])
   func successful(number: Int32) async {
-    // In a process of its own, whose signals are nobody else's.
+    // In a separate process, because signals affect the whole process.
     await #expect(processExitsWith: .success) { [number = number as Int32] in
       signal(number, SIG_DFL)
       let error = await #expect(throws: SignalReceived.self) {

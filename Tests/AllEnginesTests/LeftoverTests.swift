@@ -4,7 +4,7 @@ import StockroomEngines
 import TestFixtures
 import Testing
 
-/// What a process leaves that is killed while it creates a file.
+/// The leftovers of a process that was killed while it created a file.
 @Suite struct LeftoverTests {
   /// A file that an engine creates, and what the unfinished directory next to it contains.
   struct Leftover: Sendable, CustomTestStringConvertible {
@@ -28,7 +28,7 @@ import Testing
     try await EngineCatalog.select([leftover.engine])[0].open(place.url, .process)
   }
 
-  /// Makes the directory, whose files are new or other names of a file in the place.
+  /// Creates the directory, whose files are new or hard links to `file`.
   private func make(
     _ leftover: Leftover, in place: TemporaryDirectory, linkedTo file: String? = nil
   ) throws -> URL {

@@ -14,7 +14,7 @@ private final class Counts: Sendable {
   ) -> Result { counts.withLock { body(&$0) } }
 }
 
-/// Long reads of engines where each one occupies a scarce resource.
+/// Long reads, each of which occupies a connection or a slot of the reader table.
 @Suite(.timeLimit(.minutes(60))) struct LongReadTests {
   private let key = CacheKey(verbatim: "k")
   private let value = Data("value".utf8)

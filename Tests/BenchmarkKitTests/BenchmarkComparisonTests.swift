@@ -93,16 +93,16 @@ import Testing
     #expect(other.incomparable == ["a, read-one", "gone, read-one"])
   }
 
-  /// What the standard workloads take three engines on a machine that others use too.
+  /// Simulated times of the standard workloads for three engines, on a machine that other processes use too.
   ///
   /// - Parameters:
-  ///   - run: Decides on chance.
-  ///   - factor: How much longer a subject takes than it usually does.
+  ///   - run: The seed of the random numbers.
+  ///   - factor: The slowdown of a subject in a workload.
   private func noisyReport(run: UInt64, factor: (String, Workload) -> Double = { _, _ in 1 })
     -> BenchmarkReport
   {
     var random = SeededRandom(scrambling: run)
-    // Others keep the disk busy for all of a run, and the processors for some of its measurements.
+    // Other processes keep the disk busy for all of a run, and the processors for some of its measurements.
     let disk = 1 + Double(random.next(upTo: 300)) / 100
     return BenchmarkReport(BenchmarkConfiguration(), subjects: ["a", "b", "c"]) { subject, name in
       let workload = Workload.standard.first { $0.name == name }
@@ -163,7 +163,7 @@ import Testing
       before: before, after: noisyReport(run: 1) { waits($1.name) ? 1 : 3 })
     #expect(processors.slower.count == 3 * 7)
   }
-  /// Three engines whose time changes with the disk, by a factor, and one whose time changes otherwise.
+  /// A comparison in which the times of three engines grow by the factor `disk`, and those of a fourth by `other`.
   private func comparison(disk: Double, other: Double) -> BenchmarkComparison {
     let tight = [1.0, 1.001, 1.002, 1.001, 1.0]
     func waiting(_ disk: Double, _ other: Double) -> BenchmarkReport {

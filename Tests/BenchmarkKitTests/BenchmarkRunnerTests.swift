@@ -23,10 +23,10 @@ import Testing
     #expect(report.results.count == Workload.standard.count)
   }
 
-  /// Those that take no more than a second in a debug build.
+  /// The workloads with fewer than 100,000 entries, which take little time in a debug build.
   static let quick = Workload.all.filter { ($0.entries ?? 0) < 100_000 && !$0.name.hasSuffix("-100000") }
 
-  /// A spy that is found again in the directory where it was.
+  /// A subject whose engine keeps its entries when its directory is opened again.
   private func persistent(_ name: String) -> BenchmarkSubject {
     let spies = MutexProtected<[URL: SpyEngine]>([:])
     return BenchmarkSubject(name) { directory in
@@ -92,7 +92,8 @@ import Testing
   func stall() async throws {
     let processors = ProcessInfo.processInfo.activeProcessorCount
     let arrivals = MutexProtected(0)
-    // Blocks all threads of the pool at the same time, although other tests use them too, unless these block one for longer.
+    // Each call waits up to 5 s for as many calls as there are processors, so that all threads of the pool are
+    // blocked at the same time even while other tests use some of them.
     let blockThread: @Sendable () -> Void = {
       let number = arrivals.withLock {
         $0 += 1

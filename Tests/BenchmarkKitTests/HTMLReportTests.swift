@@ -69,7 +69,7 @@ import Testing
     #expect(ranges.count == 3)
     #expect(ranges.allSatisfy { $0 > 0.4 })
     #expect(report.html.contains("<td>≈ 12"))
-    // Without the fastest, each of the others is apart from the next.
+    // Without `a`, no ranges overlap.
     #expect(!report.headlineChart(unranked: ["a"]).contains("≈"))
     #expect(report.headlineChart(unranked: ["c"]).contains(">≈ 83.3 ops/s"))
   }
@@ -82,21 +82,21 @@ import Testing
       Self.report(try #require(Workload.named("growth"))).html.contains("Cost against the number of entries"))
   }
 
-  /// The browser that Debian and macOS have; nil where there is none.
+  /// Chromium or Chrome where Debian and macOS install it; nil if neither is there.
   static let browser: String? = [
     "/usr/bin/chromium", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
   ].first { FileManager.default.isExecutableFile(atPath: $0) }
 
-  /// What a browser finds on the page. Colors are asked for as they are drawn.
+  /// The result of `inspection`. Colors are computed styles.
   private struct Findings: Decodable {
     let charts: Int
     let overlaps: [String]
     let clipped: [String]
-    /// By how much the page is wider than the window.
+    /// The width of the page minus that of the window, in pixels.
     let excess: Double
     let background: String
     let faint: [String]
-    /// How wide the images are by nature; 0 where one cannot be shown.
+    /// The natural widths of the images; 0 for one that cannot be shown.
     let images: [Double]
   }
 
@@ -106,7 +106,7 @@ import Testing
   func drawn(width: Int, isDark: Bool) async throws {
     let report = Self.report()
     let findings = try await look(at: report.html, width: width, isDark: isDark)
-    // Two for each workload and one for each that grows.
+    // Two charts for each workload, and one for each growth workload.
     #expect(findings.charts > 2 * Workload.all.count)
     #expect(findings.overlaps == [])
     #expect(findings.clipped == [])
@@ -150,7 +150,7 @@ import Testing
       <body>\(images.joined())</body>
       """
     let findings = try await look(at: page, width: 800, isDark: isDark)
-    // Eight of all workloads, and one of each of the others.
+    // Eight charts for all workloads, and one for each of the other two selections.
     #expect(findings.charts == 10)
     #expect(findings.overlaps == [])
     #expect(findings.clipped == [])
@@ -199,7 +199,7 @@ import Testing
         json.replacing("&amp;", with: "&").replacing("&lt;", with: "<").replacing("&gt;", with: ">").utf8))
   }
 
-  /// Looks at every label of every chart as it has been drawn, and leaves what it finds in the page.
+  /// A script that checks every label of every chart as drawn and appends the findings to the page.
   private static let inspection = """
     window.addEventListener("load", () => {
     const overlaps = [], clipped = [], faint = [];

@@ -45,7 +45,7 @@ import Testing
   @Test("The time of the processors and the growth of memory are measured")
   func usage() async {
     #if os(Linux)
-      // In a process of its own, where no other test frees anything meanwhile.
+      // In a separate process, where no other test frees memory.
       await #expect(processExitsWith: .success) {
         let usage = ResourceUsage()
         let bytes = [UInt8](unsafeUninitializedCapacity: 64 << 20) { buffer, count in
@@ -65,9 +65,9 @@ import Testing
   @Test("Memory that was freed before a measurement is counted again")
   func memoryUsedAgain() async {
     #if os(Linux)
-      // In a process of its own, where no other test frees anything meanwhile.
+      // In a separate process, where no other test frees memory.
       await #expect(processExitsWith: .success) {
-        // So small that they come from the heap, which keeps what is freed below something that is not.
+        // Small enough for the heap, which does not return freed memory below a live allocation to the system.
         var kept: [[UInt8]] = []
         func use() -> UInt64? {
           let usage = ResourceUsage()

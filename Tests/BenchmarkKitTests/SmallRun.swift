@@ -4,7 +4,7 @@ import Testing
 
 @testable import BenchmarkKit
 
-/// Measures small records, in a directory of its own that must be empty afterwards, whether the run fails or not.
+/// Runs benchmarks of small records in a directory that must be empty afterwards, even if the run fails.
 func runSmall(
   _ subjects: [BenchmarkSubject], entries: Int = 250, repetitions: Int = 2,
   workloads: [Workload] = Workload.standard, progress: @Sendable (BenchmarkProgress) -> Void = { _ in }

@@ -1,14 +1,14 @@
 import Foundation
 import StockroomCore
 
-/// A dictionary with the six required methods, which logs its calls and can return wrong results or fail.
+/// An engine in memory that logs writes, removals and `close()`, and can return wrong results or fail.
 final class SpyEngine: StorageEngine {
   enum Flaw: Sendable, CaseIterable {
     case none, losesWrites, truncatesValues, answersNil, scansBackwards, miscounts, throwsOnRead, keepsRemoved
     case failsToClose, repeatsFirstPage, heedsCancellation
   }
 
-  /// The log of all spies of a test.
+  /// A log that several engines of a test can share.
   final class Log: Sendable {
     private let state = MutexProtected<[String]>([])
 

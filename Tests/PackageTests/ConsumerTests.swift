@@ -69,7 +69,7 @@ struct ConsumerTests {
     try Data(text.utf8).write(to: file)
   }
 
-  /// What the command prints.
+  /// Runs a command and returns what it prints.
   @discardableResult
   private func run(_ command: [String], in directory: URL) async throws -> String {
     let output = try await ProgramOutput(of: ["/usr/bin/env"] + command, in: directory)

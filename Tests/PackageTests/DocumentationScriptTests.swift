@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The script that builds the documentation")
 struct DocumentationScriptTests {
-  /// Replaces the compiler and DocC, which take minutes.
+  /// Substitutes for the compiler and DocC, which would take minutes.
   private static let programs = [
     "swift": """
     #!/bin/sh
@@ -23,7 +23,7 @@ struct DocumentationScriptTests {
     """,
   ]
 
-  /// Runs the script in the directory, with the path of the site.
+  /// Runs the script in the directory, with `output` as the path of the site.
   private func makeDocs(_ output: String, in directory: TemporaryDirectory) async throws -> ProgramOutput {
     let script = URL(filePath: #filePath).deletingLastPathComponent().appending(
       path: "../../Scripts/make-docs"
@@ -34,7 +34,8 @@ struct DocumentationScriptTests {
     }
     for (name, text) in Self.programs {
       try Data(text.utf8).write(to: directory.appending("\(name).sh"))
-      // A file that this process has written may be busy: processes that other tests start at the same moment inherit it.
+      // Executing a file that this process has written can fail with ETXTBSY: processes that other tests start
+      // meanwhile inherit its descriptor.
       let installed = try await ProgramOutput(
         of: ["/usr/bin/install", "-m", "755", "\(name).sh", "programs/\(name)"], in: directory.url)
       try #require(installed.isSuccess, "\(installed.explanation)")

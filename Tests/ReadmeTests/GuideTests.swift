@@ -2,7 +2,7 @@
   import Foundation
   import Testing
 
-  /// What code of the guides does, beyond compiling.
+  /// Runs code of the guides that the other tests only compile.
   @Suite struct GuideTests {
     @Test("The Editor of the guide keeps all changes of tasks that append at the same time")
     func editor() async {

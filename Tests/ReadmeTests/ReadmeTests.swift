@@ -6,7 +6,8 @@ import Testing
 
 @testable import StockroomCLI
 
-/// A page of the documentation. Its Swift code is compiled in a file of this target, with no other imports than the page prints.
+/// A page of the documentation. A file of this target contains its Swift code, with only the imports that the
+/// page shows.
 struct Page: CustomTestStringConvertible {
   static let readme = Page(path: "README.md")
   static let engines = Page(path: "Sources/Stockroom/Stockroom.docc/ChoosingAnEngine.md")
@@ -58,7 +59,7 @@ struct Page: CustomTestStringConvertible {
       contentsOf: Self.root.appending(path: "Tests/ReadmeTests/\(name)Snippets.swift"), encoding: .utf8)
   }
 
-  /// What the page links to, but for the web.
+  /// The targets of the page's links, except those on the web.
   func links() throws -> [String] {
     try text().components(separatedBy: "](").dropFirst()
       .compactMap { $0.components(separatedBy: ")").first }
@@ -158,7 +159,7 @@ struct Snippet {
   @Test("Every file that the page links to exists", arguments: try Page.withLinks())
   func links(_ page: Page) throws {
     for link in try page.links() {
-      // `make docs` resolves those to symbols.
+      // A `doc:` link names a page of the same catalog.
       let target = link.hasPrefix("doc:") ? link.dropFirst("doc:".count) + ".md" : Substring(link)
       let path = page.url.deletingLastPathComponent().appending(path: target).path(percentEncoded: false)
       #expect(FileManager.default.fileExists(atPath: path), "\(link)")

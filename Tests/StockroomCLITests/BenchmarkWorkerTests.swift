@@ -33,7 +33,7 @@ import Testing
       let engine = try await #require(try EngineCatalog.named([name]).first).open(directory, .process)
       let changes = try await engine.changes()
       let subscriber = Task { await changes.reduce(into: []) { $0.append($1) } }
-      // Alone at first.
+      // Before the worker process starts.
       for number in 0..<50 { try await engine.write(Data(), key: CacheKey(verbatim: "first \(number)")) }
       let worker = try await BenchmarkWorkerProcess(
         BenchmarkWorker(

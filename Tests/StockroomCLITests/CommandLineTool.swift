@@ -5,7 +5,7 @@ import StockroomKitSupport
 /// The `stockroom` binary that was built with these tests.
 enum CommandLineTool {
   static let url: URL = {
-    // The products lie side by side: the binary, and the tests as a bundle (Apple) or as an executable.
+    // The binary is in the same directory as the tests, which are a bundle (Apple) or an executable.
     let bundle = Bundle.allBundles.first { $0.bundlePath.hasSuffix(".xctest") }?.bundleURL
     let executable = Bundle.main.executableURL ?? URL(filePath: CommandLine.arguments[0])
     return (bundle ?? executable).deletingLastPathComponent().appending(path: "stockroom")
@@ -30,8 +30,8 @@ enum CommandLineTool {
   /// Runs the command with a list of arguments.
   ///
   /// - Parameters:
-  ///   - script: What a shell does, to which the command is `"$@"`.
-  ///   - executable: Replaces the command.
+  ///   - script: A shell script in which the command is `"$@"`.
+  ///   - executable: The program to run instead of `stockroom`.
   static func run(
     _ arguments: [String], by script: String? = nil, executable: URL = url
   ) async throws -> Output {

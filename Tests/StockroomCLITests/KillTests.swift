@@ -14,9 +14,9 @@ import Testing
     var testDescription: String { "\(engine.name): \(check.id)" }
   }
 
-  /// The checks with a process that is killed, with more kills than a run of all checks has. At full durability the tests of
-  /// each engine make these checks; waiting for the disk shows nothing more here. Those of files make most of them
-  /// at this one, too.
+  /// The checks that kill a process, with more kills than at the level quick. The tests of each engine run these
+  /// checks at full durability; waiting for the disk shows nothing more here. Those of files run most of them at
+  /// this durability too.
   static let cases = EngineCatalog.onThisMachine.filter { $0.capabilities.contains(.persistent) }.flatMap {
     engine in
     var budget = ConformanceBudget(.quick)

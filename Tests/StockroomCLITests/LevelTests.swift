@@ -62,8 +62,8 @@ import Testing
       var lines = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n").map(String.init)
       let count = lines.count
       try #require(count >= 4)
-      // As if the first check had failed, something had been written in the middle of the second, and the run had ended in the middle of
-      // the last.
+      // Simulates that the first check was skipped, that the record of the second follows an incomplete one, and
+      // that the run ended while it wrote the last.
       lines[2] = String(lines[2].prefix(20)) + lines[2]
       lines[1] = lines[1].replacing(#""status":"passed""#, with: #""reason":"Kept.","status":"skipped""#)
       try (lines.dropLast().joined(separator: "\n") + "\n" + lines[count - 1].prefix(20)).write(
@@ -96,7 +96,7 @@ import Testing
       }
       #expect(try await run().status == 0)
       #expect(try await run().status == 0)
-      // What the first line says of the build is all that another one could write differently.
+      // Another build would write a different first line, and nothing else differently.
       var lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map(String.init)
       var start = try JSONDecoder().decode([String: String].self, from: Data(lines[0].utf8))
       let build = try #require(start["build"])
@@ -116,7 +116,7 @@ import Testing
   }
 
   #if os(Linux)
-    // Elsewhere a program that was changed is no longer signed.
+    // On macOS a changed program has no valid signature.
     @Test("A program that differs in its bytes only is another build")
     func differentBytes() async throws {
       try await withTemporaryDirectory { directory in
@@ -179,7 +179,7 @@ import Testing
     try await withTemporaryDirectory { directory in
       let file = directory.appending(path: "results").path
       func run(seed: String) async throws -> CommandLineTool.Output {
-        // That there is no such database is found out once the file has been made.
+        // The file is created before the connection fails.
         try await CommandLineTool.run(
           "conformance", "--engine", "postgresql", "--rule", "R1", "--seed", seed, "--resume", file,
           "--postgresql", "host=/nowhere password = 'the secret'")

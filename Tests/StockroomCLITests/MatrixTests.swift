@@ -36,7 +36,7 @@ import Testing
     let titles = EngineCatalog.all.map(\.title).joined(separator: " | ")
     #expect(lines.first == "| rule | what it promises | \(titles) |")
     #expect(lines.count == 2 + ContractRule.allCases.count + 1)
-    // Only what keeps its entries is checked for rule W6.
+    // Rule W6 applies to persistent engines only.
     let w6 = try #require(lines.first { $0.hasPrefix("| W6 | ") })
     let cells = w6.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
     #expect(cells.count == 2 + EngineCatalog.all.count)

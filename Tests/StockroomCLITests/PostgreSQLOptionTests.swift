@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The command with a database of somebody's", .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLOptionTests {
-  /// Fails if a namespace of a command is left, which has a number in its name.
+  /// Fails if a namespace of a command remains, whose name contains a number.
   private static let lookForNamespaces = """
     DO $$ BEGIN
       IF EXISTS (SELECT FROM pg_namespace WHERE nspname ~ '^stockroom_[0-9]+_') THEN
@@ -23,7 +23,7 @@ struct PostgreSQLOptionTests {
       ["bench", "--entries", "10", "--repetitions", "1", "--workload", "write-one"],
     ])
   func usesDatabase(_ arguments: [String]) async throws {
-    // A server without any other tests.
+    // A server that no other test uses.
     try await withTemporaryDirectory { directory in
       let server = PostgreSQLServer(directory: directory.appending(path: "s"))
       try await server.start()
@@ -37,7 +37,7 @@ struct PostgreSQLOptionTests {
   }
 
   #if os(Linux)
-    // Apple's systems have the temporary directory elsewhere, whatever TMPDIR is.
+    // On Apple's systems TMPDIR does not change the temporary directory.
     @Test(
       "A server that the command has started for itself ends after it, and leaves nothing",
       .timeLimit(.minutes(60)))
@@ -47,7 +47,7 @@ struct PostgreSQLOptionTests {
           ["conformance", "--engine", "postgresql", "--check", "keys.case"],
           by: "TMPDIR='\(directory.path)' exec \"$@\"")
         #expect(output.status == 0, "\(output.standardOutput)\(output.standardError)")
-        // It notices a moment later that nobody needs it any more.
+        // The server ends shortly after the command.
         try await wait { try contents(of: directory).isEmpty }
       }
     }
@@ -74,9 +74,9 @@ struct PostgreSQLOptionTests {
       }
     }
 
-    /// Calls `body` with a new directory that is as the system's own temporary one, since the server may have another user.
+    /// Calls `body` with a new directory that every user may write to, since the server may have another user.
     private func withSharedDirectory(_ body: (URL) async throws -> Void) async throws {
-      // A short path, since there will be a socket.
+      // A short path, because the length of a socket's path is limited.
       let directory = FileManager.default.temporaryDirectory.appending(
         path: "own-\(UUID().uuidString.prefix(8))")
       try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
@@ -124,9 +124,9 @@ struct PostgreSQLOptionTests {
       let process = try LineProcess(
         ["/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", CommandLineTool.url.path] + Self.longBenchmark
           + ["--postgresql", server.connection])
-      // One more table among those of the command, since its own come and go.
+      // An additional table, since the command creates and removes its own.
       try await wait { await succeeds(server, Self.makeTable) }
-      // Who reads a table holds up its removal.
+      // A transaction that has locked a table blocks its removal.
       let programs = try #require(PostgreSQLServer.installedPrograms())
       let reader = try LineProcess(
         PostgreSQLServer.asUser([
@@ -146,7 +146,7 @@ struct PostgreSQLOptionTests {
     }
   }
 
-  /// Makes a table in a namespace that begins as those of the command do. Fails until there is one of them.
+  /// Creates a table in a schema whose name begins like those of the command. Fails while the command has none.
   private static let makeTable = """
     DO $$ DECLARE name text; BEGIN
       SELECT substring(nspname FROM '^stockroom_[0-9]+_') || 'read' INTO STRICT name

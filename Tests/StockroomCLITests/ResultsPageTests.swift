@@ -28,7 +28,7 @@ import Testing
         written.contains(
           "## Summary\n\n![Operations per second, workload by workload](My%20page.svg)\n"))
       #expect(written.contains("| workload | Memory | SQLite | LMDB |"))
-      // Memory is the fastest, but keeps nothing.
+      // Memory is the fastest, but volatile, so it is not in bold.
       #expect(written.contains(#/\| read-one \| [0-9.]+ .s \|/#))
       #expect(written.contains("In bold: the fastest except Memory;"))
       #expect(written.contains("stockroom bench --engine memory --engine sqlite"))
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  /// What cannot be written, and the error.
+  /// Arguments with a file that cannot be written, and the status and error of the command.
   private static let unwritable: [([String], Int32, String)] = [
     (
       ["--write-results", "/nowhere/page.md"], 1,

@@ -57,7 +57,7 @@ import Testing
     #expect(same.status == 0)
     #expect(!same.standardOutput.contains("no measurement in common"))
 
-    // A name in a file of somebody else's does nothing to the terminal.
+    // Control characters in a name from a file are escaped.
     let hostile = before.standardOutput.replacing("\"Memory\"", with: #""\u001b[2JMemory""#)
     try Data(hostile.utf8).write(to: file)
     let shown = try await bench("--entries", "100", "--baseline", file.path())
@@ -190,9 +190,9 @@ import Testing
     #expect(
       try await text(["--postgresql", "host=h password='the secret'"], budget: [], of: "PostgreSQL").contains(
         start.replacing("lmdb", with: "postgresql") + " --postgresql 'host=h password=***'\n"))
-    // The engine does not use it, so the command would refuse it.
+    // LMDB does not use the option, so the command would reject it.
     #expect(try await text(["--postgresql", "host=h"], budget: []).contains(start + "\n"))
-    // The suite has found this with a seed that a long search came to later.
+    // The seed of the failed suite alone reproduces the failure, also if a search with --minutes found it.
     #expect(try await text([], budget: ["--seed", "5", "--minutes", "2"]).contains(start + "\n"))
   }
 

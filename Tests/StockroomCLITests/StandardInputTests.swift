@@ -47,7 +47,8 @@ import Testing
     }
     for byte in UInt8(0)..<100 {
       try pipe.fileHandleForWriting.write(contentsOf: Data([byte]))
-      // So that it is empty again and again. Who has stopped reading is found out at the end.
+      // Waits until the pipe is empty, so that the reader finds it empty often. Bounded, so that a reader that
+      // has stopped is detected at the end.
       for _ in 0..<10_000 {
         var unread = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         if poll(&unread, 1, 0) == 0 { break }
@@ -68,7 +69,7 @@ import Testing
         directory.appending(path: "pipe").path, directory.appending(path: "archive").path
       )
       try #require(mkfifo(pipe, 0o600) == 0)
-      /// The command with something that writes to the pipe, and ends with it.
+      /// A script that runs the command while the program writes to the pipe.
       func writing(_ program: String) -> String {
         "\(program) > '\(pipe)' 2>&1 & \"$@\"; status=$?; kill $! 2>/dev/null; exit $status"
       }

@@ -21,13 +21,13 @@ struct Terminal {
     try #require(openpty(&descriptors.controller, &descriptors.terminal, nil, nil, nil) == 0)
     controller = FileHandle(fileDescriptor: descriptors.controller, closeOnDealloc: true)
     terminal = FileHandle(fileDescriptor: descriptors.terminal, closeOnDealloc: true)
-    // Not `ttyname`, whose result the next call overwrites: tests run at the same time.
+    // Not `ttyname`, whose result the next call overwrites: tests run concurrently.
     var name = [CChar](repeating: 0, count: 128)
     try #require(ttyname_r(descriptors.terminal, &name, name.count) == 0)
     path = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  /// Starts the command with the terminal as standard error, and as standard input if that is said.
+  /// Starts the command with the terminal as standard error, and as standard input if `isInput` is true.
   func start(
     _ arguments: [String], output: String = "/dev/null", isInput: Bool = false
   ) throws -> LineProcess {
@@ -37,15 +37,15 @@ struct Terminal {
         + [CommandLineTool.url.path] + arguments)
   }
 
-  /// Waits until what a command shows is enough, and fails if it ends before.
+  /// Waits until the output of the command satisfies the condition, and fails if the command ends before.
   ///
-  /// - Returns: What it has shown.
+  /// - Returns: The output since the last call.
   @discardableResult
   func show(_ process: LineProcess, until isEnough: (String) -> Bool) async throws -> String {
     var seen = ""
     while !isEnough(seen) {
       let hasEnded = kill(process.identifier, 0) != 0
-      // What a process has written may arrive after its end.
+      // Output may arrive after the end of the process.
       let text = newText(waitingFor: hasEnded ? 5_000 : 20)
       try #require(!hasEnded || !text.isEmpty, "\(seen.debugDescription)")
       seen += text
@@ -54,7 +54,7 @@ struct Terminal {
     return seen
   }
 
-  /// Some of what has been shown since the last call; nothing if nothing comes for so many milliseconds.
+  /// Some of the output since the last call; empty if none arrives within this time.
   private func newText(waitingFor milliseconds: Int32) -> String {
     var state = pollfd(fd: controller.fileDescriptor, events: Int16(POLLIN), revents: 0)
     guard poll(&state, 1, milliseconds) > 0 else { return "" }

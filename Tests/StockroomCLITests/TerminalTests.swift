@@ -26,7 +26,7 @@ import Testing
       try await terminal.show(process) { $0.contains(" of 1000: ") }
       #expect(try contents(of: directory).count == 1)
       #expect(kill(process.identifier, signals[0]) == 0)
-      // Which of two comes first is the system's to decide, and the second may be too late.
+      // The system may deliver two signals in either order, and the second may be too late.
       for signal in signals.dropFirst() { kill(process.identifier, signal) }
       let end = await process.waitUntilEnd()
       #expect(signals.contains { end == .exited(status: 128 + $0) }, "\(end)")
@@ -127,7 +127,7 @@ import Testing
         "conformance", "--engine", "sqlite", "--check", "model.everything", "--operations", "1000000",
         "--jobs", "2", "--directory", directory.path(),
       ])
-      // The command's own, and that of the check.
+      // Those of the command and of the check.
       func scratchDirectories() -> Int {
         // The check makes and removes directories while they are being listed.
         let paths = try? FileManager.default.subpathsOfDirectory(atPath: directory.path())

@@ -152,7 +152,7 @@ import Testing
     let help = try await CommandLineTool.run("bench", "--help").standardOutput
     let text = try #require(
       help.components(separatedBy: "Groups of workloads:").last?.components(separatedBy: "USAGE:").first)
-    // A description may go on in the next line.
+    // A description may continue on the next line.
     let groups = text.split(separator: #/\n  (?=\w+: )/#).dropFirst(text.hasPrefix("\n  ") ? 0 : 1)
     #expect(groups.count >= 10)
     for group in groups { #expect(group.contains("minute")) }
@@ -218,7 +218,7 @@ import Testing
   }
 
   #if os(Linux)
-    // Elsewhere no directory has such a name.
+    // On macOS no directory can have such a name.
     @Test("In a directory whose path is not UTF-8 nothing is written beside it, and help is shown")
     func currentDirectoryEncoding() async throws {
       try await withTemporaryDirectory { directory in

@@ -22,7 +22,7 @@ import Testing
     let place = CountedPlace()
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
 
-    // It fails, so the next commit gets its number.
+    // No commit follows, so the next one gets the same number.
     let failed: [StorageOperation] = [.remove(key: CacheKey(verbatim: "failed"))]
     writing.publish(writing.announce([.operations(failed)], [failed]) { 1 })
     let made: [StorageOperation] = [.remove(key: CacheKey(verbatim: "made"))]

@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import Testing
 
-/// The elements that subscribers receive for commits of another feed, which stands for another process.
+/// The elements that subscribers receive for commits of another feed, which simulates another process.
 @Suite final class ChangeFeedSubscriptionTests {
   private let directory: URL
   private let log: String
@@ -89,7 +89,7 @@ import Testing
     writing.hub.beginWrite()
     place.commit("a", to: writing)
     var changes = try place.subscribe(to: subscribed).makeAsyncIterator()
-    // As if the writer had no descriptor for the log.
+    // While the directory is a file, the writer cannot open the log.
     let files = FileManager.default
     let elsewhere = URL(filePath: directory.path + "-elsewhere")
     try files.moveItem(at: directory, to: elsewhere)
@@ -125,7 +125,7 @@ import Testing
     place.commit("a", to: writing)
     #expect(await changes.next() == .everything)
     place.setChecksFail(false)
-    // What has been missed in the meantime.
+    // Covers the changes that were missed meanwhile.
     #expect(await changes.next() == .everything)
   }
 
@@ -166,7 +166,7 @@ import Testing
     try handle.write(contentsOf: Data([0]))
     try handle.close()
     #expect(await changes.next() == .everything)
-    // When a check takes the lock, the one before has been reported.
+    // When a check attempts the lock, the result of the previous one has been reported.
     let count = place.lockAttemptCount + 3
     while place.lockAttemptCount < count { await Task.yield() }
     if isRepaired {
@@ -210,7 +210,7 @@ import Testing
       let locked = try replaceLog()
       while try openLogs() < 2 { await Task.yield() }
       place.commit("a", to: subscribed)
-      // Here, by the one that still waits for the lock, and by the commit.
+      // Opened by this test, by the check that waits for the lock, and by the commit.
       #expect(try openLogs() == 3)
       FileLock.release(locked.number)
       var change = await changes.next()
@@ -233,7 +233,7 @@ import Testing
       }
     }
 
-    /// Puts a copy of the log in its place, of which the file that is returned has the lock.
+    /// Replaces the log by a copy, and returns a file that holds the lock of the copy.
     private func replaceLog() throws -> FileDescriptor {
       let other = log + "-other"
       try FileManager.default.copyItem(atPath: log, toPath: other)
@@ -243,12 +243,12 @@ import Testing
       return copy
     }
 
-    /// How often this process has the file open that is the log now.
+    /// The number of descriptors of this process that refer to the current log.
     private func openLogs() throws -> Int {
       let end = "/\(directory.lastPathComponent)/changes"
       let files = FileManager.default
       return try files.contentsOfDirectory(atPath: "/proc/self/fd").count { number in
-        // One that is closed in the meantime is no link any more.
+        // A descriptor may be closed in the meantime.
         (try? files.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)"))?.hasSuffix(end) ?? false
       }
     }

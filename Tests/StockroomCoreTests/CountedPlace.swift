@@ -2,7 +2,7 @@ import Foundation
 import StockroomCore
 import Synchronization
 
-/// A place that only counts its commits, with the feed of an engine that writes to it.
+/// A place that only counts its commits.
 final class CountedPlace: ChangeSource {
   private let commits = Atomic<UInt64>(0)
   private let checksFail = Atomic(false)
@@ -11,7 +11,7 @@ final class CountedPlace: ChangeSource {
 
   let writtenFiles: [String]
 
-  /// - Parameter writtenFiles: The files that are watched as those that commits write.
+  /// - Parameter writtenFiles: The files that subscribers watch for commits.
   init(writtenFiles: [String] = []) { self.writtenFiles = writtenFiles }
 
   func latestCommit() throws -> UInt64? {
@@ -19,7 +19,7 @@ final class CountedPlace: ChangeSource {
     return commits.load(ordering: .sequentiallyConsistent)
   }
 
-  /// Sets whether the checks of subscribers fail.
+  /// Sets whether `latestCommit()` throws.
   func setChecksFail(_ fail: Bool) { checksFail.store(fail, ordering: .sequentiallyConsistent) }
 
   func isSettled() throws -> Bool {
@@ -28,10 +28,10 @@ final class CountedPlace: ChangeSource {
     return true
   }
 
-  /// Sets whether it cannot be determined if a commit is in progress.
+  /// Sets whether `isSettled()` throws.
   func setLockFails(_ fail: Bool) { lockFails.store(fail, ordering: .sequentiallyConsistent) }
 
-  /// How often it was to be determined if a commit is in progress.
+  /// The number of calls of `isSettled()`.
   var lockAttemptCount: Int { lockAttempts.load(ordering: .sequentiallyConsistent) }
 
   func close() {}

@@ -40,7 +40,7 @@ import Testing
       defer { thread.stop() }
       let size = try #require(try await thread.run { stackSizeOfCurrentThread() })
       #expect(size >= 1 << 20)
-      // Usually 8 MiB. Glibc reuses the stack of a thread that has ended if it has at most four times the size.
+      // The default is usually 8 MiB. Glibc reuses the stack of an ended thread of up to four times the size.
       #expect(size < 6 << 20)
     }
   #endif

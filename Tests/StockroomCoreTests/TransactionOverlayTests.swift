@@ -4,7 +4,7 @@ import Testing
 
 @testable import StockroomCore
 
-/// A thousand entries that count how often they are read.
+/// A thousand entries, which count the keys that are enumerated.
 private final class CountingReader: EntryReader {
   static let keys = (0..<1000).map { CacheKey(verbatim: String(format: "%04d", $0)) }
   private let steps = MutexProtected(0)

@@ -3,7 +3,7 @@ import StockroomCore
 import Testing
 
 @Suite struct UnfinishedDirectoryTests {
-  /// Calls `body` with the URL of a directory.
+  /// Calls `body` with the URL of a new directory, which is removed afterwards.
   private func withPlace(_ body: (URL) throws -> Void) throws {
     let place = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")
     defer { try? FileManager.default.removeItem(at: place) }

@@ -18,7 +18,7 @@ struct ConcurrencyTests {
     let queue = try Queue(place.file(".stockroom/journal").path)
     let isDone = Flag()
     let writes = try await withThrowingTaskGroup(of: Int?.self) { group in
-      // One task waits while the body of another runs, so the lock is requested again as soon as it is
+      // While the body of one task runs, the others wait, so the lock is requested again as soon as it is
       // released.
       for _ in 0..<Queue.tasks {
         group.addTask {
@@ -49,7 +49,7 @@ struct ConcurrencyTests {
     #expect(queue.mostBodies <= Queue.tasks)
   }
 
-  /// Counts the bodies that run while a write of another engine waits for its turn.
+  /// Counts the bodies that begin while a write of another engine waits for its turn.
   private final class Queue: Sendable {
     /// The number of concurrent transactions.
     static let tasks = 4

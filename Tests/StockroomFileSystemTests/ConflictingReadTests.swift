@@ -51,7 +51,7 @@ struct ConflictingReadTests {
       while record.begun.withLock({ $0 }) < readers || !record.isLocked.withLock({ $0 }) {
         await Task.yield()
       }
-      // The thread that commits groups of writes.
+      // On the thread that commits groups of writes.
       try engine.thread.enqueue { record.order.withLock { $0.append("write") } }
       for _ in 0..<readers { record.isWritten.signal() }
       try await group.waitForAll()

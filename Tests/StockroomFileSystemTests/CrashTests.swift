@@ -5,7 +5,7 @@ import Testing
 
 @testable import StockroomFileSystem
 
-/// Each test stops a batch at some point, using the engine's own code, then reopens the directory.
+/// Most tests stop a batch at some point, using the engine's own code, then reopen the directory.
 @Suite("An interrupted batch")
 struct CrashTests {
   static let long = CacheKey(verbatim: String(repeating: "long/", count: 80))
@@ -186,7 +186,7 @@ struct CrashTests {
         return transaction
       }
       #expect(try await engine.keyCount() == 0)
-      // The times of files advance in ticks.
+      // File timestamps advance in ticks.
       repeat {
         try data("theirs").write(to: place.file("a.entry"))
       } while try UInt64(connection.entries.status(of: FileName("a"))?.modified.nanoseconds ?? 0)

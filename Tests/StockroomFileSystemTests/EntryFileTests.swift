@@ -86,7 +86,7 @@ struct EntryFileTests {
     let limit = Int64(seconds < 0 ? Int32.min : Int32.max) * 1_000_000_000
     try file.setModificationTime(Timestamp(nanoseconds: limit))
     #expect(try await engine.updatedAt(key: "a") == date)
-    // An edit, if the entry was written in between.
+    // An edit, since the entry's own timestamp is within the range.
     try await engine.writeEntries([
       StorageEntry(key: "a", data: data("1"), createdAt: .distantPast, updatedAt: .now)
     ])

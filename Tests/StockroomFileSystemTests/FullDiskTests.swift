@@ -74,8 +74,8 @@
   @Suite(
     "Writing on a full disk", .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
   struct FullDiskWriteTests {
-    /// In a nested directory. With its extended attribute, the staged file may use a little more than one
-    /// file.
+    /// A file in nested directories. The staged file may use more than one inode because of its extended
+    /// attribute.
     @Test("A write without enough space for its directories leaves none of them", arguments: 1...3)
     func directories(inodes: Int) async throws {
       let system = try SmallDisk("nr_inodes=60")

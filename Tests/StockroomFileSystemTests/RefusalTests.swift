@@ -203,7 +203,7 @@ struct RefusalTests {
     try connection.withLock {
       let boundary = try connection.reserveSequenceNumbers(1, at: .now())
       try connection.stage(data("new"), at: boundary, number: 0)
-      // The last one cannot be done, since nothing is staged for it.
+      // The replacement of `z` fails, since nothing is staged for it.
       let transaction = Transaction(
         boundary: boundary, steps: [.replace("x", staged: 0), .replace("z", staged: 1), .remove("y")])
       try connection.journal.begin(transaction)

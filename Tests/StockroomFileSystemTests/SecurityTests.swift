@@ -78,7 +78,7 @@ struct SecurityTests {
       #expect(try await engine.readAllEntries().map(\.key) == ["a"])
       #expect(try await engine.scan(.all, limit: nil).map(\.key) == ["a"])
     }
-    // A new place, where a pending batch cannot be ruled out.
+    // Once the lock is released, writes succeed.
     try #require(flock(lock, LOCK_UN) == 0)
     close(lock)
     try await again.write(data("2"), key: "a")

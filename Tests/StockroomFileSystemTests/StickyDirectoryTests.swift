@@ -18,7 +18,7 @@
       "Calls that would remove the file throw .permissionDenied, and remove no other file either",
       .enabled(if: geteuid() == 0, "only root can give a file to another user"))
     func removals() async throws {
-      // In a process of its own, which changes its user.
+      // In a separate process, because it changes its user.
       await #expect(processExitsWith: .success) { [url = place.url as URL] in
         let (root, name) = (url.path(percentEncoded: false), "theirs.entry")
         let theirs = url.appending(path: name).path
@@ -38,7 +38,7 @@
         await expectError(.permissionDenied, naming: name) { try await engine.removeAllData() }
         #expect(try await engine.readAllEntries().map(\.key) == ["own", "theirs"])
 
-        // On a full disk, files are removed without a way back, so this is determined first.
+        // On a full disk, removals cannot be undone, so permissions are checked first.
         let directory = EntryDirectory(
           root: try FileDescriptor.openDirectory(atPath: root), permissions: .owner)
         try directory.checkRemovable(FileName("own"))

@@ -11,7 +11,7 @@ extension TemporaryDirectory {
     try DiskStorageEngine(directory: directory, durability: durability)
   }
 
-  /// The paths of everything below the directory except hidden files, sorted.
+  /// The paths of everything below the directory except what is in `.stockroom`, sorted.
   func visibleFiles() throws -> [String] {
     try FileManager.default.subpathsOfDirectory(atPath: url.path).filter { !$0.hasPrefix(".stockroom") }
       .sorted()

@@ -12,7 +12,7 @@
   struct UnreadableFileTests {
     @Test("A removal of an unreadable file is completed after its process has died")
     func removalOfUnreadable() async throws {
-      // In a process of its own, which changes its user: root may read every file.
+      // In a separate process, which changes its user: root may read every file.
       await #expect(processExitsWith: .success) {
         if geteuid() == 0 { try #require(seteuid(65_534) == 0) }
         let place = try TemporaryDirectory()

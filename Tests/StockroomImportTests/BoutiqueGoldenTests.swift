@@ -7,11 +7,11 @@ import StockroomStore
 import TestFixtures
 import Testing
 
-/// Stores that Boutique 2 itself has written, in front of both of Bodega's engines: 17 items were inserted, three of them removed and three
-/// changed, alone and together. `items.json` has what Boutique then loaded from its database.
+/// Stores that Boutique 2 itself has written, with both of Bodega's engines: 17 items were inserted, three of them
+/// removed and three changed, alone and together. `items.json` has what Boutique then loaded from its database.
 ///
-/// It was compiled for Linux with OpenCombine in the place of Combine, and a small module in that of SQLite.swift, which made the same
-/// statements.
+/// Boutique was compiled for Linux with OpenCombine in place of Combine, and a small module in place of SQLite.swift
+/// that executes the same statements.
 @MainActor
 struct BoutiqueGoldenTests {
   struct Errand: Codable, Hashable, Sendable, Identifiable {

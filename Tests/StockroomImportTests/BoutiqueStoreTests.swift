@@ -39,7 +39,7 @@ struct BoutiqueStoreTests {
   @Test("A store of Boutique in files opens after an import: the identifiers are found behind their hashes")
   func disk() async throws {
     var notes = Note.all
-    // As an item does that names a file beside it.
+    // A value may contain its own hash, for example as the name of a file.
     notes[0].text = CacheKey(notes[0].id).value
     for (index, note) in notes.enumerated() { try writeFile(note, CacheKey(note.id).value, second: index) }
     let engine = MemoryStorageEngine()

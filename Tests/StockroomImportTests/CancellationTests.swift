@@ -7,7 +7,7 @@ import Testing
 /// Imports that are cancelled while SQLite runs a statement that takes many seconds, or never ends.
 @Suite(.timeLimit(.minutes(60))) struct CancellationTests {
   let place: TemporaryDirectory
-  /// What is in the database of this test alone.
+  /// A text that only the database of this test contains.
   private let marker = UUID().uuidString
 
   init() throws { place = try TemporaryDirectory() }
@@ -43,7 +43,7 @@ import Testing
     try FileManager.default.createDirectory(at: small, withIntermediateDirectories: true)
     try LegacyDatabase(.bodega, in: small).close()
     let task = Task { try await open() }
-    // Meanwhile the task has come to the statement, most probably. If it has not, the result is the same.
+    // By then the task has most probably reached the statement. If it has not, the result is the same.
     for _ in 0..<3 { _ = try await BodegaSQLiteSource(at: small).open() }
     task.cancel()
     await #expect(throws: CancellationError.self, sourceLocation: sourceLocation) { try await task.value }
@@ -55,7 +55,7 @@ import Testing
     let cases = (0..<10_000).map { "WHEN '\($0)' THEN 0" }.joined(separator: " ")
     let creation = layout.creation.dropLast()
     try database.execute("\(creation), CHECK (CASE \"key\" \(cases) ELSE 1 END))")
-    // Or it takes as long to write them.
+    // Otherwise writing the rows would take as long.
     try database.execute("PRAGMA ignore_check_constraints = ON")
     let (value, createdAt) = layout == .bodega ? ("value", "'2020-01-01T00:00:00'") : ("data", "1")
     try database.execute(
@@ -68,7 +68,7 @@ import Testing
     return database.url
   }
 
-  /// A database whose schema is a tree of 17 levels, of which each page has the one below it hundreds of times.
+  /// A database whose schema is a tree of 17 levels, in which each page refers 300 times to the one below it.
   private func makeEndlessSchema() throws -> URL {
     let database = try LegacyDatabase(.bodega, in: place.url)
     try database.insert(marker, Data())
@@ -79,7 +79,7 @@ import Testing
     func number(_ value: Int, bytes count: Int) -> [UInt8] {
       (0..<count).reversed().map { UInt8(truncatingIfNeeded: value >> ($0 * 8)) }
     }
-    /// A page that leads to others, of which the last is the rightmost.
+    /// An interior page with these children, of which the last is the right-most pointer.
     func interior(_ children: [Int], from start: Int = 0) -> [UInt8] {
       let cells = children.dropLast().map { number($0, bytes: 4) + [1] }
       let content = pageSize - 5 * cells.count
@@ -88,7 +88,8 @@ import Testing
       for index in cells.indices { page += number(content + 5 * index, bytes: 2) }
       return page + [UInt8](repeating: 0, count: content - start - page.count) + cells.flatMap(\.self)
     }
-    /// A page with one of the two rows that the first page has: the table, or its index, which may be read any number of times.
+    /// A page with one of the two rows of the first page: the table, or its index, which may be read any number of
+    /// times.
     func leaf(row: Int) -> [UInt8] {
       var page = Array(bytes[..<pageSize])
       page.replaceSubrange(

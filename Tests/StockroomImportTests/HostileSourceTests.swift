@@ -32,7 +32,7 @@ struct HostileSourceTests {
   @Test("A property list that is nested deeper than the stack is refused, in a file and in a cache")
   func nestedLists() async throws {
     let head = #"<?xml version="1.0"?><plist version="1.0">"#
-    // With what could make the elements look as if they were not in each other.
+    // Some with markup that could hide the nesting.
     for (beginning, hidden) in [
       ("", ""), ("", "<!-- </array> -->"), ("", "<![CDATA[</array>]]>"), ("<array><?>", ""),
       ("", "<dict><key/></key>"),
@@ -55,7 +55,7 @@ struct HostileSourceTests {
       // A dictionary that is its own value.
       objects = [Data([0xD1, 1, 0]), key]
     case .doubling:
-      // Twice as much with every level.
+      // Each level doubles the size.
       objects = [Data([0xD1, 1, 2]), key] + (3...UInt8(60)).map { Data([0xA2, $0, $0]) } + [key]
     case .large:
       let names = (0..<100).map { Data([0x52, UInt8(ascii: "0") + $0 / 10, UInt8(ascii: "0") + $0 % 10]) }
@@ -302,7 +302,7 @@ struct HostileSourceTests {
     try await expectRefusal(of: BodegaSQLiteSource(at: inside), .unsupported, "data.sqlite3 is not a file")
     let error = await #expect(throws: StorageError.self) { try await ImportSourceKind.detect(at: inside) }
     #expect(error?.code == .unsupported)
-    // A link that is named itself is followed.
+    // A link that is itself the given path is followed.
     let link = inside.appending(path: "data.sqlite3")
     #expect(try await ImportSourceKind.detect(at: link) == .bodegaSQLite)
   }

@@ -53,7 +53,7 @@ struct ImportingTests {
     #expect(try await source.import(into: engine).imported == 2_500)
     #expect(try await engine.keyExists(CacheKey(verbatim: isHashed ? "7" : CacheKey("7").value)))
     let readers = source.isReadByTask.withLock { $0 }
-    // For its key, for its value, and once more where the text of the key is in the value.
+    // For the key, for the value, and with hashed keys once more to find the text of the key.
     #expect(readers.count == 2_500 * (isHashed ? 3 : 2))
     #expect(!readers.contains(true))
   }
@@ -175,7 +175,7 @@ struct ImportingTests {
   }
 }
 
-/// A source during whose opening something is done.
+/// A source that calls a closure before it is opened.
 private struct SourceOpenedSlowly: ImportSource {
   let base: BodegaSQLiteSource
   let work: @Sendable () async throws -> Void
@@ -187,7 +187,7 @@ private struct SourceOpenedSlowly: ImportSource {
   }
 }
 
-/// A source with 2,500 numbers under their hashes, which notes whether it is read by a task.
+/// A source with 2,500 numbers under their hashes, which records whether each read is made by a task.
 private final class SourceReadByThreads: ImportSource, ImportContent {
   let isReadByTask = MutexProtected<[Bool]>([])
   let hasHashedKeys: Bool
@@ -217,7 +217,7 @@ private final class SourceReadByThreads: ImportSource, ImportContent {
   }
 }
 
-/// A source with keys of a little more than a megabyte, which counts those that are read.
+/// A source with keys of a little more than a megabyte, which counts the keys that are read.
 private final class SourceOfLongKeys: ImportSource, ImportContent {
   private let reads = MutexProtected(0)
   let count = 20

@@ -2,11 +2,11 @@ import Foundation
 import StockroomCSQLite
 import StockroomCore
 
-/// A database as another library leaves it: the same statements, run by SQLite itself.
+/// A database as another library creates it, with the same SQL statements.
 final class LegacyDatabase {
-  /// How versions of the libraries create their table and write a row. Times are passed as the text or number that they store.
+  /// The tables that versions of the libraries create.
   enum Layout: CaseIterable, Sendable {
-    /// Bodega 2 up to the present release: times without a zone, and that of the table's creation for all that is not given.
+    /// Bodega 2: times without a time zone, by default that of the table's creation.
     case bodega
     /// Bodega's later development: the table has the name of the file, and times end with Z.
     case bodegaWithoutDefaults
@@ -105,14 +105,14 @@ final class LegacyDatabase {
     Failure(message: "\(sql): \(String(cString: sqlite3_errmsg(handle)))")
   }
 
-  /// Writes one value as Bodega's single write: the time of creation is left to the table's default.
+  /// Writes one value like Bodega's single write, which leaves the creation time to the table's default.
   func insert(_ key: String, _ data: Data, updatedAt: String = "2023-01-02T03:04:05.678") throws {
     try execute(
       #"INSERT INTO "data" ("key", "value", "updatedAt") VALUES (?, ?, ?)"#, .text(key), .blob(data),
       .text(updatedAt))
   }
 
-  /// Writes one value as Bodega's batches, which replace rows.
+  /// Writes one value like Bodega's batches, which replace rows.
   func replace(_ key: String, _ data: Data, updatedAt: String = "2023-01-02T03:04:05.678") throws {
     try execute(
       #"INSERT OR REPLACE INTO "data" ("key", "value", "updatedAt") VALUES (?, ?, ?)"#, .text(key),

@@ -79,7 +79,7 @@ struct PersistentCacheTests {
     engine.hold { $0.method == .read }
     async let report = source.import(into: cache) { UUID(uuidString: $0) }
     try await engine.waitForHeldCalls()
-    // Only the memory of the cache has it, so that the read that is under way does not see it.
+    // Only the cache's memory has the value, so the read in progress does not return it.
     engine.failEveryCall { $0.isWrite }
     cache.assign("new", forKey: busy)
     await #expect(throws: StorageError.self) { try await cache.sync() }

@@ -26,11 +26,11 @@ extension Note {
   ]
 }
 
-/// An engine in memory that notes the entries that are written with their times.
+/// An engine in memory that records the entries passed to `writeEntries(_:)`, and writes them without their times.
 final class RecordingEngine: MinimalForwardingEngine {
   let base: any StorageEngine = MemoryStorageEngine()
   private let recorded = MutexProtected<[[StorageEntry]]>([])
-  /// What a write does to a value.
+  /// Applied to each value before it is written.
   private let change: @Sendable (Data) -> Data
 
   init(change: @escaping @Sendable (Data) -> Data = { $0 }) { self.change = change }
@@ -44,7 +44,7 @@ final class RecordingEngine: MinimalForwardingEngine {
   }
 }
 
-/// Everything that can be seen of a directory, except for times of access.
+/// The observable state of a directory, except for access times.
 struct DirectorySnapshot: Equatable {
   struct File: Equatable {
     var bytes: Data?
@@ -85,7 +85,7 @@ func expectRefusal(
   #expect(try await engine.keyCount() == 0, sourceLocation: sourceLocation)
 }
 
-/// The directories of temporary copies of databases in which there is this text. Other tests have copies of their own.
+/// The directories of temporary database copies that contain this text. Other tests have copies of their own.
 func temporaryCopies(containing text: String) throws -> [String] {
   let parent = FileManager.default.temporaryDirectory
   return try FileManager.default.contentsOfDirectory(atPath: parent.path(percentEncoded: false))

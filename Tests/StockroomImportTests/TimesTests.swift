@@ -95,7 +95,7 @@ struct TimesTests {
     }
     try await BodegaDiskSource(at: place.url).import(into: engine, keys: .asStored)
     #if canImport(Darwin)
-      // There a file keeps the time at which it was made, if that is the earlier one.
+      // On Apple's systems, an entry is created at its file's creation time if that is earlier.
       #expect(Set(keys) == ["c", "b", "a"])
     #else
       #expect(keys == ["c", "b", "a"])

@@ -5,13 +5,13 @@ import StockroomMemory
 import TestFixtures
 import Testing
 
-/// What is in the sources of these tests, and what an import leaves of them: every byte, time and file.
+/// An import leaves every byte, timestamp and file of its source unchanged.
 struct UntouchedSourceTests {
   let place: TemporaryDirectory
 
   init() throws { place = try TemporaryDirectory() }
 
-  /// Imports, and returns the entries by key.
+  /// Imports, expects that nothing in the directory has changed, and returns the entries by key.
   private func importUnchanged(_ source: some ImportSource, in url: URL) async throws -> [String: String] {
     let before = try DirectorySnapshot(url)
     let engine = MemoryStorageEngine()
@@ -44,7 +44,7 @@ struct UntouchedSourceTests {
     try database.insert("b", Data("2".utf8))
     #expect(
       try await importUnchanged(BodegaSQLiteSource(at: place.url), in: place.url) == ["a": "1", "b": "2"])
-    // Only now, so that the log has not moved into the database.
+    // Closed only now, because closing moves the log into the database.
     database.close()
   }
 
@@ -118,7 +118,7 @@ struct UntouchedSourceTests {
     #expect(try temporaryCopies(containing: "only in this test") == [])
   }
 
-  /// A database of which a transaction has replaced pages in the file, as it is if the process dies then.
+  /// Creates a database with the journal that a process leaves when it dies after a transaction has written pages.
   private func makeHotJournal(in crashed: URL) throws {
     let database = try LegacyDatabase(.bodega, in: place.url)
     let padding = String(repeating: ".", count: 4_000)

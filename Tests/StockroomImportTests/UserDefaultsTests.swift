@@ -110,7 +110,7 @@ struct UserDefaultsTests {
   @Test("Values are read from user defaults that are open")
   func openDefaults() async throws {
     let defaults = try #require(UserDefaults(suiteName: "stockroom-import-\(UUID().uuidString)"))
-    // What is registered is there for all defaults of the process, those of other tests included.
+    // Registered values are visible in all defaults of the process, including those of other tests.
     let (flag, count) = ("flag \(UUID().uuidString)", "count \(UUID().uuidString)")
     defaults.register(defaults: [flag: try Self.boxed(true), count: 7])
     let engine = MemoryStorageEngine()

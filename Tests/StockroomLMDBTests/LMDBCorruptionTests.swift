@@ -25,7 +25,7 @@ struct LMDBCorruptionTests {
   func foundLater() async throws {
     let place = try await filled()
     var bytes = try Data(contentsOf: place.dataFile)
-    // Includes pages that are free by now.
+    // Some of these pages are free.
     for start in stride(from: 2 * Self.page, to: bytes.count, by: Self.page) {
       let page = start..<start + Self.page
       guard bytes[start + 10] == 2, bytes[page].range(of: Data(key(2_501).value.utf8)) != nil else {

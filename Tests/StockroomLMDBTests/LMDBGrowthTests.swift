@@ -84,7 +84,7 @@ import Testing
       await growInAnotherProcess(place)
       try await engine.close()
       let closed = try size(of: place)
-      // Opening trims the rest.
+      // If closing had not trimmed the whole file, opening would.
       try await place.engine().close()
       #expect(try size(of: place) == closed)
     }

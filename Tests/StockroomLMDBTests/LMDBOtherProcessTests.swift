@@ -145,7 +145,7 @@
       try #require(lock >= 0)
       defer { close(lock) }
       try #require(flock(lock, LOCK_EX) == 0)
-      // If the other place had to wait for it, the time would be over before the lock is released.
+      // If the other place had to wait for it, the timeout would expire before the lock is released.
       let opening = try ThreadWork { try place.engine(lockTimeout: .seconds(1_200)) }
       // Waits until it has opened the file, which it cannot lock.
       while !opening.isOver, try descriptorCount(ofFileAt: place.dataFile) < 2 { sched_yield() }
@@ -220,7 +220,7 @@
         [url = place.url as URL, hasRead = hasRead as URL, isFull = isFull as URL] in
         let engine = try LMDBStorageEngine(directory: FileManager.Directory(url: url))
         try await engine.write(value(1), key: key(1))
-        // Keeps its slot.
+        // The engine keeps the slot of this read.
         try #require(try await engine.read(key: key(1)) == value(1))
         try Data().write(to: hasRead)
         try await waitForFile(isFull)
@@ -263,7 +263,7 @@
       let place = try TemporaryDirectory()
       let engine = try place.engine()
       try await engine.write(value(1), key: key(1))
-      // The other environment of this process stays open for the same reason as above.
+      // The other environment of this process stays open, because closing it would release LMDB's own locks.
       var environment: OpaquePointer?
       #expect(mdb_env_create(&environment) == 0)
       #expect(mdb_env_open(environment, place.url.path, UInt32(MDB_NOTLS), 0o600) == 0)

@@ -44,7 +44,7 @@ struct LMDBReplacedPlaceTests {
 
     #expect(await code { try await engine.write(value(7), key: key(7)) } == .io)
     #expect(await code { try await engine.removeAllData() } == .io)
-    // Reads return the right entries while only the lock file is missing and no other process writes.
+    // While only the lock file is missing and no other process writes, single reads return the right entries.
     #expect(await code { _ = try await engine.readAllData() } == .io)
     if change != .lockDeleted && change != .lockReplaced {
       #expect(await code { _ = try await engine.read(key: key(1)) } == .io)

@@ -25,7 +25,7 @@
       try #require(withUnsafeBytes(of: number) { pwrite(file, $0.baseAddress, 8, off_t(latestOffset)) } == 8)
     }
 
-    /// Whether this process has a slot in the table.
+    /// Whether this process has one of the first eight slots in the table.
     func hasReader() throws -> Bool {
       try (0..<8).contains {
         try Int32(truncatingIfNeeded: number(at: readersOffset + 64 * $0 + 8)) == getpid()

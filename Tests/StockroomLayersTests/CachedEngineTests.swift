@@ -159,7 +159,7 @@ struct CachedEngineTests {
       #expect(await changes.next() != nil)
       #expect(try await engine.read(key: key) == value)
     }
-    // Even if nobody else subscribes.
+    // Also without waiting for an element of the feed.
     try await second.write(other, key: key)
     while try await engine.read(key: key) != other { await Task.yield() }
   }

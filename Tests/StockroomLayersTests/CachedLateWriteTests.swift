@@ -65,7 +65,7 @@ private final class LateWrites: StorageLayer {
   private let isDelaying = MutexProtected(false)
   private let delayed = MutexProtected<[Write]>([])
 
-  /// Makes the next write return before it takes effect.
+  /// Makes the next write throw `.outcomeUnknown` before it takes effect.
   func delayNext() { isDelaying.withLock { $0 = true } }
 
   func takeEffect() async throws {

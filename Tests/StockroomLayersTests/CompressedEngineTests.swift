@@ -102,7 +102,7 @@ struct CompressedEngineTests {
     try await engine.write(Self.text, key: key)
     let stored = try #require(try await base.read(key: key))
     var corrupted: [Data] = [Data(), Data([0xFF]), stored.prefix(1), stored.prefix(9), Data("text".utf8)]
-    // Claims a size of 2^62 bytes, and one byte more and less than the true size.
+    // Claims a size of 2^62 or 2^64 - 1 bytes, and one byte more and less than the true size.
     for size in [UInt64(1) << 62, UInt64.max, UInt64(Self.text.count) + 1, UInt64(Self.text.count) - 1] {
       var other = stored
       other.replaceSubrange(1..<9, with: withUnsafeBytes(of: size.littleEndian) { Data($0) })

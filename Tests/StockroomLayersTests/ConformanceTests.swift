@@ -17,12 +17,12 @@ import Testing
     ) { try await engine.open($0, .full) }
   }
 
-  /// For each layer, the checks of keys and values. The layers that only change values share all other code,
-  /// so the encrypted layer stands for them in the checks of everything else. The instrumented layer passes
-  /// every call on unchanged, so it runs only the checks that do not reach it in the stack, where the hidden
-  /// keys allow no scans. Layers with state of their own also run the checks of concurrent calls; they, and a
-  /// stack of the layers that change values, also run the checks of killed processes and power cuts. The
-  /// stack of all layers runs everything except the checks of the Store.
+  /// For each layer, the checks of keys and values. The layers that only change values share all other code, so of
+  /// these only the encrypted layer runs the checks of everything else. The instrumented layer forwards every call
+  /// unchanged, so it runs only the checks that do not reach it in the stack, where the hidden keys allow no
+  /// scans. Layers with state of their own also run the checks of concurrent calls. Some layers and a stack run
+  /// the checks of killed processes and power cuts. The stack of all layers runs everything except long checks
+  /// and those of the Store.
   static func checks() throws -> [ConformanceCheck] {
     let names = EngineCatalog.layers.map(\.name)
     let single =
@@ -48,7 +48,7 @@ import Testing
       + amongFilesOfOthers()
   }
 
-  /// The check of files of others, one of which Files takes for an entry that these layers cannot decode.
+  /// The check with foreign files, one of which Files treats as an entry that these layers cannot decode.
   private static func amongFilesOfOthers() throws -> [ConformanceCheck] {
     try ["files+checksummed", "files+inventory"].flatMap { name in
       try suite(name).checks.filter { $0.id == "removal.spares-foreign-files" }

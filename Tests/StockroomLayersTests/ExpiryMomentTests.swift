@@ -80,7 +80,7 @@ struct ExpiryMomentTests: ExpiringSuite {
 
   @Test("All entries of one batch expire together", arguments: [false, true])
   func batches(_ hasTransactions: Bool) async throws {
-    // Each look at the clock is a second later.
+    // Each reading of the clock is a second later.
     let seconds = MutexProtected(0.0)
     let clock = ExpiryClock {
       seconds.withLock {

@@ -19,7 +19,7 @@ private struct PlainValueLayer<Base: StorageEngine>: ValueLayer {
   func decode(_ stored: Data, key: CacheKey) throws -> Data { stored }
 }
 
-/// A layer written without ``StorageLayer`` that does not forward batches.
+/// A layer written without ``StorageLayer`` that forwards the required methods only, and so no batches.
 private struct ForgetfulLayer<Base: StorageEngine>: StorageEngine {
   let base: Base
   var capabilities: EngineCapabilities { base.capabilities }

@@ -180,7 +180,7 @@
       for (span, call) in zip(spans, recorder.calls) {
         let (start, end) = (span.startInstant.nanosecondsSinceEpoch, span.endInstant.nanosecondsSinceEpoch)
         #expect(Duration.nanoseconds(end - start) == call.duration)
-        // The system clock may be adjusted slightly meanwhile.
+        // The system clock may be adjusted meanwhile.
         #expect(end <= now + 60_000_000_000 && end >= now - 600_000_000_000)
       }
     }

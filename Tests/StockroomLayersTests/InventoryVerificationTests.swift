@@ -26,7 +26,7 @@ struct InventoryVerificationTests {
         }
       }
       try await failing.waitForHeldCalls()
-      // Enough for calls that do not share it.
+      // Enough time for calls that would list the keys themselves.
       for _ in 0..<1_000 { await Task.detached {}.value }
       failing.release()
       try await group.waitForAll()

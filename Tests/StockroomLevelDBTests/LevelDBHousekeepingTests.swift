@@ -54,7 +54,7 @@ struct LevelDBHousekeepingTests {
     try await engine.write(Data("a".utf8), key: CacheKey(verbatim: "a"))
     let file = directory.database.appending(path: name)
     let marker = directory.database.appending(path: "STOCKROOM.closed")
-    // As earlier versions have closed the database.
+    // Earlier versions closed the database while it had such a file.
     if isKnownToMarker { try noise(1_000).write(to: file) }
     try await engine.close()
     if !isKnownToMarker {
@@ -160,7 +160,7 @@ struct LevelDBHousekeepingTests {
     let isSet = Atomic(false)
   }
 
-  /// Whether no file has been added, removed or changed.
+  /// Whether the files have the same names and sizes, except for LevelDB's lock and log of messages.
   private static func isSame(_ one: URL, _ other: URL) throws -> Bool {
     func sizes(_ url: URL) throws -> [String: Int] {
       try FileManager.default.contentsOfDirectory(atPath: url.path).reduce(into: [:]) { sizes, name in

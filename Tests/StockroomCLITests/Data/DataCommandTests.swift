@@ -143,7 +143,7 @@ import Testing
       #expect(try await run(["verify", place.url]).status == 0)
       #expect(try await place.run("list").standardOutput == "notes/key\n")
       #expect(try await place.run("get", "notes/key").bytes.count < 200)
-      // The layers of another program.
+      // Layers other than those that the place was written with.
       let other = try await CommandLineTool.run(
         "get", place.url, "--layer", "namespaced=notes", "--layer", "expiring", "key")
       #expect(other.status == 1)

@@ -140,7 +140,7 @@ import Testing
         #expect(output.standardOutput == "")
       }
       #expect(try contents(of: directory) == [])
-      // Nor in a directory that is there.
+      // Nor in an existing directory.
       try FileManager.default.createDirectory(at: place.directory, withIntermediateDirectories: false)
       #expect(try await place.failure("count").contains(message))
       #expect(try contents(of: place.directory) == [])
@@ -176,7 +176,7 @@ import Testing
         #expect(output.standardError.hasPrefix("stockroom: \(engine):\(file.path): "))
       }
       #expect(try Data(contentsOf: file) == Data("text".utf8))
-      // A database of another program.
+      // A file that is not an SQLite database.
       let database = directory.appending(path: "other.sqlite3")
       try Data("text".utf8).write(to: database)
       let output = try await CommandLineTool.run("count", "sqlite:\(database.path)")

@@ -18,7 +18,7 @@ struct DataPlace: Sendable, CustomTestStringConvertible {
     self.directory = directory.appending(path: name, directoryHint: .isDirectory)
   }
 
-  /// Runs a command on the place, which succeeds.
+  /// Runs a command on the place, and requires that it succeeds.
   @discardableResult
   func run(_ command: String, _ arguments: String..., by script: String? = nil) async throws
     -> CommandLineTool.Output
@@ -29,7 +29,7 @@ struct DataPlace: Sendable, CustomTestStringConvertible {
     return output
   }
 
-  /// Runs a command on the place, which fails with one line, and returns that.
+  /// Runs a command on the place, expects that it fails with one line of error, and returns that line.
   func failure(_ command: String, _ arguments: String..., status: Int32 = 1) async throws -> String {
     let output = try await CommandLineTool.run([command, url] + arguments)
     #expect(output.status == status)
@@ -38,7 +38,7 @@ struct DataPlace: Sendable, CustomTestStringConvertible {
     return output.standardError
   }
 
-  /// Lets `body` use the engine in this process.
+  /// Opens the engine in this process for `body`.
   func withEngine<Result>(_ body: (any StorageEngine) async throws -> Result) async throws -> Result {
     let engine = try await #require(try EngineCatalog.select([engine]).first).open(directory, .process)
     let result = try await body(engine)
@@ -56,7 +56,7 @@ struct DataPlace: Sendable, CustomTestStringConvertible {
   }
 }
 
-/// Makes a file with so many zeros, which takes no room.
+/// Creates a sparse file with this number of zeros.
 func zeros(_ count: UInt64, in directory: URL) throws -> URL {
   let url = directory.appending(path: "zeros")
   try Data().write(to: url)
@@ -66,7 +66,7 @@ func zeros(_ count: UInt64, in directory: URL) throws -> URL {
   return url
 }
 
-/// The objects in lines of JSON.
+/// Decodes each line as a JSON object.
 func objects(_ output: CommandLineTool.Output) throws -> [[String: any Sendable]] {
   try output.lines.map {
     try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: any Sendable])
@@ -74,6 +74,6 @@ func objects(_ output: CommandLineTool.Output) throws -> [[String: any Sendable]
 }
 
 extension CacheKey: ExpressibleByStringLiteral {
-  /// The key itself, in tests.
+  /// In tests, a literal is the key itself.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
 }

@@ -16,7 +16,7 @@ import Testing
       for name in names {
         let file = place.directory.appending(path: name).path
         try #require(FileManager.default.fileExists(atPath: file))
-        // A link leads there, too.
+        // The path may also be a symbolic link to the file.
         let link = directory.appending(path: "link").path
         try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: file)
         for path in [file, link] {
@@ -40,7 +40,7 @@ import Testing
       let message = try await place.failure("dump", "--to", file)
       #expect(message.contains("is a file of the place itself, so no archive is written to it."))
       #expect(!FileManager.default.fileExists(atPath: file))
-      // It would be in the way of the log.
+      // Such an archive would prevent the creation of the log.
       try await place.withEngine { engine in
         var changes = try await engine.changes().makeAsyncIterator()
         #expect(FileManager.default.fileExists(atPath: file))

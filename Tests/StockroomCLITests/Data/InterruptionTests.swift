@@ -8,19 +8,19 @@ import Testing
 
 @Suite("Commands about data that are interrupted") struct InterruptionTests {
   #if os(Linux)
-    // Apple's systems have the temporary directory elsewhere, whatever TMPDIR is.
+    // On Apple's systems TMPDIR does not change the temporary directory.
     @Test("An import leaves no copy of the database and no place", arguments: [SIGINT, SIGTERM])
     func importing(signal: Int32) async throws {
       try await withTemporaryDirectory { directory in
         let temporary = directory.appending(path: "temporary")
         try FileManager.default.createDirectory(at: temporary, withIntermediateDirectories: false)
-        // Takes no room, and would take minutes to be copied.
+        // A sparse file, which would take minutes to copy.
         let source = directory.appending(path: "old.sqlite3")
         try Data("SQLite format 3\0".utf8).write(to: source)
         let file = try FileHandle(forWritingTo: source)
         try file.truncate(atOffset: 1 << 40)
         try file.close()
-        // Half a gigabyte, should the signal come late, and not what other tests need.
+        // At most 512 MiB are written, so that a late signal does not fill the disk.
         let process = try LineProcess([
           "/bin/sh", "-c", "ulimit -f 1048576; exec \"$@\"", "sh", "/usr/bin/env", "TMPDIR=\(temporary.path)",
           CommandLineTool.url.path, "import", source.path, "--to", DataPlace("lmdb", in: directory).url,
@@ -68,13 +68,13 @@ import Testing
       let process = try LineProcess([
         CommandLineTool.url.path, "import", old.path, "--merge", "--to", place.url,
       ])
-      // Once a batch has been written. Each of the four waits for the disk, and all are read again after the last.
+      // After the first of four batches. Each is synced, and all entries are read again after the last.
       try await place.withEngine { engine in
         while try await engine.keyCount() == 1 { await Task.yield() }
         kill(process.identifier, SIGINT)
       }
       let ending = await process.waitUntilEnd()
-      // It may have been done already, before the signal came or while it did.
+      // The import may have ended before the signal.
       guard ending != .exited(status: 0) else { return }
       #expect(ending == .exited(status: 128 + SIGINT))
       let message = process.stderrTail

@@ -29,7 +29,7 @@ import Testing
       #expect(try await place.run("list", "--prefix", "none").lines == [])
       #expect(
         try await place.run("list", "--null", by: #""$@" | tr '\0' '\n'"#).lines.map(String.init) == sorted)
-      // It starts when the other end of the pipe has been closed.
+      // The command usually starts after the other end of the pipe has been closed; otherwise its status is 0.
       let output = try await CommandLineTool.run(
         ["list", place.url], by: #"{ sleep 0.01; "$@"; echo $? >&2; } | true"#)
       #expect(["\(128 + SIGPIPE)\n", "0\n"].contains(output.standardError))
@@ -57,7 +57,7 @@ import Testing
       #expect(objects.dropLast().map { $0["value"] as? String } == entries.map(\.key))
       #expect(objects.last?["base64"] as? String == "Qf/DqcM=")
       #expect(objects.last?["value"] == nil)
-      // What is in front of the NUL has been printed.
+      // With --null, a key that contains a NUL is an error.
       let output = try await CommandLineTool.run("list", place.url, "--null", "--after", "c")
       #expect(output.status == 1)
       #expect(output.standardError.contains(#"The key d\u{0} has a NUL in it."#))

@@ -107,7 +107,7 @@ import Testing
   @Test(
     "A message shows the URLs among the arguments as places, once, and without their passwords",
     arguments: [
-      // A URL that names no namespace is what its place begins with.
+      // A URL without a namespace is a prefix of the text of its place.
       ("postgresql://h/db?namespace=stockroom: away", "postgresql://h/db?namespace=stockroom: away"),
       ("'postgresql://h/db'", "'postgresql://h/db?namespace=stockroom'"),
       ("'postgresql://u:secret@h/db'", "'postgresql://h/db?namespace=stockroom'"),

@@ -29,7 +29,7 @@ import Testing
       let before = try place.files()
       try await read(place)
       var after = try place.files()
-      // Its table of readers.
+      // Readers change LMDB's reader table.
       if engine == "lmdb" { after["lock.mdb"] = before["lock.mdb"] }
       #expect(after == before)
     }
@@ -43,7 +43,7 @@ import Testing
       )
       try await open.withEngine { engine in
         try await engine.write([("a", Data("1".utf8)), ("b", Data("2".utf8))])
-        // As a process leaves it that is killed now.
+        // The files that a process leaves when it is killed at this point.
         try FileManager.default.copyItem(at: open.directory, to: place.directory)
       }
       let before = try place.files()

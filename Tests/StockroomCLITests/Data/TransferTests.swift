@@ -5,7 +5,7 @@ import TestFixtures
 import Testing
 
 @Suite("Commands that bring data from one place to another") struct TransferTests {
-  /// A place whose entries have several times, in another order than that of their keys.
+  /// Fills a place with entries of different timestamps, whose order is not that of their keys.
   private func fill(_ place: DataPlace) async throws -> [StorageEntry] {
     try await place.withEngine { engine in
       for key in ["c", "a", "b"] { try await engine.write(Data(key.utf8), key: CacheKey(verbatim: key)) }
@@ -146,7 +146,7 @@ import Testing
   func unfinishedCopy() async throws {
     try await withTemporaryDirectory { directory in
       let (place, marker) = (DataPlace("sqlite", in: directory), "stockroom: unfinished copy")
-      // As an interrupted copy leaves it.
+      // The marker that an interrupted copy leaves.
       try await place.run("put", "--create", marker, "--value", "")
       for arguments in [
         ["dump", "--to", directory.path + "/archive"], ["backup", "--to", directory.path + "/backup"],
@@ -261,7 +261,7 @@ import Testing
         "import", old.path, "--to", place.url, "--merge", "--format", "json")
       #expect(try objects(merged).first?["alreadyPresent"] as? Int == 1)
       #expect(try await CommandLineTool.run("import", old.path, "--to", place.url).status == 1)
-      // As an interrupted copy leaves it.
+      // The marker that an interrupted copy leaves.
       let marker = "stockroom: unfinished copy"
       try await place.run("put", marker, "--value", "")
       let refused = try await CommandLineTool.run("import", old.path, "--to", place.url, "--merge")
