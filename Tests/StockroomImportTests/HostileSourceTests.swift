@@ -104,7 +104,7 @@ struct HostileSourceTests {
 
   @Test("What is nested too deep in a value is not searched, and hides no identifier beside it")
   func nestedValues() async throws {
-    // As deep as Foundation decodes.
+    // Up to the maximum nesting that is searched, and beyond it.
     for (depth, isFound) in [(64, true), (65, false), (500, false)] {
       let (open, close) = (String(repeating: "[", count: depth), String(repeating: "]", count: depth))
       let directory = place.appending("\(depth)")

@@ -8,7 +8,7 @@ import Testing
 #if os(Linux)
   import Glibc
 
-  /// Removes the permission to create and remove files in a directory, for root with the immutable attribute.
+  /// Sets whether a directory can be changed, for root with the immutable attribute.
   private func setWritable(_ isWritable: Bool, _ url: URL) -> Bool {
     if geteuid() != 0 { return chmod(url.path, isWritable ? 0o700 : 0o500) == 0 }
     let command = ["/usr/bin/chattr", isWritable ? "-i" : "+i", url.path]

@@ -48,14 +48,14 @@ struct LevelDBReleaseTests {
       try #require(try FileLock.tryAcquire(place.number, path: place.path))
       try #require(try FileLock.tryAcquire(mark.number, path: mark.path))
       let opening = try ThreadWork { [directory] in try directory.open() }
-      // Here, and by the opening that waits.
+      // Opened here, and by the opening that waits.
       while !opening.isOver, try openDirectories() < 2 { sched_yield() }
       FileLock.release(place.number)
       FileLock.release(mark.number)
       try await opening.value().close()
     }
 
-    /// How often this process has the directory of the database open.
+    /// The number of descriptors of this process that refer to the directory of the database.
     private func openDirectories() throws -> Int {
       let end = "/\(directory.parent.lastPathComponent)/place/Stockroom.leveldb"
       let files = FileManager.default

@@ -148,7 +148,7 @@ struct LevelDBReplacedDirectoryTests {
     let current = database.appending(path: "CURRENT")
     let contents = try Data(contentsOf: current)
     let remover = Task.detached {
-      // The write is committed once its bytes reach the log.
+      // The write is in progress once a part of it is in the log.
       while try FileManager.default.attributesOfItem(atPath: database.appending(path: log).path)[.size]
         as? Int ?? 0
         < 1 << 20
@@ -215,7 +215,7 @@ struct LevelDBReplacedDirectoryTests {
       #expect(truncate(directory.database.appending(path: name).path, 100) == 0)
     }
     await #expect(throws: StorageError.self) { try await engine.readAllData() }
-    // Once the change has been noticed, the other calls throw too.
+    // Once the change has been detected, the other calls throw too.
     await #expect(throws: StorageError.self) { try await engine.read(key: CacheKey(verbatim: "1/1")) }
     await #expect(throws: StorageError.self) { try await engine.scan(.prefix("1/"), limit: 3) }
     await #expect(throws: StorageError.self) { try await engine.write(Data(), key: CacheKey(verbatim: "x")) }

@@ -1,6 +1,6 @@
 import StockroomCore
 
 extension CacheKey: ExpressibleByStringLiteral {
-  /// The key itself, in tests.
+  /// In tests, a literal is the key itself.
   public init(stringLiteral text: String) { self.init(verbatim: text) }
 }

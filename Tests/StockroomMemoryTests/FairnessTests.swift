@@ -15,7 +15,7 @@ struct FairnessTests {
 
   @Test("A write on the main actor that waits for a long batch does not block the actor")
   @MainActor func mainActor() async throws {
-    // How long a batch takes depends on the machine: a longer one, until a write has waited for it.
+    // The time of a batch depends on the machine, so longer ones are tried until a write has waited for one.
     var most = 0
     for count in [20_000, 200_000, 2_000_000] where most <= 2 {
       most = try await beatsDuringWrites(besideBatchOf: count)

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Set once, by one task, for others to see.
+/// A flag that one task sets once.
 final class Flag: Sendable {
   private let value = Atomic(false)
   var isSet: Bool { value.load(ordering: .relaxed) }

@@ -14,7 +14,7 @@ struct ValueCopyTests {
       case .single: try await engine.write(data, key: key)
       case .batch: try await engine.write([(key, data)])
       case .operations:
-        // More than what is done at once.
+        // More operations than are applied without a pause.
         try await engine.apply((0..<100).map { .remove(key: CacheKey("\($0)")) } + [.write(data, key: key)])
       case .transaction: try await engine.withTransaction { try $0.write(data, key: key) }
       }

@@ -23,7 +23,7 @@ struct PostgreSQLConformanceTests {
 
   @Test("The PostgreSQL engine conforms to the contract", arguments: suite.checks.spread)
   func conforms(_ check: ConformanceCheck) async throws {
-    // Some checks start in a worker process.
+    // Some checks begin with a worker process, which needs a running server.
     try await PostgreSQLServer.shared.start()
     try await check.run()
   }

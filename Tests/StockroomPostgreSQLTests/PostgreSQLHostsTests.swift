@@ -65,10 +65,10 @@ struct PostgreSQLHostsTests {
   }
 
   /// Expects that an engine whose server accepts no more writes reads nothing from it any more, although it still
-  /// answers, and that its feed moves too.
+  /// responds, and that its feed moves too.
   ///
-  /// - Parameter link: A link to the server in use, which is all that the engine knows, as with a name whose address
-  ///   changes; nil if it knows both servers.
+  /// - Parameter link: A link to the server in use, which is the engine's only host, like a name whose address
+  ///   changes; nil if both servers are hosts of the engine.
   private func expectMoving(from former: PostgreSQLServer, behind link: URL? = nil) async throws {
     let name = newNamespace()
     let server = PostgreSQLServer.shared

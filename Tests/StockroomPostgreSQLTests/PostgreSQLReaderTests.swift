@@ -156,7 +156,7 @@ struct PostgreSQLReaderTests {
       timeLimit: .seconds(20))
     try await engine.write(value(1), key: key(1))
     #expect(try await engine.read(key: key(1)) == value(1))
-    // The session that has read, and those that read later.
+    // Signals the sessions that have read a value.
     func signal(_ signal: String) async throws {
       try await server.execute(
         """

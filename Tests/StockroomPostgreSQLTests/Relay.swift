@@ -69,7 +69,7 @@ final class Relay: Sendable {
     NetworkSocket.close(listener)
   }
 
-  /// Forwards bytes from one side until either side ends, and calls `note` for each piece.
+  /// Forwards bytes from one side until either side ends, and calls `note` after each receive.
   private func pass(from source: Int32, to target: Int32, _ note: () -> Void) {
     let size = 65_536
     var buffer = [UInt8](repeating: 0, count: size)

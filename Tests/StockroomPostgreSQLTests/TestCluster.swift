@@ -9,7 +9,7 @@ actor TestCluster {
   private static let place = FileManager.default.temporaryDirectory.appending(
     path: "stockroom-cluster-\(UUID().uuidString.prefix(8))")
 
-  /// Tests of failover need the standby soon after the primary has been restarted. No test cuts the power.
+  /// Without syncs, because no test of the cluster simulates a power loss.
   private static let settings = PostgreSQLServer.clusterSettings + ["fsync=off"]
 
   /// The initial primary.

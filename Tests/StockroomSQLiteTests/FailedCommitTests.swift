@@ -13,8 +13,8 @@ import Testing
     }
   }
 
-  /// Makes a write of key 1 fail whose commit reaches the log, while the commit that would overwrite it does not. Writing to the
-  /// log fails until the fault of the returned number is ended.
+  /// Makes a write of key 1 fail after its commit has reached the log, and also the commit that would overwrite it.
+  /// Writes to the log fail until the returned fault is ended.
   private func failTwice(_ engine: SQLiteStorageEngine, at place: TestPlace) async throws -> Int {
     let path = try place.directory.resolvedPath
     let failedSyncs = Counter()

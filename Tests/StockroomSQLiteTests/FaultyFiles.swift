@@ -29,7 +29,7 @@ enum FaultyFiles {
   private typealias Close = @convention(c) (FileHandle?) -> Int32
 
   private struct State {
-    /// The open files, by address.
+    /// The last file that was opened at each address.
     var files: [UInt: File] = [:]
     var faults: [Int: Fault] = [:]
     var lastFault = 0

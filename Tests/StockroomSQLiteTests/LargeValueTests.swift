@@ -5,7 +5,7 @@ import StockroomKitSupport
 import StockroomSQLite
 import Testing
 
-/// Values above a size limit are stored in a separate table, which callers must not notice.
+/// Values above a size limit are stored in a separate table, which does not affect the results of calls.
 @Suite struct LargeValueTests {
   let directory = FileManager.Directory.temporary(appendingPath: "stockroom-sqlite-\(UUID().uuidString)")
   let key = CacheKey(verbatim: "key")

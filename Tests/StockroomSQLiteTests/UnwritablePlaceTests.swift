@@ -12,7 +12,7 @@ import Testing
 #endif
 
 #if os(Linux) || os(macOS)
-  /// In separate processes that give up root's rights, because root may write everywhere.
+  /// In separate processes that give up root's privileges, because root may write everywhere.
   @Suite("A read-only engine on an unwritable place") struct UnwritablePlaceTests {
     @Test("It reads everything, in many concurrent tasks, and leaves every file unchanged")
     func readsEverything() async {
@@ -83,7 +83,7 @@ import Testing
         let (open, place) = (try TestPlace(), try TestPlace())
         let engine = try SQLiteStorageEngine(directory: open.directory)
         try await engine.write(data("1"), key: key(1))
-        // The files as a process leaves them that is killed now.
+        // The files that a process leaves when it is killed at this point.
         try FileManager.default.copyItem(at: open.url, to: place.url)
         try await engine.close()
         #expect(try size(of: place.log) != 0)

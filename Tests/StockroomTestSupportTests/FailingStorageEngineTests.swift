@@ -19,7 +19,7 @@ struct FailingStorageEngineTests {
     "Failing", capabilities: MemoryStorageEngine().capabilities, budget: .quick
   ) { _ in FailingStorageEngine(MemoryStorageEngine()) }
 
-  /// Without those of stores and the searches, which the engine below passes: calls are passed on one by one.
+  /// The checks, except in an exhaustive run without those of stores and searches, which the engine below passes.
   private static let checks = suite.checks.filter { check in
     let searches = ["model.", "linearizability.", "life.", "late.", "crowd.", "fairness."]
     return TestRun.isExhaustive

@@ -21,7 +21,8 @@ final class Place: Sendable {
   static let names = EngineCatalog.onThisMachine.map(\.name)
 }
 
-/// Calls `body` in a process of its own whose data belong into a directory that is removed afterwards.
+/// Calls `body` with data directories of this process that are removed afterwards. Call it in a separate process,
+/// because it sets the environment.
 func withOwnDataDirectory(_ body: () async throws -> Void) async throws {
   let directory = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")
   setenv("XDG_DATA_HOME", directory.path(percentEncoded: false), 1)

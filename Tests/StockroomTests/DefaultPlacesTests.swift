@@ -5,7 +5,7 @@ import StockroomLMDB
 import StockroomLevelDB
 import Testing
 
-/// Twice as long a name each time.
+/// Each nesting doubles the length of the type's name.
 private struct Pair<First, Second>: Codable, Sendable, Identifiable { var id: String }
 private typealias Doubled<Item> = Pair<Item, Item>
 
@@ -43,7 +43,7 @@ private typealias Doubled<Item> = Pair<Item, Item>
     func programDirectories() async {
       await #expect(processExitsWith: .success) {
         try await withOwnDataDirectory {
-          // Databases of other programs, where several libraries have theirs by default.
+          // Databases of other programs, at the default places of several libraries.
           let data = FileManager.Directory.defaultStorageDirectory.url
           for place in ["Data", "Stores", "Stockroom"] {
             try FileManager.default.createDirectory(

@@ -2,8 +2,8 @@ internal import StockroomCore
 
 /// Work on a thread of its own.
 ///
-/// While all tests run, a task may wait for more than a minute until a thread of the cooperative pool takes it. So tests
-/// of calls that wait for a limited time neither make them nor watch them in tasks.
+/// While all tests run, a task may wait for more than a minute for a thread of the cooperative pool. So tests of calls
+/// with a time limit neither make nor observe those calls in tasks.
 package final class ThreadWork<Value: Sendable>: Sendable {
   private let thread = DedicatedThread()
   private let result = MutexProtected<Result<Value, any Error>?>(nil)

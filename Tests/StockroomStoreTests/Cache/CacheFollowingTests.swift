@@ -187,7 +187,7 @@ import Testing
     let failing = FailingStorageEngine(engine)
     failing.failCall(with: StorageError(.unavailable, "Away")) { $0.method == .changes }
     let value = AsyncStoredValue(wrappedValue: 0, storage: failing, key: "number")
-    // After the load, which does not follow. If that was slow to fail, only a later load tries again.
+    // The load does not subscribe. An attempt that was slow to fail is not repeated immediately.
     try await wait {
       try await value.set(1)
       return failing.calls.count { $0.method == .changes } == 2

@@ -3,7 +3,7 @@ import StockroomCore
 import StockroomMemory
 import StockroomStore
 
-/// A clock that advances only when told to.
+/// A clock that only `advance(by:)` advances.
 final class ManualClock: Sendable {
   private let date = MutexProtected(Date(timeIntervalSinceReferenceDate: 1_000_000))
 

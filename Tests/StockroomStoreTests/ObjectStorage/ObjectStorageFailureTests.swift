@@ -153,7 +153,7 @@ struct ObjectStorageFailureTests {
   }
 }
 
-/// The results of every method that reads objects by key.
+/// Calls of every method that reads objects, with their names.
 private func reads(
   of keys: [CacheKey], _ one: CacheKey
 ) -> [(name: String, read: @Sendable (ObjectStorage<Letter>) async throws -> Void)] {
@@ -181,7 +181,7 @@ private func expectError(
   #expect(error?.underlying != nil, comment, sourceLocation: sourceLocation)
 }
 
-/// JSON that must not run on the main thread. The main queue may run on another thread.
+/// JSON that must not run on the main queue, which may use another thread than the main thread.
 private struct WorkerCodec: Codec {
   static let mainQueue = DispatchSpecificKey<Bool>()
   static var isOnMainQueue: Bool { DispatchQueue.getSpecific(key: mainQueue) == true }

@@ -305,7 +305,7 @@ private final class ChangedWhileRead: StorageLayer {
   }
 }
 
-/// An engine that returns its reads only once released.
+/// An engine whose `readAllEntries()` returns only once it is released.
 private struct HeldAfterReading: StorageLayer {
   let base: MemoryStorageEngine
   private let hasRead = AsyncStream.makeStream(of: Never.self)

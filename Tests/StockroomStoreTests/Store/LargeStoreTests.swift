@@ -148,7 +148,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(large.items.count == Self.count - 2)
   }
 
-  /// Where the elements of an array are in memory.
+  /// The address of the elements of an array.
   private func address<Element>(of array: [Element]) -> Int {
     array.withUnsafeBufferPointer { Int(bitPattern: $0.baseAddress) }
   }

@@ -193,7 +193,7 @@ import Testing
     for await count in Observations({ store.items.count }) {
       seen.append(count)
       if count == 5 { break }
-      // Not awaited, because the sequence looks for changes only while a caller waits for the next element.
+      // Not awaited, because the sequence observes changes only while a caller waits for the next element.
       Task { try await store.insert([Note(id: "\(count)")]) }
     }
     #expect(seen == [0, 1, 2, 3, 4, 5])

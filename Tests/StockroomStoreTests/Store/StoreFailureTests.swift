@@ -158,7 +158,6 @@ import Testing
     engine.resetCalls()
     var others: [Task<Void, any Error>] = []
     for number in 0..<100 { others.append(Task { try await store.insert(Note(id: "\(number)")) }) }
-    // When it is cancelled, this call is queued behind the others; otherwise it may be in front of them.
     let last = Task { try await store.insert(Note(id: "last")) }
     for _ in 0..<10 { await Task.yield() }
     engine.release()

@@ -9,7 +9,7 @@ actor SwitchableEngine: StorageEngine {
   private var waiting: [CheckedContinuation<Void, Never>] = []
   private var error: (any Error)?
 
-  /// Makes every call wait until ``release()``.
+  /// Makes every write, read and removal wait until ``release()``.
   func hold() { isHeld = true }
 
   func release() {
@@ -18,7 +18,7 @@ actor SwitchableEngine: StorageEngine {
     waiting = []
   }
 
-  /// Makes every call throw the error; nil ends that.
+  /// Makes every write, read and removal throw the error; nil ends that.
   func fail(with error: (any Error)?) { self.error = error }
 
   private func pass() async throws {

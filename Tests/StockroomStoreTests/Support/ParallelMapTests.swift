@@ -56,7 +56,7 @@ struct ParallelMapTests {
   func stops() async throws {
     struct Failure: Error {}
     var counts: [Int] = []
-    // On a busy machine the thread of the first element may stand still while others go on.
+    // On a busy machine the thread of the first element may be suspended while others continue.
     for _ in 0..<20 where !counts.contains(where: { $0 < 500_000 }) {
       let done = MutexProtected(0)
       await #expect(throws: Failure.self) {

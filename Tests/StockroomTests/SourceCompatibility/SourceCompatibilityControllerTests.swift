@@ -92,8 +92,8 @@ final class ImagesController {
   }
 }
 
-// Spellings that Stockroom has only so that such code compiles. Its witnesses may be deprecated without anybody who
-// calls the requirement being warned.
+// Deprecated names that exist for source compatibility only. Calls through the protocol cause no warnings although the
+// witnesses are deprecated.
 @MainActor protocol DeprecatedCode {
   func run(in place: Place) async throws
   func runInDefaultPlaces() async throws

@@ -2,7 +2,7 @@ import Foundation
 import Stockroom
 import Testing
 
-/// An engine as they used to be written: an actor, whose readers do not throw.
+/// An engine in an older style: an actor whose reads do not throw.
 private actor UserDefinedEngine: StorageEngine {
   private var entries: [CacheKey: StorageEntry] = [:]
 

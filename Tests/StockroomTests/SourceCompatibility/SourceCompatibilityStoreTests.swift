@@ -3,7 +3,7 @@ import Observation
 import Stockroom
 import Testing
 
-// What code that was written for other stores looks like here: the same, but for `try` where something can fail.
+// Code that was written for other stores. It differs only in `try` where a call can fail.
 
 struct Message: Codable, Sendable, Identifiable, Equatable {
   let id: String

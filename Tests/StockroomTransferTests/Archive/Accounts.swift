@@ -14,7 +14,7 @@ struct Accounts {
 
   static func account(_ number: Int) -> CacheKey { key("account \(number)") }
 
-  /// Runs the body while tasks move money, one after another and in different order each. Returns how many times they have.
+  /// Runs the body while tasks move money between random accounts.
   static func whileMoving(
     in engine: any StorageEngine, tasks: Int = 3, _ body: @Sendable @escaping () async throws -> Void
   ) async throws {

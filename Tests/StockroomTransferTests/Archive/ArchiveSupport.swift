@@ -26,7 +26,7 @@ func openForBackup(_ name: String, _ directory: URL) async throws -> any BackupE
   try #require(try await open(name, directory) as? any BackupEngine)
 }
 
-/// Bytes that zlib makes no shorter, since nothing in them is repeated within its 32 KiB.
+/// Bytes that zlib cannot compress, since nothing in them is repeated within its window of 32 KiB.
 func incompressible(_ count: Int, seed: UInt64 = 1) -> Data {
   var random = SeededRandom(seed: seed)
   let tile = random.bytes(min(count, 70_000))
@@ -68,7 +68,7 @@ func fill(_ engine: some StorageEngine, largest: Int = 3_000_000) async throws {
   return nil
 }
 
-/// What is in a directory.
+/// The sorted names of the files in a directory.
 func names(in directory: URL) throws -> [String] {
   try FileManager.default.contentsOfDirectory(atPath: directory.path(percentEncoded: false)).sorted()
 }

@@ -221,7 +221,7 @@ import Testing
   }
 }
 
-/// An engine with the six required methods and batches, of which it refuses the second.
+/// An engine with the six required methods and batches, of which the second fails after its first entry.
 private final class SecondBatchRefuser: MinimalForwardingEngine {
   let base: any StorageEngine = MemoryStorageEngine()
   let batches = Atomic(0)

@@ -16,7 +16,7 @@ import Testing
     let backup = backups.appending("new/it's a backup")
     try await engine.backUp(to: .init(url: backup))
     #expect(try names(in: backups.appending("new")) == ["it's a backup"])
-    // The engine goes on, and what it does is not in the backup.
+    // Later writes of the engine are not in the backup.
     try await engine.write(Data(), key: key("later"))
     try await engine.close()
 
@@ -121,7 +121,7 @@ import Testing
       let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())
       let paths = [place.url.path, backups.url.path]
       await #expect(processExitsWith: .success) { [paths = paths as [String]] in
-        // Nothing is forbidden to root.
+        // Root may read every directory.
         for path in paths + [URL(filePath: paths[0]).deletingLastPathComponent().path] { chmod(path, 0o777) }
         chmod(URL(filePath: paths[1]).deletingLastPathComponent().path, 0o777)
         if geteuid() == 0 { seteuid(65534) }
@@ -161,7 +161,7 @@ import Testing
       for left in try names(in: backups.url) {
         #expect(left.hasPrefix(".backup.partial-") || left == "backup")
       }
-      // Had it been ready before it was killed, it would be whole.
+      // A backup that was completed before the process was killed has all entries.
       if try names(in: backups.url).contains("backup") {
         let copy = try await open(name, backups.appending("backup"))
         #expect(try await copy.keyCount() == 20)
@@ -188,7 +188,7 @@ import Testing
       for number in 0..<30 { try await engine.write(incompressible(200_000), key: key("\(number)")) }
       let disk = try SmallDisk("size=4m")
       let error = await expectError(.diskFull) { try await engine.backUp(to: disk.directory) }
-      // What it names is not what is gone by now.
+      // The error does not name the unfinished backup, which has been removed.
       #expect(error?.message.contains(".partial-") == false, "\(String(describing: error))")
       #expect(try names(in: disk.url).isEmpty)
       #expect(try await engine.keyCount() == 30)

@@ -57,8 +57,8 @@ private func expectOneWinner(in directory: URL) async throws {
   #expect(try await restored.allKeys() == [key("of \(winners[0])")])
 }
 
-/// Dumps two engines to one file: both have found nothing in their way and have written their entries when the first one may
-/// give the file its name.
+/// Dumps two engines to one file. Both have found the name free and written their entries before either renames its
+/// file.
 private func dumpTwice(to archive: URL, replacing: Bool) async -> [Result<ArchiveSummary, any Error>] {
   let gate = ThreadGate()
   let dumps = (0..<2).map { number in

@@ -7,7 +7,7 @@ import TestFixtures
 import Testing
 
 @Suite("Corrupted archives") struct CorruptedArchiveTests {
-  /// How many are tried: `STOCKROOM_CORRUPTED_ARCHIVES` says so for runs by hand.
+  /// The number of corruptions, by default or from `STOCKROOM_CORRUPTED_ARCHIVES`.
   private static let count =
     ProcessInfo.processInfo.environment["STOCKROOM_CORRUPTED_ARCHIVES"].flatMap { Int($0) }
     ?? TestRun.count(120, exhaustive: 4_000)
@@ -42,12 +42,12 @@ import Testing
     return parts + [(parts.last?.upperBound ?? 0)..<archive.count]
   }
 
-  /// Expects that neither a file nor an engine gets anything of the bytes.
+  /// Expects that an archive of these bytes is refused, and that nothing is restored from it.
   private func expectRefusal(_ bytes: Data, _ comment: String) async throws {
     try bytes.write(to: file)
     let engine = MemoryStorageEngine()
     do {
-      // Whatever size of a value is accepted.
+      // Accepts values of any size.
       try await engine.restore(from: file, maximumValueSize: .max)
       Issue.record("An archive was restored that is corrupted: \(comment)")
     } catch let error as StorageError {

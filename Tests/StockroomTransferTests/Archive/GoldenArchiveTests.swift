@@ -5,7 +5,8 @@ import StockroomTransfer
 import TestFixtures
 import Testing
 
-/// `STOCKROOM_WRITE_GOLDEN=1 swift test --filter "Golden archives"` writes the archive again, for a version that has another format.
+/// `STOCKROOM_WRITE_GOLDEN=1 swift test --filter "Golden archives"` rewrites the archive for a version with another
+/// format.
 @Suite("Golden archives") struct GoldenArchiveTests {
   private static let entries = [
     StorageEntry(

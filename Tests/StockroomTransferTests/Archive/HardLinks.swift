@@ -3,7 +3,7 @@
   import Glibc
   import StockroomCore
 
-  /// Makes the kernel answer as a file system without hard links does. Few of those can be mounted in a test.
+  /// Makes the kernel refuse hard links, like a file system without them. Few of those can be mounted in a test.
   enum HardLinks {
     /// `syscall(2)`, which takes any number of arguments, so that Swift does not import it.
     private typealias SystemCall =
@@ -28,18 +28,18 @@
 
     /// Makes `linkat` fail with `EPERM` in all threads of this process, permanently.
     static func forbid() throws {
-      // Each instruction of the filter is a code (16 bits), where to go on if a comparison holds, and if not (8 bits each), and
-      // a number (32 bits). See seccomp(2).
+      // Each instruction of the filter has a code (16 bits), the jump offsets if a comparison holds and if it does not
+      // (8 bits each), and an operand (32 bits). See seccomp(2).
       var filter: [UInt64] = [
-        0x20,  // Takes the number of the system call.
-        0x15 | 1 << 24 | linkat << 32,  // The next instruction if it is this one, else that after it.
+        0x20,  // Loads the number of the system call.
+        0x15 | 1 << 24 | linkat << 32,  // If it is not this one, skips the next instruction.
         0x06 | UInt64(0x5_0000 | EPERM) << 32,  // Fails with this error.
-        0x06 | 0x7fff_0000 << 32,  // Goes on.
+        0x06 | 0x7fff_0000 << 32,  // Allows the call.
       ]
       let count = filter.count
       let (noNewPrivileges, setFilter, allThreads): (UInt, UInt, UInt) = (38, 1, 1)
       let result = filter.withUnsafeMutableBytes { filter in
-        // A count of 16 bits, and where the instructions are.
+        // The number of instructions (16 bits), and their address.
         var program: (UInt, UnsafeMutableRawPointer?) = (UInt(count), filter.baseAddress)
         _ = systemCall?(prctl, noNewPrivileges, 1, nil, 0, 0)
         return systemCall?(seccomp, setFilter, allThreads, &program, 0, 0)

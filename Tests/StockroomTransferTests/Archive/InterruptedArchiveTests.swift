@@ -31,12 +31,12 @@ import Testing
     await #expect(throws: CancellationError.self) { try await dump.value }
     #expect(try names(in: archives.url) == (isReplacing ? ["archive"] : []))
     if isReplacing { #expect(try Data(contentsOf: archive) == before) }
-    // Nothing is in the way of another one.
+    // Another dump succeeds.
     #expect(try await engine.dump(to: archive, replacing: isReplacing).entryCount == 2)
     try await engine.close()
   }
 
-  /// What cancels a restore of two batches.
+  /// When a restore of two batches is cancelled.
   enum Timing: CaseIterable { case betweenBatches, duringSecondBatch }
 
   @Test("A restore that is cancelled in progress leaves the engine empty", arguments: Timing.allCases)

@@ -78,7 +78,7 @@ import Testing
       return summary
     }
     let first = try await beginning(of: pipe)
-    // Behind a lock that is held until the pipe is read it would throw, but not behind one that is held for a moment.
+    // A lock held until the pipe is read would make this throw; a lock held briefly does not.
     let another = try DiskStorageEngine(
       directory: place.directory, durability: .process, lockTimeout: .seconds(10))
     try await another.write(Data("later".utf8), key: key("a compressible"))
@@ -102,7 +102,7 @@ import Testing
     return beginning
   }
 
-  /// Does what waits for others on a thread that no task needs.
+  /// Runs blocking work on a thread outside the cooperative pool.
   private func apart<Result: Sendable>(
     _ work: @escaping @Sendable () throws -> Result
   ) async throws -> Result {

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Keeps threads waiting, those in which a dump reports its progress, until a test has done something.
+/// Blocks the threads in which dumps report their progress until a test opens it.
 final class ThreadGate: Sendable {
   private let isOpen = DispatchSemaphore(value: 0)
   private let arrivals: AsyncStream<Void>
@@ -15,7 +15,7 @@ final class ThreadGate: Sendable {
     isOpen.signal()
   }
 
-  /// Returns when so many threads wait, or when nobody will come any more.
+  /// Returns once this many threads have arrived, or after ``finish()``.
   func waitForArrivals(_ count: Int) async {
     var rest = count
     for await _ in arrivals {
@@ -24,9 +24,9 @@ final class ThreadGate: Sendable {
     }
   }
 
-  /// Lets everybody go on, from now on.
+  /// Releases the waiting threads, and those that arrive later.
   func open() { isOpen.signal() }
 
-  /// Says that nobody will come any more.
+  /// Ends ``waitForArrivals(_:)`` even if too few threads have arrived.
   func finish() { arrival.finish() }
 }

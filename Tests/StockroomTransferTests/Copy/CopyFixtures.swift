@@ -4,7 +4,7 @@ import StockroomEngines
 import StockroomLayers
 import TestFixtures
 
-/// Keys of any bytes and of all lengths: letters, NUL, slashes, accents in both forms, emoji, 511 bytes.
+/// Keys of various bytes and lengths: letters, NUL, slashes, accents in both forms, emoji, more than 500 bytes.
 func hostileKeys(_ count: Int) -> [CacheKey] {
   let heads = [
     "plain", "", " ", "\0", "a/b", "../..", "%2f", "caf\u{e9}", "cafe\u{301}", "👩‍👩‍👧", "ß", "\u{1F1E9}\u{1F1EA}",
@@ -44,7 +44,7 @@ struct WithoutTimes<Base: StorageEngine>: StorageLayer {
   }
 }
 
-/// An engine that writes entries otherwise than it is asked to.
+/// An engine that alters entries before it writes them.
 struct Altering<Base: StorageEngine>: StorageLayer {
   let base: Base
   let alter: @Sendable (inout StorageEntry) -> Void
@@ -58,7 +58,7 @@ struct Altering<Base: StorageEngine>: StorageLayer {
   }
 }
 
-/// An engine as somebody else writes one: it keeps times and the order of the first writes, and tells no sequence numbers.
+/// An engine without sequence numbers, like one outside this package. It keeps times and the order of first writes.
 struct WithoutSequences<Base: StorageEngine>: StorageLayer {
   let base: Base
   func readAllEntries() async throws -> [StorageEntry] { try await base.readAllEntries().map(copied) }

@@ -10,7 +10,7 @@ import Testing
 @Suite("Copies")
 struct CopyTests {
   private static let engines = EngineCatalog.onThisMachine.map(\.name)
-  /// How many entries are copied from each engine to each: `STOCKROOM_COPIED_ENTRIES` says so for runs by hand.
+  /// The number of entries copied between two engines, by default or from `STOCKROOM_COPIED_ENTRIES`.
   private static let count =
     ProcessInfo.processInfo.environment["STOCKROOM_COPIED_ENTRIES"].flatMap { Int($0) } ?? 150
 

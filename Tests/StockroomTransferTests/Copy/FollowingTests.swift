@@ -40,7 +40,7 @@ struct FollowingTests {
     for engine in [old, new] { try await engine.close() }
   }
 
-  /// What one of the tasks does.
+  /// The changes that one of the tasks makes.
   private static func change(_ engine: any StorageEngine, _ keys: [CacheKey], _ task: Int) async throws {
     for step in 0..<60 {
       let key = keys[(step * 31 + task * 7) % keys.count]
@@ -182,7 +182,7 @@ struct FollowingTests {
     let last = CacheKey(verbatim: "last")
     try await old.write(Data(), key: last)
     while try await !base.keyExists(last) { try #require(await changes.next() != nil) }
-    // The other one says that the copy is unfinished.
+    // The other entry marks the copy as unfinished.
     #expect(try await base.keyCount() == 2)
     #expect(try await copy.finish().entries == 1)
     #expect(try await base.readAllEntries() == old.readAllEntries())

@@ -7,8 +7,8 @@ import StockroomTransfer
 import TestFixtures
 import Testing
 
-/// Merges into engines that cannot store the times of others, whose clock is ahead of that of the source: by the times alone, everything
-/// in the target would be later than what the source has.
+/// Merges into engines that assign their own times, by a clock that is ahead of the source's: by the times alone,
+/// everything in the target would be later than the entries of the source.
 @Suite("Merges that are interrupted, into targets with times of their own")
 struct InterruptedMergeTests {
   /// What ends a merge of four entries, each in a batch of its own.
@@ -24,7 +24,7 @@ struct InterruptedMergeTests {
   private let source = MemoryStorageEngine()
   private let target = OwnClock()
 
-  /// Merges the source into the target until two more entries are written, after which it has as many of the keys.
+  /// Merges the source into the target until two more entries are written, after which it has `count` of the keys.
   private func interrupt(by interruption: Interruption, leaving count: Int = 2) async throws {
     let failing = FailingStorageEngine(target)
     let error = StorageError(.io, "A fault of the test.")
@@ -64,7 +64,7 @@ struct InterruptedMergeTests {
     #expect(try await source.copy(to: target, options: Self.options).written == 2)
     #expect(try await texts() == ["new", "theirs", "theirs", "old"])
     #expect(try await target.allKeys().sorted() == keys)
-    // Once it is finished, nothing is known any more of what it has written.
+    // A finished merge leaves no record of the entries that it has written.
     try await write("newer", keys[...], to: source)
     #expect(try await source.copy(to: target, options: Self.options).written == 0)
   }
@@ -109,7 +109,7 @@ struct InterruptedMergeTests {
     target.base.failCall(1, timing) { $0.method == .writeEntries }
     await #expect(throws: StorageError.self) { try await source.copy(to: target, options: Self.options) }
     #expect(try await target.allKeys().sorted() == keys.prefix(2) + [Self.marker])
-    // What comes now is not the merge's.
+    // This write is not the merge's.
     try await write("theirs", keys[2...2], to: target)
     try await source.copy(to: target, options: Self.options)
     #expect(try await texts() == ["new", "new", "theirs", "new"])
@@ -189,7 +189,7 @@ struct InterruptedMergeTests {
   }
 }
 
-/// An engine that gives its own times, by a clock that is an hour ahead and is a second later for each batch.
+/// An engine that assigns its own times, by a clock that is an hour ahead and advances by a second for each batch.
 final class OwnClock: StorageLayer {
   let base = FailingStorageEngine(MemoryStorageEngine())
   private let time = MutexProtected(Date.now + 3_600)

@@ -6,7 +6,8 @@ import StockroomTestSupport
 import StockroomTransfer
 import Testing
 
-/// The clock of the target is ahead of that of the source: by the times alone, everything in it would be later than what the source has.
+/// The target's clock is ahead of the source's: by the times alone, everything in the target would be later than the
+/// entries of the source.
 @Suite("Merges that are interrupted within a batch, into targets that write one entry after another")
 struct PartialBatchMergeTests {
   private static let options = CopyOptions(target: .merge)
@@ -47,7 +48,7 @@ struct PartialBatchMergeTests {
     #expect(try await source.copy(to: target, options: options).written == 2)
     #expect(try await texts() == ["new", "theirs", "theirs", "new"])
     #expect(try await target.allKeys().sorted() == keys)
-    // Once it is finished, nothing is known any more of what it has written.
+    // A finished merge leaves no record of the entries that it has written.
     try await write("newer", keys[...], to: source)
     #expect(try await source.copy(to: target, options: options).written == 0)
   }
@@ -78,7 +79,7 @@ struct PartialBatchMergeTests {
   }
 }
 
-/// An engine that gives its own times, and writes the entries of a batch one after another.
+/// An engine that assigns its own times, and writes the entries of a batch one after another.
 private struct OneByOne: StorageLayer {
   let base = OwnClock()
 

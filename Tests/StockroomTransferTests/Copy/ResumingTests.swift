@@ -35,7 +35,7 @@ struct ResumingTests {
       let error = await #expect(throws: StorageError.self) { try await old.copy(to: new, options: options) }
       #expect(error?.code == .unsupported)
     }
-    // Nor is it taken for a source.
+    // Nor is it accepted as a source.
     await #expect(throws: StorageError.self) { try await new.copy(to: MemoryStorageEngine()) }
     let summary = try await old.copy(to: new)
     #expect(summary.written == Self.count - there)
@@ -123,7 +123,7 @@ struct ResumingTests {
       #expect(try await old.copy(to: new).written == 3)
       #expect(try await new.readAllEntries() == old.readAllEntries())
     } else {
-      // Most of what is there could be from anywhere.
+      // Without times, most entries of the target could be from any source.
       let error = await #expect(throws: StorageError.self) { try await old.copy(to: new) }
       #expect(error?.code == .unsupported)
       #expect(try await new.readAllEntries() == before)
@@ -192,7 +192,7 @@ struct ResumingTests {
     #expect(try await new.keyCount() == 101)
   }
 
-  /// Copies until so many entries are in the target.
+  /// Copies until this many entries are in the target.
   private func begin(
     copying source: MemoryStorageEngine, to target: any StorageEngine, entries count: Int
   ) async throws {
@@ -251,7 +251,7 @@ struct ResumingTests {
   }
 }
 
-/// An engine in which something is done before all entries are read.
+/// An engine that calls a closure before all entries are read.
 private struct BegunWhenRead: StorageLayer {
   let base: MemoryStorageEngine
   let begin: @Sendable () async throws -> Void
