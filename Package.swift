@@ -84,8 +84,8 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.3.0"),
   ],
   targets: [
-    .target(name: "StockroomCChecksum"),
-    .target(name: "StockroomCore", dependencies: ["StockroomCChecksum"], swiftSettings: optimizedSettings),
+    .target(name: "StockroomCSupport"),
+    .target(name: "StockroomCore", dependencies: ["StockroomCSupport"], swiftSettings: optimizedSettings),
     .target(name: "StockroomStore", dependencies: ["StockroomCore"], swiftSettings: settings),
     .target(
       name: "Stockroom", dependencies: ["StockroomCore", "StockroomStore", "StockroomSQLite"],

@@ -76,8 +76,7 @@ final class LMDBFiles: Sendable {
   }
 
   private static func examine(_ path: String, _ identity: FileIdentity) throws -> Int64 {
-    var status = stat()
-    guard stat(path, &status) == 0 else {
+    guard let found = UntimedFileStatus(path: path) else {
       let number = errno
       guard number == ENOENT || number == ENOTDIR else {
         throw StorageError.posix(number, "Examining \(path) failed")
@@ -85,9 +84,9 @@ final class LMDBFiles: Sendable {
       throw StorageError(
         .io, "\(path) has been deleted or moved since it was opened.", underlying: SystemError(number))
     }
-    guard FileIdentity(status) == identity else {
+    guard found.identity == identity else {
       throw StorageError(.io, "\(path) has been replaced since it was opened.")
     }
-    return Int64(status.st_size)
+    return Int64(found.size)
   }
 }

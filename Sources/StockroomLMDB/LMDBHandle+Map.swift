@@ -50,9 +50,8 @@ extension LMDBHandle {
   }
 
   func fileSize() throws -> Int {
-    var status = stat()
-    guard fstat(fileDescriptor, &status) == 0 else { throw LMDBError(code: errno) }
-    return Int(status.st_size)
+    guard let found = UntimedFileStatus(descriptor: fileDescriptor) else { throw LMDBError(code: errno) }
+    return found.size
   }
 
   /// Makes the file as long as the map, without using disk space. Call it only in a write transaction:

@@ -18,7 +18,7 @@ package enum BuiltModules {
   /// The compiler arguments for these modules and the C modules that they import.
   package static func compilerArguments(in directory: URL) -> [String] {
     let sources = URL(filePath: #filePath).appending(path: "../../../Sources").standardized
-    let modules = ["StockroomCChecksum/include", "StockroomCSQLite"].map { sources.appending(path: $0) }
+    let modules = ["StockroomCSupport/include", "StockroomCSQLite"].map { sources.appending(path: $0) }
     return ([directory] + modules).flatMap { ["-I", $0.path] }
   }
 }

@@ -1,4 +1,4 @@
-import StockroomCChecksum
+import StockroomCSupport
 
 /// CRC-32 with the polynomial of Castagnoli (RFC 3720, appendix B.4): detects torn and corrupted writes.
 /// LevelDB adds it to everything that it writes.

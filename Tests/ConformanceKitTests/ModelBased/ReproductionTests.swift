@@ -138,12 +138,14 @@ struct ReproductionTests {
         }
         .map { folder.appending(path: "\($0).o").path }
       }
-      let checksum = products.appending(path: "StockroomCChecksum.build/crc32c.c.o").path
+      let support = ["crc32c", "file_status"].map {
+        products.appending(path: "StockroomCSupport.build/\($0).c.o").path
+      }
       let sources = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
       return [
         "-swift-version", "6", "-parse-as-library", "-whole-module-optimization", "-Onone",
       ] + BuiltModules.compilerArguments(in: products.appending(path: "Modules"))
-        + ["-o", "tests"] + sources + objects + [checksum]
+        + ["-o", "tests"] + sources + objects + support
     }
 
     /// Runs a program to its end.

@@ -1,5 +1,5 @@
-#ifndef STOCKROOM_C_CHECKSUM_H
-#define STOCKROOM_C_CHECKSUM_H
+#ifndef STOCKROOM_CRC32C_H
+#define STOCKROOM_CRC32C_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "StockroomCChecksum.h"
+#include "crc32c.h"
 
 #include <string.h>
 
