@@ -27,7 +27,7 @@ final class ChangeLog {
   private let lock: OwnedFile
   private var file: OwnedFile
   private var length = 0
-  /// The length after the file was last rewritten; 0 if it has not been rewritten since it was opened.
+  /// The length after the file was opened or last rewritten.
   private var rewrittenLength = 0
   /// Whether the lock file is as it was when it was opened: empty, or with the length that ``close()`` has recorded.
   private var isMarked = true
@@ -49,7 +49,8 @@ final class ChangeLog {
     length = 0
     if !bytes.starts(with: Self.firstLine) {
       // A new file, or one that a power loss has left empty or zeroed. All others are corrupted or not of this engine.
-      guard closedLength == nil, bytes.allSatisfy({ $0 == 0 }) else { throw corrupted(nil) }
+      // One whose first write failed was closed with length 0.
+      guard closedLength ?? 0 == 0, bytes.allSatisfy({ $0 == 0 }) else { throw corrupted(nil) }
       return [:]
     }
     length = Self.firstLine.count
@@ -67,6 +68,8 @@ final class ChangeLog {
       length = end + 1
       lineCount += 1
     }
+    if closedLength != nil, length != bytes.count { throw corrupted(nil) }
+    rewrittenLength = length
     if lineCount > 2 * entries.count + 100 { try rewriteIfAllowed(entries) }
     return entries
   }
@@ -115,7 +118,9 @@ final class ChangeLog {
       lock.close()
     }
     if isMarked { return }
-    // In this order, so that the length is not on the disk before the file and its directory entry.
+    // In this order, so that the length is not on the disk before the file and its directory entry. A failed write may
+    // have left a part behind the length.
+    try file.truncate(to: length)
     try file.sync()
     try OwnedFile.sync(directory)
     try lock.write(Data("\(length)".utf8), at: 0)
@@ -125,7 +130,7 @@ final class ChangeLog {
   /// Removes the length from the lock file, before anything is changed.
   private func removeMark() throws {
     guard isMarked else { return }
-    try lock.truncate()
+    try lock.truncate(to: 0)
     try lock.sync()
     isMarked = false
   }
@@ -143,7 +148,7 @@ final class ChangeLog {
     for (key, entry) in entries {
       bytes += try JSONEncoder().encode(Change(key: key, entry: entry)) + [Self.newline]
     }
-    try new.truncate()
+    try new.truncate(to: 0)
     try new.write(bytes, at: 0)
     try new.sync()
     return (new, bytes.count)

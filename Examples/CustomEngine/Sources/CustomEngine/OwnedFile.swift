@@ -81,8 +81,8 @@ final class OwnedFile {
     ftruncate(descriptor, off_t(end + bytes.count))
   }
 
-  func truncate() throws {
-    guard ftruncate(descriptor, 0) == 0 else { throw failure("Writing to") }
+  func truncate(to length: Int) throws {
+    guard ftruncate(descriptor, off_t(length)) == 0 else { throw failure("Writing to") }
   }
 
   func sync() throws {
