@@ -52,13 +52,15 @@ public struct BenchmarkConfiguration: Sendable {
       try Self.require(entries: set.entries, valueSize: set.valueSize, of: " of \(workload.name)")
     }
 
-    // The process holds the records once, and a second time while results are compared with them.
+    // The process holds the records of all workloads once, and some a second time while results are compared with them.
     let available = ProcessInfo.processInfo.physicalMemory / 4
-    for set in Set(workloads.map(recordSet)) where UInt64(set.entries * set.valueSize) > available {
+    let sets = Set(workloads.map(recordSet))
+    let needed = sets.reduce(0) { $0 + UInt64($1.entries * $1.valueSize) }
+    if needed > available {
+      let records = sets.map { "\($0.entries) entries of \($0.valueSize) bytes" }.sorted()
       throw BenchmarkError(
-        "\(set.entries) entries of \(set.valueSize) bytes are "
-          + "\(Units.bytes(UInt64(set.entries * set.valueSize))), more than a quarter of this machine's memory "
-          + "(\(Units.bytes(available))).")
+        "\(records.joined(separator: ", ")) are \(Units.bytes(needed)), more than a quarter of this machine's "
+          + "memory (\(Units.bytes(available))).")
     }
 
     guard !workloads.isEmpty else { throw BenchmarkError("No workload is selected.") }

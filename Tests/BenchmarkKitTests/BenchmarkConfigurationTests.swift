@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import BenchmarkKit
@@ -42,6 +43,19 @@ import Testing
     let configuration = BenchmarkConfiguration(entries: 10_000_000, valueSize: 64 << 20)
     let error = #expect(throws: BenchmarkError.self) { try configuration.validate() }
     #expect(error?.description.contains("a quarter of this machine's memory") == true)
+  }
+
+  @Test("Workloads whose records are together more than a quarter of the memory are rejected")
+  func tooLargeTogether() throws {
+    let workloads = (0..<8).map { number in
+      Workload("own \(number)", "Does nothing.", entries: number + 1, valueSize: 64 << 20) { _ in }
+    }
+    let most = Int(ProcessInfo.processInfo.physicalMemory / 4) / (64 << 20)
+    let large = Workload("large", "Does nothing.", entries: most, valueSize: 64 << 20) { _ in }
+    try BenchmarkConfiguration(workloads: [large]).validate()
+    #expect(throws: BenchmarkError.self) {
+      try BenchmarkConfiguration(workloads: [large] + workloads).validate()
+    }
   }
 
   @Test("A workload that is listed twice is rejected")

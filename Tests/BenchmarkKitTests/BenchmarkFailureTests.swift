@@ -83,6 +83,24 @@ import Testing
     #expect(try await engine.allKeys() == [])
   }
 
+  @Test("A workload that fails to reopen its engine leaves no entries on a server")
+  func failedReopening() async throws {
+    let engine = SpyEngine("a", capabilities: [.networked, .persistent])
+    let openings = MutexProtected(0)
+    let subject = BenchmarkSubject("a") { _ in
+      let isSecond = openings.withLock {
+        $0 += 1
+        return $0 == 2
+      }
+      if isSecond { throw StorageError(.unavailable, "The spy does not open.") }
+      return engine
+    }
+    let workload = try #require(Workload.named("open")?.first)
+    await #expect(throws: BenchmarkError.self) { try await runSmall([subject], workloads: [workload]) }
+    #expect(openings.withLock { $0 } == 3)
+    #expect(try await engine.allKeys() == [])
+  }
+
   @Test("An opening is not cancelled with its run, which ends after it")
   func cancellationWhileOpening() async throws {
     let (openings, opening) = AsyncStream<Void>.makeStream()

@@ -17,13 +17,13 @@ final class OpenSubject: Sendable {
   let name: String
   let subject: BenchmarkSubject
   private let directory: ScratchDirectory
-  private let state: MutexProtected<(engine: (any StorageEngine)?, contents: Contents)>
+  private let state: MutexProtected<(engine: (any StorageEngine)?, isNetworked: Bool, contents: Contents)>
 
   init(_ subject: BenchmarkSubject, in scratch: ScratchDirectory) async throws {
     name = subject.name
     self.subject = subject
     directory = try ScratchDirectory(in: scratch.url, named: "engine")
-    state = MutexProtected((nil, .nothing))
+    state = MutexProtected((nil, false, .nothing))
     // In a task of its own, which is not cancelled with the run: if opening were interrupted, data that it has
     // created on a server could remain there.
     try await Task { try await open() }.value
@@ -40,7 +40,7 @@ final class OpenSubject: Sendable {
     } catch {
       throw BenchmarkError.wrapping(error, "opening the engine failed", subject: name)
     }
-    state.withLock { $0.engine = engine }
+    state.withLock { ($0.engine, $0.isNetworked) = (engine, engine.capabilities.contains(.networked)) }
   }
 
   /// Closes and releases the engine.
@@ -113,8 +113,12 @@ final class OpenSubject: Sendable {
     var failure: (any Error)?
     do {
       // In a task of its own, since that of the run may have been cancelled.
-      if engine.capabilities.contains(.networked) {
-        try await Task { [engine] in try await engine.removeAllData() }.value
+      if state.withLock({ $0.isNetworked }) {
+        try await Task {
+          // A workload that reopens it may have failed in between.
+          if state.withLock({ $0.engine == nil }) { try await open() }
+          try await engine.removeAllData()
+        }.value
       }
     } catch {
       failure = BenchmarkError.wrapping(error, "removing the entries failed", subject: name)
