@@ -22,14 +22,14 @@ import Testing
     let counter = CacheKey(verbatim: "counter")
     for round in 1...20 {
       // The first body blocks the committing thread until the others are queued.
-      let (isRunning, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+      let (isRunning, mayEnd) = (AsyncStream<Void>.makeStream(), DispatchSemaphore(value: 0))
       let first = Task {
         try await engine.withTransaction { _ in
-          isRunning.signal()
+          isRunning.continuation.finish()
           mayEnd.wait()
         }
       }
-      await Task.detached { isRunning.waitForSignal() }.value
+      for await _ in isRunning.stream {}
       let failing = Task {
         try await engine.withTransaction { transaction in
           try FaultyFiles.refusingReads(in: directory) {
@@ -107,8 +107,4 @@ import Testing
       }
     }
   }
-}
-
-extension DispatchSemaphore {
-  fileprivate func waitForSignal() { wait() }
 }
