@@ -30,7 +30,9 @@ public actor JSONStorageEngine: StorageEngine {
   }
 
   /// Closes the file. Every later call throws `closed`.
-  public func close() throws {
+  ///
+  /// `async`, since a call of `close()` by the type of the engine would find the default implementation otherwise.
+  public func close() async throws {
     defer { (log, loadedEntries) = (nil, nil) }
     try log?.close()
   }
