@@ -90,7 +90,11 @@ extension DiskConnection {
       do {
         try journal.abort()
       } catch let failure {
-        guard !isReplay, let found = try journal.read(), !found.isAborted else { throw failure }
+        if isReplay { throw failure }
+        // The next holder of the lock makes the batch if the journal still has it, which it may if it cannot be read.
+        if case .success(let found) = Result(catching: { try journal.read() }), found?.isAborted ?? true {
+          throw failure
+        }
         fail(with: failure)
         throw AfterCommitError(StorageError.undecidedBatch(entries.path, failure))
       }
