@@ -70,7 +70,6 @@ final class PostgreSQLConnection: @unchecked Sendable {
     guard PQpipelineSync(handle) == 1 else { throw lost() }
     try flush(until: deadline)
     let results = try receive(sent, until: deadline)
-    guard results.count == sent.parts.count else { throw lost() }
     let answer = results[1]
     server = try answer.number(0, 3)
     // An engine that writes nothing can use a standby, and a role that may only read.
@@ -179,7 +178,7 @@ final class PostgreSQLConnection: @unchecked Sendable {
     }
   }
 
-  /// The results of the steps.
+  /// The results of the steps, one for each.
   func receive(_ sent: Sent, until deadline: ContinuousClock.Instant) throws -> [PostgreSQLResult] {
     var results: [PostgreSQLResult] = []
     var failure: PostgreSQLFailure?
@@ -213,6 +212,8 @@ final class PostgreSQLConnection: @unchecked Sendable {
       if failure.isConnectionLost { isLost = true }
       throw failure
     }
+    let steps = sent.parts.count { if case .step = $0 { true } else { false } }
+    guard results.count == steps else { throw lost() }
     return results
   }
 

@@ -205,9 +205,6 @@ extension PostgreSQLConnection {
     }
     if !times.isEmpty { steps.append(Step(.times, PostgreSQLArray.keys(times.map(\.key)))) }
     let results = try run(steps, until: deadline)
-    guard results.count == steps.count else {
-      throw StorageError(.io, "The server has left statements unanswered.")
-    }
 
     if values.count == 1 {
       values[0].call.end(.success(results[0].rowCount == 0 ? nil : results[0].data(0, 0)))
