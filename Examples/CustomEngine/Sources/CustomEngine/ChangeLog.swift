@@ -27,7 +27,7 @@ final class ChangeLog {
   private let lock: OwnedFile
   private var file: OwnedFile
   private var length = 0
-  /// The length after the file was opened or last rewritten.
+  /// The length of the file without overwritten and removed entries, when it was opened or last rewritten.
   private var rewrittenLength = 0
   /// Whether the lock file is as it was when it was opened: empty, or with the length that ``close()`` has recorded.
   private var isMarked = true
@@ -55,11 +55,13 @@ final class ChangeLog {
     }
     length = Self.firstLine.count
     var entries: [CacheKey: Entry] = [:]
+    var lengths: [CacheKey: Int] = [:]
     var lineCount = 0
     while let end = bytes[length...].firstIndex(of: Self.newline) {
       do {
         let change = try JSONDecoder().decode(Change.self, from: bytes[length..<end])
         entries[change.key] = change.entry
+        lengths[change.key] = change.entry == nil ? nil : end + 1 - length
       } catch {
         // After a crash, the end of a file that was not closed can be truncated or zeroed.
         if closedLength != nil { throw corrupted(error) }
@@ -69,7 +71,7 @@ final class ChangeLog {
       lineCount += 1
     }
     if closedLength != nil, length != bytes.count { throw corrupted(nil) }
-    rewrittenLength = length
+    rewrittenLength = Self.firstLine.count + lengths.values.reduce(0, +)
     if lineCount > 2 * entries.count + 100 { try rewriteIfAllowed(entries) }
     return entries
   }
@@ -81,8 +83,8 @@ final class ChangeLog {
   /// - Throws: `StorageError` with code `io` if the path leads to another file now, or to none.
   func expectInPlace() throws { try file.expectInPlace() }
 
-  /// Rewrites the file, without entries that have been overwritten or removed, if it has grown to more than twice its
-  /// length after the last rewrite, and 16 MiB.
+  /// Rewrites the file, without entries that have been overwritten or removed, if it has grown to more than twice the
+  /// length that it had without them when it was opened or last rewritten, and 16 MiB.
   func rewriteIfMostlyOld(_ entries: [CacheKey: Entry]) throws {
     if length > 2 * rewrittenLength + (16 << 20) { try rewriteIfAllowed(entries) }
   }
@@ -118,11 +120,11 @@ final class ChangeLog {
       lock.close()
     }
     if isMarked { return }
-    // In this order, so that the length is not on the disk before the file and its directory entry. A failed write may
-    // have left a part behind the length.
-    try file.truncate(to: length)
+    // In this order, so that the length is not on the disk before the file and its directory entry.
     try file.sync()
     try OwnedFile.sync(directory)
+    // What a failed write has left after the last line is ignored only if no length is recorded.
+    guard try file.length() == length else { return }
     try lock.write(Data("\(length)".utf8), at: 0)
     try lock.sync()
   }
@@ -130,7 +132,7 @@ final class ChangeLog {
   /// Removes the length from the lock file, before anything is changed.
   private func removeMark() throws {
     guard isMarked else { return }
-    try lock.truncate(to: 0)
+    try lock.truncate()
     try lock.sync()
     isMarked = false
   }
@@ -148,7 +150,7 @@ final class ChangeLog {
     for (key, entry) in entries {
       bytes += try JSONEncoder().encode(Change(key: key, entry: entry)) + [Self.newline]
     }
-    try new.truncate(to: 0)
+    try new.truncate()
     try new.write(bytes, at: 0)
     try new.sync()
     return (new, bytes.count)

@@ -31,7 +31,7 @@ public actor JSONStorageEngine: StorageEngine {
 
   /// Closes the file. Every later call throws `closed`.
   ///
-  /// `async`, since a call of `close()` by the type of the engine would find the default implementation otherwise.
+  /// `async`, since a call on a value of this type would resolve to the default implementation otherwise.
   public func close() async throws {
     defer { (log, loadedEntries) = (nil, nil) }
     try log?.close()

@@ -81,8 +81,15 @@ final class OwnedFile {
     ftruncate(descriptor, off_t(end + bytes.count))
   }
 
-  func truncate(to length: Int) throws {
-    guard ftruncate(descriptor, off_t(length)) == 0 else { throw failure("Writing to") }
+  func truncate() throws {
+    guard ftruncate(descriptor, 0) == 0 else { throw failure("Writing to") }
+  }
+
+  /// In bytes.
+  func length() throws -> Int {
+    let length = lseek(descriptor, 0, SEEK_END)
+    guard length >= 0 else { throw failure("Reading the length of") }
+    return Int(length)
   }
 
   func sync() throws {

@@ -38,6 +38,20 @@ func changedEnd() async throws {
   }
 }
 
+@Test("The file does not grow with each opening")
+func growth() async throws {
+  try await withDirectory { directory in
+    let large = Data(count: 1 << 20)
+    for _ in 0..<5 {
+      let engine = try JSONStorageEngine(directory: directory)
+      for _ in 0..<8 { try await engine.write(large, key: key) }
+      try await engine.close()
+    }
+    let size = try Data(contentsOf: directory.appending(path: "changes.json")).count
+    #expect(size < 24 << 20)
+  }
+}
+
 private func withDirectory(_ body: (URL) async throws -> Void) async throws {
   let directory = FileManager.default.temporaryDirectory.appending(path: "custom-engine-\(UUID())")
   defer { try? FileManager.default.removeItem(at: directory) }
