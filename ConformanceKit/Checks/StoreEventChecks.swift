@@ -143,8 +143,8 @@ private struct Refusal: Error {}
   try await fixture.insert(item)
   let subscriber = Subscriber(fixture.store)
   let refused = CheckedItem("updated", version: 7)
-  do { try await fixture.store.update(item, adding: 6, refusal: Refusal()) } catch is Refusal {}
-  try await fixture.store.update(item, adding: 2, refusal: nil)
+  do { try await fixture.update(item, adding: 6, refusal: Refusal()) } catch is Refusal {}
+  try await fixture.update(item, adding: 2)
   try await fixture.insert(end)
   try await subscriber.wait(forInsertionOf: end)
   try expectSame(

@@ -85,11 +85,11 @@ private struct Attempt: CustomStringConvertible {
   let items = fixture.store.items
   fixture.engine.failEveryCall(where: \.isWrite)
   try await fixture.expectFailure(of: "an update on an engine that fails") {
-    try await fixture.store.update(item, adding: 1, refusal: nil)
+    try await fixture.update(item, adding: 1)
   }
   fixture.engine.clearFaults()
   try await fixture.expectItems(items, "after an update had failed")
-  try await fixture.store.update(item, adding: 1, refusal: nil)
+  try await fixture.update(item, adding: 1)
   try await fixture.expectItems(items.dropLast() + [updated], "after an update was repeated")
 }
 

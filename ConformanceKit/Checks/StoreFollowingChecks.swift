@@ -204,7 +204,7 @@ private func waitForItems(
   try await one.insert(item)
   let tasks = [one, other, one, other, one, other, one, other].map { fixture in
     Task {
-      for _ in 0..<10 { try await fixture.store.update(item, adding: 1, refusal: nil) }
+      for _ in 0..<10 { try await fixture.update(item, adding: 1) }
     }
   }
   for task in tasks { try await task.value }
@@ -221,11 +221,11 @@ private struct Refusal: Error {}
   let items = [CheckedItem("a"), CheckedItem("b")]
   try await fixture.perform(.insert(items))
   do {
-    try await fixture.store.update(items[0], adding: 1, refusal: Refusal())
+    try await fixture.update(items[0], adding: 1, refusal: Refusal())
     throw Violation("an update whose closure threw returned")
   } catch is Refusal {}
   try await fixture.expectItems(items, "after an update that threw")
-  try await fixture.store.update(items[0], adding: 1, refusal: nil)
+  try await fixture.update(items[0], adding: 1)
   try await fixture.expectItems([CheckedItem("a", version: 2), items[1]], "after an update")
   try await updateWhatOthersChanged(fixture)
 }
@@ -235,7 +235,7 @@ private struct Refusal: Error {}
   let (changed, removed) = (CacheKey(verbatim: "a"), CacheKey(verbatim: "b"))
   let encoded = try JSONCodec().encode(CheckedItem("a", version: 10))
   try await fixture.engineUnderTest.write(encoded, key: changed)
-  try await fixture.store.update(CheckedItem("a"), adding: 1, refusal: nil)
+  try await fixture.update(CheckedItem("a"), adding: 1)
   let updated = CheckedItem("a", version: 11)
   let stored = try await fixture.storedItems(likely: [])
   try expect(
@@ -244,7 +244,7 @@ private struct Refusal: Error {}
       + "held \(describe(stored)), and the items were \(describe(fixture.store.items))")
   try await fixture.engineUnderTest.remove(key: removed)
   // A store may refuse to update an item that is no longer there.
-  do { try await fixture.store.update(CheckedItem("b"), adding: 1, refusal: nil) } catch {}
+  do { try await fixture.update(CheckedItem("b"), adding: 1) } catch {}
   try expect(
     try await fixture.engineUnderTest.read(key: removed), is: nil,
     "what was stored after an update of an item that had been removed from the engine")

@@ -45,11 +45,7 @@ private let identifiers: [String] = {
   try await fixture.expectItems(expected, "after all were replaced")
   if context.capabilities.contains(.transactions) {
     for item in expected {
-      do {
-        try await fixture.store.update(item, adding: 1, refusal: nil)
-      } catch {
-        throw Violation("an update of \(item) threw \(shortened(String(describing: error)))")
-      }
+      try await fixture.update(item, adding: 1)
     }
     expected = expected.map { CheckedItem($0.id, version: 3) }
     try await fixture.expectItems(expected, "after all were updated")

@@ -55,6 +55,17 @@ extension StoreFixture {
     try await call("\(change)") { try await store.perform(change) }
   }
 
+  /// Updates one item. If the update is to throw an error, it is thrown as it is.
+  func update(_ item: CheckedItem, adding amount: Double, refusal: (any Error)? = nil) async throws {
+    do {
+      try await call("an update of \(item)") {
+        try await store.update(item, adding: amount, refusal: refusal)
+      }
+    } catch let failure as CallFailure where refusal != nil {
+      throw failure.error
+    }
+  }
+
   /// Runs a chain.
   func run(_ changes: [CheckedChange]) async throws {
     try await call("a chain of \(changes)") { try await store.chain(changes)() }
