@@ -1,4 +1,4 @@
-#include "crc32c.h"
+#include "stockroom_crc32c.h"
 
 #include <string.h>
 

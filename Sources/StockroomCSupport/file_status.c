@@ -1,7 +1,8 @@
-// Declares `statx`.
-#define _GNU_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE  // for `statx`
+#endif
 
-#include "file_status.h"
+#include "stockroom_file_status.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +22,10 @@ static int converted(int result, const struct stat *found, stockroom_file_status
 
 #if defined(__linux__) && defined(STATX_INO)
 
-/// Returns 1 if the system has no such call, or a sandbox does not allow it.
+/// Returns 0, or -1 with `errno` set, or 1 if the system has no such call or a sandbox does not allow it.
 static int status_without_times(int directory, const char *path, int flags, stockroom_file_status *status) {
   struct statx found;
-  if (statx(directory, path, flags, STATX_TYPE | STATX_INO | STATX_SIZE, &found) != 0) {
+  if (statx(directory, path, flags, STATX_INO | STATX_SIZE, &found) != 0) {
     return errno == ENOSYS || errno == EPERM ? 1 : -1;
   }
   status->device = (uint64_t)makedev(found.stx_dev_major, found.stx_dev_minor);

@@ -15,9 +15,9 @@
 /// Six methods are required: ``write(_:key:)``, ``read(key:)``, ``remove(key:)``, ``allKeys()``,
 /// ``createdAt(key:)`` and ``updatedAt(key:)``. Everything else has a default implementation built on these, which an
 /// engine replaces where it can do better. Actors, classes and structs can conform; a method that cannot fail
-/// need not be marked `throws`. Declare a method that has a default implementation `async`, in an actor too: a call by the
-/// type of the engine, as `myEngine.close()`, finds the default otherwise, which for ``close()`` does nothing. Begin each
-/// method that takes a key with `try key.validate()`, the check of keys that all engines share.
+/// need not be marked `throws`. In an actor, too, declare a method `async` that has a default implementation: otherwise a
+/// call on a value of the engine's own type, such as `myEngine.close()`, resolves to the default, which for ``close()``
+/// does nothing. Begin each method that takes a key with `try key.validate()`, the check of keys that all engines share.
 ///
 /// Then verify the engine from a test target that depends on `ConformanceKit`:
 ///

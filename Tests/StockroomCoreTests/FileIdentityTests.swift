@@ -26,10 +26,10 @@ struct FileIdentityTests {
     }
   }
 
-  @Test("A missing file has no identity, and a closed descriptor is an error")
+  @Test("A missing file has no identity, and an invalid descriptor is an error")
   func missing() throws {
     let directory = try TemporaryDirectory()
     #expect(try FileIdentity(path: directory.beside("missing").path) == nil)
-    #expect(throws: StorageError.self) { try FileIdentity(descriptor: -1, path: "closed") }
+    #expect(throws: StorageError.self) { try FileIdentity(descriptor: -1, path: "invalid") }
   }
 }

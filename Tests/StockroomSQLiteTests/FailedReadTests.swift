@@ -22,14 +22,14 @@ import Testing
     let counter = CacheKey(verbatim: "counter")
     for round in 1...20 {
       // The first body blocks the committing thread until the others are queued.
-      let (isRunning, mayEnd) = (AsyncStream<Void>.makeStream(), DispatchSemaphore(value: 0))
+      let (beginning, mayEnd) = (AsyncStream<Void>.makeStream(), DispatchSemaphore(value: 0))
       let first = Task {
         try await engine.withTransaction { _ in
-          isRunning.continuation.finish()
+          beginning.continuation.finish()
           mayEnd.wait()
         }
       }
-      for await _ in isRunning.stream {}
+      for await _ in beginning.stream {}
       let failing = Task {
         try await engine.withTransaction { transaction in
           try FaultyFiles.refusingReads(in: directory) {

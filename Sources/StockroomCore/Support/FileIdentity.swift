@@ -53,7 +53,7 @@ package struct UntimedFileStatus: Sendable {
   package let size: Int
 
   private init(_ status: stockroom_file_status) {
-    (identity, size) = (FileIdentity(status), Int(status.size))
+    (identity, size) = (FileIdentity(status), Int(clamping: status.size))
   }
 
   /// The file at the path, after following symbolic links. If it cannot be read, the result is nil, and `errno` is the

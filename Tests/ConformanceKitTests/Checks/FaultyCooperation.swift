@@ -140,6 +140,7 @@ final class BlocksOneCall: FaultyEngine {
   }
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await heldUp(.closeDuringReads) {
+      // As long as the other calls block: on a busy machine, shorter waits are not the engine's fault.
       if call == .closeDuringReads { try await Task.sleep(for: .milliseconds(30)) }
       return try await base.readAllDataAndKeys()
     }
