@@ -392,6 +392,7 @@ void tzset(void);
 #define EINVAL 22
 #define ENFILE 23
 #define EMFILE 24
+#define ENOTTY 25
 #define EFBIG 27
 #define ENOSPC 28
 #define EROFS 30
