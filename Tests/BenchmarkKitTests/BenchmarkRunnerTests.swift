@@ -90,36 +90,39 @@ import Testing
 
   @Test("A call that blocks the cooperative pool is reported as a stall")
   func stall() async throws {
-    let processors = ProcessInfo.processInfo.activeProcessorCount
-    let arrivals = MutexProtected(0)
-    // Each call waits up to 5 s for as many calls as there are processors, so that all threads of the pool are
-    // blocked at the same time even while other tests use some of them.
-    let blockThread: @Sendable () -> Void = {
-      let number = arrivals.withLock {
-        $0 += 1
-        return $0
-      }
-      let last = (number + processors - 1) / processors * processors
-      let end = ContinuousClock.now + .seconds(5)
-      while arrivals.withLock({ $0 < last }), ContinuousClock.now < end { usleep(1_000) }
-      usleep(60_000)
-    }
-    let workload = Workload("blocks", "Waits 60 ms.", startsFrom: .nothing, leaves: .nothing) { run in
-      try await run.measure(operations: 1) { latencies in
-        await withTaskGroup { group in
-          for _ in 0..<processors { group.addTask { blockThread() } }
+    // In a separate process: in this one, the other tests need the threads that it blocks.
+    await #expect(processExitsWith: .success) {
+      let processors = ProcessInfo.processInfo.activeProcessorCount
+      let arrivals = MutexProtected(0)
+      // Each call waits for as many calls as there are processors, so that all threads of the pool are blocked at the
+      // same time.
+      let blockThread: @Sendable () -> Void = {
+        let number = arrivals.withLock {
+          $0 += 1
+          return $0
         }
-        latencies.record()
+        let last = (number + processors - 1) / processors * processors
+        while arrivals.withLock({ $0 < last }) { usleep(1_000) }
+        usleep(60_000)
       }
+      let workload = Workload("blocks", "Waits 60 ms.", startsFrom: .nothing, leaves: .nothing) { run in
+        try await run.measure(operations: 1) { latencies in
+          await withTaskGroup { group in
+            for _ in 0..<processors { group.addTask { blockThread() } }
+          }
+          latencies.record()
+        }
+      }
+      var stall = 0.0
+      // On a busy machine, several attempts may be necessary.
+      for _ in 0..<100 where stall <= 0.03 {
+        let report = try await runSmall([BenchmarkSubject("a") { _ in SpyEngine() }], workloads: [workload])
+        let blocking = try #require(report.result(of: "a", in: "blocks"))
+        stall = max(stall, blocking.stall ?? 0)
+        #expect(try #require(blocking.latency).p50 > 0.05)
+      }
+      #expect(stall > 0.03)
     }
-    var stall = 0.0
-    for _ in 0..<20 where stall <= 0.03 {
-      let report = try await runSmall([BenchmarkSubject("a") { _ in SpyEngine() }], workloads: [workload])
-      let blocking = try #require(report.result(of: "a", in: "blocks"))
-      stall = max(stall, blocking.stall ?? 0)
-      #expect(try #require(blocking.latency).p50 > 0.05)
-    }
-    #expect(stall > 0.03)
   }
 
   @Test("In each workload the order of the subjects rotates, and the warm-up is not counted")
