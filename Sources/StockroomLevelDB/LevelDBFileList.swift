@@ -39,9 +39,11 @@ struct LevelDBFileList {
   /// The number in a name such as `000005.log`. Nil if it is not the name of a log.
   static func number(ofLog name: String) -> UInt64? {
     let digits = name.dropLast(".log".count)
-    guard name.hasSuffix(".log"), digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
-    return UInt64(digits)
+    return name.hasSuffix(".log") && isNumber(digits) ? UInt64(digits) : nil
   }
+
+  /// Whether the text consists of digits. `UInt64` would also accept a sign.
+  static func isNumber(_ text: Substring) -> Bool { text.utf8.allSatisfy { (0x30...0x39).contains($0) } }
 
   static func manifestName(_ number: UInt64) -> String { "MANIFEST-" + padded(number) }
   static func logName(_ number: UInt64) -> String { padded(number) + ".log" }

@@ -88,7 +88,7 @@ struct LevelDBFiles: Sendable {
   func removeUnfinished() throws {
     for name in try names() where name.hasSuffix(Self.unfinishedExtension) {
       let finished = name.dropLast(Self.unfinishedExtension.count)
-      let isManifest = finished.hasPrefix("MANIFEST-") && finished.dropFirst(9).allSatisfy(\.isWholeNumber)
+      let isManifest = finished.hasPrefix("MANIFEST-") && LevelDBFileList.isNumber(finished.dropFirst(9))
       let isLog = LevelDBFileList.number(ofLog: String(finished)) != nil
       let isOwn = finished == "CURRENT" || finished.hasPrefix("STOCKROOM")
       if isOwn || isLog || isManifest { _ = unlinkat(descriptor, name, 0) }

@@ -34,7 +34,7 @@ struct LevelDBKeptLogs {
 
   /// Whether this is a second name, and not that of an unfinished copy.
   private static func isName(_ name: String) -> Bool {
-    name.hasPrefix(prefix) && name.dropFirst(prefix.count).utf8.allSatisfy { (0x30...0x39).contains($0) }
+    name.hasPrefix(prefix) && LevelDBFileList.isNumber(name.dropFirst(prefix.count))
   }
 
   /// Writes the batches that LevelDB has not found, as one synced batch: after a crash, the database has either all of
