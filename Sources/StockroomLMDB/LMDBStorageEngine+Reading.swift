@@ -130,7 +130,7 @@ extension LMDBStorageEngine {
     defer { gate.leave() }
     // Yields before the snapshot is taken, so that it is the newest one.
     var timer = YieldTimer()
-    try await timer.yield()
+    try await timer.start()
     return try await shared.readLong { try await body($0.snapshot, &timer) }
   }
 

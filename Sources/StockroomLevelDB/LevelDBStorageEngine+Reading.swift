@@ -118,7 +118,7 @@ extension LevelDBStorageEngine {
   @concurrent public func verify() async throws {
     try await reading(.eachFileToItsEnd) { handle in
       var timer = YieldTimer()
-      try await timer.yield()
+      try await timer.start()
       var count: UInt64 = 0
       var greatest: UInt64 = 0
       var metadata = LevelDBMetadata()
@@ -188,7 +188,7 @@ extension LevelDBStorageEngine {
   ) async throws -> [Value] {
     try await reading(.eachFile) { handle in
       var timer = YieldTimer()
-      try await timer.yield()
+      try await timer.start()
       var values: [Value] = []
       // The number is not verified, so it reserves only a limited amount of memory.
       values.reserveCapacity(Int(min(try handle.metadata()?.count ?? 0, 1 << 20)))

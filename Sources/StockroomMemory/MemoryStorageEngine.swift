@@ -75,7 +75,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
     _ body: (MemoryTable, inout YieldTimer) async throws -> Result
   ) async throws -> Result {
     var timer = YieldTimer()
-    try await timer.yield()
+    try await timer.start()
     var snapshot: MemoryTable? = try withTable { copy $0 }
     defer { free(&snapshot) }
     // The snapshot is not nil before it is freed.
@@ -158,7 +158,7 @@ public final class MemoryStorageEngine: BatchWritingEngine {
   /// write lock.
   private func applyToCopy(_ operations: [StorageOperation], _ times: [EntryTimes?]) async throws {
     var timer = YieldTimer()
-    try await timer.yield()
+    try await timer.start()
     var next: MemoryTable? = try withTable { copy $0 }
     // The replaced table, or the copy if an error was thrown.
     defer { free(&next) }

@@ -81,7 +81,7 @@ final class SQLiteDatabase: Sendable {
     try gate.enter()
     defer { gate.leave() }
     var timer = YieldTimer()
-    try await timer.yield()
+    try await timer.start()
     if isLong { try await readers.longReads.enter() }
     defer { if isLong { readers.longReads.leave() } }
     do {

@@ -1,22 +1,30 @@
+import Synchronization
+
 /// Determines when a long call on the cooperative pool yields to other tasks (rule C5).
 ///
 /// A call that never suspends keeps its thread of the pool, and as many such calls as there are processors
-/// keep all threads. So a call that reads many entries begins with ``yield()`` and calls ``yieldIfDue()``
+/// keep all threads. So a call that reads many entries begins with ``start()`` and calls ``yieldIfDue()``
 /// between portions of them.
 @usableFromInline package struct YieldTimer: ~Copyable {
   /// The maximum time for which a call may keep its thread.
   private static let slice = Duration.milliseconds(10)
 
+  private static let origin = ContinuousClock.now
+  /// In which millisecond since `origin` a call last yielded as it started.
+  private static let lastStart = Atomic(-1)
+
   private var end = ContinuousClock.now
 
   package init() {}
 
-  /// Yields to every task that is ready to run.
+  /// Starts the call's time, and yields, unless another call has done so in this millisecond: a yield takes as long as reading dozens of
+  /// entries. Without it, short calls in a loop would never yield.
   ///
   /// - Throws: `CancellationError` if the task has been cancelled.
-  package mutating func yield() async throws {
+  package mutating func start() async throws {
     try Task.checkCancellation()
-    await Task.yield()
+    let millisecond = Int((ContinuousClock.now - Self.origin) / .milliseconds(1))
+    if Self.lastStart.exchange(millisecond, ordering: .relaxed) != millisecond { await Task.yield() }
     end = .now + Self.slice
   }
 
@@ -28,6 +36,8 @@
   /// - Throws: `CancellationError` if the task has been cancelled.
   @usableFromInline package mutating func yieldIfDue() async throws {
     try Task.checkCancellation()
-    if isDue { try await yield() }
+    guard isDue else { return }
+    await Task.yield()
+    end = .now + Self.slice
   }
 }
