@@ -1,5 +1,6 @@
 import ConformanceKit
 import Foundation
+import StockroomKitSupport
 import Testing
 
 @testable import StockroomCLI
@@ -123,16 +124,20 @@ import Testing
         let (program, file) = (
           directory.appending(path: "stockroom"), directory.appending(path: "results").path
         )
-        try FileManager.default.copyItem(at: CommandLineTool.url, to: program)
+        // Executing a file that this process has written can fail with ETXTBSY: processes that other tests start meanwhile inherit
+        // its descriptor.
+        func write(_ command: String) async throws {
+          let written = try await ProgramOutput(
+            of: ["/bin/sh", "-c", command, CommandLineTool.url.path, program.path])
+          try #require(written.isSuccess, "\(written.explanation)")
+        }
+        try await write(#"cp "$0" "$1""#)
         func run() async throws -> CommandLineTool.Output {
           try await CommandLineTool.run(
             ["conformance", "--engine", "memory", "--rule", "R1", "--resume", file], executable: program)
         }
         #expect(try await run().status == 0)
-        let handle = try FileHandle(forWritingTo: program)
-        try handle.seekToEnd()
-        try handle.write(contentsOf: Data([0]))
-        try handle.close()
+        try await write(#"printf '\0' >> "$1""#)
         let output = try await run()
         #expect(output.status == 1)
         #expect(output.standardError.contains("is from a run of another build."))
