@@ -164,7 +164,7 @@ let package = Package(
     .testTarget(
       name: "PackageTests", dependencies: ["StockroomKitSupport", "TestFixtures"], swiftSettings: settings),
     .testTarget(
-      name: "StockroomCoreTests", dependencies: ["StockroomCore", "StockroomKitSupport"],
+      name: "StockroomCoreTests", dependencies: ["StockroomCore", "StockroomKitSupport", "TestFixtures"],
       swiftSettings: settings),
     .testTarget(
       name: "StockroomStoreTests",
@@ -174,7 +174,7 @@ let package = Package(
       ],
       swiftSettings: settings),
     .testTarget(
-      name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomEngines"],
+      name: "StockroomTests", dependencies: engineNames + ["Stockroom", "StockroomEngines", "TestFixtures"],
       swiftSettings: settings),
     .testTarget(
       name: "StockroomTestSupportTests",
@@ -218,7 +218,7 @@ let package = Package(
       dependencies: engineNames + [
         "Stockroom", "StockroomEngines", "StockroomLayers", "StockroomTransfer", "StockroomImport",
         "StockroomCLI",
-        "StockroomTestSupport", "ConformanceKit", "BenchmarkKit",
+        "StockroomTestSupport", "ConformanceKit", "BenchmarkKit", "TestFixtures",
       ],
       swiftSettings: settings),
     // With the settings of a new Xcode project.
@@ -242,7 +242,9 @@ let package = Package(
       name: "StockroomKitSupportTests", dependencies: ["StockroomKitSupport"], swiftSettings: settings),
     .testTarget(
       name: "BenchmarkKitTests",
-      dependencies: ["StockroomCore", "StockroomMemory", "StockroomKitSupport", "BenchmarkKit"],
+      dependencies: [
+        "StockroomCore", "StockroomMemory", "StockroomKitSupport", "BenchmarkKit", "TestFixtures",
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "StockroomCLITests",

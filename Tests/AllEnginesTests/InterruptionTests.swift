@@ -1,10 +1,11 @@
 import Foundation
 import StockroomEngines
+import TestFixtures
 import Testing
 
 @Suite("Interrupted work") struct InterruptionTests {
   @Test(
-    "Work that returns normally after a signal still throws SignalReceived",
+    "Work that returns normally after a signal still throws SignalReceived", .ownThreads,
     arguments: [SIGINT, SIGTERM, SIGHUP])
   func successful(number: Int32) async {
     // In a separate process, because signals affect the whole process.
@@ -21,7 +22,7 @@ import Testing
     }
   }
 
-  @Test("An error thrown after a signal is kept as the cause")
+  @Test("An error thrown after a signal is kept as the cause", .ownThreads)
   func failing() async {
     await #expect(processExitsWith: .success) {
       signal(SIGTERM, SIG_DFL)
@@ -37,7 +38,7 @@ import Testing
     }
   }
 
-  @Test("Without a signal, the result or the error of the work reaches the caller")
+  @Test("Without a signal, the result or the error of the work reaches the caller", .ownThreads)
   func uninterrupted() async {
     await #expect(processExitsWith: .success) {
       let result = try await untilInterrupted { 7 }

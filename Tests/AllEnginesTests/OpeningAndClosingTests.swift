@@ -9,7 +9,7 @@
   /// environment variable `STOCKROOM_OPENINGS` sets the count for a long manual run.
   @Suite(.serialized) struct OpeningAndClosingTests {
     @Test(
-      "Opening and closing engines leaks no descriptors, threads or memory",
+      "Opening and closing engines leaks no descriptors, threads or memory", .ownThreads,
       arguments: EngineCatalog.onThisMachine.map(\.name))
     func leavesNothing(name: String) async {
       await #expect(processExitsWith: .success) { [name] in

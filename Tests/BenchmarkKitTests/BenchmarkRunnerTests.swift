@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomMemory
+import TestFixtures
 import Testing
 
 @testable import BenchmarkKit
@@ -88,7 +89,7 @@ import Testing
     #expect(fractions.withLock { $0 } == (0..<15).map { Double($0) / 15 })
   }
 
-  @Test("A call that blocks the cooperative pool is reported as a stall")
+  @Test("A call that blocks the cooperative pool is reported as a stall", .ownThreads)
   func stall() async throws {
     // In a separate process: in this one, the other tests need the threads that it blocks.
     await #expect(processExitsWith: .success) {

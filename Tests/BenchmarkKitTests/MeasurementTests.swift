@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomKitSupport
+import TestFixtures
 import Testing
 
 @testable import BenchmarkKit
@@ -42,7 +43,7 @@ import Testing
     #expect(all.merging(LatencyHistogram()) == all)
   }
 
-  @Test("The time of the processors and the growth of memory are measured")
+  @Test("The time of the processors and the growth of memory are measured", .ownThreads)
   func usage() async {
     #if os(Linux)
       // In a separate process, where no other test frees memory.
@@ -62,7 +63,7 @@ import Testing
     #endif
   }
 
-  @Test("Memory that was freed before a measurement is counted again")
+  @Test("Memory that was freed before a measurement is counted again", .ownThreads)
   func memoryUsedAgain() async {
     #if os(Linux)
       // In a separate process, where no other test frees memory.

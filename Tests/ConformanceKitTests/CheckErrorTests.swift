@@ -1,6 +1,7 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -63,7 +64,7 @@ struct CheckErrorTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: parent.path(percentEncoded: false)) == [])
   }
 
-  @Test("An engine that holds every thread of the cooperative pool does not stop the clock")
+  @Test("An engine that holds every thread of the cooperative pool does not stop the clock", .ownThreads)
   func heldPool() async {
     // In a separate process, where threads that are blocked forever do no harm.
     await #expect(processExitsWith: .exitCode(9)) {

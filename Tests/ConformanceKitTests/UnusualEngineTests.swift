@@ -215,7 +215,7 @@ struct UnusualFeedTests {
 
 @Suite("A busy process")
 struct BusyProcessTests {
-  @Test("Events that wait for a thread of the cooperative pool do not count as lost")
+  @Test("Events that wait for a thread of the cooperative pool do not count as lost", .ownThreads)
   func busyPool() async {
     // In a separate process, since it delays everything else in the process.
     await #expect(processExitsWith: .success) {
@@ -236,6 +236,7 @@ struct MisbehaviorTests {
   /// Regression: the changes blocked all threads of the cooperative pool, so that nothing in the process continued.
   @Test(
     "An engine that blocks cancelled changes forever fails the check of their late effects, and the run continues",
+    .ownThreads,
     .timeLimit(.minutes(60)))
   func blockedChanges() async {
     await #expect(processExitsWith: .success) {

@@ -1,10 +1,11 @@
 #if os(Linux)
   import Foundation
+  import TestFixtures
   import Testing
 
   /// Runs code of the guides that the other tests only compile.
   @Suite struct GuideTests {
-    @Test("The Editor of the guide keeps all changes of tasks that append at the same time")
+    @Test("The Editor of the guide keeps all changes of tasks that append at the same time", .ownThreads)
     func editor() async {
       await #expect(processExitsWith: .success) {
         let directory = FileManager.default.temporaryDirectory.appending(

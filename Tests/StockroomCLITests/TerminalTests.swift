@@ -1,5 +1,6 @@
 import Foundation
 import StockroomKitSupport
+import TestFixtures
 import Testing
 
 @testable import StockroomCLI
@@ -100,7 +101,7 @@ import Testing
     }
   }
 
-  @Test("The results so far are printed even if the work hangs when it is interrupted")
+  @Test("The results so far are printed even if the work hangs when it is interrupted", .ownThreads)
   func hangingWork() async throws {
     let result = await #expect(
       processExitsWith: .exitCode(128 + SIGINT), observing: [\.standardOutputContent]

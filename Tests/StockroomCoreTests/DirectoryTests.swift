@@ -1,5 +1,6 @@
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @Suite struct DirectoryTests {
@@ -117,7 +118,7 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("A directory can be created below one that may be entered but not read")
+    @Test("A directory can be created below one that may be entered but not read", .ownThreads)
     func unreadableParent() async throws {
       await #expect(processExitsWith: .success) {
         let parent = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
@@ -142,7 +143,7 @@ import Testing
       }
     }
 
-    @Test("The directories are those of the XDG base directory specification")
+    @Test("The directories are those of the XDG base directory specification", .ownThreads)
     func xdg() async throws {
       // In a separate process, because the environment belongs to the whole process.
       await #expect(processExitsWith: .success) {

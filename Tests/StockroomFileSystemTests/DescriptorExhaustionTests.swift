@@ -9,7 +9,8 @@
 
   @Suite("File descriptor exhaustion")
   struct DescriptorExhaustionTests {
-    @Test("A removal that has found its file needs no more descriptors to remove its directories")
+    @Test(
+      "A removal that has found its file needs no more descriptors to remove its directories", .ownThreads)
     func removal() async {
       // In a separate process, because the limit applies to the process.
       await #expect(processExitsWith: .success) {

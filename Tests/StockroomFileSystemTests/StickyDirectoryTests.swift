@@ -16,6 +16,7 @@
 
     @Test(
       "Calls that would remove the file throw .permissionDenied, and remove no other file either",
+      .ownThreads,
       .enabled(if: geteuid() == 0, "only root can give a file to another user"))
     func removals() async throws {
       // In a separate process, because it changes its user.

@@ -10,7 +10,7 @@
   /// Files and directories that the user may remove, but not read.
   @Suite("Files: unreadable files of others")
   struct UnreadableFileTests {
-    @Test("A removal of an unreadable file is completed after its process has died")
+    @Test("A removal of an unreadable file is completed after its process has died", .ownThreads)
     func removalOfUnreadable() async throws {
       // In a separate process, which changes its user: root may read every file.
       await #expect(processExitsWith: .success) {
@@ -35,7 +35,7 @@
       }
     }
 
-    @Test("A directory that only looks like one of long keys is not opened")
+    @Test("A directory that only looks like one of long keys is not opened", .ownThreads)
     func unreadableDirectory() async throws {
       await #expect(processExitsWith: .success) {
         if geteuid() == 0 { try #require(seteuid(65_534) == 0) }

@@ -111,7 +111,9 @@ struct LMDBCorruptionTests {
     #expect(await code { try await engine.verify() } == .closed)
   }
 
-  @Test("A removal that reaches a corrupted page on the way to the next leaf throws, and does not trap")
+  @Test(
+    "A removal that reaches a corrupted page on the way to the next leaf throws, and does not trap",
+    .ownThreads)
   func nextLeaf() async throws {
     let place = try TemporaryDirectory()
     let engine = try place.engine()
@@ -145,6 +147,7 @@ struct LMDBCorruptionTests {
 
   @Test(
     "However a page is corrupted, calls return the stored entries or throw, and the process does not trap",
+    .ownThreads,
     arguments: 0..<2
   )
   func anywhere(part: Int) async throws {

@@ -55,7 +55,9 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("Processes that write one after another do not lengthen a database that another process has open")
+    @Test(
+      "Processes that write one after another do not lengthen a database that another process has open",
+      .ownThreads)
     func severalProcesses() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
@@ -74,9 +76,7 @@ import Testing
       try await engine.close()
     }
 
-    @Test(
-      "Closing trims the file even if another process has grown the database beyond the map"
-    )
+    @Test("Closing trims the file even if another process has grown the database beyond the map", .ownThreads)
     func closing() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()
@@ -103,7 +103,8 @@ import Testing
       return try #require(attributes[.size] as? Int)
     }
 
-    @Test("A subscription succeeds even if another process has grown the database beyond the map")
+    @Test(
+      "A subscription succeeds even if another process has grown the database beyond the map", .ownThreads)
     func subscribing() async throws {
       let place = try TemporaryDirectory()
       let engine = try place.engine()

@@ -7,8 +7,7 @@
   import StockroomLMDB
   import Testing
 
-  // Serialized: a thread of the pool waits for each process, and some processes wait for a test.
-  @Suite("LMDB while other processes wait, write or hold locks", .serialized)
+  @Suite("LMDB while other processes wait, write or hold locks", .ownThreads)
   struct LMDBOtherProcessTests {
     /// Calls `body` while another process is in a write transaction. The process ends it after `body` has
     /// returned, or after ten minutes, so that no call waits forever.

@@ -20,7 +20,7 @@ struct LMDBPlantedFileTests {
   }
 
   #if os(Linux)
-    @Test("Files shared with the group are accessible to it whatever the umask")
+    @Test("Files shared with the group are accessible to it whatever the umask", .ownThreads)
     func groupPermissions() async throws {
       await #expect(processExitsWith: .success) {
         umask(0o077)

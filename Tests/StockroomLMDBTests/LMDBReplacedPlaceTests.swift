@@ -126,7 +126,7 @@ struct LMDBReplacedPlaceTests {
   }
 
   #if os(Linux)
-    @Test("A data file that is truncated while it is open makes reads and writes throw")
+    @Test("A data file that is truncated while it is open makes reads and writes throw", .ownThreads)
     func truncated() async throws {
       await #expect(processExitsWith: .success) {
         let place = try TemporaryDirectory()
@@ -145,7 +145,7 @@ struct LMDBReplacedPlaceTests {
       }
     }
 
-    @Test("A data file overwritten with an older copy makes reads, writes and verify() throw")
+    @Test("A data file overwritten with an older copy makes reads, writes and verify() throw", .ownThreads)
     func overwritten() async throws {
       await #expect(processExitsWith: .success) {
         let place = try TemporaryDirectory()

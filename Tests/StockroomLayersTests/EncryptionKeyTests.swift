@@ -70,7 +70,7 @@
     }
 
     #if os(Linux)
-      @Test("A key file whose name cannot be synced is removed")
+      @Test("A key file whose name cannot be synced is removed", .ownThreads)
       func unsyncedName() async throws {
         await #expect(processExitsWith: .success) {
           let parent = FileManager.Directory.temporary(appendingPath: "stockroom-\(UUID().uuidString)")
@@ -111,7 +111,7 @@
     }
 
     #if os(macOS) || os(Linux)
-      @Test("A key can be stored in an environment variable")
+      @Test("A key can be stored in an environment variable", .ownThreads)
       func environment() async {
         // In a separate process, because the environment belongs to the whole process.
         await #expect(processExitsWith: .success) {

@@ -168,7 +168,9 @@ import Testing
       return obstacles
     }
 
-    @Test("Writes that find no space while removed entries are compacted throw", .timeLimit(.minutes(60)))
+    @Test(
+      "Writes that find no space while removed entries are compacted throw", .ownThreads,
+      .timeLimit(.minutes(60)))
     func fullDiskWhileCompacting() async throws {
       // In a separate process, because LevelDB may terminate it.
       await #expect(processExitsWith: .success) {

@@ -9,7 +9,7 @@ import Testing
   "PostgreSQL: several hosts", .timeLimit(.minutes(60)),
   .enabled(if: PostgreSQLServer.installedPrograms() != nil))
 struct PostgreSQLHostsTests {
-  @Test("Of several hosts, an engine uses the one that accepts writes and has its namespace")
+  @Test("Of several hosts, an engine uses the one that accepts writes and has its namespace", .ownThreads)
   func hostsOfEnvironment() async throws {
     let place = try TemporaryDirectory()
     let first = PostgreSQLServer(

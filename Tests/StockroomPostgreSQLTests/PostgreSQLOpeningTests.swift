@@ -88,7 +88,7 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(
-    "A connection string in PGHOST or PGDATABASE is refused, and not included in the error",
+    "A connection string in PGHOST or PGDATABASE is refused, and not included in the error", .ownThreads,
     arguments: [
       ["PGHOST", "postgresql://me:secret@localhost/db"],
       ["PGDATABASE", "host=localhost password = secret", "PGHOST", "/nowhere"],

@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomSQLite
+import TestFixtures
 import Testing
 
 /// The length of the write-ahead log.
@@ -18,7 +19,7 @@ import Testing
       }
     }
 
-    @Test("The log stays short while read transactions of another process overlap without a gap")
+    @Test("The log stays short while read transactions of another process overlap without a gap", .ownThreads)
     func overlappingReaders() async throws {
       let place = try TestPlace()
       let engine = try SQLiteStorageEngine(directory: place.directory)

@@ -2,6 +2,7 @@ import StockroomCSQLite
 import Foundation
 import StockroomCore
 import StockroomSQLite
+import TestFixtures
 import Testing
 
 #if canImport(Darwin)
@@ -46,7 +47,7 @@ import Testing
     return error.code
   }
 
-  @Test("A connection caches no more of the database than cacheSize allows, for any value")
+  @Test("A connection caches no more of the database than cacheSize allows, for any value", .ownThreads)
   func cacheSize() async {
     // In a separate process, where no other engine allocates memory.
     await #expect(processExitsWith: .success) {

@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomSQLite
+import TestFixtures
 import Testing
 
 #if canImport(Darwin)
@@ -14,7 +15,7 @@ import Testing
 #if os(Linux) || os(macOS)
   /// In separate processes that give up root's privileges, because root may write everywhere.
   @Suite("A read-only engine on an unwritable place") struct UnwritablePlaceTests {
-    @Test("It reads everything, in many concurrent tasks, and leaves every file unchanged")
+    @Test("It reads everything, in many concurrent tasks, and leaves every file unchanged", .ownThreads)
     func readsEverything() async {
       await #expect(processExitsWith: .success) {
         try giveUpRights()
@@ -54,7 +55,7 @@ import Testing
       }
     }
 
-    @Test("It stops reading if the database is written to after all")
+    @Test("It stops reading if the database is written to after all", .ownThreads)
     func noticesChange() async {
       await #expect(processExitsWith: .success) {
         try giveUpRights()
@@ -76,7 +77,9 @@ import Testing
       }
     }
 
-    @Test("It reads what a crashed process left in the log, or throws if the shared memory is missing")
+    @Test(
+      "It reads what a crashed process left in the log, or throws if the shared memory is missing",
+      .ownThreads)
     func log() async {
       await #expect(processExitsWith: .success) {
         try giveUpRights()
@@ -102,7 +105,7 @@ import Testing
       }
     }
 
-    @Test("It sees the commits of an engine in another process")
+    @Test("It sees the commits of an engine in another process", .ownThreads)
     func besideWriter() async throws {
       let place = try TestPlace()
       let writer = try SQLiteStorageEngine(directory: place.directory)

@@ -1,6 +1,7 @@
 import Foundation
 import StockroomCore
 import StockroomSQLite
+import TestFixtures
 import Testing
 
 /// Which calls wait for which, and for how long (rules C5, O5).
@@ -21,7 +22,8 @@ import Testing
 
   #if os(macOS) || os(Linux)
     @Test(
-      "A process with read access only can delay writers by the lock timeout, and readers not at all")
+      "A process with read access only can delay writers by the lock timeout, and readers not at all",
+      .ownThreads)
     func readLocks() async throws {
       let place = try TestPlace()
       let engine = try SQLiteStorageEngine(directory: place.directory)
@@ -115,7 +117,7 @@ import Testing
   }
 
   #if !canImport(Darwin)
-    @Test("Many tasks that count many entries share a few connections")
+    @Test("Many tasks that count many entries share a few connections", .ownThreads)
     func manyCounts() async throws {
       await #expect(processExitsWith: .success) {
         let place = try TestPlace()

@@ -3,6 +3,7 @@ import Stockroom
 import StockroomFileSystem
 import StockroomLMDB
 import StockroomLevelDB
+import TestFixtures
 import Testing
 
 /// Each nesting doubles the length of the type's name.
@@ -10,7 +11,7 @@ private struct Pair<First, Second>: Codable, Sendable, Identifiable { var id: St
 private typealias Doubled<Item> = Pair<Item, Item>
 
 @Suite("Directories that are named after types") struct DefaultPlacesTests {
-  @Test("Two types of one name do not share a directory")
+  @Test("Two types of one name do not share a directory", .ownThreads)
   func sameName() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {
@@ -23,7 +24,8 @@ private typealias Doubled<Item> = Pair<Item, Item>
     }
   }
 
-  @Test("A store of items whose type has a name that is too long for a file has a place of its own")
+  @Test(
+    "A store of items whose type has a name that is too long for a file has a place of its own", .ownThreads)
   func longTypeName() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {
@@ -39,7 +41,7 @@ private typealias Doubled<Item> = Pair<Item, Item>
   }
 
   #if os(Linux)
-    @Test("An engine, store or cache without a directory is in a directory of the program's own")
+    @Test("An engine, store or cache without a directory is in a directory of the program's own", .ownThreads)
     func programDirectories() async {
       await #expect(processExitsWith: .success) {
         try await withOwnDataDirectory {
@@ -72,7 +74,8 @@ private typealias Doubled<Item> = Pair<Item, Item>
       }
     }
 
-    @Test("The default engines that throw are opened again after that, and are one for the program")
+    @Test(
+      "The default engines that throw are opened again after that, and are one for the program", .ownThreads)
     func defaultEngines() async {
       await #expect(processExitsWith: .success) {
         try await withOwnDataDirectory {
@@ -88,7 +91,7 @@ private typealias Doubled<Item> = Pair<Item, Item>
     }
   #endif
 
-  @Test("Two caches of the same types are one cache; one with another namespace is separate")
+  @Test("Two caches of the same types are one cache; one with another namespace is separate", .ownThreads)
   func cacheMadeTwice() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {
@@ -115,7 +118,7 @@ private typealias Doubled<Item> = Pair<Item, Item>
     }
   }
 
-  @Test("Assignments to a cache that was released are read by the next one")
+  @Test("Assignments to a cache that was released are read by the next one", .ownThreads)
   func cacheMadeAgain() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {

@@ -224,7 +224,7 @@ struct FaultyEngineTests {
   }
 
   @Test(
-    "An engine that blocks threads of the cooperative pool breaks rule C5",
+    "An engine that blocks threads of the cooperative pool breaks rule C5", .ownThreads,
     arguments: FaultyEngineCase.ofCooperation.keys.sorted())
   func blocking(_ id: String) async {
     // In a separate process, since it delays everything else in the process.
@@ -236,7 +236,8 @@ struct FaultyEngineTests {
     }
   }
 
-  @Test("A call that blocks its caller's thread is named", arguments: BlocksOneCall.Call.allCases)
+  @Test(
+    "A call that blocks its caller's thread is named", .ownThreads, arguments: BlocksOneCall.Call.allCases)
   func blockingCall(_ call: BlocksOneCall.Call) async {
     // In a separate process, see above.
     await #expect(processExitsWith: .success) { [name = call.rawValue as String] in

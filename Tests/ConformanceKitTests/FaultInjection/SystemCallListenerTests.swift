@@ -1,6 +1,7 @@
 #if os(Linux) && (arch(x86_64) || arch(arm64))
   import Foundation
   import StockroomCore
+  import TestFixtures
   import Testing
 
   @testable import ConformanceKit
@@ -9,7 +10,7 @@
   // there is nothing to test.
   @Suite("A listener for the calls of a process")
   struct SystemCallListenerTests {
-    @Test("Calls of the answering thread are not intercepted")
+    @Test("Calls of the answering thread are not intercepted", .ownThreads)
     func ownCalls() async {
       await #expect(processExitsWith: .success) {
         // Without an answer it would wait forever.
@@ -28,7 +29,7 @@
       }
     }
 
-    @Test("A call of each thread is answered exactly once")
+    @Test("A call of each thread is answered exactly once", .ownThreads)
     func manyThreads() async {
       await #expect(processExitsWith: .success) {
         alarm(600)
@@ -57,7 +58,7 @@
       }
     }
 
-    @Test("Freeing memory makes no intercepted call", .disabled(if: System.hasThreadSanitizer))
+    @Test("Freeing memory makes no intercepted call", .ownThreads, .disabled(if: System.hasThreadSanitizer))
     func freeing() async {
       await #expect(processExitsWith: .success) {
         alarm(600)

@@ -27,7 +27,8 @@ struct ResourceSnapshotTests {
   }
 
   /// Regression: four more descriptors than at first were too many.
-  @Test("Descriptors that a process opens once during openings that throw do not count as a leak")
+  @Test(
+    "Descriptors that a process opens once during openings that throw do not count as a leak", .ownThreads)
   func descriptorsMadeOnce() async {
     // In a separate process, since other tests open files.
     await #expect(processExitsWith: .success) {

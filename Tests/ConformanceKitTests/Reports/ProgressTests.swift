@@ -2,6 +2,7 @@ import FaultyEngineWorker
 import Dispatch
 import Foundation
 import StockroomCore
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -97,7 +98,8 @@ struct ProgressTests {
     #expect(exceeded?.standstill.contains("; in progress: write(_:key:); if the engine") == true)
   }
 
-  @Test("An engine that blocks every thread of its callers forever fails, and so does the next one")
+  @Test(
+    "An engine that blocks every thread of its callers forever fails, and so does the next one", .ownThreads)
   func deadlock() async {
     // In a separate process, where threads that are blocked forever do no harm.
     await #expect(processExitsWith: .success) {

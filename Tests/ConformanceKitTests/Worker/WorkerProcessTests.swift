@@ -2,6 +2,7 @@ import Foundation
 import FaultyEngineWorker
 import StockroomCore
 import StockroomKitSupport
+import TestFixtures
 import Testing
 
 @testable import ConformanceKit
@@ -188,7 +189,7 @@ struct WorkerProcessTests {
     }
   }
 
-  @Test("A worker ends with its parent")
+  @Test("A worker ends with its parent", .ownThreads)
   func orphans() async throws {
     try await withDirectory { directory in
       let path = directory.path(percentEncoded: false)
@@ -240,7 +241,7 @@ struct WorkerProcessTests {
       while isRunning() { try await Task.sleep(for: .milliseconds(1)) }
     }
 
-    @Test("Five hundred workers leave no descriptor, no thread and no zombie behind")
+    @Test("Five hundred workers leave no descriptor, no thread and no zombie behind", .ownThreads)
     func leaks() async throws {
       // In a separate process, where nothing else opens files.
       await #expect(processExitsWith: .success) {

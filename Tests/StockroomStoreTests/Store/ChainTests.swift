@@ -40,7 +40,7 @@ import Testing
   }
 
   #if DEBUG
-    @Test("Releasing a chain without run() fails an assertion that names the mistake")
+    @Test("Releasing a chain without run() fails an assertion that names the mistake", .ownThreads)
     func forgotten() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         let store = try await Store<Note>(storage: .memory())

@@ -3,6 +3,7 @@ import Foundation
 import Observation
 import StockroomCore
 import StockroomMemory
+import TestFixtures
 import Testing
 
 @testable import StockroomStore
@@ -227,7 +228,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     #expect(store.items == Note.numbered(9_000..<Self.count))
   }
 
-  @Test("Removed items are released without a read of the others", .timeLimit(.minutes(60)))
+  @Test("Removed items are released without a read of the others", .ownThreads, .timeLimit(.minutes(60)))
   func removed() async throws {
     await #expect(processExitsWith: .success) {
       try await LargeStoreTests.removeSome()
@@ -249,7 +250,7 @@ private final class ReadingItem: Codable, Sendable, Identifiable {
     case replacedItems, releasedStore, chain, droppedEvent
   }
 
-  @Test("Many items are released off the main actor", arguments: LastReference.allCases)
+  @Test("Many items are released off the main actor", .ownThreads, arguments: LastReference.allCases)
   func releasesInBackground(reference: LastReference) async throws {
     await #expect(processExitsWith: .success) { [reference] in
       try await LargeStoreTests.release(reference)

@@ -16,7 +16,7 @@
       StoredValue(wrappedValue: 0, key: key, storage: try defaults.open())
     }
 
-    @Test("No change is lost when several processes change one value")
+    @Test("No change is lost when several processes change one value", .ownThreads)
     func severalProcesses() async throws {
       let suiteName = defaults.suiteName
       try await withThrowingTaskGroup { group in
@@ -43,8 +43,7 @@
       }
     }
 
-    @Test(
-      "The next read returns what another process stored, and updates are based on it")
+    @Test("The next read returns what another process stored, and updates are based on it", .ownThreads)
     func otherProcess() async throws {
       let value = try number()
       try value.set(1)
@@ -55,7 +54,9 @@
       #expect(value.wrappedValue == 30)
     }
 
-    @Test("Streams and observers receive changes of another process, even if there was no file before")
+    @Test(
+      "Streams and observers receive changes of another process, even if there was no file before",
+      .ownThreads)
     func changesByAnotherProcess() async throws {
       let value = try number()
       let (changes, continuation) = AsyncStream.makeStream(of: Void.self)
@@ -77,7 +78,7 @@
 
     @Test(
       "A value whose first use was an update receives changes of another process too",
-      .timeLimit(.minutes(60)))
+      .ownThreads, .timeLimit(.minutes(60)))
     func doorbellAfterUpdate() async throws {
       let value = try number()
       try value.update { $0 = 1 }
@@ -95,7 +96,7 @@
       }
     }
 
-    @Test("A process killed during a write leaves a value that it stored, and all other values")
+    @Test("A process killed during a write leaves a value that it stored, and all other values", .ownThreads)
     func killed() async throws {
       let precious = try number("precious")
       try precious.set(7)
@@ -267,7 +268,7 @@
     }
 
     @Test(
-      "Each suite has a distinct file below the configuration directory, whatever its name",
+      "Each suite has a distinct file below the configuration directory, whatever its name", .ownThreads,
       arguments: [("a/../b", "c/../b"), ("é", "e\u{301}"), (".hidden", "%2Ehidden"), ("..", "%2E%2E")])
     func suiteNames(_ first: String, _ second: String) async {
       await #expect(processExitsWith: .success) { [first = first as String, second = second as String] in
@@ -287,7 +288,7 @@
       }
     }
 
-    @Test("The standard user defaults use a directory named after the program")
+    @Test("The standard user defaults use a directory named after the program", .ownThreads)
     func standard() async {
       await #expect(processExitsWith: .success) {
         let home = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")

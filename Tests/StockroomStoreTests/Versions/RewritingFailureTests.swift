@@ -54,7 +54,9 @@ import Testing
 
   private func openSQLite() throws -> SQLiteStorageEngine { try Self.openSQLite(directory.url.path) }
 
-  @Test("A process killed in the middle of a batch leaves the batch undone, and the next process continues")
+  @Test(
+    "A process killed in the middle of a batch leaves the batch undone, and the next process continues",
+    .ownThreads)
   func killed() async throws {
     try await writeFirstNotes(2_500, to: openSQLite())
     await #expect(processExitsWith: .signal(SIGKILL)) { [path = directory.url.path as String] in

@@ -1,6 +1,7 @@
 import Foundation
 import Stockroom
 import StockroomMemory
+import TestFixtures
 import Testing
 
 private struct Post: Codable, Equatable {
@@ -78,7 +79,8 @@ private final class Foo: Sendable {
     #expect(loaded == 6)
   }
 
-  @Test("Caches with a namespace, without storage, the default cache, and an optional one compile")
+  @Test(
+    "Caches with a namespace, without storage, the default cache, and an optional one compile", .ownThreads)
   func injection() async {
     await #expect(processExitsWith: .success) {
       let directory = FileManager.default.temporaryDirectory.appending(path: "stockroom-\(UUID().uuidString)")

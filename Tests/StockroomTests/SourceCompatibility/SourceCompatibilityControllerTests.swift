@@ -2,6 +2,7 @@ import Foundation
 import Observation
 import Stockroom
 import StockroomFileSystem
+import TestFixtures
 import Testing
 
 struct RemoteImage: Codable, Sendable, Equatable, Identifiable {
@@ -62,7 +63,7 @@ final class ImagesController {
 }
 
 @MainActor @Suite("Source compatibility: controllers") struct SourceCompatibilityControllerTests {
-  @Test("Two controllers on one store show the same images, which are there after a restart")
+  @Test("Two controllers on one store show the same images, which are there after a restart", .ownThreads)
   func images() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory { try await SourceCompatibilityControllerTests.useImages() }
@@ -181,7 +182,7 @@ private struct DeprecatedNames: DeprecatedCode {
     try await code.run(in: Place(name))
   }
 
-  @Test("Stores that are made with a path")
+  @Test("Stores that are made with a path", .ownThreads)
   func paths() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory {

@@ -1,6 +1,7 @@
 import Foundation
 import Observation
 import Stockroom
+import TestFixtures
 import Testing
 
 // Code that was written for other stores. It differs only in `try` where a call can fail.
@@ -211,7 +212,7 @@ private func message(_ id: String, _ text: String = "") -> Message {
     #expect(try await engine.keyCount() == 0)
   }
 
-  @Test("Many stores that are static members, and stores that name no engine")
+  @Test("Many stores that are static members, and stores that name no engine", .ownThreads)
   func staticStores() async {
     await #expect(processExitsWith: .success) {
       try await withOwnDataDirectory { try await SourceCompatibilityStoreTests.useDefaultPlaces() }

@@ -1,6 +1,7 @@
 import Foundation
 import Observation
 import Stockroom
+import TestFixtures
 import Testing
 
 private struct RedPanda: Codable, Equatable {
@@ -57,7 +58,7 @@ private final class Preferences {
 }
 
 @Suite("Source compatibility: stored values") struct SourceCompatibilityValueTests {
-  @Test("The state of an app, as it is at first, changed, and reset")
+  @Test("The state of an app, as it is at first, changed, and reset", .ownThreads)
   func appState() async {
     // In a process of its own, with preferences of its own.
     await #expect(processExitsWith: .success) {

@@ -116,7 +116,7 @@ import Testing
   }
 
   #if os(Linux)
-    @Test("A backup is made in a directory that may be entered and written but not read")
+    @Test("A backup is made in a directory that may be entered and written but not read", .ownThreads)
     func unreadableParent() async throws {
       let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())
       let paths = [place.url.path, backups.url.path]
@@ -141,7 +141,7 @@ import Testing
 
   #if os(Linux) || os(macOS)
     @Test(
-      "A process that is killed while it backs up leaves nothing under the name of the backup",
+      "A process that is killed while it backs up leaves nothing under the name of the backup", .ownThreads,
       arguments: backupEngineNames)
     func killing(name: String) async throws {
       let (place, backups) = (try TemporaryDirectory(), try TemporaryDirectory())

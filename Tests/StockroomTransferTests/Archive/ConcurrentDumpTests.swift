@@ -14,7 +14,7 @@ import Testing
 
   #if os(Linux) && (arch(x86_64) || arch(arm64))
     @Test(
-      "Of two dumps to one new name one makes it on file systems without hard links too",
+      "Of two dumps to one new name one makes it on file systems without hard links too", .ownThreads,
       .enabled(if: HardLinks.canBeForbidden, "Refusing system calls is forbidden here."))
     func withoutHardLinks() async throws {
       let place = try TemporaryDirectory()

@@ -14,6 +14,7 @@ struct ResumingTests {
 
   @Test(
     "A copy whose process is killed is resumed where it was, and nothing else accepts the target",
+    .ownThreads,
     arguments: ["files", "sqlite", "lmdb", "leveldb"])
   func killed(name: String) async throws {
     let directories = (try TemporaryDirectory(), try TemporaryDirectory())
