@@ -103,7 +103,9 @@ final class SQLiteCommitter: Sendable {
         if isCommitting, !error.isFullBeforeCommit { state.isFailedCommitInLog = true }
         try files.check(isThorough: true)
         if hasNothingToDo { return false }
-        if isCommitting { overwriteFailedCommit(&state) }
+        // Not after every error: on a full disk, the commits that overwrite would use up the log's remaining space, in which entries can
+        // still be removed.
+        if isCommitting, state.isFailedCommitInLog { overwriteFailedCommit(&state) }
         throw error
       }
       if writesLog { state.isFailedCommitInLog = false }

@@ -70,5 +70,26 @@ import Testing
       #expect(try await again.readAllData() == [Data(count: valueSize)])
       try await again.close()
     }
+
+    /// Regression: each write that found no space added a commit to the log, until there was no space to remove entries.
+    @Test(
+      "Writes that find no space use up none of it",
+      .enabled(if: SmallDisk.isPossible, Comment(rawValue: SmallDisk.obstacle)))
+    func failingWrites() async throws {
+      let disk = try SmallDisk("size=3m")
+      let engine = try SQLiteStorageEngine(directory: disk.directory, durability: .process)
+      var failures = 0
+      for number in 0..<500 {
+        do {
+          try await engine.write(Data(count: 400_000), key: key(number))
+        } catch let error as StorageError where error.code == .diskFull {
+          failures += 1
+        }
+      }
+      #expect(failures > 450)
+      try await engine.apply([.removeAll, .write(data("x"), key: key(0))])
+      #expect(try await engine.readAllData() == [data("x")])
+      try await engine.close()
+    }
   #endif
 }
