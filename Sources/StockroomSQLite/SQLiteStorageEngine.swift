@@ -59,6 +59,10 @@ import StockroomCore
 /// read of the removed entries has ended. On a full disk it works as long as the log has enough space, a thousandth of the
 /// database's size.
 ///
+/// SQLite maps an index of the log into memory, 32 KiB for each 16 MiB of the log. On Linux, if the blocks of the file system are smaller
+/// than 4 KiB (an ext4 of less than 512 MiB usually has blocks of 1 KiB), SQLite does not allocate all of it in advance, and writing to it on
+/// a full disk ends the process with SIGBUS. Nothing acknowledged is lost. Place the database on a file system with blocks of 4 KiB.
+///
 /// ## Apple's systems
 ///
 /// - In the container of an app group, several processes may use the same database. The system terminates an app that is
