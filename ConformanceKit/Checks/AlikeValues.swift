@@ -39,6 +39,9 @@ func checkAlikeValues(_ context: CheckContext) async throws {
       try await expect([(a, nil), (b, second)], "when the same value under another key had been removed")
       try await way.write(engine, [(a, second), (b, first)])
       try await expect([(a, second), (b, first)], "when one of two equal values had been overwritten")
+      try await way.write(engine, [(a, first), (b, first)])
+      try await engine.remove(key: a)
+      try await expect([(a, nil), (b, first)], "when one of two equal values of one call had been removed")
       try await engine.remove(keys: [a, b])
     }
   }

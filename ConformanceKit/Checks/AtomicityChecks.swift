@@ -36,6 +36,11 @@ extension CheckDefinition {
       try await checkRemovals(context)
     }
     Check(
+      .w4, "batches.beside-one-another",
+      "of two changes of the same keys at the same time, one takes effect after the other, both as a whole",
+      needs: .atomicBatches
+    ) { try await checkPairs($0) }
+    Check(
       .w4, "batches.of-any-size",
       "a reader never sees a part of a batch of 100,000 entries (fewer on a slow engine)",
       needs: .atomicBatches
@@ -57,6 +62,38 @@ extension CheckDefinition {
         )
       }
       try expect(try await engine.keyCount(), is: keys.count, "keyCount() after a batch")
+    }
+  }
+}
+
+/// Changes the same keys by two methods at the same time, of every pair of methods, when some of the keys are there. An engine may look
+/// for the keys first.
+private func checkPairs(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let keys = keys(4)
+  let methods = ChangeMethod.all(context.capabilities).filter { !$0.isOfOneKey }
+  let rounds = context.rounds(quick: 4, standard: 12, exhaustive: 400, of: "rounds of all pairs of changes")
+  for round in rounds {
+    for first in methods {
+      context.noteProgress()
+      for second in methods {
+        let isThere = keys.enumerated().filter { ($0.offset + round).isMultiple(of: 2) }.map(\.element)
+        try await engine.apply(
+          keys.map { .remove(key: $0) } + isThere.map { .write(data("before"), key: $0) })
+        try await gather(0..<2) { task in
+          for _ in 0..<(task == 0 ? 0 : round % 6) { await Task.yield() }
+          let method = task == 0 ? first : second
+          try await method.performAmongMany(keys.map { ($0, data("\(task)")) }, in: engine)
+        }
+        let found = try await engine.readDataAndKeys(keys: keys)
+        let values = Set(found.map(\.data))
+        let isWhole =
+          found.isEmpty ? first.removes || second.removes : found.count == keys.count && values.count == 1
+        try expect(
+          isWhole && !values.contains(data("before")),
+          "after \(first.call) and \(second.call) of \(keys.count) keys at the same time, \(found.count) were there, with "
+            + "\(values.map { describe($0) }.sorted())")
+      }
     }
   }
 }

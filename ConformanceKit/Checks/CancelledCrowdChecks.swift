@@ -33,11 +33,13 @@ private func cancelSome(
   _ context: CheckContext, _ engine: EngineUnderTest, _ round: Int, on threads: CheckExecutor
 ) async throws {
   let (changes, reads) = (ChangeMethod.all(context.capabilities), ReadMethod.allCases)
+  let begun = AtomicCounter()
   let tasks = (0..<40).map { number in
     Task(executorPreference: threads) { @concurrent in
+      begun.increment()
       if number.isMultiple(of: 2) {
-        // Half of them are of one kind, because the engine may have a queue for it.
-        let change = changes[(number % 4 == 0 ? round : number / 4) % changes.count]
+        // Half of them are of one kind, some cancelled and some not, because the engine may have a queue for it.
+        let change = changes[(number % 8 < 4 ? round : number / 4) % changes.count]
         let written = keys(change.isOfOneKey ? 1 : 3, prefix: "cancelled-\(number)-")
         try await change.perform(entries(written), in: engine)
       } else {
@@ -45,6 +47,8 @@ private func cancelSome(
       }
     }
   }
+  // In some rounds, when all of them are in progress.
+  while round % 4 < 2, begun.value < tasks.count { await Task.yield() }
   for _ in 0..<round % 5 { await Task.yield() }
   for (number, task) in tasks.enumerated() where round.isMultiple(of: 3) || number % 4 < 2 { task.cancel() }
   // Waits for all of them before checking any, so that none is still running when the engine is closed.

@@ -26,6 +26,9 @@ extension CheckDefinition {
     ) { context in
       let engine = try await context.open()
       try await engine.write(data("v"), key: key("k"))
+      // The engine may remember what it has answered.
+      for method in ReadMethod.allCases { _ = try await method.found(of: [key("k")], in: engine) }
+      try await engine.verify()
       try await engine.close()
       try await checkClosed(engine, mayWork: !context.capabilities.contains(.persistent))
     }

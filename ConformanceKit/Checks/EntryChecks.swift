@@ -82,6 +82,19 @@ extension CheckDefinition {
           throw Violation(violation.description, rule: .w1)
         }
       }
+      for (number, way) in (waysOfWriting + ofTransactions).enumerated() {
+        let beside = key("beside \(number)")
+        let window = try await window { try await way.write(engine, [(beside, data(way.name))]) }
+        for (name, time) in [
+          ("createdAt(key:)", try await engine.createdAt(key: beside)),
+          ("updatedAt(key:)", try await engine.updatedAt(key: beside)),
+        ] {
+          try expect(
+            time.map(window.contains) ?? false,
+            "\(name) of a new key that \(way.name) had written, beside an entry of another machine, whose clock is ahead, was "
+              + (time.map { describe($0) } ?? "nil"))
+        }
+      }
       if context.capabilities.contains(.persistent) {
         try await expectTimes([future], in: try await context.reopen(engine))
       }
@@ -101,6 +114,19 @@ extension CheckDefinition {
           try await engine.write(written.map { ($0.key, data("other")) })
         } else {
           try await engine.remove(keys: written.map(\.key))
+        }
+      }
+      // An engine may remember removals with their times, which are later than those of the entries.
+      for method in ChangeMethod.allCases where method.removes {
+        try await engine.write(written.map { ($0.key, data("other")) })
+        let backup = try await engine.readEntries(keys: written.map(\.key))
+        try await letClockAdvance()
+        try await method.perform(written, in: engine)
+        try await engine.writeEntries(backup)
+        do {
+          try await expectStored(backup.map { ($0.key, $0.data) }, in: engine)
+        } catch let violation as Violation {
+          throw Violation("after \(method.call) and an import of what it had removed, \(violation)")
         }
       }
       // Other values with the same times.

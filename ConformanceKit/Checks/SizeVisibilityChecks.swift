@@ -27,6 +27,10 @@ extension CheckDefinition {
         try await checkAtomicityOfBytes(of: method, context)
       }
     }
+    Check(
+      .w1, "sizes.of-a-value-that-appears-at-once",
+      "a reader never sees a part of a value of several MiB that is overwritten"
+    ) { try await checkLargeValue($0) }
     for method in ReadMethod.ofManyValues + [.allKeys] {
       Check(
         .r3, "sizes.\(method.rawValue)-shows-one-moment",
@@ -42,7 +46,7 @@ extension CheckDefinition {
 /// A call that changes thousands of entries.
 private enum LargeChange: String, CaseIterable, Sendable {
   case write, apply, removal, removalOfEverything = "removal-of-everything", replacement
-  case imports = "import", transaction
+  case imports = "import", transaction, mixture
 
   var call: String {
     switch self {
@@ -53,6 +57,7 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .replacement: "an apply(_:) with removeAll"
     case .imports: wayOfImporting.name
     case .transaction: wayOfTransactions.name
+    case .mixture: "an apply(_:) that writes and removes"
     }
   }
 
@@ -72,6 +77,8 @@ private enum LargeChange: String, CaseIterable, Sendable {
     case .imports: try await wayOfImporting.write(engine, batch)
     case .transaction: try await wayOfTransactions.write(engine, batch)
     case .replacement: try await engine.apply([.removeAll] + batch.map { .write($0.data, key: $0.key) })
+    case .mixture:
+      try await engine.apply([.remove(key: key("absent"))] + batch.map { .write($0.data, key: $0.key) })
     case .removal where version.isMultiple(of: 2): try await engine.remove(keys: keys)
     case .removalOfEverything where version.isMultiple(of: 2): try await engine.removeAllData()
     // Removed entries are written again, by a method that another check tests.
@@ -141,6 +148,32 @@ private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckCont
       values.count == samples.count && Set(values).count == 1,
       "during \(method.call) of \(keys.count) values of \(size) bytes one read(keys:) found \(values.count) of "
         + "\(samples.count) keys, in \(Set(values).count) versions")
+  }
+}
+
+/// Overwrites a large value with others of the same size, while readers read it.
+private func checkLargeValue(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let (large, size) = (key("large"), (2 << 20) + 1)
+  try await engine.write(Data(count: size), key: large)
+  try await whileRunning(
+    {
+      for version in 1...context.byLevel(quick: 12, standard: 40, exhaustive: 200) {
+        context.noteProgress()
+        try await engine.write(Data(repeating: UInt8(version), count: size), key: large)
+        await Task.yield()
+      }
+    }, readerCount: 2
+  ) { _ in
+    guard let value = try await engine.read(key: large) else {
+      throw Violation("read(key:) of a key that is overwritten was nil")
+    }
+    let samples = Set(
+      [0, size / 4, size / 2, size / 4 * 3, size - 1].filter { $0 < value.count }.map { value[$0] })
+    try expect(
+      value.count == size && samples.count == 1,
+      "while a value of \(size) bytes was overwritten, read(key:) returned \(value.count) bytes, parts of \(samples.count) values"
+    )
   }
 }
 

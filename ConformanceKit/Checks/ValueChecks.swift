@@ -151,7 +151,7 @@ extension CheckDefinition {
     }
     Check(
       .v3, "values.stay-as-they-are",
-      "returned data does not change when the entry is overwritten or removed or the engine is closed"
+      "returned data does not change when other entries are read, the entry is overwritten or removed, or the engine is closed"
     ) { context in try await context.check(ReturnedValues(place: context.place)) }
   }
 }
@@ -167,8 +167,8 @@ private func expectStartAtZero(_ values: [Data], _ what: String) throws {
   }
 }
 
-/// Checks values that the engine has returned, after their entries were changed or removed and after the engine was
-/// closed. If the engine has released their memory, the process may crash.
+/// Checks values that the engine has returned, after other entries were read, after their entries were changed or removed
+/// and after the engine was closed. If the engine has released their memory, the process may crash.
 struct ReturnedValues: CheckTask {
   let place: URL
 
@@ -194,6 +194,11 @@ struct ReturnedValues: CheckTask {
         }
       }
     }
+    // More than an engine has buffers that it uses again.
+    let others = (0..<40).map { (key: key("other \($0)"), data: noise(sizes[$0 % 3] + $0, seed: 4)) }
+    try await engine.write(others)
+    for (key, _) in others { _ = try await engine.read(key: key) }
+    try expectStable(after: "reads of other entries")
     for (key, size) in zip(keys, sizes) { try await engine.write(noise(size, seed: 2), key: key) }
     try expectStable(after: "an overwrite")
     try await engine.remove(key: keys[3])

@@ -158,6 +158,7 @@ private func plain(_ size: Int, _ letter: Unicode.Scalar = "v") -> Data {
 private let lookalikes: [Data] = {
   let texts = [
     "\n", "\r\n", "a\r\nb\nc\r", " padded ", "\t", "null", "NULL", "nil", "0", "-1", "1e400", "true",
+    "+5", "-0", "007", "5.0", " 5", "5\n", "0x10", "18446744073709551616", "NaN", "Infinity",
     "\"quoted\"",
     "it's", "\\", "\\0", "%00", "{}", "[]", "<?xml version=\"1.0\"?>", "SGVsbG8=", "é", "e\u{301}",
     "\u{FEFF}text",

@@ -20,6 +20,8 @@ struct ChangeCall: Codable, Sendable {
     case writeAndRemove
     /// A write with an origin, for subscribers without one.
     case writeWithOrigin
+    /// A batch and transactions that write nothing.
+    case applyRemovals, transactionRemovals, transactionOfRemoveAll
 
     var name: String {
       switch self {
@@ -39,12 +41,17 @@ struct ChangeCall: Codable, Sendable {
       case .replace: "replace"
       case .writeAndRemove: "write-and-remove"
       case .writeWithOrigin: "write-with-origin"
+      case .applyRemovals: "apply-removals"
+      case .transactionRemovals: "transaction-removals"
+      case .transactionOfRemoveAll: "transaction-of-remove-all"
       }
     }
 
     var needs: EngineCapabilities {
       switch self {
-      case .transaction, .transactionRemoveAll, .transactionWriteEntry: .transactions
+      case .transaction, .transactionRemoveAll, .transactionWriteEntry, .transactionRemovals,
+        .transactionOfRemoveAll:
+        .transactions
       default: []
       }
     }
@@ -66,7 +73,9 @@ struct ChangeCall: Codable, Sendable {
     switch kind {
     case .write, .writeWithOrigin: [keys[2]]
     case .overwrite, .remove, .replace, .writeAndRemove: [keys[0]]
-    case .overwriteMany, .removeMany, .removeAll, .applyRemoveAll, .transactionRemoveAll: Array(keys[0...1])
+    case .overwriteMany, .removeMany, .removeAll, .applyRemoveAll, .transactionRemoveAll, .applyRemovals,
+      .transactionRemovals, .transactionOfRemoveAll:
+      Array(keys[0...1])
     case .writeMany, .writeEntries, .transactionWriteEntry, .apply, .transaction: keys
     }
   }
@@ -113,6 +122,12 @@ struct ChangeCall: Codable, Sendable {
         try transaction.removeAll()
         try transaction.write(data("v"), key: keys[0])
       }
+    case .applyRemovals: try await engine.apply(keys.map { .remove(key: $0) })
+    case .transactionRemovals:
+      try await engine.withTransaction { transaction in
+        for key in keys { try transaction.remove(key: key) }
+      }
+    case .transactionOfRemoveAll: try await engine.withTransaction { try $0.removeAll() }
     }
   }
 

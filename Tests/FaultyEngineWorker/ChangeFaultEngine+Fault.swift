@@ -6,6 +6,7 @@ extension ChangeFaultEngine {
     case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
     case missesRemoveAllInTransactions, missesImports, missesRewrittenBatches, missesChangesOfOrigins
     case cancelsOutReplacements, cancelsOutRemovals
+    case missesRemovalsOfApplies, missesRemovalsOfTransactions, missesEmptyingTransactions
     // Misses some changes
     case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
     case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64

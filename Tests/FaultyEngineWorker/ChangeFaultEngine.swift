@@ -77,8 +77,12 @@ package final class ChangeFaultEngine: ApplyingEngine {
     let isRewritten = operations.allSatisfy { operation in
       if case .write(let data, let key) = operation { state.entries[key] == data } else { false }
     }
+    let removesOnly = operations.allSatisfy { if case .remove = $0 { true } else { false } }
     let isMissed =
       fault == .missesRewrittenBatches && call == .writeMany && isRewritten
+      || fault == .missesRemovalsOfApplies && call == .apply && removesOnly
+      || fault == .missesRemovalsOfTransactions && call == .transaction && removesOnly
+      || fault == .missesEmptyingTransactions && call == .transactionRemoveAll && operations.count == 1
       || fault == .missesRewritesOfTransactions && call == .transaction && isRewritten
       || fault == .missesChangesOfOrigins && ChangeOrigin.current != nil
       || fault == .asksForTheNewest && call != .writeEntries && Date() < state.newest

@@ -53,6 +53,15 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "names the keys of a transaction that removes all", .missesRemoveAllInTransactions,
       by: "changes.cover-transaction-remove-all"),
+    .init(
+      .x1, "misses batches of apply(_:) that only remove", .missesRemovalsOfApplies,
+      by: "changes.cover-apply-removals"),
+    .init(
+      .x1, "misses transactions that only remove", .missesRemovalsOfTransactions,
+      by: "changes.cover-transaction-removals"),
+    .init(
+      .x1, "misses transactions that only remove everything", .missesEmptyingTransactions,
+      by: "changes.cover-transaction-of-remove-all"),
     .init(.x1, "tells only the first subscriber", .tellsOnlyTheFirst, by: "changes.cover-write"),
     .init(.x1, "misses old entries of others", .missesOldEntries, by: "changes.cover-write-entries"),
     .init(

@@ -20,6 +20,8 @@ extension FaultyEngineCase {
     .init(.w4, "removes batches in parts") { RemovesBatchesInParts(base: $0) },
     .init(.w4, "applies batches in parts") { AppliesBatchesInParts(base: $0) },
 
+    .init(.w4, "removes the keys that it has found before", also: [.c1]) { RemovesWhatItHasFound(base: $0) },
+
     .init(.w5, "removes before it writes") { RemovesFirst(base: $0) },
     .init(.w5, "removes everything before it does anything") { RemovesEverythingFirst(base: $0) },
     .init(.w5, "does the last operation for each key", also: [.r6, .w2]) { DoesTheLastForEachKey(base: $0) },
@@ -99,6 +101,36 @@ struct WritesBatchesInParts: FaultyEngine {
         if dataAndKeys.count < 100 { await Task.yield() }
       }
     }.value
+  }
+}
+
+/// Commits a batch that writes and removes in parts of 128 operations.
+struct AppliesMixturesInParts: FaultyEngine {
+  let base: ReferenceEngine
+  func apply(_ operations: [StorageOperation]) async throws {
+    try operations.validate()
+    let removals = operations.count { if case .remove = $0 { true } else { false } }
+    guard operations.count > 128, removals > 0, removals < operations.count else {
+      return try await base.apply(operations)
+    }
+    try Task.checkCancellation()
+    // In a task that is not cancelled, so that each part is applied.
+    try await Task { [base] in
+      for start in stride(from: 0, to: operations.count, by: 128) {
+        try await base.apply(Array(operations[start..<min(start + 128, operations.count)]))
+        await Task.yield()
+      }
+    }.value
+  }
+}
+
+/// Looks which keys are there, and removes these.
+struct RemovesWhatItHasFound: FaultyEngine {
+  let base: ReferenceEngine
+  func remove(keys: [CacheKey]) async throws {
+    let found = try await base.keysExist(keys)
+    try await Task.sleep(for: .microseconds(200))
+    try await base.remove(keys: found)
   }
 }
 

@@ -247,3 +247,52 @@ final class KeepsCancelledSnapshots: FaultyEngine {
     return try await base.readAllEntries()
   }
 }
+
+/// The task of the first write waits a moment for others, and then writes them all. If it is cancelled, they all throw.
+final class WritesForOthers: FaultyEngine {
+  private typealias Waiting = (
+    operation: StorageOperation, continuation: CheckedContinuation<Void, any Error>
+  )
+  let base: ReferenceEngine
+  /// The writes that wait; nil if no task waits for others.
+  private let waiting = MutexProtected<[Waiting]?>(nil)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ data: Data, key: CacheKey) async throws {
+    try key.validate()
+    try Task.checkCancellation()
+    let operation = StorageOperation.write(data, key: key)
+    let isFirst = waiting.withLock { waiting in
+      defer { if waiting == nil { waiting = [] } }
+      return waiting == nil
+    }
+    guard isFirst else {
+      return try await withCheckedThrowingContinuation { continuation in
+        let isLate = waiting.withLock { waiting in
+          waiting?.append((operation, continuation))
+          return waiting == nil
+        }
+        guard isLate else { return }
+        Task { [base] in
+          do {
+            try await base.apply([operation])
+            continuation.resume()
+          } catch {
+            continuation.resume(throwing: error)
+          }
+        }
+      }
+    }
+    // Ends early if the task is cancelled.
+    try? await Task.sleep(for: .milliseconds(5))
+    let others = waiting.withLock { $0.take() } ?? []
+    do {
+      try Task.checkCancellation()
+      try await base.apply([operation] + others.map(\.operation))
+      for (_, continuation) in others { continuation.resume() }
+    } catch {
+      for (_, continuation) in others { continuation.resume(throwing: error) }
+      throw error
+    }
+  }
+}

@@ -10,6 +10,9 @@ extension FaultyEngineCase {
     .init(persistent: .o3, "does what it refuses when it is closed") { base, _ in
       DoesWhatItRefuses(base: base)
     },
+    .init(persistent: .o3, "remembers that it has verified when it is closed", also: [.f2]) { base, _ in
+      VerifiesOnce(base: base)
+    },
     .init(persistent: .w4, "does a half of a batch when it is closed", also: [.o3]) { base, _ in
       CutsBatchesWhenClosed(base: base)
     },

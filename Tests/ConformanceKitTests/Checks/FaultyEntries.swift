@@ -30,6 +30,14 @@ extension FaultyEngineCase {
       .w1, "imports nothing whose time it has",
       claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
     ) { _ in ImportsOtherTimes(base: MemoryStorageEngine()) },
+    .init(
+      .w1, "imports nothing that is older than its removal",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
+    ) { _ in ImportsNothingRemoved(base: MemoryStorageEngine()) },
+    .init(
+      .w2, "dates writes after what it has imported", also: [.r6],
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
+    ) { _ in DatesWritesAfterImports(base: MemoryStorageEngine()) },
     .init(.w4, "refuses times of entries on the way", also: [.w2]) { RefusesTimesOnTheWay(base: $0) },
     .init(.w3, "keeps the first of two entries of others") { KeepsFirstOfEntries(base: $0) },
     .init(.w4, "validates keys of entries on the way") { ValidatesEntriesOnTheWay(base: $0) },
@@ -87,6 +95,52 @@ struct ImportsOtherTimes: FaultyEngine {
     let stored = try await base.readEntries(keys: entries.map(\.key))
     let times = Dictionary(stored.map { ($0.key, $0.updatedAt) }) { first, _ in first }
     try await base.writeEntries(entries.filter { times[$0.key] != $0.updatedAt })
+  }
+}
+
+/// Remembers when keys were removed, and imports no absent entry of before.
+final class ImportsNothingRemoved: FaultyEngine {
+  let base: MemoryStorageEngine
+  private let removals = MutexProtected<[CacheKey: Date]>([:])
+  init(base: MemoryStorageEngine) { self.base = base }
+  var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
+
+  func remove(key: CacheKey) async throws {
+    try await base.remove(key: key)
+    removals.withLock { $0[key] = Date() }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    try await base.write(data, key: key)
+    removals.withLock { $0[key] = nil }
+  }
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    for entry in entries { try entry.key.validate() }
+    let removals = removals.withLock { $0 }
+    let present = Set(try await base.keysExist(entries.map(\.key)))
+    try await base.writeEntries(
+      entries.filter { present.contains($0.key) || $0.updatedAt > removals[$0.key] ?? .distantPast })
+  }
+}
+
+/// Dates single writes after everything that it has imported, even if that is ahead of the clock.
+final class DatesWritesAfterImports: FaultyEngine {
+  let base: MemoryStorageEngine
+  private let last = MutexProtected(Date.distantPast)
+  init(base: MemoryStorageEngine) { self.base = base }
+  var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
+
+  func writeEntries(_ entries: [StorageEntry]) async throws {
+    try await base.writeEntries(entries)
+    let newest = entries.map(\.updatedAt).max() ?? .distantPast
+    if newest < Date() + 1_000_000 { last.withLock { $0 = max($0, newest) } }
+  }
+  func write(_ data: Data, key: CacheKey) async throws {
+    let last = last.withLock { $0 }
+    guard last > Date() + 1 else { return try await base.write(data, key: key) }
+    let (created, updated) = (try await base.createdAt(key: key), try await base.updatedAt(key: key))
+    try await base.writeEntries([
+      StorageEntry(key: key, data: data, createdAt: created ?? last, updatedAt: max(last, updated ?? last))
+    ])
   }
 }
 

@@ -2,6 +2,7 @@ import FaultyEngineWorker
 import ConformanceKit
 import Foundation
 import StockroomCore
+import StockroomMemory
 
 // Engines that do not open, close or fail as they should, or whose errors are too vague.
 
@@ -49,6 +50,13 @@ extension FaultyEngineCase {
       persistent: .f2, "starts empty without a small file",
       claiming: ReferenceEngine.promises.subtracting(.detectsCorruption)
     ) { StartsEmptyWithoutItsMarker(base: $0, directory: $1) },
+    .init(.f2, "writes again what it verifies, in memory", also: [.c1, .w2]) {
+      TouchesWhatItVerifies(base: $0)
+    },
+    .init(
+      .f2, "calls what is ahead of the clock corrupted",
+      claiming: [.atomicBatches, .snapshotReads, .orderedScans, .preservesTimestamps]
+    ) { _ in RefusesTheFuture(base: MemoryStorageEngine()) },
     .init(persistent: .f2, "verifies nothing") { base, _ in VerifiesNothing(base: base) },
     .init(persistent: .f2, "verifies the first page") { VerifiesTheFirstPage(base: $0, directory: $1) },
     .init(persistent: .o3, "refuses only writes when closed", fault: .refusesOnlyWrites),

@@ -31,6 +31,18 @@ extension FaultyEngineCase {
       ChangingEngine(
         base: $0, onTheWayIn: { $0.count < 5_000 ? Data(String(decoding: $0, as: UTF8.self).utf8) : $0 })
     },
+    .init(.v2, "takes values for integers") {
+      ChangingEngine(
+        base: $0,
+        onTheWayIn: { value in
+          guard value.count <= 20, value.first != UInt8(ascii: "0") else { return value }
+          return Int(String(decoding: value, as: UTF8.self)).map { Data(String($0).utf8) } ?? value
+        })
+    },
+    .init(.v3, "returns values in eight buffers, in turn") { UsesBuffersAgain(base: $0) },
+    .init(.w1, "removes equal values of one batch together", also: [.c1, .w4, .r3]) {
+      RemovesEqualValues(base: $0)
+    },
     .init(.v2, "ends values at NUL") {
       ChangingEngine(base: $0, onTheWayIn: { $0.prefix { $0 != 0 } })
     },

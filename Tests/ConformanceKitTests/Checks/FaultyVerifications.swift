@@ -1,6 +1,7 @@
 import FaultyEngineWorker
 import Foundation
 import StockroomCore
+import StockroomMemory
 import Synchronization
 
 // Engines that change something in verify().
@@ -34,6 +35,39 @@ final class SavesWhatItVerifies: FaultyEngine {
     let revived = saved.filter { !present.contains($0.key) }
     if !revived.isEmpty { try await base.write(revived.map { (key: $0.key, data: $0.value) }) }
     try await base.close()
+  }
+}
+
+/// Writes each entry again when it verifies it.
+struct TouchesWhatItVerifies: FaultyEngine {
+  let base: ReferenceEngine
+  func verify() async throws {
+    try await base.verify()
+    try await base.write(try await base.readAllDataAndKeys())
+  }
+}
+
+/// Calls entries corrupted that were updated later than now.
+struct RefusesTheFuture: FaultyEngine {
+  let base: MemoryStorageEngine
+  var capabilities: EngineCapabilities { base.capabilities.subtracting([.transactions, .changeFeed]) }
+  func writeEntries(_ entries: [StorageEntry]) async throws { try await base.writeEntries(entries) }
+  func verify() async throws {
+    try await base.verify()
+    guard try await base.readAllEntries().contains(where: { $0.updatedAt > Date() + 60 }) else { return }
+    throw StorageError(.corrupted, "The time of an entry is in the future.")
+  }
+}
+
+/// Does not verify again what it has verified, not even when it has been closed.
+final class VerifiesOnce: FaultyEngine {
+  let base: ReferenceEngine
+  private let isVerified = Atomic(false)
+  init(base: ReferenceEngine) { self.base = base }
+  func verify() async throws {
+    if isVerified.load(ordering: .relaxed) { return }
+    try await base.verify()
+    isVerified.store(true, ordering: .relaxed)
   }
 }
 

@@ -1,4 +1,4 @@
-import ConformanceKit
+@testable import ConformanceKit
 import Dispatch
 import FaultyEngineWorker
 import Foundation
@@ -29,6 +29,12 @@ extension FaultyEngineCase {
       },
       inMemory(.t5, "keeps readers of some entries out while a body runs", stallTimeout: .seconds(3)) {
         KeepsReadersOut(base: $0, ofEntries: true)
+      },
+      inMemory(
+        .t3, "has forty places for bodies, which those that throw keep", also: [.t1, .t4],
+        stallTimeout: .seconds(5)
+      ) {
+        KeepsPlacesOfThrownBodies(base: $0)
       },
       inMemory(
         .t5, "writes when no transaction has come for a while", also: [.t1, .c4], stallTimeout: .seconds(3)
@@ -228,5 +234,20 @@ final class PrefersTransactions: InterceptingEngine {
       try await Task.sleep(for: .milliseconds(5))
     }
     return try await work()
+  }
+}
+
+/// Runs forty bodies at a time at most, and counts one that throws as running for ever.
+struct KeepsPlacesOfThrownBodies: FaultyEngine {
+  let base: ReferenceEngine
+  private let places = AsyncSemaphore(width: 40)
+  init(base: ReferenceEngine) { self.base = base }
+  func withTransaction<Result: Sendable>(
+    _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
+  ) async throws -> Result {
+    await places.enter()
+    let result = try await base.withTransaction(body)
+    places.leave()
+    return result
   }
 }

@@ -10,6 +10,9 @@ extension LifeFaultCase {
       stallTimeout: .seconds(5)
     ) { LosesPlaces(base: $0, count: 64) },
     .init(
+      [.c4], memory: "writes of a moment are cancelled with the first", by: "crowd.a-thousand-cancelled-calls"
+    ) { WritesForOthers(base: $0) },
+    .init(
       [.c4], memory: "a pool of 4 loses the places of cancelled calls", by: "crowd.cancelled-beside-others",
       stallTimeout: .seconds(5)
     ) { LosesPlaces(base: $0, count: 4) },

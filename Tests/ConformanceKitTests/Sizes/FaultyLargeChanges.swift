@@ -52,6 +52,12 @@ extension SizeFault {
     .init(.d2, "sizes.requests", "removes the first mebibyte of keys when it removes everything") {
       RemovesAMebibyte(base: $0)
     },
+    .init(.w4, "sizes.mixture-appears-at-once", "applies removals with writes in parts of 128") {
+      AppliesMixturesInParts(base: $0)
+    },
+    .init(.w1, "sizes.of-a-value-that-appears-at-once", "overwrites a large value half by half") {
+      OverwritesInHalves(base: $0)
+    },
     .init(.w6, "sizes.reopened", "saves 1,000 of the entries that it imports", isPersistent: true) {
       SavesAThousand(base: $0, of: .writeEntries)
     },
