@@ -5,7 +5,7 @@
 #endif
 import StockroomCore
 
-// Calls in progress at close(): rule O3.
+// Calls in progress at close(): rules O3 and R4.
 
 extension CheckDefinition {
   @CheckList static var callsAtCloseChecks: [CheckDefinition] {
@@ -27,6 +27,18 @@ extension CheckDefinition {
       if count < wanted { context.noteShortfall("\(count) of \(wanted) entries in each batch") }
       for method in ChangeMethod.all(context.capabilities) where !method.isOfOneKey {
         for part in 1...3 { try await closeDuring(method, of: entries(keys(count)), part, context) }
+      }
+    }
+    Check(
+      .r4, "closing.cuts-no-read",
+      "a read of many entries in progress at close() returns all of them, or throws closed"
+    ) { context in
+      let wanted = context.byLevel(quick: 2_000, standard: 10_000, exhaustive: 20_000)
+      let affordable = try await context.affordableEntries()
+      let count = min(wanted, max(20, min(affordable.writes / 40, affordable.reads / 100)))
+      if count < wanted { context.noteShortfall("\(count) of \(wanted) entries in each read") }
+      for method in ReadMethod.allCases where !method.isOfOneKey {
+        for part in 0..<4 { try await closeDuring(method, of: keys(count), part, context) }
       }
     }
   }
@@ -64,6 +76,34 @@ private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async th
   let reopened = try await context.reopen(engine, at: place)
   try await expectStored(entries(kept + acknowledged), absent: refused, in: reopened)
   try await context.close(reopened)
+}
+
+/// Closes an engine after some quarters of the duration of a read, and checks that the read returned everything or threw.
+private func closeDuring(
+  _ method: ReadMethod, of keys: [CacheKey], _ quarters: Int, _ context: CheckContext
+) async throws {
+  context.noteProgress()
+  let place = context.root.appending(path: "\(method.rawValue) \(quarters)", directoryHint: .isDirectory)
+  let engine = try await context.open(place)
+  try await engine.write(entries(keys))
+  let read = { @Sendable in try await method.found(of: keys, in: engine).count }
+  let end = try await turns { _ = try await read() }
+  let (isStarted, isDone) = (Flag(), Flag())
+  let task = Task { @concurrent in
+    isStarted.set()
+    defer { isDone.set() }
+    return try await read()
+  }
+  while !isStarted.isSet { await yieldThread() }
+  await yieldThread(end * quarters / 4, until: isDone)
+  try await engine.close()
+  switch await task.result {
+  case .success(let found):
+    try expect(found, is: keys.count, "what \(method.call) returned that was in progress at close()")
+  case .failure(let error):
+    guard (((error as? CallFailure)?.error ?? error) as? StorageError)?.code == .closed else { throw error }
+  }
+  engine.release()
 }
 
 /// Closes an engine after some quarters of the duration of a call, and checks that the call took effect completely or

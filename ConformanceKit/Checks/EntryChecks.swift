@@ -39,10 +39,15 @@ extension CheckDefinition {
       let given = (new + [old[1], new[3]]).enumerated().map { entry($1, "new", day(40 - $0)) }
       try await engine.writeEntries(given)
       try await expectOrder(old + new, in: engine)
+      // New keys only, each once.
+      let others = keys(12, prefix: "another ").reversed().map { $0 }
+      try await engine.writeEntries(others.enumerated().map { entry($1, "new", day(40 - $0)) })
+      let all = old + new + others
+      try await expectOrder(all, in: engine)
       guard context.capabilities.contains(.persistent) else { return }
       let reopened = try await context.reopen(engine)
-      try expectPresent(old + new, among: try await reopened.allKeys(), "an import and reopening")
-      try await expectOrder(old + new, in: reopened)
+      try expectPresent(all, among: try await reopened.allKeys(), "an import and reopening")
+      try await expectOrder(all, in: reopened)
     }
     Check(
       .w2, "entries.keep-their-times",

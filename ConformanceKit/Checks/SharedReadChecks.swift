@@ -23,6 +23,7 @@ extension CheckDefinition {
           try await askBetweenChanges(method, context, engine, round)
         }
       }
+      try await askAmongMany(context)
     }
     Check(
       .c1, "crowd.removals-are-not-shared-with-writes",
@@ -88,6 +89,34 @@ private func askBetweenChanges(
   } readers: { _ in
     // Other checks cover what it returns.
     _ = try? await method.found(of: [hot], in: engine)
+  }
+}
+
+/// Changes an entry among many and reads everything, while others read everything: each of their calls lasts long enough to begin
+/// before the change and to end after it.
+private func askAmongMany(_ context: CheckContext) async throws {
+  let affordable = try await context.affordableEntries()
+  let wanted = context.byLevel(quick: 3_000, standard: 10_000, exhaustive: 20_000)
+  let count = min(wanted, max(50, min(affordable.writes / 2, affordable.reads / 200)))
+  if count < wanted { context.noteShortfall("\(count) of \(wanted) entries") }
+  let engine = try await context.open(context.root.appending(path: "many", directoryHint: .isDirectory))
+  let (hot, others) = (key("hot"), keys(count))
+  try await engine.write(entries(others))
+  for method in ReadMethod.ofManyValues {
+    try await whileRunning {
+      for number in 0..<12 {
+        context.noteProgress()
+        let value = data("\(method.rawValue) \(number)")
+        try await engine.write(value, key: hot)
+        try expect(
+          try await method.found(of: [hot] + others, in: engine).contains(value),
+          "\(method.call) of \(count) entries, begun after a write had returned, while other tasks asked the same, did not contain "
+            + "the value written")
+        await Task.yield()
+      }
+    } readers: { _ in
+      _ = try? await method.found(of: [hot] + others, in: engine)
+    }
   }
 }
 

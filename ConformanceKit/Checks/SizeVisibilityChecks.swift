@@ -28,6 +28,11 @@ extension CheckDefinition {
       }
     }
     Check(
+      .w4, "sizes.of-new-keys-that-appear-at-once",
+      "whoever has read one of thousands of new keys of a batch finds all of them by every method",
+      needs: .atomicBatches
+    ) { try await checkNewKeys($0) }
+    Check(
       .w1, "sizes.of-a-value-that-appears-at-once",
       "a reader never sees a part of a value of several MiB that is overwritten"
     ) { try await checkLargeValue($0) }
@@ -148,6 +153,37 @@ private func checkAtomicityOfBytes(of method: ChangeMethod, _ context: CheckCont
       values.count == samples.count && Set(values).count == 1,
       "during \(method.call) of \(keys.count) values of \(size) bytes one read(keys:) found \(values.count) of "
         + "\(samples.count) keys, in \(Set(values).count) versions")
+  }
+}
+
+/// Writes batches of new keys, while readers read the last one, and then ask for all of them.
+private func checkNewKeys(_ context: CheckContext) async throws {
+  let engine = try await context.open()
+  let count = min(1_500, max(20, try await context.affordableEntries().writes / 20))
+  if count < 1_500 { context.noteShortfall("\(count) of 1500 entries") }
+  let batches = (0..<8).map { keys(count, prefix: "batch \($0)-") }
+  let written = AtomicCounter()
+  try await whileRunning(
+    {
+      for batch in batches {
+        context.noteProgress()
+        try await engine.write(entries(batch))
+        written.increment()
+        await Task.yield()
+      }
+    }, readerCount: 2
+  ) { reader in
+    let number = min(written.value, batches.count - 1)
+    let batch = batches[number]
+    guard try await engine.read(key: batch[count - 1]) != nil else { return }
+    let what = "of \(count) new keys of a batch, the last of which had been read"
+    if reader == 0 {
+      return try expect(try await engine.keysExist(batch).count, is: count, "keysExist(_:) \(what)")
+    }
+    let all = try await engine.keyCount()
+    try expect(
+      all >= count * (number + 1),
+      "keyCount(), \(what), was \(all) instead of at least \(count * (number + 1))")
   }
 }
 

@@ -172,7 +172,11 @@ private let lookalikes: [Data] = {
     Array("bplist00".utf8), Array("SQLite format 3\0".utf8), [UInt8](repeating: 0, count: 5_000),
     [UInt8](repeating: 0xFF, count: 5_000), [UInt8](repeating: 0x20, count: 600),
   ]
-  return texts.map { Data($0.utf8) } + bytes.map { Data($0) } + compressed
+  // Whole blocks of a cipher that end like their padding.
+  let padded: [[UInt8]] = [(16, 1), (32, 2), (16, 15), (16, 16), (48, 16), (8, 8)].map { size, end in
+    [UInt8](repeating: 0x61, count: size - end) + [UInt8](repeating: UInt8(end), count: end)
+  }
+  return texts.map { Data($0.utf8) } + (bytes + padded).map { Data($0) } + compressed
 }()
 
 /// Values that compression reduces to a thousandth, and values that it makes longer: random bytes without repetitions.

@@ -16,7 +16,7 @@ struct LongLife {
   /// Keys that are only written at the beginning and must stay unchanged.
   private static let still = ConformanceKit.keys(8, prefix: "still-")
 
-  /// The operations of the call with this number, counted from 1. All written values differ.
+  /// The operations of the call with this number, counted from 1. All written values differ, except two empty ones.
   static func operations(of number: Int, seed: UInt64) -> [StorageOperation] {
     var random = SeededRandom(seed: seed, number: number)
     func write(_ key: CacheKey, _ part: Int = 0) -> StorageOperation {
@@ -25,7 +25,9 @@ struct LongLife {
       return .write(data(text) + random.bytes(isLarge ? 5_000 : random.next(upTo: 48)), key: key)
     }
     func someKey() -> CacheKey { keys[random.next(upTo: keys.count)] }
-    if number <= 2 * still.count { return [write(still[number % still.count])] }
+    // A compaction may take an empty value for a removal.
+    if number == still.count || number == 2 * still.count { return [.write(Data(), key: still[0])] }
+    if number < 2 * still.count { return [write(still[number % still.count])] }
     switch number % 16 {
     case 7: return (0..<30).map { write(someKey(), $0) }
     case 11: return (0..<8).map { _ in .remove(key: someKey()) }

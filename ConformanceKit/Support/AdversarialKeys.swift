@@ -72,7 +72,10 @@ enum AdversarialKeys {
       ]),
     Family(
       "devices", "names that some systems reserve work as keys like any other",
-      ["CON", "con", "NUL", "nul", "PRN", "AUX", "COM1", "LPT1", "CON.txt", "desktop.ini", ".DS_Store"]),
+      [
+        "CON", "con", "NUL", "nul", "PRN", "AUX", "COM1", "LPT1", "CON.txt", "desktop.ini", ".DS_Store",
+        "._p", "~$p", ".#p", "#p#", ".p.icloud",
+      ]),
     Family(
       "unicode", "a key can contain every scalar of Unicode",
       [

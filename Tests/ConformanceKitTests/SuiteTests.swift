@@ -27,7 +27,7 @@ struct SuiteTests {
       #expect(more.subtracting(none).contains("capabilities.\(name)"))
     }
     let rules = Set(memory().checks.map(\.rule))
-    #expect(rules.isDisjoint(with: [.w6, .c2, .o1, .o2, .o4, .f1, .f2, .f3, .t1, .t2, .t3, .t4, .t5]))
+    #expect(rules.isDisjoint(with: [.w6, .c2, .o1, .o2, .o4, .f1, .f3, .t1, .t2, .t3, .t4, .t5]))
     #expect(rules.isDisjoint(with: [.x1, .x2, .x3, .x4, .x5]))
     #expect(memory(.persistent).checks.contains { $0.id == "write.is-read-back" })
   }

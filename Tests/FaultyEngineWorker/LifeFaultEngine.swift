@@ -7,7 +7,8 @@ package final class LifeFaultEngine: ApplyingEngine {
   package enum Fault: String, CaseIterable, Sendable {
     // Compaction
     case compactionDropsTheNewest, compactionRevives, compactionRedates, compactionReorders, compactsInPlace
-    case compactionDropsLargeValues, compactionIsUnchecked, neverCompacts, keepsOldLogs, readsOldLogs
+    case compactionDropsLargeValues, compactionDropsEmptyValues, compactionIsUnchecked, neverCompacts,
+      keepsOldLogs, readsOldLogs
     case compactionIgnoresAFullDisk, compactionIsReadableByAll, compactionFollowsLinks
     case neverCompactsAfterErrors
     // Counters and structures that grow
@@ -292,6 +293,7 @@ extension LifeFaultEngine.State {
       for (rank, key) in entries.keys.sorted().enumerated() { entries[key]?.sequence = rank }
       sequence += entries.count
     case .compactionDropsLargeValues: entries = entries.filter { $0.value.data.count < 4_096 }
+    case .compactionDropsEmptyValues: entries = entries.filter { !$0.value.data.isEmpty }
     default: break
     }
     let inOrder = entries.sorted { $0.value.sequence < $1.value.sequence }

@@ -10,6 +10,10 @@ extension FaultyEngineCase {
     .init(persistent: .o3, "does what it refuses when it is closed") { base, _ in
       DoesWhatItRefuses(base: base)
     },
+    .init(persistent: .r4, "returns the pages that it has read when it is closed", also: [.o3, .r3]) {
+      base, _ in
+      ReturnsPagesWhenClosed(base: base)
+    },
     .init(persistent: .o3, "remembers that it has verified when it is closed", also: [.f2]) { base, _ in
       VerifiesOnce(base: base)
     },
@@ -133,5 +137,24 @@ final class CallsCorruptedWhatWasNotClosed: FaultyEngine {
   func close() async throws {
     try await base.close()
     try? FileManager.default.removeItem(at: mark)
+  }
+}
+
+/// Reads pages of 64 entries. If it is closed meanwhile, returns those that it has.
+struct ReturnsPagesWhenClosed: FaultyEngine {
+  let base: ReferenceEngine
+  func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
+    let all = try await base.readAllDataAndKeys()
+    var found: [(key: CacheKey, data: Data)] = []
+    for start in stride(from: 0, to: all.count, by: 64) {
+      do {
+        _ = try await base.keyCount()
+      } catch let error as StorageError where error.code == .closed {
+        break
+      }
+      found += all[start..<min(start + 64, all.count)]
+      await Task.yield()
+    }
+    return found
   }
 }

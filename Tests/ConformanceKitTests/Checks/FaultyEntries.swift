@@ -46,6 +46,9 @@ extension FaultyEngineCase {
       AcknowledgesEntriesWhenClosed(base: base)
     },
     .init(.r6, "writes entries in the order of their creation") { SortsEntriesByTime(base: $0) },
+    .init(.r6, "writes entries in the order of their creation if no key is repeated") {
+      SortsEntriesByTime(base: $0, mayRepeat: false)
+    },
   ]
 }
 
@@ -254,7 +257,12 @@ struct AcknowledgesEntriesWhenClosed: FaultyEngine {
 
 struct SortsEntriesByTime: FaultyEngine {
   let base: ReferenceEngine
+  /// Whether it sorts entries of which several have one key.
+  var mayRepeat = true
   func writeEntries(_ entries: [StorageEntry]) async throws {
+    if !mayRepeat, Set(entries.map(\.key)).count < entries.count {
+      return try await base.writeEntries(entries)
+    }
     try await base.writeEntries(entries.sorted { $0.createdAt < $1.createdAt })
   }
 }

@@ -64,3 +64,9 @@ extension StorageOperation {
     }
   }
 }
+
+/// Leaves out of its list what begins with "._", as macOS names the files in which it keeps attributes.
+struct ListsNoNamesOfTheSystem: FaultyEngine {
+  let base: ReferenceEngine
+  func allKeys() async throws -> [CacheKey] { try await base.allKeys().filter { !$0.value.hasPrefix("._") } }
+}

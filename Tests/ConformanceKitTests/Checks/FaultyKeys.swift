@@ -7,6 +7,9 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let ofKeys: [FaultyEngineCase] = [
+    .init(.k3, "lists no key that begins like the name of a file of the system", also: [.k2]) {
+      ListsNoNamesOfTheSystem(base: $0)
+    },
     .init(.k1, "answers for keys that are too long") { AnswersForLongKeys(base: $0) },
     // Columns and indices whose size is in characters.
     .init(.k1, "measures keys in characters") {

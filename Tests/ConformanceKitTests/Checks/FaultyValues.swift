@@ -31,6 +31,17 @@ extension FaultyEngineCase {
       ChangingEngine(
         base: $0, onTheWayIn: { $0.count < 5_000 ? Data(String(decoding: $0, as: UTF8.self).utf8) : $0 })
     },
+    .init(.v2, "counts a key as a part of its value") { CountsKeys(base: $0) },
+    .init(.v2, "removes what looks like the padding of a cipher") {
+      ChangingEngine(
+        base: $0,
+        onTheWayOut: { value in
+          guard let last = value.last, value.count.isMultiple(of: 16), (1...16).contains(last),
+            value.suffix(Int(last)).allSatisfy({ $0 == last })
+          else { return value }
+          return Data(value.dropLast(Int(last)))
+        })
+    },
     .init(.v2, "takes values for integers") {
       ChangingEngine(
         base: $0,
@@ -119,6 +130,17 @@ struct RefusesLargeValues: FaultyEngine {
   let code: StorageError.Code
   func write(_ data: Data, key: CacheKey) async throws {
     if data.count > 64 << 20 { throw StorageError(code, "The value has \(data.count) bytes.") }
+    try await base.write(data, key: key)
+  }
+}
+
+/// Has room for 64 MiB and 256 bytes for a value with its key.
+struct CountsKeys: FaultyEngine {
+  let base: ReferenceEngine
+  func write(_ data: Data, key: CacheKey) async throws {
+    if data.count + key.value.utf8.count > 64 << 20 + 256 {
+      throw StorageError(.valueTooLarge, "The entry is too large.")
+    }
     try await base.write(data, key: key)
   }
 }

@@ -157,3 +157,25 @@ final class CombinesWritesOfAKey: FaultyEngine {
     if let last, !last.isCancelled { try await base.write(last.data, key: key) }
   }
 }
+
+/// Calls of `readAllEntries()` that come while one is in progress share its answer.
+final class JoinsEarlierLists: FaultyEngine {
+  let base: ReferenceEngine
+  private let shared = MutexProtected<(number: Int, task: Task<[StorageEntry], any Error>?)>((0, nil))
+  init(base: ReferenceEngine) { self.base = base }
+
+  func readAllEntries() async throws -> [StorageEntry] {
+    let task = shared.withLock { [self] shared in
+      if let task = shared.task { return task }
+      shared.number += 1
+      let number = shared.number
+      let task = Task {
+        defer { self.shared.withLock { if $0.number == number { $0.task = nil } } }
+        return try await base.readAllEntries()
+      }
+      shared.task = task
+      return task
+    }
+    return try await task.value
+  }
+}

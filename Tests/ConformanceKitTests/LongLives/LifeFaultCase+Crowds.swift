@@ -39,6 +39,9 @@ extension LifeFaultCase {
       by: "crowd.cancelled-beside-others"
     ) { SharesReadsOfEverything(base: $0) },
     .init(
+      [.c1], memory: "lists join one that began before a write", by: "crowd.reads-are-not-shared-with-writes"
+    ) { JoinsEarlierLists(base: $0) },
+    .init(
       [.c1], memory: "reads join one that began before a write", by: "crowd.reads-are-not-shared-with-writes"
     ) {
       SharesReads(base: $0, isStale: true)

@@ -61,6 +61,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w2], "a compaction sets updatedAt", .compactionRedates, by: "life.of-few-keys"),
     .init([.r6], "a compaction orders entries by key", .compactionReorders, by: "life.of-few-keys"),
     .init(
+      [.w1], "a compaction takes empty values for removals", .compactionDropsEmptyValues,
+      by: "life.of-few-keys"),
+    .init(
       [.w1], "a compaction has no room for large values", .compactionDropsLargeValues, by: "life.of-few-keys"),
     .init(
       [.w6, .w4], "a compaction writes over the log", .compactsInPlace, by: "life.killed-late", at: .standard),

@@ -52,6 +52,9 @@ extension SizeFault {
     .init(.d2, "sizes.requests", "removes the first mebibyte of keys when it removes everything") {
       RemovesAMebibyte(base: $0)
     },
+    .init(.w4, "sizes.of-new-keys-that-appear-at-once", "counts the new keys of a large batch late") {
+      CountsNewKeysLate(base: $0)
+    },
     .init(.w4, "sizes.mixture-appears-at-once", "applies removals with writes in parts of 128") {
       AppliesMixturesInParts(base: $0)
     },
@@ -178,5 +181,26 @@ final class SavesAThousand: FaultyEngine {
     }
     if !operations.isEmpty { try await base.apply(operations) }
     try await base.close()
+  }
+}
+
+/// Counts new keys of more than 1,000 entries a moment after it has stored them.
+final class CountsNewKeysLate: FaultyEngine {
+  let base: ReferenceEngine
+  private let uncounted = MutexProtected(0)
+  init(base: ReferenceEngine) { self.base = base }
+
+  func write(_ dataAndKeys: [(key: CacheKey, data: Data)]) async throws {
+    guard dataAndKeys.count > 1_000 else { return try await base.write(dataAndKeys) }
+    let keys = dataAndKeys.map(\.key)
+    let new = Set(keys).subtracting(try await base.keysExist(keys)).count
+    uncounted.withLock { $0 += new }
+    defer { uncounted.withLock { $0 -= new } }
+    try await base.write(dataAndKeys)
+    for _ in 0..<20 { await Task.yield() }
+  }
+  func keyCount() async throws -> Int {
+    let uncounted = uncounted.withLock { $0 }
+    return max(0, try await base.keyCount() - uncounted)
   }
 }
