@@ -16,7 +16,7 @@ struct ExitTestTests {
       let text = try String(contentsOf: file, encoding: .utf8)
       guard text.contains(call), file.lastPathComponent != "OwnThreads.swift" else { continue }
       files += 1
-      #expect(text.contains(".ownThreads"), "\(file.path)")
+      #expect(text.contains(".ownThreads"), "A test in \(file.path) blocks the cooperative pool.")
     }
     #expect(files > 0)
   }
