@@ -1,4 +1,4 @@
-import Synchronization
+import StockroomCSupport
 
 /// Determines when a long call on the cooperative pool yields to other tasks (rule C5).
 ///
@@ -10,21 +10,19 @@ import Synchronization
   private static let slice = Duration.milliseconds(10)
 
   private static let origin = ContinuousClock.now
-  /// In which millisecond since `origin` a call last yielded as it started.
-  private static let lastStart = Atomic(-1)
 
   private var end = ContinuousClock.now
 
   package init() {}
 
-  /// Starts the call's time, and yields, unless another call has done so in this millisecond: a yield takes as long as reading dozens of
-  /// entries. Without it, short calls in a loop would never yield.
+  /// Starts the call's time, and yields, unless a call on this thread has started in this millisecond: a yield takes as long as reading
+  /// dozens of entries. Without it, short calls in a loop would never yield.
   ///
   /// - Throws: `CancellationError` if the task has been cancelled.
   package mutating func start() async throws {
     try Task.checkCancellation()
-    let millisecond = Int((ContinuousClock.now - Self.origin) / .milliseconds(1))
-    if Self.lastStart.exchange(millisecond, ordering: .relaxed) != millisecond { await Task.yield() }
+    let millisecond = Int64((ContinuousClock.now - Self.origin) / .milliseconds(1))
+    if stockroom_is_new_time_of_thread(millisecond) { await Task.yield() }
     end = .now + Self.slice
   }
 
