@@ -21,9 +21,12 @@ import StockroomCSupport
   /// - Throws: `CancellationError` if the task has been cancelled.
   package mutating func start() async throws {
     try Task.checkCancellation()
-    let millisecond = Int64((ContinuousClock.now - Self.origin) / .milliseconds(1))
-    if stockroom_is_new_time_of_thread(millisecond) { await Task.yield() }
-    end = .now + Self.slice
+    var now = ContinuousClock.now
+    if stockroom_is_new_time_of_thread(Int64(max(.zero, now - Self.origin) / .milliseconds(1))) {
+      await Task.yield()
+      now = .now
+    }
+    end = now + Self.slice
   }
 
   /// Whether this call has kept its thread for long enough.
