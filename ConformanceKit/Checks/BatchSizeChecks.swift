@@ -297,14 +297,7 @@ private struct CancelledBatches {
     note()
     try await engine.removeAllData()
     if before > 0 { try await engine.write(entries(keys)) }
-    let (isStarted, isDone) = (Flag(), Flag())
-    let task = Task { @concurrent in
-      isStarted.set()
-      defer { isDone.set() }
-      try await call.perform()
-    }
-    while !isStarted.isSet { await yieldThread() }
-    await yieldThread(turns, until: isDone)
+    let task = await started(call.perform, turns: turns)
     task.cancel()
     let result = await task.result
     let isUnknown =

@@ -88,14 +88,7 @@ private func closeDuring(
   try await engine.write(entries(keys))
   let read = { @Sendable in try await method.found(of: keys, in: engine).count }
   let end = try await turns { _ = try await read() }
-  let (isStarted, isDone) = (Flag(), Flag())
-  let task = Task { @concurrent in
-    isStarted.set()
-    defer { isDone.set() }
-    return try await read()
-  }
-  while !isStarted.isSet { await yieldThread() }
-  await yieldThread(end * quarters / 4, until: isDone)
+  let task = await started(read, turns: end * quarters / 4)
   try await engine.close()
   switch await task.result {
   case .success(let found):
@@ -122,14 +115,7 @@ private func closeDuring(
   let end = try await turns(of: call)
   context.noteProgress()
   try await prepare()
-  let (isStarted, isDone) = (Flag(), Flag())
-  let task = Task { @concurrent in
-    isStarted.set()
-    defer { isDone.set() }
-    try await call()
-  }
-  while !isStarted.isSet { await yieldThread() }
-  await yieldThread(end * quarters / 4, until: isDone)
+  let task = await started(call, turns: end * quarters / 4)
   try await engine.close()
   let result = await task.result
   engine.release()

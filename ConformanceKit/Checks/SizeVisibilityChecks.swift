@@ -29,7 +29,7 @@ extension CheckDefinition {
     }
     Check(
       .w4, "sizes.of-new-keys-that-appear-at-once",
-      "whoever has read one of thousands of new keys of a batch finds and counts all of them",
+      "once one of thousands of new keys of a batch has been read, keysExist(_:) and keyCount() include all of them",
       needs: .atomicBatches
     ) { try await checkNewKeys($0) }
     Check(

@@ -118,6 +118,22 @@ func yieldThread(_ turns: Int, until isDone: Flag) async {
   }
 }
 
+/// Starts a call in a task of its own. Returns that task when this one has called ``yieldThread()`` this many times since then, or the
+/// call has returned.
+func started<Value: Sendable>(
+  _ call: @escaping @Sendable () async throws -> Value, turns: Int
+) async -> Task<Value, any Error> {
+  let (isStarted, isDone) = (Flag(), Flag())
+  let task = Task { @concurrent in
+    isStarted.set()
+    defer { isDone.set() }
+    return try await call()
+  }
+  while !isStarted.isSet { await yieldThread() }
+  await yieldThread(turns, until: isDone)
+  return task
+}
+
 /// Lets other tasks run, and other threads, which the awaited call may need.
 func yieldThread() async {
   await Task.yield()
