@@ -138,9 +138,12 @@ struct ReproductionTests {
         }
         .map { folder.appending(path: "\($0).o").path }
       }
-      let support = ["crc32c", "file_status"].map {
-        products.appending(path: "StockroomCSupport.build/\($0).c.o").path
+      let sourcesInC = URL(filePath: #filePath).appending(path: "../../../../Sources/StockroomCSupport")
+        .standardized
+      let support = try FileManager.default.contentsOfDirectory(atPath: sourcesInC.path).filter {
+        $0.hasSuffix(".c")
       }
+      .map { products.appending(path: "StockroomCSupport.build/\($0).o").path }
       let sources = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
       return [
         "-swift-version", "6", "-parse-as-library", "-whole-module-optimization", "-Onone",
