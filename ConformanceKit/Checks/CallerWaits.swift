@@ -107,7 +107,8 @@ private func callerWaits(
   defer { threads.stop() }
   return try await Task(executorPreference: threads) { @concurrent in
     var waits = CallerWaits()
-    for number in 0..<20 {
+    while !waits.areDecided {
+      let number = waits.calls
       let call = try await Task.detached { try await prepare(number) }.value
       // Measured before the call, while other threads work, and after it, for the processor time that the call took.
       let waitBefore = watch.waitWithoutEngine()
@@ -141,6 +142,9 @@ struct CallerWaits: Sendable {
     case engine
   }
 
+  /// How many calls are made, unless more than so many have been short before.
+  private static let (most, shortMost) = (20, 2)
+
   private(set) var calls = 0
   /// The calls that blocked the thread for more than a millisecond, and those among them that only the engine explains.
   private(set) var long = 0
@@ -154,10 +158,13 @@ struct CallerWaits: Sendable {
     if wait > .milliseconds(1) + withoutEngine * 4 { unexplained += 1 }
   }
 
+  /// Whether further calls would not change the result.
+  var areDecided: Bool { calls == Self.most || calls - long > Self.shortMost }
+
   /// Nil if the thread was not blocked during some of the calls.
   var cause: Cause? {
-    let most = calls * 9 / 10
-    return unexplained >= most ? .engine : long >= most ? .machine : nil
+    let nearlyAll = calls - Self.shortMost
+    return unexplained >= nearlyAll ? .engine : long >= nearlyAll ? .machine : nil
   }
 }
 
@@ -167,7 +174,7 @@ struct CallerWaits: Sendable {
 private func closingDuringTransaction(_ context: CheckContext) async throws -> WatchedCall {
   let engine = try await context.openUnregistered(
     context.root.appending(path: "transaction", directoryHint: .isDirectory))
-  let body = PausedBody(in: engine, milliseconds: 20) { transaction, pause in
+  let body = PausedBody(in: engine, milliseconds: 100) { transaction, pause in
     pause()
     try transaction.write(data("v"), key: key("k"))
   }

@@ -9,7 +9,8 @@ struct CallerWaitTests {
   ///   - withoutEngine: The milliseconds that the thread has waited outside each call, in order.
   private func cause(of waits: [Double], withoutEngine: [Double]) -> CallerWaits.Cause? {
     var counted = CallerWaits()
-    for number in 0..<20 {
+    while !counted.areDecided {
+      let number = counted.calls
       counted.note(
         .seconds(waits[number % waits.count] / 1_000),
         withoutEngine: .seconds(withoutEngine[number % withoutEngine.count] / 1_000))

@@ -117,12 +117,14 @@ final class BlocksOneCall: FaultyEngine {
     case closeDuringTransaction = "close() during a transaction"
     case closeDuringReads = "close() during reads"
   }
+  /// So long that even a busy machine does not explain it.
+  private static let microseconds: UInt32 = 100_000
   let base: ReferenceEngine
   private let call: Call
   /// The calls that `close()` waits for.
   private let underWay = MutexProtected((count: 0, isClosing: false))
   init(base: ReferenceEngine, call: Call) { (self.base, self.call) = (base, call) }
-  private func wait(_ call: Call) { if call == self.call { waitOnThisThread() } }
+  private func wait(_ call: Call) { if call == self.call { usleep(Self.microseconds) } }
   private func heldUp<Result>(_ call: Call, by work: () async throws -> Result) async throws -> Result {
     guard call == self.call else { return try await work() }
     try underWay.withLock { underWay in
@@ -140,8 +142,7 @@ final class BlocksOneCall: FaultyEngine {
   }
   func readAllDataAndKeys() async throws -> [(key: CacheKey, data: Data)] {
     try await heldUp(.closeDuringReads) {
-      // As long as the other calls block: on a busy machine, shorter waits are not the engine's fault.
-      if call == .closeDuringReads { try await Task.sleep(for: .milliseconds(30)) }
+      if call == .closeDuringReads { try await Task.sleep(for: .microseconds(Self.microseconds)) }
       return try await base.readAllDataAndKeys()
     }
   }
