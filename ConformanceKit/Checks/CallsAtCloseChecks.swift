@@ -38,7 +38,13 @@ extension CheckDefinition {
       let count = min(wanted, max(20, min(affordable.writes / 40, affordable.reads / 100)))
       if count < wanted { context.noteShortfall("\(count) of \(wanted) entries in each read") }
       for method in ReadMethod.allCases where !method.isOfOneKey {
-        for part in 0..<4 { try await closeDuring(method, of: keys(count), part, context) }
+        var number = 0
+        try await interrupt(atLeast: 4, within: .milliseconds(200)) { fraction in
+          let place = context.root.appending(
+            path: "\(method.rawValue) \(number)", directoryHint: .isDirectory)
+          number += 1
+          try await closeDuring(method, of: keys(count), fraction, at: place, context)
+        }
       }
     }
   }
@@ -78,17 +84,16 @@ private func checkClosingUnderLoad(_ context: CheckContext, round: Int) async th
   try await context.close(reopened)
 }
 
-/// Closes an engine after some quarters of the duration of a read, and checks that the read returned everything or threw.
+/// Closes an engine after a fraction of the duration of a read, and checks that the read returned everything or threw.
 private func closeDuring(
-  _ method: ReadMethod, of keys: [CacheKey], _ quarters: Int, _ context: CheckContext
+  _ method: ReadMethod, of keys: [CacheKey], _ fraction: Double, at place: URL, _ context: CheckContext
 ) async throws {
   context.noteProgress()
-  let place = context.root.appending(path: "\(method.rawValue) \(quarters)", directoryHint: .isDirectory)
   let engine = try await context.open(place)
   try await engine.write(entries(keys))
   let read = { @Sendable in try await method.found(of: keys, in: engine).count }
   let end = try await turns { _ = try await read() }
-  let task = await started(read, turns: end * quarters / 4)
+  let task = await started(read, turns: Int(Double(end) * fraction))
   try await engine.close()
   switch await task.result {
   case .success(let found):

@@ -119,7 +119,7 @@ extension CheckDefinition {
 
 /// Cancels reads of many entries. An engine that notices the cancellation may return the pages that it has read so far.
 private func checkCancellationOfLongReads(_ context: CheckContext) async throws {
-  let wanted = context.byLevel(quick: 500, standard: 2_500, exhaustive: 2_500)
+  let wanted = context.byLevel(quick: 1_000, standard: 2_500, exhaustive: 2_500)
   let affordable = try await context.affordableEntries()
   let count = min(wanted, max(20, min(affordable.reads / 100, affordable.writes)))
   if count < wanted { context.noteShortfall("\(count) of \(wanted) entries in each read") }
@@ -130,8 +130,8 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
     context.noteProgress()
     let read = { @Sendable in try await method.found(of: keys, in: engine).count }
     let end = try await turns { _ = try await read() }
-    for delay in (1..<12).map({ end * $0 / 12 }) {
-      switch await cancelled(after: delay, read) {
+    try await interrupt(atLeast: 12, within: .milliseconds(50)) { fraction in
+      switch await cancelled(after: Int(Double(end) * fraction), read) {
       case .success(let found):
         try expect(found, is: count, "what a cancelled \(method.call) of \(count) returned")
       case .failure(let error): try expectCancellation(error, method.call)

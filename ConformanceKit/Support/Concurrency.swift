@@ -109,6 +109,25 @@ func turns(of call: @escaping @Sendable () async throws -> Void) async throws ->
   return turns
 }
 
+/// Interrupts a call repeatedly, after other fractions of its duration each time: 0, 1/2, 1/4, 3/4, 1/8, and so on. At least this
+/// often, and up to eight times as often within the time.
+func interrupt(
+  atLeast count: Int, within time: Duration, _ interruption: (_ fraction: Double) async throws -> Void
+) async throws {
+  let end = ContinuousClock.now + time
+  var number = 0
+  while number < count || (number < count * 8 && ContinuousClock.now < end) {
+    // The digits of the binary number, mirrored at the point.
+    var (digits, digit, fraction) = (number, 0.5, 0.0)
+    while digits > 0 {
+      if !digits.isMultiple(of: 2) { fraction += digit }
+      (digits, digit) = (digits / 2, digit / 2)
+    }
+    try await interruption(fraction)
+    number += 1
+  }
+}
+
 /// Calls ``yieldThread()`` this many times, or until the flag is set: there may be millions of turns if they were counted
 /// while the machine was busy.
 func yieldThread(_ turns: Int, until isDone: Flag) async {
