@@ -237,7 +237,7 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
 /// Expects that a cancelled change has been made if the call returned, and has not been made if it threw.
 ///
 /// - Parameter old: The entries before the change.
-private func expectAllOrNothing(
+func expectAllOrNothing(
   of change: ChangeMethod, _ changed: [CacheKey], before old: [(key: CacheKey, data: Data)],
   after outcome: Result<Void, any Error>, in engine: EngineUnderTest
 ) async throws {

@@ -60,6 +60,7 @@ struct CheckDefinition: Sendable {
         transactionTimeChecks, transactionBodyChecks, swallowedErrorChecks, transactionBlockingChecks,
         changeFeedChecks, changeReadingChecks, changeSharingChecks, changeSilenceChecks, subscriberChecks,
         listingChecks, cooperationChecks, verificationChecks, closingChecks, callsAtCloseChecks,
+        suspensionChecks,
         openingCostChecks,
         storeConcurrencyChecks, storeFailureChecks,
         storeChainChecks, storeOrderChecks, storeEventChecks, storeDecodingChecks, storeCostChecks,

@@ -36,6 +36,16 @@ final class CheckExecutor: TaskExecutor, @unchecked Sendable {
     }
   }
 
+  /// A single thread that is held before one of its jobs.
+  init(holding point: HoldPoint) {
+    Thread.detachNewThread { [self] in
+      while let job = take() {
+        point.pass()
+        job.runSynchronously(on: asUnownedTaskExecutor())
+      }
+    }
+  }
+
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     condition.lock()

@@ -60,6 +60,6 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     ofIsolation,
     ofMoments, ofRuns, ofCommits, ofFirstCalls, ofReopenings, ofReleases,
     ofLayers,
-    ofClosings, ofWaiting,
+    ofClosings, ofSuspensions, ofWaiting,
   ].flatMap { $0 }
 }
