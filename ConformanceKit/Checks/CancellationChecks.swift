@@ -229,6 +229,12 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
       try await expectAllOrNothing(of: change, changed, before: old, after: outcome, in: engine)
     }
   }
+  try await engine.write(old)
+  for point in try await suspensionPoints(of: call, atMost: 24) {
+    try await engine.write(old)
+    let outcome = try await held(at: point, call, meanwhile: { $0.cancel() })
+    try await expectAllOrNothing(of: change, changed, before: old, after: outcome, in: engine)
+  }
   // Reveals entries that were counted or listed before a call noticed that it was cancelled.
   try await ExpectedContents.settle(engine)
   try await expectAllWaysAgree(in: engine)
@@ -237,7 +243,7 @@ private func checkCancellation(of change: ChangeMethod, in engine: EngineUnderTe
 /// Expects that a cancelled change has been made if the call returned, and has not been made if it threw.
 ///
 /// - Parameter old: The entries before the change.
-func expectAllOrNothing(
+private func expectAllOrNothing(
   of change: ChangeMethod, _ changed: [CacheKey], before old: [(key: CacheKey, data: Data)],
   after outcome: Result<Void, any Error>, in engine: EngineUnderTest
 ) async throws {

@@ -10,7 +10,7 @@ extension FaultyEngineCase {
     .init(.c1, "writes everything back that it has read before it suspends", also: [.l2, .w1, .w4]) {
       WritesEverythingBack(base: $0)
     },
-    .init(.l2, "counts a key that was absent before it suspends", also: [.c1, .w4]) {
+    .init(.c1, "counts a key that was absent before it suspends", also: [.l2, .w4]) {
       CountsAfterLooking(base: $0)
     },
     .init(.w4, "writes the second half of a batch after it has suspended", also: [.r3, .c1]) {
@@ -89,7 +89,7 @@ struct SuspendsBetweenPages: FaultyEngine {
   }
 }
 
-/// Reads the last of its pages when it has been cancelled, or closed, only if that happened before the list began.
+/// Suspends between the pages of a list, and returns those that it has when it is cancelled or closed meanwhile.
 struct ReturnsReadPages: FaultyEngine {
   let base: ReferenceEngine
   var whenClosed = false
