@@ -142,7 +142,7 @@ struct CallerWaits: Sendable {
     case engine
   }
 
-  /// How many calls are made, unless more than so many have been short before.
+  /// The number of calls, and how many of them may be short if the thread is blocked during nearly all.
   private static let (most, shortMost) = (20, 2)
 
   private(set) var calls = 0

@@ -13,11 +13,9 @@ extension CheckDefinition {
       .c1, "suspensions.of-changes",
       "another change that is made where a change of one key suspends takes effect before or after it"
     ) { context in
-      let methods = ChangeMethod.all(context.capabilities)
       let (one, other) = (key("one"), key("other"))
       try await checkPairs(
-        of: methods.filter(\.isOfOneKey) + methods.filter { !$0.isOfOneKey }, [one], and: [[one], [other]],
-        context)
+        of: ChangeMethod.all(context.capabilities), [one], and: [[one], [other]], context)
     }
     Check(
       .w4, "suspensions.of-batches",
@@ -72,15 +70,15 @@ private func checkPairs(
   let pairs = methods.indices.flatMap { shift in
     methods.indices.map { (methods[$0], methods[($0 + shift) % methods.count]) }
   }
-  let rounds = context.rounds(
-    quick: pairs.count * 2, standard: pairs.count * choices.count * 2,
-    exhaustive: pairs.count * choices.count * 2,
-    of: "pairs of changes")
+  // With and without entries before. From standard on, each pair with each choice of keys.
+  let (few, many) = (pairs.count * 2, pairs.count * 2 * choices.count)
+  let rounds = context.rounds(quick: few, standard: many, exhaustive: many, of: "pairs of changes")
   for round in rounds {
     context.noteProgress()
     let (first, second) = pairs[round % pairs.count]
-    let others = choices[(round + round / pairs.count) % choices.count]
-    let present = round / pairs.count / choices.count % 2 == 0 ? all : []
+    let pass = round / pairs.count
+    let others = choices[(round + pass / 2) % choices.count]
+    let present = pass.isMultiple(of: 2) ? all : []
     let before = Entries(uniqueKeysWithValues: present.map { ($0, data("before")) })
     func prepare() async throws {
       try await engine.removeAllData()
@@ -138,25 +136,29 @@ extension ChangeMethod {
 
 // MARK: - Reads
 
-/// Replaces all entries where a read suspends.
+/// Replaces all entries by others where a read suspends.
 private func checkReads(_ context: CheckContext) async throws {
   let engine = try await context.open()
-  let keys = keys(try await entryCount(context))
+  let count = try await entryCount(context)
+  let (even, odd) = (keys(count, prefix: "a-"), keys(count, prefix: "z-"))
   let replace = { @Sendable (version: Int) in
+    let keys = version.isMultiple(of: 2) ? even : odd
     try await engine.apply([.removeAll] + keys.map { .write(data("\(version)"), key: $0) })
   }
   var version = 0
-  let methods = ReadMethod.ofManyValues.filter { context.capabilities.isSuperset(of: $0.needsForSnapshot) }
+  let methods = (ReadMethod.ofManyValues + [.allKeys]).filter {
+    context.capabilities.isSuperset(of: $0.needsForSnapshot)
+  }
   for method in methods where method != .scan || context.capabilities.contains(.orderedScans) {
     try await replace(version)
-    let read = { @Sendable in try await method.found(of: keys, in: engine) }
+    let read = { @Sendable in try await method.found(of: even + odd, in: engine) }
     for point in try await suspensionPoints(of: { _ = try await read() }, atMost: mostPoints(context)) {
       context.noteProgress()
       version += 1
       let found = try await held(at: point, read) { [version] in try await replace(version) }.get()
       try expect(
-        found.count == keys.count && Set(found).count == 1,
-        "\(method.call) of \(keys.count) entries that were all replaced while it was suspended returned \(found.count), of "
+        found.count == count && Set(found).count == 1,
+        "\(method.call) of \(count) entries that were all replaced while it was suspended returned \(found.count), of "
           + "\(Set(found).count) versions")
     }
   }
@@ -187,12 +189,11 @@ private func checkCancelledReads(_ context: CheckContext) async throws {
 private func checkClosings(_ context: CheckContext) async throws {
   let keys = keys(min(300, try await entryCount(context)))
   for method in ReadMethod.ofManyValues {
-    // Opened again for each point.
     func opened(_ number: Int) async throws -> EngineUnderTest {
       context.noteProgress()
       let engine = try await context.open(
         context.root.appending(path: "\(method.rawValue) \(number)", directoryHint: .isDirectory))
-      if try await engine.keyCount() == 0 { try await engine.write(entries(keys)) }
+      try await engine.write(entries(keys))
       return engine
     }
     let engine = try await opened(0)
