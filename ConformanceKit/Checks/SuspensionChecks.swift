@@ -75,10 +75,10 @@ private func checkPairs(
   let rounds = context.rounds(quick: few, standard: many, exhaustive: many, of: "pairs of changes")
   for round in rounds {
     context.noteProgress()
-    let (first, second) = pairs[round % pairs.count]
-    let pass = round / pairs.count
-    let others = choices[(round + pass / 2) % choices.count]
-    let present = pass.isMultiple(of: 2) ? all : []
+    let number = round / 2
+    let (first, second) = pairs[number % pairs.count]
+    let others = choices[(number + number / pairs.count) % choices.count]
+    let present = round.isMultiple(of: 2) ? all : []
     let before = Entries(uniqueKeysWithValues: present.map { ($0, data("before")) })
     func prepare() async throws {
       try await engine.removeAllData()
