@@ -95,13 +95,22 @@ private func closeDuring(
   let end = try await turns { _ = try await read() }
   let task = await started(read, turns: Int(Double(end) * fraction))
   try await engine.close()
-  switch await task.result {
-  case .success(let found):
-    try expect(found, is: keys.count, "what \(method.call) returned that was in progress at close()")
-  case .failure(let error):
-    guard (((error as? CallFailure)?.error ?? error) as? StorageError)?.code == .closed else { throw error }
-  }
+  try expectWholeOrClosed(await task.result, of: keys.count, by: method)
   engine.release()
+}
+
+/// Expects that a read which was in progress at `close()` returned every entry or threw `closed`.
+func expectWholeOrClosed(_ result: Result<Int, any Error>, of count: Int, by method: ReadMethod) throws {
+  switch result {
+  case .success(let found):
+    try expect(found, is: count, "what \(method.call) returned that was in progress at close()")
+  case .failure(let error): try expectClosed(error)
+  }
+}
+
+/// Rethrows the error of a call that was in progress at `close()` unless its code is `closed`.
+private func expectClosed(_ error: any Error) throws {
+  guard (((error as? CallFailure)?.error ?? error) as? StorageError)?.code == .closed else { throw error }
 }
 
 /// Closes an engine after some quarters of the duration of a call, and checks that the call took effect completely or
@@ -134,7 +143,7 @@ private func closeDuring(
   switch result {
   case .success: try expect(found, is: after, "\(what) that returned")
   case .failure(let error):
-    guard (((error as? CallFailure)?.error ?? error) as? StorageError)?.code == .closed else { throw error }
+    try expectClosed(error)
     try expect(found, is: before, "\(what) that threw closed")
   }
   try await context.close(reopened)

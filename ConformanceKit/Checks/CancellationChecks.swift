@@ -132,11 +132,8 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
     // The first call may load what later ones use.
     let end = min(try await turns { _ = try await read() }, try await turns { _ = try await read() })
     try await interrupt(atLeast: 12, within: .milliseconds(100)) { fraction in
-      switch await cancelled(after: Int(Double(end) * fraction), read) {
-      case .success(let found):
-        try expect(found, is: count, "what a cancelled \(method.call) of \(count) returned")
-      case .failure(let error): try expectCancellation(error, method.call)
-      }
+      let result = await cancelled(after: Int(Double(end) * fraction), read)
+      try expectWholeOrCancelled(result, of: count, by: method)
     }
   }
   let end = try await turns { try await engine.verify() }
@@ -145,6 +142,15 @@ private func checkCancellationOfLongReads(_ context: CheckContext) async throws 
     if case .failure(let error) = await cancelled(after: delay, { try await engine.verify() }) {
       try expectCancellation(error, "verify()")
     }
+  }
+}
+
+/// Expects that a cancelled read returned every entry or threw `CancellationError`.
+func expectWholeOrCancelled(_ result: Result<Int, any Error>, of count: Int, by method: ReadMethod) throws {
+  switch result {
+  case .success(let found):
+    try expect(found, is: count, "what a cancelled \(method.call) of \(count) returned")
+  case .failure(let error): try expectCancellation(error, method.call)
   }
 }
 

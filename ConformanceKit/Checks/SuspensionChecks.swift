@@ -174,12 +174,8 @@ private func checkCancelledReads(_ context: CheckContext) async throws {
     let read = { @Sendable in try await method.found(of: keys, in: engine).count }
     for point in try await suspensionPoints(of: { _ = try await read() }, atMost: mostPoints(context) * 4) {
       context.noteProgress()
-      switch try await held(at: point, read, meanwhile: { $0.cancel() }) {
-      case .success(let found):
-        try expect(
-          found, is: keys.count, "what \(method.call) returned that was cancelled while it was suspended")
-      case .failure(let error): try expectCancellation(error, method.call)
-      }
+      let result = try await held(at: point, read, meanwhile: { $0.cancel() })
+      try expectWholeOrCancelled(result, of: keys.count, by: method)
     }
   }
 }
@@ -202,14 +198,8 @@ private func checkClosings(_ context: CheckContext) async throws {
     for point in points {
       let engine = try await opened(point)
       let read = { @Sendable in try await method.found(of: keys, in: engine).count }
-      switch try await held(at: point, read, beside: { try await engine.close() }) {
-      case .success(let found):
-        try expect(found, is: keys.count, "what \(method.call) returned that was suspended during close()")
-      case .failure(let error):
-        guard (((error as? CallFailure)?.error ?? error) as? StorageError)?.code == .closed else {
-          throw error
-        }
-      }
+      let result = try await held(at: point, read, beside: { try await engine.close() })
+      try expectWholeOrClosed(result, of: keys.count, by: method)
       engine.release()
     }
   }

@@ -8,15 +8,15 @@ final class HoldPoint: Sendable {
   /// Longer than any call takes meanwhile.
   private static let longest = Duration.seconds(600)
 
-  private let number: Int
+  private let number: Int?
   private let jobs = AtomicCounter()
   private let reached = Flag()
   private let released = Latch()
 
-  /// - Parameter number: The number of the suspension point, from 1.
-  init(at number: Int) { self.number = number }
+  /// - Parameter number: The number of the suspension point, from 1; if nil, they are only counted.
+  init(at number: Int? = nil) { self.number = number }
 
-  /// How often the call has suspended and continued. Its first job begins it.
+  /// How often the call has suspended and continued.
   var suspensions: Int { jobs.value - 1 }
 
   var isReached: Bool { reached.isSet }
@@ -25,7 +25,8 @@ final class HoldPoint: Sendable {
 
   /// The call's thread calls this before each job of the call.
   func pass() {
-    guard jobs.increment() == number + 1 else { return }
+    // The first job begins the call.
+    guard jobs.increment() - 1 == number else { return }
     reached.set()
     _ = released.wait(for: Self.longest)
   }
@@ -72,7 +73,7 @@ func held<Value: Sendable>(
 func suspensionPoints(
   of call: @escaping @Sendable () async throws -> Void, atMost most: Int
 ) async throws -> [Int] {
-  let point = HoldPoint(at: .max - 1)
+  let point = HoldPoint()
   let thread = CheckExecutor(holding: point)
   defer { thread.stop() }
   try await Task(executorPreference: thread) { @concurrent in try await call() }.value
