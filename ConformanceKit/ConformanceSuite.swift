@@ -24,8 +24,9 @@ public struct ConformanceSuite: Sendable {
   /// The directory in which the checks create their directories.
   public let workingDirectory: URL
   /// How long a check may make no progress before it fails because the engine hangs. Time in which the
-  /// process does not run does not count. The total time of a check that searches is set by the budget. With
-  /// a value of more than five minutes, the checks also wait longer for single calls.
+  /// process does not run does not count, nor does up to four times as much in which it waits for a processor
+  /// or a disk. The total time of a check that searches is set by the budget. With a value of more than five
+  /// minutes, the checks also wait longer for single calls.
   public let stallTimeout: Duration
   /// How thorough the checks are, above all those that search for faults.
   public let budget: ConformanceBudget

@@ -226,7 +226,7 @@ private final class HeartbeatMonitor: Sendable {
       let (count, processorTime) = (beats.load(ordering: .relaxed), System.processorTime)
       if count != lastCount {
         (lastCount, standstill) = (count, .zero)
-      } else if standstill < timeout / 20 || !System.hasAnotherReadyThread {
+      } else if standstill < timeout / 20 || !System.hasAnotherThread(in: "R") {
         // Read only when the heartbeat has stopped, since it is slow.
         standstill += now - last - (processorTime - lastProcessorTime)
         pause = max(pause, standstill)

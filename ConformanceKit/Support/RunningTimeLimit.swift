@@ -19,10 +19,40 @@ struct RunningTimeLimit: Sendable {
   }
 
   /// Whether the limit is reached. Must be called once in each iteration of the loop.
-  mutating func isOver(at now: ContinuousClock.Instant = .now) -> Bool {
-    left -= min(last.duration(to: now), longestInterval)
+  ///
+  /// - Parameter isDelayed: Whether the process waited for the machine in this iteration, which then does not count.
+  mutating func isOver(at now: ContinuousClock.Instant = .now, isDelayed: Bool = false) -> Bool {
+    if !isDelayed { left -= min(last.duration(to: now), longestInterval) }
     last = now
     return left <= .zero
+  }
+}
+
+/// Tells a loop that polls whether the machine delays this process: whether a thread of it waits for a processor that
+/// other processes use, or for a disk. A hanging engine waits for neither.
+struct ProcessDelays {
+  private let longestInterval: Duration
+  /// The remaining time in which the process may be delayed.
+  private var left: Duration
+  private var last: (time: ContinuousClock.Instant, processorTime: Duration)
+
+  /// - Parameters:
+  ///   - limit: How long the process may be delayed. Afterwards it never is.
+  ///   - longestInterval: The maximum time that counts for each iteration.
+  init(atMost limit: Duration, longestInterval: Duration) {
+    (left, self.longestInterval) = (limit, longestInterval)
+    last = (.now, System.processorTime)
+  }
+
+  /// Whether the process was delayed since the last call.
+  mutating func isDelayed() -> Bool {
+    let now = (time: ContinuousClock.now, processorTime: System.processorTime)
+    defer { last = now }
+    let interval = last.time.duration(to: now.time)
+    guard left > .zero, now.processorTime - last.processorTime < interval / 2, System.hasAnotherThread(in: "RD")
+    else { return false }
+    left -= min(interval, longestInterval)
+    return true
   }
 }
 

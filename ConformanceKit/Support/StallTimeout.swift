@@ -100,7 +100,8 @@ final class CheckProgress: Sendable {
 ///
 /// Work without progress is cancelled and abandoned, since a task cannot be stopped by force. A thread watches the
 /// time, so that work that blocks every thread of the cooperative pool does not disable the timeout. Time in which the
-/// process does not run, because it is stopped or the machine sleeps, does not count.
+/// process does not run, because it is stopped or the machine sleeps, does not count. Nor does time in which it waits
+/// for a processor or a disk, up to four times the limit.
 ///
 /// - Parameters:
 ///   - threads: The executor of the work instead of the cooperative pool. It is stopped when the work has ended.
@@ -120,12 +121,15 @@ func withStallTimeout<Result: Sendable>(
   Thread.detachNewThread {
     var last = progress.last(within: limit)
     var running = RunningTimeLimit(limit, from: last, longestInterval: Latch.look * 2)
-    while !running.isOver() {
+    var delays = ProcessDelays(atMost: limit * 4, longestInterval: Latch.look * 2)
+    // The states of threads are read only when half of the limit is over, since that is slow.
+    while !running.isOver(isDelayed: running.left < limit / 2 && delays.isDelayed()) {
       if isDelivered.wait(for: min(running.left, Latch.look)) { return }
       let latest = progress.last(within: limit)
       if latest == last { continue }
       last = latest
       running = RunningTimeLimit(limit, from: last, longestInterval: Latch.look * 2)
+      delays = ProcessDelays(atMost: limit * 4, longestInterval: Latch.look * 2)
     }
     let exceeded = StallTimeoutExceeded(standstill: progress.standstill(of: limit))
     race.finish(with: .failure(exceeded))

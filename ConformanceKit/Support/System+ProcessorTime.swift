@@ -42,8 +42,9 @@ extension System {
     return .nanoseconds(numbers.count > 1 ? Int64(numbers[1]) ?? 0 : 0)
   }
 
-  /// Whether another thread of the process is running or runnable. False if the system does not report it.
-  static var hasAnotherReadyThread: Bool {
+  /// Whether another thread of the process is in one of these states: R if it is running or runnable, D if it waits for
+  /// a disk. False if the system does not report it.
+  static func hasAnotherThread(in states: String) -> Bool {
     let list = "/proc/self/task"
     let threads = (try? FileManager.default.contentsOfDirectory(atPath: list)) ?? []
     let own = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/thread-self")
@@ -53,7 +54,7 @@ extension System {
       guard let status = FileManager.default.contents(atPath: "\(list)/\(thread)/stat"),
         let end = status.lastIndex(of: UInt8(ascii: ")"))
       else { return false }
-      return status.dropFirst(end - status.startIndex + 2).first == UInt8(ascii: "R")
+      return status.dropFirst(end - status.startIndex + 2).first.map { states.utf8.contains($0) } ?? false
     }
   }
 

@@ -119,6 +119,28 @@ struct ProgressTests {
     }
   }
 
+  #if os(Linux)
+    /// Regression: an engine that created thousands of files on a slow disk, at low priority, was said to hang.
+    @Test("Time in which the process waits for a disk extends the stall timeout, but not forever")
+    func slowDisk() async {
+      // In a separate process, because threads of others would compute.
+      await #expect(processExitsWith: .success) {
+        let limit = Duration.milliseconds(500)
+        let slow = try DiskWait()
+        Thread.detachNewThread {
+          _ = Latch().wait(for: limit * 2.5)
+          slow.end()
+        }
+        let delivered = await withStallTimeout(limit) { slow.waitForEnd() }
+        #expect(throws: Never.self) { try delivered.get() }
+        let endless = try DiskWait()
+        let exceeded = await withStallTimeout(limit / 5) { endless.waitForEnd() }
+        #expect(throws: StallTimeoutExceeded.self) { try exceeded.get() }
+        endless.end()
+      }
+    }
+  #endif
+
   @Test("A violation may have its own rule, evidence and seed; otherwise they are the check's")
   func violation() async throws {
     let found = await outcome(stallTimeout: .seconds(120)) { _ in
@@ -178,3 +200,33 @@ private struct NeverAnswersWrites: FaultyEngine {
   let base: ReferenceEngine
   func write(_ data: Data, key: CacheKey) async throws { try await Task.sleep(for: .seconds(1_000)) }
 }
+
+#if os(Linux)
+  /// A thread in the state of one that waits for a disk: it starts a process that opens a pipe without a writer first.
+  private final class DiskWait: Sendable {
+    private let pipe = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+
+    init() throws {
+      guard mkfifo(pipe.path, 0o600) == 0 else { throw SystemError(errno) }
+    }
+
+    deinit { unlink(pipe.path) }
+
+    func waitForEnd() {
+      var actions = posix_spawn_file_actions_t()
+      posix_spawn_file_actions_init(&actions)
+      defer { posix_spawn_file_actions_destroy(&actions) }
+      posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, pipe.path, O_RDONLY, 0)
+      let arguments: [UnsafeMutablePointer<CChar>?] = [strdup("true"), nil]
+      defer { for text in arguments { free(text) } }
+      var process: pid_t = 0
+      guard posix_spawn(&process, "/bin/true", &actions, nil, arguments, [nil]) == 0 else { return }
+      waitpid(process, nil, 0)
+    }
+
+    func end() {
+      let writer = open(pipe.path, O_WRONLY | O_CLOEXEC)
+      if writer >= 0 { close(writer) }
+    }
+  }
+#endif
