@@ -18,7 +18,7 @@ extension CheckDefinition {
       needs: .persistent
     ) { try await checkModes($0, ofDirectories: true) }
     Check(
-      .o5, "privacy.at-every-moment",
+      .o5, "privacy.at-every-step",
       "no file or directory is ever accessible to others, with any umask of the process",
       needs: .persistent, needsWorker: true
     ) { try await checkModesOfCreation($0) }

@@ -123,14 +123,15 @@ extension CheckDefinition {
     }
     for method in ReadMethod.ofManyValues {
       Check(
-        .r3, "reads.\(method.rawValue)-shows-one-moment", "one call of \(method.call) returns one snapshot",
+        .r3, "reads.\(method.rawValue)-returns-one-snapshot",
+        "one call of \(method.call) returns one snapshot",
         needs: method.needsForSnapshot
       ) { context in
         try await checkSnapshot(context, method)
       }
     }
     Check(
-      .r3, "reads.allKeys-shows-one-moment", "one call of allKeys() returns one snapshot",
+      .r3, "reads.allKeys-returns-one-snapshot", "one call of allKeys() returns one snapshot",
       needs: .snapshotReads
     ) { context in
       try await checkSnapshotOfKeys(context)

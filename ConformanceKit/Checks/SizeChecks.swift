@@ -103,7 +103,7 @@ extension CheckDefinition {
       }
     }
     Check(
-      .r6, "sizes.entries-of-one-moment",
+      .r6, "sizes.entries-of-equal-time",
       "readAllEntries() returns all of very many entries of one batch, even if they have the same time"
     ) { context in
       let engine = try await context.open()

@@ -38,7 +38,7 @@ extension CheckDefinition {
     ) { try await checkLargeValue($0) }
     for method in ReadMethod.ofManyValues + [.allKeys] {
       Check(
-        .r3, "sizes.\(method.rawValue)-shows-one-moment",
+        .r3, "sizes.\(method.rawValue)-returns-one-snapshot",
         "one call of \(method.call) that reads many pages returns one snapshot",
         needs: method == .scan ? [.snapshotReads, .orderedScans] : method.needsForSnapshot
       ) { context in

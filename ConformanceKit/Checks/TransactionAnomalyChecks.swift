@@ -24,7 +24,7 @@ extension CheckDefinition {
       ) { try await checkPhantoms($0, name, count) }
     }
     Check(
-      .t1, "transactions.read-one-moment",
+      .t1, "transactions.read-one-snapshot",
       "all reads of a body return one snapshot while transactions and batches transfer amounts",
       needs: .transactions
     ) { try await checkReadSkew($0) }

@@ -49,7 +49,8 @@ struct ProcessDelays {
     let now = (time: ContinuousClock.now, processorTime: System.processorTime)
     defer { last = now }
     let interval = last.time.duration(to: now.time)
-    guard left > .zero, now.processorTime - last.processorTime < interval / 2, System.hasAnotherThread(in: "RD")
+    guard left > .zero, now.processorTime - last.processorTime < interval / 2,
+      System.hasAnotherThread(in: "RD")
     else { return false }
     left -= min(interval, longestInterval)
     return true

@@ -178,10 +178,10 @@ struct UnusualFeedTests {
   /// Regression: an element for an earlier change was attributed to one of the calls that must not yield any.
   @Test(
     "An engine whose feed also covers writes right before the subscription passes the check of reads")
-  func tellsOfWhatCameBefore() async throws {
+  func announcesWhatCameBefore() async throws {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
     let suite = ConformanceSuite("Looks now and then", capabilities: claims, budget: .quick) { _ in
-      TellsOfWhatCameBefore(base: try ReferenceEngine(claiming: claims))
+      AnnouncesWhatCameBefore(base: try ReferenceEngine(claiming: claims))
     }
     let checks = suite.checks.filter { $0.id.hasPrefix("changes.silence-") }
     #expect(checks.count > 3)
@@ -204,7 +204,7 @@ struct UnusualFeedTests {
 
   /// Regression: all writes together had the time limit of one element.
   @Test("A feed of slow writes passes the check of the last write")
-  func tellsOfSlowWrites() async throws {
+  func announcesSlowWrites() async throws {
     let claims: EngineCapabilities = [.atomicBatches, .snapshotReads, .orderedScans, .changeFeed]
     let suite = ConformanceSuite(
       "Slow writes", capabilities: claims, stallTimeout: .seconds(16), budget: .quick

@@ -38,9 +38,9 @@ struct UnusualStoreEngineTests {
   @Test(
     "An engine whose feed elements all cover everything passes the checks of a store's events",
     arguments: ["store.events-before-loading", "store.events-tell-all", "store.follows-another"])
-  func tellsOfEverything(_ id: String) async throws {
+  func announcesEverything(_ id: String) async throws {
     let failure = try await failure(of: id, Self.claimsOfFeeds) {
-      TellsOfEverything(base: try ReferenceEngine(claiming: Self.claimsOfFeeds))
+      AnnouncesEverything(base: try ReferenceEngine(claiming: Self.claimsOfFeeds))
     }
     #expect(failure == nil, "\(failure?.actual ?? "")")
   }

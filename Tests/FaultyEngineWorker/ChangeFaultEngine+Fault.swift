@@ -8,40 +8,42 @@ extension ChangeFaultEngine {
     case cancelsOutReplacements, cancelsOutRemovals
     case missesRemovalsOfApplies, missesRemovalsOfTransactions, missesEmptyingTransactions
     // Misses some changes
-    case tellsOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
-    case tellsOfAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, tellsTheFirst64
+    case notifiesOnlyTheFirst, missesLongKeys, namesKeysWithoutCase, leavesItToOthers, knowsSubscribersEarly
+    case announcesAFewKeys, stopsAfterErrors, givesUpOnSlowSubscribers, notifiesTheFirst64
     case missesLargeTransactions, missesTheNextAfterErrors, missesOldEntries
-    case missesImportsOfTransactions, numbersTransactionsEarly, tellsOfTheFirstRun, forgetsWhatIsOld
-    case dropsWhatIsUnreadWhenClosed, isDeafWithoutDescriptors, isDeafWithoutLog, stopsLookingAfterErrors
+    case missesImportsOfTransactions, numbersTransactionsEarly, announcesTheFirstRun, forgetsWhatIsOld
+    case dropsWhatIsUnreadWhenClosed, missesChangesWithoutDescriptors, missesChangesWithoutLog,
+      stopsLookingAfterErrors
     case missesCancelledCalls, stopsAfterOverflows, asksForTheNewest, missesTransactionsWithRefusals
     case missesRewritesOfTransactions, hidesItsOwnNames, knowsSubscribersOfBodiesEarly
     case waitsForAPause, mergesRemovalsAway
     // Misses changes by others
-    case hearsFewEngines, hearsOnlyItself, hearsOnlyItsProcess, hearsNoOtherAfterOwnWrites,
+    case followsFewEngines, followsOnlyItself, followsOnlyItsProcess, followsNoOtherAfterOwnWrites,
       missesUnusualKeysOfOthers
-    case noticesSubscriptionsLate, tellsOfOthersOneLate, losesItsPlaceInNewLogs, hearsOfAHundredKeys
-    case hearsNobodyWhenReopened, staysOnRemovedFiles
+    case noticesSubscriptionsLate, announcesOthersOneLate, losesItsPlaceInNewLogs, receivesAHundredKeys
+    case followsNobodyWhenReopened, staysOnRemovedFiles
     // Reports changes too early
-    case tellsBeforeItWrites, tellsOfOthersEarly, tellsOfImportsEarly, tellsOfTransactionsEarly,
-      tellsOfRemovalsEarly, tellsOfLargeBatchesEarly, listsKeysLate, tellsOtherEnginesEarly
+    case announcesBeforeItWrites, announcesOthersEarly, announcesImportsEarly, announcesTransactionsEarly,
+      announcesRemovalsEarly, announcesLargeBatchesEarly, listsKeysLate, notifiesOtherEnginesEarly
     // Reports too much
-    case tellsOfReads, tellsOfVerification, tellsOfEmptyBatches, tellsOfEmptyImports, tellsOfRefusedWrites
-    case tellsOfTransactionsThatRead, tellsOfTransactionsThatThrow, tellsOfOpenings, tellsNowAndThen
-    case tellsOfOtherPlaces, tellsOfSubscriptions, tellsOfCancelledCalls, tellsOfThrownRemovalsOfAll
-    case tellsOthersOfThrownBodies, tellsOfOpeningsOfOtherProcesses
+    case announcesReads, announcesVerification, announcesEmptyBatches, announcesEmptyImports,
+      announcesRefusedWrites
+    case announcesTransactionsThatRead, announcesTransactionsThatThrow, announcesOpenings, announcesNowAndThen
+    case announcesOtherPlaces, announcesSubscriptions, announcesCancelledCalls, announcesThrownRemovalsOfAll
+    case notifiesOthersOfThrownBodies, announcesOpeningsOfOtherProcesses
     // Uses too many resources
     case buffersWithoutBound, leaksDescriptorsPerSubscription, waitsForSubscribers
     // Ends wrongly
     case goesOnWhenClosed, subscribesWhenClosed, endsAllWithOneEngine, endsAllWithOneSubscriber
     // No faults
-    case saysEverything, mergesForAWhile, losesSightOnce
+    case saysEverything, mergesForAWhile, skipsOneChange
   }
 }
 
 extension ChangeFaultEngine.Fault {
   /// Whether others can write while a body runs.
   var runsBodiesBesideOthers: Bool {
-    [.numbersTransactionsEarly, .tellsOfTheFirstRun, .knowsSubscribersOfBodiesEarly].contains(self)
+    [.numbersTransactionsEarly, .announcesTheFirstRun, .knowsSubscribersOfBodiesEarly].contains(self)
   }
 
   /// The kind of call that is not reported.

@@ -35,8 +35,8 @@ package final class ChangeFaultEngine: ApplyingEngine {
     var state = State()
     state.log = try ChangeFaultLog(in: directory)
     self.state = MutexProtected(state)
-    if fault == .tellsOfOpenings { feed.reportToAllEngines(.everything) }
-    if fault == .tellsOfOpeningsOfOtherProcesses { feed.noteOpening() }
+    if fault == .announcesOpenings { feed.reportToAllEngines(.everything) }
+    if fault == .announcesOpeningsOfOtherProcesses { feed.noteOpening() }
   }
 
   deinit {
@@ -51,7 +51,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       state.log?.lock()
       defer { state.log?.unlock() }
       let records = try state.log?.newRecords() ?? []
-      if fault == .tellsOfOthersEarly {
+      if fault == .announcesOthersEarly {
         state.late = state.late.map { (record: $0.record, age: $0.age + 1) }
         state.late += records.map { (record: $0, age: 0) }
         for (record, _) in state.late.prefix(while: { $0.age >= 3 }) {
@@ -101,24 +101,26 @@ package final class ChangeFaultEngine: ApplyingEngine {
       try Task.checkCancellation()
     } catch {
       feed.noteError(operations)
-      if fault == .tellsOfCancelledCalls, error is CancellationError { feed.report(of: operations, by: call) }
+      if fault == .announcesCancelledCalls, error is CancellationError {
+        feed.report(of: operations, by: call)
+      }
       throw error
     }
     if operations.isEmpty {
       try perform { _ in }
-      if fault == .tellsOfEmptyBatches && call != .writeEntries { feed.report(.everything) }
-      if fault == .tellsOfEmptyImports && call == .writeEntries { feed.report(.everything) }
+      if fault == .announcesEmptyBatches && call != .writeEntries { feed.report(.everything) }
+      if fault == .announcesEmptyImports && call == .writeEntries { feed.report(.everything) }
       return
     }
     let isEarly =
-      fault == .tellsBeforeItWrites || fault == .tellsOfImportsEarly && call == .writeEntries
-      || fault == .tellsOfRemovalsEarly && call == .remove
-      || fault == .tellsOfLargeBatchesEarly && operations.count > StorageChanges.defaultKeyLimit
+      fault == .announcesBeforeItWrites || fault == .announcesImportsEarly && call == .writeEntries
+      || fault == .announcesRemovalsEarly && call == .remove
+      || fault == .announcesLargeBatchesEarly && operations.count > StorageChanges.defaultKeyLimit
     if isEarly {
       feed.report(of: operations, by: call)
       try? await Task.sleep(for: .milliseconds(2))
     }
-    if fault == .tellsOtherEnginesEarly, let change = StorageChange(of: operations) {
+    if fault == .notifiesOtherEnginesEarly, let change = StorageChange(of: operations) {
       feed.reportToOtherEngines(change)
       try? await Task.sleep(for: .milliseconds(2))
     }
@@ -180,7 +182,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
     _ body: @escaping @Sendable (any StorageTransaction) throws -> Result
   ) async throws -> Result {
     try Task.checkCancellation()
-    if fault == .tellsOfTransactionsEarly {
+    if fault == .announcesTransactionsEarly {
       let operations = try perform { state in
         let transaction = CopyTransaction(state.entries)
         _ = try? body(transaction)
@@ -197,7 +199,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
           let result = try body(transaction)
           let operations = transaction.end()
           if operations.isEmpty {
-            if fault == .tellsOfTransactionsThatRead { feed.report(.everything) }
+            if fault == .announcesTransactionsThatRead { feed.report(.everything) }
           } else {
             let removesAll = operations.contains { $0.isRemoveAll }
             let isMissed =
@@ -208,10 +210,10 @@ package final class ChangeFaultEngine: ApplyingEngine {
           }
           return result
         } catch {
-          if fault == .tellsOfTransactionsThatThrow { feed.report(of: transaction.end(), by: .transaction) }
+          if fault == .announcesTransactionsThatThrow { feed.report(of: transaction.end(), by: .transaction) }
           let hasRemovedAll = transaction.operations.contains { $0.isRemoveAll }
-          if fault == .tellsOfThrownRemovalsOfAll, hasRemovedAll { feed.report(.everything) }
-          if fault == .tellsOthersOfThrownBodies { feed.reportToOtherEngines(.everything) }
+          if fault == .announcesThrownRemovalsOfAll, hasRemovedAll { feed.report(.everything) }
+          if fault == .notifiesOthersOfThrownBodies { feed.reportToOtherEngines(.everything) }
           feed.noteError([])
           transaction.end()
           throw error
@@ -238,7 +240,7 @@ package final class ChangeFaultEngine: ApplyingEngine {
       let operations = transaction.end()
       if operations.isEmpty { return result }
       let isDone = try perform { state in
-        if fault == .tellsOfTheFirstRun {
+        if fault == .announcesTheFirstRun {
           first = first ?? operations
           guard state.changes == changes else { return false }
           try commit(operations, by: .none, &state)
@@ -283,13 +285,13 @@ package final class ChangeFaultEngine: ApplyingEngine {
 
   package func read(key: CacheKey) async throws -> Data? {
     try key.validate()
-    if fault == .tellsOfReads { feed.report(.keys([key])) }
+    if fault == .announcesReads { feed.report(.keys([key])) }
     return try perform { $0.entries[key] }
   }
 
   package func verify() async throws {
     try perform { _ in }
-    if fault == .tellsOfVerification { feed.report(.everything) }
+    if fault == .announcesVerification { feed.report(.everything) }
   }
 
   package func allKeys() async throws -> [CacheKey] {

@@ -33,7 +33,7 @@ final class ChangeFaultFeed: Sendable {
     var backlogs: [Int: ChangeFaultBacklog] = [:]
     var lastOpening = ""
     /// The subscribers that no longer receive changes by other engines.
-    var deaf: Set<Int> = []
+    var unreachable: Set<Int> = []
   }
 
   private let state = MutexProtected(State())
@@ -66,7 +66,7 @@ final class ChangeFaultFeed: Sendable {
   /// The feeds of all places, for faults that confuse places.
   private static var feedsWithoutPlaces: [ChangeFaultFeed] {
     let all = feeds.withLock { feeds in feeds.values.flatMap { $0.compactMap(\.feed) } }
-    return all.filter { $0.fault == .tellsOfOtherPlaces }
+    return all.filter { $0.fault == .announcesOtherPlaces }
   }
 
   // MARK: - Subscribing
@@ -76,9 +76,9 @@ final class ChangeFaultFeed: Sendable {
     let (changes, continuation) = StorageChanges.makeStream(
       keyLimit: fault == .buffersWithoutBound ? .max : StorageChanges.defaultKeyLimit)
     if fault == .leaksDescriptorsPerSubscription { _ = open("/dev/null", O_RDONLY) }
-    let isDeaf =
-      fault == .isDeafWithoutDescriptors && FileHandle(forReadingAtPath: "/dev/null") == nil
-      || fault == .isDeafWithoutLog && access(place + "/log", F_OK) != 0
+    let missesChanges =
+      fault == .missesChangesWithoutDescriptors && FileHandle(forReadingAtPath: "/dev/null") == nil
+      || fault == .missesChangesWithoutLog && access(place + "/log", F_OK) != 0
     let (id, isFirst) = state.withLock { state in
       state.nextID += 1
       state.subscribers[state.nextID] = continuation
@@ -87,12 +87,12 @@ final class ChangeFaultFeed: Sendable {
       return (state.nextID, !state.isPolled)
     }
     continuation.onTermination { [weak self] in self?.leave(id) }
-    if fault == .tellsOfSubscriptions {
+    if fault == .announcesSubscriptions {
       for (other, continuation) in subscribers where other != id { continuation.send(.everything) }
     }
     // Simulates a system that reports dropped events to the second subscriber.
-    if fault == .losesSightOnce, id == 2 { continuation.send(.everything) }
-    if isFirst, let look, !isDeaf { poll(look) }
+    if fault == .skipsOneChange, id == 2 { continuation.send(.everything) }
+    if isFirst, let look, !missesChanges { poll(look) }
     guard fault == .stopsAfterOverflows else { return changes }
     let backlog = ChangeFaultBacklog()
     state.withLock { $0.backlogs[id] = backlog }
@@ -116,8 +116,8 @@ final class ChangeFaultFeed: Sendable {
     Thread.detachNewThread { [weak self] in
       while let self, !self.state.withLock({ $0.isStopped }) {
         if !self.subscribers.isEmpty { look() }
-        if self.fault == .tellsNowAndThen { self.reportPeriodically() }
-        if self.fault == .tellsOfOpeningsOfOtherProcesses { self.reportOpenings() }
+        if self.fault == .announcesNowAndThen { self.reportPeriodically() }
+        if self.fault == .announcesOpeningsOfOtherProcesses { self.reportOpenings() }
         self.sendDelayed()
         usleep(1_000)
       }
@@ -186,11 +186,11 @@ final class ChangeFaultFeed: Sendable {
       }
       if state.isMute || fault == .givesUpOnSlowSubscribers && state.reportedKeyCount > 500 { return [:] }
       var receivers = chosen ?? state.subscribers
-      if fault == .tellsTheFirst64 {
+      if fault == .notifiesTheFirst64 {
         let reported = Set(receivers.keys.sorted().prefix(64))
         receivers = receivers.filter { reported.contains($0.key) }
       }
-      if fault == .tellsOnlyTheFirst, let first = receivers.keys.min() {
+      if fault == .notifiesOnlyTheFirst, let first = receivers.keys.min() {
         receivers = receivers.filter { $0.key == first }
       }
       let backlogs = state.backlogs
@@ -259,10 +259,10 @@ final class ChangeFaultFeed: Sendable {
       return
     }
     report(limited(change), to: chosen)
-    if fault == .tellsOfOtherPlaces {
+    if fault == .announcesOtherPlaces {
       for feed in Self.feedsWithoutPlaces where feed !== self { feed.report(change) }
     }
-    if fault == .hearsOnlyItsProcess { for feed in siblings where feed !== self { feed.report(change) } }
+    if fault == .followsOnlyItsProcess { for feed in siblings where feed !== self { feed.report(change) } }
   }
 
   /// The operations of a batch without removals and writes of the same key, in either order, which cancel each other
@@ -284,7 +284,7 @@ final class ChangeFaultFeed: Sendable {
     case .hidesItsOwnNames: return .keys(keys.filter { !$0.value.hasPrefix("__") })
     case .missesLongKeys: return .keys(keys.filter { $0.value.utf8.count < 256 })
     case .namesKeysWithoutCase: return .keys(Set(keys.map { CacheKey(verbatim: $0.value.lowercased()) }))
-    case .tellsOfAFewKeys: return .keys(Set(keys.prefix(100)))
+    case .announcesAFewKeys: return .keys(Set(keys.prefix(100)))
     default: return change
     }
   }
@@ -294,15 +294,15 @@ final class ChangeFaultFeed: Sendable {
     if operations.isEmpty { return }
     let reported = state.withLock { state -> [StorageOperation] in
       switch fault {
-      case .hearsOnlyItself, .hearsOnlyItsProcess: return []
-      case .hearsNobodyWhenReopened where isReopened: return []
-      case .hearsFewEngines where number >= 8: return []
-      case .hearsNoOtherAfterOwnWrites where state.hasWritten: return []
+      case .followsOnlyItself, .followsOnlyItsProcess: return []
+      case .followsNobodyWhenReopened where isReopened: return []
+      case .followsFewEngines where number >= 8: return []
+      case .followsNoOtherAfterOwnWrites where state.hasWritten: return []
       case .losesItsPlaceInNewLogs:
         // A log of half a mebibyte is restarted.
         for case .write(let data, _) in operations { state.bytesOfOthers += data.count }
         return state.bytesOfOthers > 1 << 19 ? [] : operations
-      case .hearsOfAHundredKeys: return Array(operations.prefix(100))
+      case .receivesAHundredKeys: return Array(operations.prefix(100))
       case .noticesSubscriptionsLate where state.pollsToSkip > 0:
         state.pollsToSkip -= 1
         return []
@@ -311,7 +311,7 @@ final class ChangeFaultFeed: Sendable {
           guard let key = operation.key else { return true }
           return key.value.utf8.allSatisfy { (0x21...0x7E).contains($0) }
         }
-      case .tellsOfOthersOneLate:
+      case .announcesOthersOneLate:
         defer { state.lastOfOthers = Array(operations.suffix(1)) }
         return state.lastOfOthers + operations.dropLast()
       default: return operations
@@ -319,13 +319,13 @@ final class ChangeFaultFeed: Sendable {
     }
     guard let change = StorageChange(of: reported) else { return }
     if fault != .staysOnRemovedFiles { return report(change) }
-    let hearing = state.withLock { state in
-      let hearing = state.subscribers.filter { !state.deaf.contains($0.key) }
+    let reached = state.withLock { state in
+      let reached = state.subscribers.filter { !state.unreachable.contains($0.key) }
       // As if the others had replaced their file, while these subscribers still watch the old one.
-      if operations.contains(where: \.isRemoveAll) { state.deaf.formUnion(hearing.keys) }
-      return hearing
+      if operations.contains(where: \.isRemoveAll) { state.unreachable.formUnion(reached.keys) }
+      return reached
     }
-    report(change, to: hearing)
+    report(change, to: reached)
   }
 
   /// Records a call that threw.
@@ -334,6 +334,6 @@ final class ChangeFaultFeed: Sendable {
       state.hasThrown = true
       if fault == .stopsAfterErrors { state.isMute = true }
     }
-    if fault == .tellsOfRefusedWrites, !operations.isEmpty { report(.everything) }
+    if fault == .announcesRefusedWrites, !operations.isEmpty { report(.everything) }
   }
 }

@@ -7,7 +7,7 @@ import StockroomCore
 package final class GroupFaultEngine: ApplyingEngine {
   /// A deliberate fault.
   package enum Fault: String, CaseIterable, Sendable {
-    case repeatsGroups, keepsChangesOfFailedBodies, undoesNeighbors, tellsOnlyTheFirst, blamesNeighbors
+    case repeatsGroups, keepsChangesOfFailedBodies, undoesNeighbors, answersOnlyTheFirst, blamesNeighbors
     case keepsHalfOfFailedGroups, findsNothingWhereReadsFail
   }
 
@@ -114,7 +114,7 @@ package final class GroupFaultEngine: ApplyingEngine {
       operations += done
     }
     guard let error = write(operations) else { return results }
-    if fault == .tellsOnlyTheFirst { return [.failure(error)] + results.dropFirst() }
+    if fault == .answersOnlyTheFirst { return [.failure(error)] + results.dropFirst() }
     return group.map { _ in .failure(error) }
   }
 

@@ -79,10 +79,10 @@ import Testing
 
   /// Checks of what concurrent calls and transactions observe.
   private static func isOfCallsAtOnce(_ check: ConformanceCheck) -> Bool {
-    let kinds = ["-beside-writers", "no-phantoms-in-", "-shows-one-moment", "of-concurrent-writes"]
+    let kinds = ["-beside-writers", "no-phantoms-in-", "-returns-one-snapshot", "of-concurrent-writes"]
     let checks: Set = [
       "transactions.lose-no-update", "transactions.no-write-skew", "transactions.of-long-bodies",
-      "transactions.read-one-moment", "transactions.undo-no-other-write",
+      "transactions.read-one-snapshot", "transactions.undo-no-other-write",
     ]
     return checks.contains(check.id) || kinds.contains { check.id.contains($0) }
   }

@@ -58,7 +58,7 @@ struct FaultyEngineCase: Sendable, CustomTestStringConvertible {
     ofKeys, ofValues, ofWrites, ofTimes, ofBatches, ofEntries, ofReads, ofSnapshots, ofScans, ofRemovals,
     ofConcurrency, ofCancellation, ofFiles, ofClaims, ofTransactions, ofBodies, ofBodiesBesideOthers,
     ofIsolation,
-    ofMoments, ofRuns, ofCommits, ofFirstCalls, ofReopenings, ofReleases,
+    ofWrongTiming, ofRuns, ofCommits, ofFirstCalls, ofReopenings, ofReleases,
     ofLayers,
     ofClosings, ofSuspensions, ofWaiting,
   ].flatMap { $0 }

@@ -92,7 +92,7 @@ extension FaultyEngineCase {
         "faults.system-calls", "faults.failed-syncs", "sharing.every-answer", "opening.races",
         "opening.any-name",
         "opening.relative-path", "opening.twice-by-any-spelling", "dropping.beside-a-child-process",
-        "store.follows-another-engine", "privacy.at-every-moment",
+        "store.follows-another-engine", "privacy.at-every-step",
       ].contains(id)
   }
 
@@ -102,11 +102,12 @@ extension FaultyEngineCase {
     "reads.of-100000-keys", "faults.full-disk",
     "faults.full-disk-and-batches",
     "keys.thousands-with-a-long-prefix", "scan.costs-what-it-returns", "corruption.anywhere", "closing.waits",
-    "batches.appear-in-order", "reads.readAllData-shows-one-moment",
-    "reads.readAllDataAndKeys-shows-one-moment",
-    "reads.readAllEntries-shows-one-moment", "reads.scan-shows-one-moment", "reads.allKeys-shows-one-moment",
-    "reads.readMany-shows-one-moment", "reads.readDataAndKeys-shows-one-moment",
-    "reads.readEntries-shows-one-moment",
+    "batches.appear-in-order", "reads.readAllData-returns-one-snapshot",
+    "reads.readAllDataAndKeys-returns-one-snapshot",
+    "reads.readAllEntries-returns-one-snapshot", "reads.scan-returns-one-snapshot",
+    "reads.allKeys-returns-one-snapshot",
+    "reads.readMany-returns-one-snapshot", "reads.readDataAndKeys-returns-one-snapshot",
+    "reads.readEntries-returns-one-snapshot",
   ]
 }
 

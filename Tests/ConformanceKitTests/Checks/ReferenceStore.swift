@@ -13,9 +13,9 @@ final class ReferenceStore: CheckedStore {
     case changesItemsFirst, believesErrors, ignoresErrors, writesBeforeLoading, skipsUnencodable
     case runsChainsInParts, changesItemsStepByStep, runsChainsAtOnce, runsChainsAgain
     case ordersByKey, ordersByLastWrite, replacesAtTheEnd
-    case announcesEarly, announcesEachItem, announcesChainsBackwards, tellsTheLastSubscriber,
+    case announcesEarly, announcesEachItem, announcesChainsBackwards, notifiesTheLastSubscriber,
       waitsForSubscribers, forgetsForSlowSubscribers
-    case tellsOnlyChanges, loadsInSilence
+    case announcesOnlyChanges, loadsInSilence
     case hidesUnreadable, deletesUnreadable, failsOnUnreadable, stopsAtUnreadable
     case writesEverything, readsEverything, copiesItems, copiesItemsToAppend, copiesItemsToReplace
     case cutsIdentifiers, composesIdentifiers, hashesBeginnings, refusesLongIdentifiers, replacesByHash
@@ -56,10 +56,10 @@ final class ReferenceStore: CheckedStore {
     let (stream, continuation) = AsyncStream<StoreEvent<CheckedItem>>.makeStream(
       bufferingPolicy: fault == .waitsForSubscribers || fault == .forgetsForSlowSubscribers
         ? .bufferingOldest(8) : .unbounded)
-    if fault != .tellsOnlyChanges || !hasLoaded {
+    if fault != .announcesOnlyChanges || !hasLoaded {
       continuation.yield(hasLoaded ? StoreEvent(.loaded, table.items) : StoreEvent(.initialized, []))
     }
-    if fault == .tellsTheLastSubscriber { subscribers = [] }
+    if fault == .notifiesTheLastSubscriber { subscribers = [] }
     subscribers.append(continuation)
     return stream
   }

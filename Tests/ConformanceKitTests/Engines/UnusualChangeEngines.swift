@@ -7,7 +7,7 @@ import StockroomCore
 // Correct engines with unusual change feeds.
 
 /// Simulates a feed that polls its place: a subscriber also receives the last batch from before its subscription.
-final class TellsOfWhatCameBefore: FaultyEngine {
+final class AnnouncesWhatCameBefore: FaultyEngine {
   let base: ReferenceEngine
   private let latest = MutexProtected<Set<CacheKey>>([])
   init(base: ReferenceEngine) { self.base = base }

@@ -28,7 +28,7 @@ struct OrdersByCoarseTimes: FaultyEngine {
 
 /// Its elements never name keys, but only report that anything may have changed. It also reports changes from before
 /// the subscription.
-struct TellsOfEverything: FaultyEngine {
+struct AnnouncesEverything: FaultyEngine {
   let base: ReferenceEngine
   func changes() async throws -> StorageChanges {
     let changes = try await base.changes()

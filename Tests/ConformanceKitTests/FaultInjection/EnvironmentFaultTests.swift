@@ -100,10 +100,10 @@ struct EnvironmentFaultCase: Sendable, CustomTestStringConvertible {
       .f4, "shows what a transaction has written that was refused", .mergesTransactionsFirst,
       by: "refused.read-only-directory"),
     .init(
-      .o5, "makes files for all, and takes that back", .makesFilesForAll, by: "privacy.at-every-moment"),
+      .o5, "makes files for all, and takes that back", .makesFilesForAll, by: "privacy.at-every-step"),
     .init(
       .o5, "makes directories for all, and takes that back", .makesDirectoriesForAll,
-      by: "privacy.at-every-moment"),
+      by: "privacy.at-every-step"),
     .init(.w2, "lets updatedAt follow the clock", .updatesBackwards, by: "clock.set-back"),
     .init(
       .w2, "lets updatedAt follow the clock in transactions", .updatesBackwardsInTransactions,
@@ -133,7 +133,7 @@ extension ConformanceSuite {
     let others: Set = [
       "faults.full-disk-at-every-step", "faults.file-size-limit", "faults.no-descriptors-while-open",
       "opening.without-permission", "opening.without-descriptors", "dropping.after-many-failed-openings",
-      "refused.read-only-directory", "privacy.at-every-moment",
+      "refused.read-only-directory", "privacy.at-every-step",
     ]
     return checks.filter {
       $0.id.hasPrefix("corruption.") || $0.id.hasPrefix("clock.set-back") || others.contains($0.id)

@@ -11,7 +11,7 @@ struct GroupFaultTests {
   private static let rules: [GroupFaultEngine.Fault: Set<ContractRule>] = [
     // A change that threw may exist after the second attempt, or have been made twice.
     .repeatsGroups: [.t1, .f4], .keepsChangesOfFailedBodies: [.t1], .undoesNeighbors: [.w6],
-    .tellsOnlyTheFirst: [.w6], .blamesNeighbors: [.f4], .findsNothingWhereReadsFail: [.r4],
+    .answersOnlyTheFirst: [.w6], .blamesNeighbors: [.f4], .findsNothingWhereReadsFail: [.r4],
     // A half-written change may belong to a batch or to a transaction.
     .keepsHalfOfFailedGroups: [.w4, .t1],
   ]

@@ -158,7 +158,7 @@ extension SizeFault {
     ) { RemovesTheFirst(base: $0, count: 10_000) },
   ]
 
-  static let ofMoments: [SizeFault] = [
+  static let ofWrongTiming: [SizeFault] = [
     .init(.w4, "sizes.write-appears-at-once", "writes parts of 500") {
       PartwiseEngine(base: $0, size: 500, calls: [.write])
     },
@@ -200,29 +200,32 @@ extension SizeFault {
     .init(.w4, "sizes.replacement-appears-at-once", "removes everything before a large batch") {
       PartwiseEngine(base: $0, size: 1_000, calls: [.replacement])
     },
-    .init(.r3, "sizes.readMany-shows-one-moment", "reads 500 keys at a time") {
+    .init(.r3, "sizes.readMany-returns-one-snapshot", "reads 500 keys at a time") {
       AsksForPartsOfRequests(base: $0, call: .readMany)
     },
-    .init(.r3, "sizes.readDataAndKeys-shows-one-moment", "reads 500 keys and values at a time") {
+    .init(.r3, "sizes.readDataAndKeys-returns-one-snapshot", "reads 500 keys and values at a time") {
       AsksForPartsOfRequests(base: $0, call: .readDataAndKeys)
     },
     .init(
-      .r3, "sizes.readEntries-shows-one-moment", "reads 500 entries at a time", claiming: .preservesTimestamps
+      .r3, "sizes.readEntries-returns-one-snapshot", "reads 500 entries at a time",
+      claiming: .preservesTimestamps
     ) { AsksForPartsOfRequests(base: $0, call: .readEntries) },
-    .init(.r3, "sizes.readAllData-shows-one-moment", "reads pages of 500 values") {
+    .init(.r3, "sizes.readAllData-returns-one-snapshot", "reads pages of 500 values") {
       PagewiseEngine(base: $0, call: .allData)
     },
-    .init(.r3, "sizes.readAllData-shows-one-moment", "reads pages of 2,000 values", at: .standard) {
+    .init(.r3, "sizes.readAllData-returns-one-snapshot", "reads pages of 2,000 values", at: .standard) {
       PagewiseEngine(base: $0, size: 2_000, call: .allData)
     },
-    .init(.r3, "sizes.readAllDataAndKeys-shows-one-moment", "reads pages of 500 entries") {
+    .init(.r3, "sizes.readAllDataAndKeys-returns-one-snapshot", "reads pages of 500 entries") {
       PagewiseEngine(base: $0, call: .allPairs)
     },
-    .init(.r3, "sizes.readAllEntries-shows-one-moment", "reads pages of 500 entries in order") {
+    .init(.r3, "sizes.readAllEntries-returns-one-snapshot", "reads pages of 500 entries in order") {
       PagewiseEngine(base: $0, call: .allEntries)
     },
-    .init(.r3, "sizes.scan-shows-one-moment", "scans pages of 500") { PagewiseEngine(base: $0, call: .scan) },
-    .init(.r3, "sizes.allKeys-shows-one-moment", "lists pages of 500 keys") {
+    .init(.r3, "sizes.scan-returns-one-snapshot", "scans pages of 500") {
+      PagewiseEngine(base: $0, call: .scan)
+    },
+    .init(.r3, "sizes.allKeys-returns-one-snapshot", "lists pages of 500 keys") {
       PagewiseEngine(base: $0, call: .allKeys)
     },
   ]

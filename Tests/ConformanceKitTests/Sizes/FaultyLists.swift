@@ -6,7 +6,7 @@ import StockroomCore
 
 extension SizeFault {
   static let ofLists: [SizeFault] = [
-    .init(.r6, "sizes.entries-of-one-moment", "begins each page of 5,000 entries behind the time of the last")
+    .init(.r6, "sizes.entries-of-equal-time", "begins each page of 5,000 entries behind the time of the last")
     {
       PagesByTime(base: $0, size: 5_000)
     },

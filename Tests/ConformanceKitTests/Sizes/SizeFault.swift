@@ -55,7 +55,8 @@ struct SizeFault: Sendable, CustomTestStringConvertible {
 
   /// All of these faults.
   static let all =
-    ofLists + ofRequests + ofBatches + ofEntries + ofTransactions + ofMoments + ofBytes + ofStores + ofNames
+    ofLists + ofRequests + ofBatches + ofEntries + ofTransactions + ofWrongTiming + ofBytes + ofStores
+    + ofNames
     + ofValues + ofWays + ofLargeChanges
 
   var suite: ConformanceSuite {

@@ -4,8 +4,8 @@ import StockroomLayers
 import StockroomMemory
 import Testing
 
-@Suite("The moment at which values expire")
-struct ExpiryMomentTests: ExpiringSuite {
+@Suite("The time at which values expire")
+struct ExpiryTimeTests: ExpiringSuite {
   let base = MemoryStorageEngine()
   let clock = HandSetClock()
 

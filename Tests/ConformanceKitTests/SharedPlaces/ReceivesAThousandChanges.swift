@@ -3,7 +3,7 @@ import Foundation
 import StockroomCore
 
 /// Caches values, and invalidates them by a list of the last thousand changes on its place.
-final class HearsOfAThousandChanges: FaultyBatchEngine {
+final class ReceivesAThousandChanges: FaultyBatchEngine {
   private struct Changes {
     /// The number of the first of the keys.
     var first = 0

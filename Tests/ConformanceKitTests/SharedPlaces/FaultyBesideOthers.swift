@@ -7,19 +7,19 @@ import StockroomCore
 
 extension FaultyEngineCase {
   static let besideOthers: [FaultyEngineCase] = [
-    .init(persistent: .c2, "tells one other engine that values have changed") {
-      base, place in TellsOneOther(base: base, place: place)
+    .init(persistent: .c2, "notifies one other engine of changed values") {
+      base, place in NotifiesOneOther(base: base, place: place)
     },
-    .init(persistent: .c2, "does not tell others of what it imports") { base, place in
-      TellsOfMostChanges(base: base, place: place, silentMethod: .writeEntries)
+    .init(persistent: .c2, "does not notify others of what it imports") { base, place in
+      AnnouncesMostChanges(base: base, place: place, silentMethod: .writeEntries)
     },
-    .init(persistent: .c2, "hears of the last thousand changes of others") { base, place in
-      HearsOfAThousandChanges(base: base, place: place)
+    .init(persistent: .c2, "receives the last thousand changes of others") { base, place in
+      ReceivesAThousandChanges(base: base, place: place)
     },
     .init(
-      persistent: .c2, "does not tell others of its transactions",
+      persistent: .c2, "does not notify others of its transactions",
       claiming: ReferenceEngine.promises.union(.transactions)
-    ) { base, place in TellsOfMostChanges(base: base, place: place, silentMethod: .transaction) },
+    ) { base, place in AnnouncesMostChanges(base: base, place: place, silentMethod: .transaction) },
     .init(persistent: .c2, "empties its own list of keys when it removes everything") { base, _ in
       EmptiesItsList(base: base)
     },
@@ -40,8 +40,8 @@ extension FaultyEngineCase {
 }
 
 /// Caches values once three engines are on a place, and only notifies the one that was opened last of changes.
-final class TellsOneOther: InterceptingEngine {
-  private struct Weak: Sendable { weak var engine: TellsOneOther? }
+final class NotifiesOneOther: InterceptingEngine {
+  private struct Weak: Sendable { weak var engine: NotifiesOneOther? }
   private static let engines = MutexProtected<[String: [Weak]]>([:])
   let base: ReferenceEngine
   private let place: String
@@ -50,7 +50,7 @@ final class TellsOneOther: InterceptingEngine {
     (self.base, self.place) = (base, place.path)
     Self.engines.withLock { $0[place.path, default: []].append(Weak(engine: self)) }
   }
-  private var all: [TellsOneOther] {
+  private var all: [NotifiesOneOther] {
     Self.engines.withLock { [place] in ($0[place] ?? []).compactMap(\.engine) }
   }
   func call<Result: Sendable>(
@@ -77,7 +77,7 @@ final class TellsOneOther: InterceptingEngine {
 }
 
 /// Caches values until it or another engine on its place reports a change. One method does not report any.
-final class TellsOfMostChanges: InterceptingEngine {
+final class AnnouncesMostChanges: InterceptingEngine {
   private static let versions = MutexProtected<[String: Int]>([:])
   let base: ReferenceEngine
   private let place: String

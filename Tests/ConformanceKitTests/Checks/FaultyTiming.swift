@@ -6,7 +6,7 @@ import StockroomCore
 // Engines whose changes take effect at the wrong moment, or whose close() or verify() is wrong during other calls.
 
 extension FaultyEngineCase {
-  static let ofMoments: [FaultyEngineCase] = [
+  static let ofWrongTiming: [FaultyEngineCase] = [
     .init(.r6, "numbers entries before their turn") { LooksBeforeItsTurn(base: $0, .order) },
     .init(.w2, "looks at the clock before a write has its turn") { LooksBeforeItsTurn(base: $0, .updatedAt) },
     .init(persistent: .o3, "returns from a second close() at once") { ReturnsFromASecondClose(base: $0, $1) },
