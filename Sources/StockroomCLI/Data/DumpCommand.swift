@@ -33,11 +33,6 @@ struct DumpCommand: AsyncParsableCommand {
   @Flag(help: "Replaces the file if it exists.")
   var replace = false
 
-  @Flag(
-    help: "Continues even if the engine cannot read a snapshot: the entries may then be from different times."
-  )
-  var withoutSnapshot = false
-
   @Option(help: "With --to: a line (text), or an object (json).")
   var format = DataFormat.text
 
@@ -62,7 +57,7 @@ struct DumpCommand: AsyncParsableCommand {
         guard let file else {
           do {
             return try await engine.dump(
-              toDescriptor: STDOUT_FILENO, requiringSnapshot: !withoutSnapshot, progress: progress)
+              toDescriptor: STDOUT_FILENO, progress: progress)
           } catch let error as StorageError where (error.underlying as? SystemError)?.number == EPIPE {
             throw Interrupted(signal: SIGPIPE)
           }
@@ -70,7 +65,7 @@ struct DumpCommand: AsyncParsableCommand {
         return try await CleaningUp.awaited {
           try await engine.dump(
             to: URL(commandLinePath: file, directoryHint: .notDirectory), replacing: replace,
-            requiringSnapshot: !withoutSnapshot, progress: progress)
+            progress: progress)
         }
       }
     }

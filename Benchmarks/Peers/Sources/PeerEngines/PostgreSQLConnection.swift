@@ -9,11 +9,15 @@ final class PostgreSQLConnection {
 
   /// - Parameter table: Created if it is missing.
   init(_ connection: String, table: String, durability: Durability) throws {
-    guard let handle = PQconnectdb(connection), PQstatus(handle) == CONNECTION_OK else {
-      throw StorageError.peer("Connecting to PostgreSQL failed.")
+    guard let handle = PQconnectdb(connection) else {
+      throw StorageError.peer("PostgreSQL's client has no memory.")
     }
+    // From here on, an error releases the handle.
     self.handle = handle
     self.table = table
+    guard PQstatus(handle) == CONNECTION_OK else {
+      throw StorageError.peer("Connecting to PostgreSQL failed.")
+    }
     try run("SET client_min_messages = warning")
     try run("SET synchronous_commit = \(durability == .full ? "on" : "off")")
     try run("CREATE TABLE IF NOT EXISTS \(table) (key bytea PRIMARY KEY, value bytea NOT NULL)")
