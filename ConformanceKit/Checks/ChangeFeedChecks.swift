@@ -60,11 +60,19 @@ private func checkCall(_ context: CheckContext, _ kind: ChangeCall.Kind) async t
   for round in 0..<3 {
     let call = ChangeCall(kind: kind, prefix: "round \(round)/")
     try await call.prepare(engine)
+    // A subscriber with an origin does not receive the changes with this origin, but those with another one.
+    let origins = (0..<4).map { round > 0 && $0 % 2 == 1 ? ChangeOrigin() : nil }
     var subscribers: [ChangeSubscriber] = []
-    for _ in 0..<4 { subscribers.append(try await ChangeSubscriber(to: engine, context)) }
-    try await call.perform(on: engine)
+    for origin in origins {
+      subscribers.append(
+        try await ChangeOrigin.$current.withValue(origin) { try await ChangeSubscriber(to: engine, context) })
+    }
+    try await ChangeOrigin.$current.withValue(round == 2 ? ChangeOrigin() : nil) {
+      try await call.perform(on: engine)
+    }
     for (number, subscriber) in subscribers.enumerated() {
-      try await call.expectCovered(by: subscriber, ", for subscriber \(number + 1) of 4")
+      let origin = origins[number] == nil ? "" : ", which has another ChangeOrigin"
+      try await call.expectCovered(by: subscriber, ", for subscriber \(number + 1) of 4\(origin)")
     }
   }
   if kind == .writeEntries {

@@ -5,6 +5,7 @@ extension ChangeFaultEngine {
     case missesWrites, missesOverwrites, missesBatches, missesRemovals, missesBatchesOfRemovals
     case missesRemovalsOfAll, missesApplies, missesTransactions, missesRemoveAllInBatches
     case missesRemoveAllInTransactions, missesImports, missesRewrittenBatches, missesChangesOfOrigins
+    case mixesOrigins
     case cancelsOutReplacements, cancelsOutRemovals
     case missesRemovalsOfApplies, missesRemovalsOfTransactions, missesEmptyingTransactions
     // Misses some changes

@@ -34,6 +34,8 @@ final class ChangeFaultFeed: Sendable {
     var lastOpening = ""
     /// The subscribers that no longer receive changes by other engines.
     var unreachable: Set<Int> = []
+    /// The subscribers with a `ChangeOrigin`.
+    var withOrigin: Set<Int> = []
   }
 
   private let state = MutexProtected(State())
@@ -82,6 +84,7 @@ final class ChangeFaultFeed: Sendable {
     let (id, isFirst) = state.withLock { state in
       state.nextID += 1
       state.subscribers[state.nextID] = continuation
+      if ChangeOrigin.current != nil { state.withOrigin.insert(state.nextID) }
       state.pollsToSkip = fault == .noticesSubscriptionsLate ? 2 : 0
       defer { if look != nil { state.isPolled = true } }
       return (state.nextID, !state.isPolled)
@@ -186,6 +189,9 @@ final class ChangeFaultFeed: Sendable {
       }
       if state.isMute || fault == .givesUpOnSlowSubscribers && state.reportedKeyCount > 500 { return [:] }
       var receivers = chosen ?? state.subscribers
+      if fault == .mixesOrigins, ChangeOrigin.current != nil {
+        receivers = receivers.filter { !state.withOrigin.contains($0.key) }
+      }
       if fault == .notifiesTheFirst64 {
         let reported = Set(receivers.keys.sorted().prefix(64))
         receivers = receivers.filter { reported.contains($0.key) }

@@ -68,6 +68,7 @@ struct LifeFaultClock: Sendable {
     case .secondsAfterReopening: "\(date.timeIntervalSince1970.rounded(.down))"
     case .floatTimes: "\(Float(date.timeIntervalSince1970))"
     case .localTime, .localTimeTwice: "\(Self.localSeconds(date))"
+    case .localTimeByName: "\(date.timeIntervalSince1970 + Self.offsetByName(at: date))"
     case .unsignedSince2001: "\(Self.secondsByUnsigned(date))"
     default: "\(date.timeIntervalSince1970)"
     }
@@ -80,6 +81,9 @@ struct LifeFaultClock: Sendable {
     case .localTime:
       return Date(timeIntervalSince1970: seconds - Self.offset(at: Int(Date().timeIntervalSince1970)))
     case .localTimeTwice: return Self.date(local: seconds)
+    case .localTimeByName:
+      let date = Date(timeIntervalSince1970: seconds)
+      return date - Self.offsetByName(at: date)
     default: return Date(timeIntervalSince1970: seconds)
     }
   }
@@ -95,6 +99,11 @@ struct LifeFaultClock: Sendable {
     var (time, parts) = (time_t(seconds), tm())
     localtime_r(&time, &parts)
     return Double(parts.tm_gmtoff)
+  }
+
+  /// The offset of Foundation's time zone, which has a name.
+  private static func offsetByName(at date: Date) -> Double {
+    Double(TimeZone.current.secondsFromGMT(for: date))
   }
 
   private static func localSeconds(_ date: Date) -> Double {

@@ -24,8 +24,8 @@ package final class LifeFaultEngine: ApplyingEngine {
     // Time
     case expiresAfterMinutes, expiresAfterADay, expiresAfter30Days, expiresBetweenOpenings, dropsTheFuture
     case refusesOlder, ignoresOlder, refusesTheFuture, removesNothingOfTheFuture, emptiesUpToATime
-    case signedSeconds, unsignedSeconds, localTime, localTimeTwice, secondsAfterReopening, floatTimes
-    case clockOfTheOpening, neverGoesBack, ordersByTime, weekYears, unsignedSince2001
+    case signedSeconds, unsignedSeconds, localTime, localTimeTwice, localTimeByName, secondsAfterReopening
+    case floatTimes, clockOfTheOpening, neverGoesBack, ordersByTime, weekYears, unsignedSince2001
     // No faults
     case compactsEagerly, keepsTwoCopies, countsTicks, clockOfFiles
   }

@@ -42,6 +42,9 @@ struct ChangeFaultCase: Sendable, CustomTestStringConvertible {
     .init(
       .x1, "misses what has an origin", .missesChangesOfOrigins, by: "changes.cover-write-with-origin"),
     .init(
+      .x1, "takes all origins for one", .mixesOrigins, by: "changes.cover-write-with-origin",
+      stallTimeout: .seconds(6)),
+    .init(
       .x1, "takes a removal and a write for nothing", .cancelsOutReplacements, by: "changes.cover-replace"),
     .init(
       .x1, "takes a write and a removal for nothing", .cancelsOutRemovals,

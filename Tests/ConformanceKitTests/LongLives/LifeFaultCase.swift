@@ -269,6 +269,9 @@ struct LifeFaultCase: Sendable, CustomTestStringConvertible {
     .init([.w2], "has seconds of 32 bits", .unsignedSeconds, by: "clock.jumps-and-timestamps"),
     .init([.w2], "stores local time", .localTime, by: "clock.jumps-and-timestamps"),
     .init(
+      [.w2], "stores the local time of a time zone with a name", .localTimeByName,
+      by: "clock.jumps-and-timestamps"),
+    .init(
       [.w2], "stores local time, of which an hour comes twice", .localTimeTwice,
       by: "clock.jumps-and-timestamps"),
     .init([.w2], "stores whole seconds", .secondsAfterReopening, by: "clock.jumps-and-timestamps"),
